@@ -1,0 +1,161 @@
+"""The exceptions of Holdfast, drawn:
+
+    HoldfastError
+     ├─ UsageError             the caller can mend it
+     │   ├─ BadDeclaration       a job, stage, provider or schedule that cannot work
+     │   ├─ UnknownKind          a job kind that no loaded app declares
+     │   ├─ InvalidInput         input that does not fit the type it was declared with
+     │   ├─ IdempotencyConflict  the key was used before, with another payload
+     │   ├─ NotFound             no row with this id (or not yours)
+     │   └─ NotAllowed           the state machine has no such step from here
+     ├─ SettingsError          settings that cannot work; says all of them
+     ├─ StoreError             the database failed
+     │   ├─ StoreUnavailable     it cannot be reached; the write may or may not have happened
+     │   ├─ StoreBusy            another writer held it for too long
+     │   ├─ StoreFull            no space left, or read-only
+     │   └─ SchemaMismatch       newer than this code, or not migrated
+     ├─ TransportError         the broker failed
+     │   ├─ TransportDown        not reachable: back off, blame no message
+     │   └─ Unroutable           this message can reach no queue
+     ├─ LeaseLost              another attempt owns the job now; its result stands
+     └─ CallError              a provider call failed; carries a classified `failure`
+         └─ ProviderHeld         the provider's breaker or limit said no; nothing was called, nothing is spent
+
+Messages name the thing and the next step. No message holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from holdfast.core.failure import Category, Failure, failure, from_status
+
+
+class HoldfastError(Exception):
+    """Everything Holdfast raises on purpose."""
+
+
+class UsageError(HoldfastError):
+    """The caller can mend it."""
+
+
+class BadDeclaration(UsageError):
+    """A job, stage, provider or schedule that cannot work as declared."""
+
+
+class UnknownKind(UsageError):
+    def __init__(self, kind: str, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"No loaded app declares the job kind '{kind}'; known kinds: {names}.")
+        self.kind = kind
+
+
+class InvalidInput(UsageError):
+    """Input that does not fit its declared type. Nothing was written."""
+
+
+class IdempotencyConflict(UsageError):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"The key '{key}' was used before with another payload; use a new key for new work.")
+        self.key = key
+
+
+class NotFound(UsageError):
+    """No such row, or none that this caller may see."""
+
+
+class NotAllowed(UsageError):
+    """The state machine has no such step from the present state."""
+
+
+class SettingsError(HoldfastError):
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__(" ".join(self.problems))
+
+
+class StoreError(HoldfastError):
+    """The database failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached. A write that was under way may or may not have happened."""
+
+
+class StoreBusy(StoreError):
+    """Another writer held the database for longer than the busy timeout. Nothing was written."""
+
+
+class StoreFull(StoreError):
+    """The database cannot grow: the disk is full or read-only. Nothing was written."""
+
+
+class SchemaMismatch(StoreError):
+    """The database's schema is not the one this code was written for."""
+
+
+class TransportError(HoldfastError):
+    """The broker failed."""
+
+
+class TransportDown(TransportError):
+    """The broker cannot be reached or does not confirm. The message may or may not have been taken."""
+
+
+class Unroutable(TransportError):
+    """The broker can deliver this message to no queue."""
+
+
+class LeaseLost(HoldfastError):
+    """The attempt's lease is gone: another attempt owns the job, and its result stands."""
+
+
+class CallError(HoldfastError):
+    """A provider call failed. Raise it from a client, or let `classify` recognise the client's own exception."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+    @classmethod
+    def of(
+        cls,
+        category: Category,
+        error_class: str,
+        message: str,
+        *,
+        ambiguous: bool = False,
+        faults: bool = False,
+        retry_after_ms: int | None = None,
+        status: int | None = None,
+    ) -> CallError:
+        """A failure whose retryability follows from its category."""
+        return cls(
+            failure(
+                category,
+                error_class,
+                message,
+                ambiguous=ambiguous,
+                faults=faults,
+                retry_after_ms=retry_after_ms,
+                status=status,
+            )
+        )
+
+    @classmethod
+    def from_status(
+        cls, status: int, message: str, headers: Mapping[str, str], *, now_ms: int, code: str | None = None
+    ) -> CallError:
+        """A failure read from an HTTP answer of 400 or more."""
+        return cls(from_status(status, message, headers, now_ms=now_ms, code=code))
+
+
+class ProviderHeld(CallError):
+    """The provider's breaker is open, or its limit is reached. Nothing was called and nothing is spent."""
+
+    def __init__(self, provider: str, reason: str, retry_at: int) -> None:
+        message = f"Provider '{provider}' is held: {reason}."
+        super().__init__(failure(Category.RATE_LIMIT, "PROVIDER_HELD", message))
+        self.provider = provider
+        self.reason = reason
+        self.retry_at = retry_at
