@@ -1,0 +1,301 @@
+"""A circuit breaker as a value: one row per provider, shared by every worker through the store.
+
+    CLOSED --too many of the last calls failed--> OPEN --cooldown over--> HALF_OPEN   (mode "trials")
+      ^                                            ^ |                      | |
+      |                                            | |    a trial failed    | |
+      |                                            +-|-----(x2 cooldown)----+ |
+      +---- good probes (mode "hold") or a person ---+                        |
+      +---------------------------- all trials succeeded ---------------------+
+
+Every change of gate starts a new `generation`. An admission carries the generation it was given in, and an
+outcome of another generation is a straggler that changes nothing. Trial permits are leased: one whose worker
+died expires, so that a lost outcome cannot keep the gate half open for ever. Functions that change nothing
+return the very object they were given, so that the caller can skip the write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Literal, get_args
+
+Mode = Literal["trials", "hold"]
+
+
+class Gate(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """When a provider's breaker opens and how it closes again.
+
+    It opens when the share of failures in the last `window` calls is over `open_above` (`inclusive`: or equal
+    to it), judged only from `min_calls` outcomes on. The cooldown doubles with each opening in a row, up to
+    `cooldown_max_s`. In mode "hold" no trial is made: `trials` good probes in a row close it.
+    """
+
+    window: int = 20
+    open_above: float = 0.5
+    inclusive: bool = False
+    cooldown_s: float = 30.0
+    trials: int = 3
+    mode: Mode = "trials"
+    cooldown_max_s: float = 300.0
+    trial_lease_s: float = 120.0
+    min_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        problem = _problem(self)
+        if problem is not None:
+            raise ValueError(problem)
+
+    @property
+    def calls_min(self) -> int:
+        """How many outcomes the window must hold before they are judged."""
+        return self.window if self.min_calls is None else self.min_calls
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """All that the row holds. Times are milliseconds.
+
+    `window` has a '1' for each failure and a '0' for each success, newest last. `open_until` is None while
+    the gate is open until a probe or a person closes it. `permits` are (permit id, expires at).
+    """
+
+    gate: Gate = Gate.CLOSED
+    generation: int = 0
+    window: str = ""
+    opened_at: int | None = None
+    open_until: int | None = None
+    openings: int = 0
+    permits: tuple[tuple[str, int], ...] = ()
+    trial_successes: int = 0
+    forced: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The call may be made; report its outcome under this generation."""
+
+    generation: int
+    trial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The call may not be made. `retry_at` is None when only a probe or a person can tell."""
+
+    reason: str
+    retry_at: int | None
+
+
+Admission = Admitted | Refused
+
+
+def admit(
+    state: BreakerState, policy: BreakerPolicy, now: int, permit_id: str
+) -> tuple[BreakerState, Admission]:
+    """Ask to make one call. Asking again under a permit that is still held grants nothing new."""
+    if state.gate is Gate.CLOSED:
+        return state, Admitted(state.generation, trial=False)
+    state = tick(state, policy, now)
+    if state.gate is Gate.OPEN:
+        why = f"its breaker is open ({state.reason})" if state.reason else "its breaker is open"
+        return state, Refused(why, _half_opens_at(state, policy))
+    if any(held == permit_id for held, _ in state.permits):
+        return state, Admitted(state.generation, trial=True)
+    if trial_room(state, policy, now) == 0:
+        soonest = min((expires_at for _, expires_at in state.permits), default=None)
+        return state, Refused("its breaker is half open and all trial calls are under way", soonest)
+    permit = (permit_id, now + _ms(policy.trial_lease_s))
+    return replace(state, permits=(*state.permits, permit)), Admitted(state.generation, trial=True)
+
+
+def tick(state: BreakerState, policy: BreakerPolicy, now: int) -> BreakerState:
+    """Let time pass: half-open once the cooldown is over, and free the permits that nobody reported on."""
+    if state.gate is Gate.OPEN:
+        due_at = _half_opens_at(state, policy)
+        if due_at is None or now < due_at:
+            return state
+        return replace(
+            state, gate=Gate.HALF_OPEN, generation=state.generation + 1, permits=(), trial_successes=0
+        )
+    live = tuple(permit for permit in state.permits if permit[1] > now)
+    return state if len(live) == len(state.permits) else replace(state, permits=live)
+
+
+def record(
+    state: BreakerState, policy: BreakerPolicy, now: int, generation: int, permit_id: str, ok: bool
+) -> BreakerState:
+    """Report a call's outcome. Only provider faults are failures; for the caller's own, use `release`."""
+    if generation != state.generation or state.gate is Gate.OPEN:
+        return state
+    if state.gate is Gate.CLOSED:
+        return _counted(state, policy, now, ok)
+    if not ok:  # whether or not its permit has expired meanwhile: the provider is not well
+        return _opened(state, policy, now, "a trial call failed")
+    released = release(state, generation, permit_id)
+    if released is state:
+        return state  # its permit expired or was reported on: another may hold its place, so it cannot count
+    successes = state.trial_successes + 1
+    return _closed(state) if successes >= policy.trials else replace(released, trial_successes=successes)
+
+
+def release(state: BreakerState, generation: int, permit_id: str) -> BreakerState:
+    """Hand a trial permit back without a verdict: the call said nothing about the provider's health."""
+    if generation != state.generation:
+        return state
+    others = tuple(permit for permit in state.permits if permit[0] != permit_id)
+    return state if len(others) == len(state.permits) else replace(state, permits=others)
+
+
+def probe(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> BreakerState:
+    """Report a health probe. In hold mode `policy.trials` good ones in a row close the gate.
+
+    The caller sets the pace of the probes. What a person forced open, only a person closes.
+    """
+    if state.gate is not Gate.OPEN or policy.mode != "hold" or state.forced:
+        return state
+    if not ok:
+        return replace(state, trial_successes=0) if state.trial_successes else state
+    successes = state.trial_successes + 1
+    return _closed(state) if successes >= policy.trials else replace(state, trial_successes=successes)
+
+
+def force_open(state: BreakerState, now: int, reason: str) -> BreakerState:
+    """Open until `force_close`, whatever the mode: a person's word, or a quota that waiting cannot mend."""
+    if state.forced:
+        return state if reason == state.reason else replace(state, reason=reason)
+    return replace(
+        state,
+        gate=Gate.OPEN,
+        generation=state.generation + 1,
+        opened_at=now,
+        open_until=None,
+        permits=(),
+        trial_successes=0,
+        forced=True,
+        reason=reason,
+    )
+
+
+def force_close(state: BreakerState, now: int) -> BreakerState:
+    """Close with an empty window, forgetting earlier openings. Calls under way become stragglers."""
+    return _closed(state)
+
+
+def trial_room(state: BreakerState, policy: BreakerPolicy, now: int) -> int:
+    """How many more trial calls may start now. 0 also when closed: then no call needs to be a trial."""
+    state = tick(state, policy, now)
+    if state.gate is not Gate.HALF_OPEN:
+        return 0
+    return max(0, policy.trials - state.trial_successes - len(state.permits))
+
+
+def to_row(state: BreakerState) -> dict[str, Any]:
+    """The state as plain values that JSON and SQL can hold."""
+    return {
+        "gate": state.gate.value,
+        "generation": state.generation,
+        "window": state.window,
+        "opened_at": state.opened_at,
+        "open_until": state.open_until,
+        "openings": state.openings,
+        "permits": [[permit_id, expires_at] for permit_id, expires_at in state.permits],
+        "trial_successes": state.trial_successes,
+        "forced": state.forced,
+        "reason": state.reason,
+    }
+
+
+def from_row(row: Mapping[str, Any]) -> BreakerState:
+    """The state that `to_row` wrote; columns it does not know are left alone."""
+    return BreakerState(
+        gate=Gate(row["gate"]),
+        generation=row["generation"],
+        window=row["window"],
+        opened_at=row["opened_at"],
+        open_until=row["open_until"],
+        openings=row["openings"],
+        permits=tuple((permit_id, expires_at) for permit_id, expires_at in row["permits"]),
+        trial_successes=row["trial_successes"],
+        forced=bool(row["forced"]),
+        reason=row["reason"],
+    )
+
+
+def _counted(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> BreakerState:
+    window = (state.window + ("0" if ok else "1"))[-policy.window :]
+    if window == state.window:  # a full window of one kind: nothing to write
+        return state
+    counted = replace(state, window=window)
+    failed, calls = window.count("1"), len(window)
+    rate = failed / calls  # a division rounds correctly, so 11/20 equals a threshold written as 0.55
+    over = rate >= policy.open_above if policy.inclusive else rate > policy.open_above
+    if calls < policy.calls_min or not over:
+        return counted
+    return _opened(counted, policy, now, f"{failed} of the last {calls} calls failed")
+
+
+def _opened(state: BreakerState, policy: BreakerPolicy, now: int, reason: str) -> BreakerState:
+    openings = state.openings + 1
+    return replace(
+        state,
+        gate=Gate.OPEN,
+        generation=state.generation + 1,
+        opened_at=now,
+        open_until=None if policy.mode == "hold" else now + _cooldown_ms(policy, openings),
+        openings=openings,
+        permits=(),
+        trial_successes=0,
+        forced=False,
+        reason=reason,
+    )
+
+
+def _closed(state: BreakerState) -> BreakerState:
+    return BreakerState(generation=state.generation + 1)
+
+
+def _half_opens_at(state: BreakerState, policy: BreakerPolicy) -> int | None:
+    if state.forced or policy.mode == "hold":
+        return None
+    if state.open_until is not None:
+        return state.open_until
+    # Opened in hold mode, then deployed with trials: without this it would stay open for ever.
+    return (state.opened_at or 0) + _cooldown_ms(policy, state.openings)
+
+
+def _cooldown_ms(policy: BreakerPolicy, openings: int) -> int:
+    doubled_s = policy.cooldown_s * 2.0 ** min(max(openings - 1, 0), 60)
+    return _ms(min(doubled_s, max(policy.cooldown_s, policy.cooldown_max_s)))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)
+
+
+def _problem(policy: BreakerPolicy) -> str | None:
+    for name in ("window", "trials"):
+        if getattr(policy, name) < 1:
+            return f"A breaker needs a {name} of 1 or more, not {getattr(policy, name)}."
+    if not 1 <= policy.calls_min <= policy.window:
+        return f"A breaker needs min_calls from 1 to its window of {policy.window}, not {policy.min_calls}."
+    for name in ("cooldown_s", "cooldown_max_s", "trial_lease_s"):
+        value = getattr(policy, name)
+        if not math.isfinite(value) or value <= 0:
+            return f"A breaker needs a {name} of more than 0 seconds, not {value}."
+    if policy.mode not in get_args(Mode):
+        return f"A breaker's mode is trials or hold, not '{policy.mode}'."
+    if policy.inclusive and not 0 < policy.open_above <= 1:
+        return f"An inclusive breaker opens at a share over 0 and up to 1, not {policy.open_above}."
+    if not policy.inclusive and not 0 <= policy.open_above < 1:
+        return f"A breaker opens above a share from 0 up to but not including 1, not {policy.open_above}."
+    return None

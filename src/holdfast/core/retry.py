@@ -1,0 +1,78 @@
+"""How long to wait before a failed stage is tried again.
+
+    full       random(0, min(cap, base * multiplier**(failures-1)))
+    additive   min(cap, base * multiplier**(failures-1) + random(0, jitter_max))
+    none       min(cap, base * multiplier**(failures-1))
+
+The provider's Retry-After can only lengthen the wait, and the ceiling bounds both: a provider that asks for
+a day does not hold a job for a day. Luck is an argument: the same draw gives the same delay for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Jitter = Literal["full", "additive", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A retry policy. `attempts` counts all calls, the first included."""
+
+    attempts: int = 5
+    base_s: float = 1.0
+    multiplier: float = 2.0
+    cap_s: float = 60.0
+    jitter: Jitter = "full"
+    jitter_max_s: float = 0.0
+    ceiling_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        problem = _problem(self)
+        if problem is not None:
+            raise ValueError(problem)
+
+    def delay_ms(self, failures: int, draw: float, retry_after_ms: int | None = None) -> int:
+        """Milliseconds to wait after the `failures`-th failure of this stage (the first is 1).
+
+        `draw` is a number in [0, 1) from the caller's dice.
+        """
+        assert failures >= 1 and 0.0 <= draw < 1.0
+        backoff_ms = round(_backoff_s(self, failures, draw) * 1_000)
+        return min(round(self.ceiling_s * 1_000), max(backoff_ms, retry_after_ms or 0))
+
+
+def _backoff_s(policy: Retry, failures: int, draw: float) -> float:
+    exponential_s = _exponential_s(policy, failures)
+    if policy.jitter == "additive":
+        return min(policy.cap_s, exponential_s + draw * policy.jitter_max_s)
+    capped_s = min(policy.cap_s, exponential_s)
+    return draw * capped_s if policy.jitter == "full" else capped_s
+
+
+def _exponential_s(policy: Retry, failures: int) -> float:
+    if policy.base_s == 0.0:
+        return 0.0
+    try:
+        return policy.base_s * policy.multiplier ** (failures - 1)
+    except OverflowError:
+        # A float power overflows at about a thousand failures; the cap is reached long before.
+        return math.inf
+
+
+def _problem(policy: Retry) -> str | None:
+    if policy.attempts < 1:
+        return f"A retry policy needs attempts of 1 or more (the first call counts), not {policy.attempts}."
+    for name in ("base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
+        value = getattr(policy, name)
+        if not math.isfinite(value) or value < 0:
+            return f"A retry policy needs a {name} that is a number of 0 or more, not {value}."
+    if policy.multiplier < 1:
+        return f"A retry policy needs a multiplier of 1 or more, not {policy.multiplier}."
+    if policy.jitter not in get_args(Jitter):
+        return f"A retry policy's jitter is one of full, additive, none, not '{policy.jitter}'."
+    if policy.jitter_max_s and policy.jitter != "additive":
+        return f"A retry policy's jitter_max_s needs additive jitter; with '{policy.jitter}' it does nothing."
+    return None
