@@ -1,0 +1,66 @@
+# Holdfast. `make` prints what there is. Needs Python 3.11 or newer, make and git; everything else goes into .venv.
+.DEFAULT_GOAL := help
+.PHONY: help install up test check conformance sim sim-long bench bench-quick docs servers fmt lock clean
+
+RUN := .venv/installed-run
+DEV := .venv/installed-dev
+BIN := .venv/bin
+
+help: ## print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+install: $(DEV) ## install everything into .venv
+
+$(RUN): requirements/run.txt requirements/bootstrap.txt pyproject.toml
+	@scripts/install run
+
+$(DEV): requirements/dev.txt requirements/bootstrap.txt pyproject.toml
+	@scripts/install dev
+
+up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
+	@$(BIN)/holdfast up
+
+test: $(DEV) servers lint ## run every check and every test, with private PostgreSQL and RabbitMQ
+	@$(BIN)/python -m pytest
+	@$(BIN)/python -m tests.spec_table --last --summary
+
+check: lint ## the fast loop, under a minute: format, lint, types, imports, fast tests
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+.PHONY: lint
+lint: $(DEV)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy --strict
+	@out=$$($(BIN)/lint-imports --no-logo --cache-dir .cache/importlinter) || { echo "$$out"; exit 1; }
+
+conformance: $(DEV) servers ## print the specification's rows with their tests and state
+	@$(BIN)/python -m tests.spec_table
+
+sim: $(DEV) ## 200 seeded simulations of every system
+	@$(BIN)/holdfast simulate --seeds 200 --system all
+
+sim-long: $(DEV) ## 5,000 seeded simulations of every system
+	@$(BIN)/holdfast simulate --seeds 5000 --system all
+
+bench: $(DEV) servers ## measure Holdfast and its peers on the same work
+	@$(BIN)/python -m bench
+
+bench-quick: $(DEV) servers ## the same, in about a minute
+	@$(BIN)/python -m bench --quick
+
+docs: $(DEV) ## check the documentation: its examples run, its links lead somewhere
+	@$(BIN)/python -m pytest -q tests/docs
+
+servers: $(DEV) ## fetch PostgreSQL's and RabbitMQ's programs for the tests, if they are missing
+	@$(BIN)/python scripts/servers
+
+fmt: $(DEV) ## format, and mend what the linter can mend
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+lock: $(DEV) ## compile the pinned requirements from pyproject.toml
+	@scripts/lock
+
+clean: ## remove what was installed and cached; data/ stays
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
