@@ -1,0 +1,103 @@
+"""The pytest fixtures over the private servers. A server starts once a run, and only when a test asks for it.
+
+    postgres_url      a fresh database           postgres_server    the cluster: restart(), halt(), resume()
+    rabbitmq_url      a fresh virtual host       rabbitmq_server    the node:    restart(), halt(), resume()
+
+A server that cannot be had: its tests skip at home, saying why, and fail when CI=true.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from tests.services.child import ServerUnavailable
+from tests.services.postgres import PostgresServer
+from tests.services.rabbitmq import RabbitMQServer
+
+_rabbitmq = pytest.StashKey[RabbitMQServer | ServerUnavailable]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the broker's tests last: it boots while the others run."""
+    items.sort(key=_needs_rabbitmq)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the broker in the background if any test of this run needs it."""
+    if not session.config.option.collectonly and any(map(_needs_rabbitmq, session.items)):
+        session.config.stash[_rabbitmq] = _begin_rabbitmq()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    server = config.stash.get(_rabbitmq, None)
+    if isinstance(server, RabbitMQServer):
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    try:
+        server = PostgresServer()
+    except ServerUnavailable as reason:
+        _do_without(reason)
+    try:
+        server.begin()
+        yield server
+    except ServerUnavailable as reason:
+        _do_without(reason)
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a database that only this test uses."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(pytestconfig: pytest.Config) -> RabbitMQServer:
+    server = pytestconfig.stash[_rabbitmq]
+    if isinstance(server, ServerUnavailable):
+        _do_without(server)
+    try:
+        server.wait_ready()
+    except ServerUnavailable as reason:
+        server.stop()
+        pytestconfig.stash[_rabbitmq] = reason  # so that the next test does not wait as long
+        _do_without(reason)
+    return server
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq_server: RabbitMQServer) -> Iterator[str]:
+    """The URL of a virtual host that only this test uses: the contract's queue names are free in it."""
+    url = rabbitmq_server.create_vhost()
+    yield url
+    rabbitmq_server.delete_vhost(url)
+
+
+def _needs_rabbitmq(item: pytest.Item) -> bool:
+    return "rabbitmq_server" in getattr(item, "fixturenames", ())
+
+
+def _begin_rabbitmq() -> RabbitMQServer | ServerUnavailable:
+    try:
+        server = RabbitMQServer()
+        server.begin()
+    except ServerUnavailable as reason:
+        return reason
+    return server
+
+
+def _do_without(reason: ServerUnavailable) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(str(reason), pytrace=False)
+    pytest.skip(str(reason))

