@@ -1,0 +1,170 @@
+"""The specification as a table of results: row -> tests -> state.
+
+A pytest plugin that notes the result of every test marked `@pytest.mark.spec("K4", ...)`, and the program behind
+`make conformance`, which prints the table. The rows are read from docs/reference/spec-rows.md.
+
+    shown     at least one test of the row passed, and none failed
+    failing   a test of the row failed
+    pending   no test of the row has run to its end
+
+A row that is `claimed` there and not shown makes the program exit 1. A marker that names an unknown row is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ROWS = REPOSITORY / "docs" / "reference" / "spec-rows.md"
+RESULTS = REPOSITORY / ".cache" / "conformance.json"
+_ROW = re.compile(r"^\| ([A-Z]\d+) \| (claimed|-) \| (.+) \|$", re.MULTILINE)
+_WORST_FIRST = ("failed", "passed", "skipped")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the specification; `tests` maps a test's id to passed, failed or skipped."""
+
+    id: str
+    claimed: bool
+    summary: str
+    tests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        if "failed" in self.tests.values():
+            return "failing"
+        return "shown" if "passed" in self.tests.values() else "pending"
+
+
+def read_rows(page: str) -> list[Row]:
+    """The rows that the page lists, in its order."""
+    return [Row(id, claim == "claimed", summary) for id, claim, summary in _ROW.findall(page)]
+
+
+def with_results(rows: Iterable[Row], results: Mapping[str, Mapping[str, str]]) -> list[Row]:
+    """The rows with what their tests answered: `results` is row id -> test id -> result."""
+    return [Row(row.id, row.claimed, row.summary, results.get(row.id, {})) for row in rows]
+
+
+def summary_line(rows: Sequence[Row]) -> str:
+    counts = {state: sum(row.state == state for row in rows) for state in ("shown", "failing", "pending")}
+    broken = [row.id for row in broken_claims(rows)]
+    claims = f"claimed but not shown: {', '.join(broken)}" if broken else "every claimed row is shown"
+    return f"conformance: {counts['shown']} shown, {counts['failing']} failing, {counts['pending']} pending; {claims}"
+
+
+def broken_claims(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.state == "failing" or (row.claimed and row.state != "shown")]
+
+
+def table(rows: Iterable[Row]) -> str:
+    """A line per row, and below it a line per test."""
+    lines = []
+    for row in rows:
+        lines.append(f"{row.id:<4} {row.state:<8} {'claimed' if row.claimed else '':<8} {row.summary}")
+        lines += [f"       {result:<8} {test}" for test, result in sorted(row.tests.items())]
+    return "\n".join(lines)
+
+
+# The plugin: notes results while the tests run.
+
+
+class _Notebook:
+    """Which rows each test shows, and how it ended."""
+
+    def __init__(self) -> None:
+        self.rows_of: dict[str, tuple[str, ...]] = {}
+        self.ended: dict[str, str] = {}
+
+    def note(self, test: str, result: str) -> None:
+        """Keep the worst of set-up, call and tear-down; a pass counts only if the body ran."""
+        earlier = self.ended.get(test, result)
+        self.ended[test] = min(earlier, result, key=_WORST_FIRST.index)
+
+    def results(self) -> dict[str, dict[str, str]]:
+        by_row: dict[str, dict[str, str]] = defaultdict(dict)
+        for test, rows in self.rows_of.items():
+            for row in rows:
+                by_row[row][test] = self.ended.get(test, "skipped")
+        return dict(by_row)
+
+
+_notebook = pytest.StashKey[_Notebook]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_notebook] = _Notebook()
+    config.pluginmanager.register(_Recorder(config.stash[_notebook]))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    known = {row.id for row in read_rows(ROWS.read_text())}
+    for item in items:
+        ids = tuple(id for marker in item.iter_markers("spec") for id in marker.args)
+        if unknown := [id for id in ids if id not in known]:
+            raise pytest.UsageError(f"{item.nodeid} shows {unknown}, which {ROWS.name} does not list")
+        if ids:
+            config.stash[_notebook].rows_of[item.nodeid] = ids
+
+
+class _Recorder:
+    def __init__(self, notebook: _Notebook) -> None:
+        self._notebook = notebook
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self._notebook.note(report.nodeid, report.outcome)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the results of a run of everything. A run of some tests says nothing about the others."""
+    option = session.config.option
+    is_whole = session.config.args == session.config.getini("testpaths") and not (
+        option.keyword or option.markexpr or option.collectonly or session.shouldstop or session.shouldfail
+    )
+    if is_whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(session.config.stash[_notebook].results(), indent=1, sort_keys=True))
+
+
+# The program.
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="conformance", description="Print the specification's rows and their state.")
+    parser.add_argument("--summary", action="store_true", help="only the summary line")
+    parser.add_argument("--last", action="store_true", help="use the last whole run, however old")
+    asked = parser.parse_args()
+    if not asked.last and not _results_are_fresh():
+        subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=REPOSITORY, check=False)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    rows = with_results(read_rows(ROWS.read_text()), results)
+    if not asked.summary:
+        print(table(rows))
+    print(summary_line(rows))
+    return 1 if broken_claims(rows) else 0
+
+
+def _results_are_fresh() -> bool:
+    """Whether the last whole run is younger than everything it depended on."""
+    if not RESULTS.exists():
+        return False
+    sources = [REPOSITORY / "pyproject.toml", ROWS]
+    for folder in ("src", "tests"):
+        sources += [path for path in (REPOSITORY / folder).rglob("*") if path.suffix != ".pyc" and path.is_file()]
+    return RESULTS.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
