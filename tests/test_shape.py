@@ -1,0 +1,142 @@
+"""The shape of the code is kept by tests: sizes, purity of the core, SQL beside its functions, clean words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SOURCE = REPOSITORY / "src"
+TABLES = SOURCE / "holdfast" / "tables"
+FILE_LINES_MAX = 350
+FUNCTION_LINES_MAX = 60
+# "src/holdfast/x.py" or "src/holdfast/x.py:function", each with its reason. Empty is how it should stay.
+ALLOWED: dict[str, str] = {}
+
+BANNED_MODULES = {"time", "random", "asyncio", "os"}
+BANNED_CALLS = {"uuid4", "uuid1", "now", "utcnow", "today"}
+# Spelled in pieces, so that this file passes its own check.
+MACHINE_PATH = re.compile("/(" + "|".join(("wor" + "k", "far" + "m", "roo" + "t")) + ")/")
+UNFINISHED = re.compile(r"(#|--|//|<!--)\s*(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (REPOSITORY / folder).rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def test_no_file_is_longer_than_a_person_reads_at_once() -> None:
+    lengths = {named(path): len(path.read_text().splitlines()) for path in python_files("src", "tests", "bench")}
+    assert {name: n for name, n in lengths.items() if n > FILE_LINES_MAX and name not in ALLOWED} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = {}
+    for path in python_files("src", "tests", "bench"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                name = f"{named(path)}:{node.name}"
+                if lines > FUNCTION_LINES_MAX and name not in ALLOWED:
+                    long[name] = lines
+    assert long == {}
+
+
+def test_the_core_reads_no_clock_no_luck_and_no_world() -> None:
+    found = [
+        f"{named(path)}:{line}: {what}"
+        for path in python_files("src/holdfast/core")
+        for line, what in impurities(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    """import time; import os.path; from random import random; from asyncio import sleep; uuid.uuid4()
+    datetime.now(UTC); datetime.datetime.utcnow(); date.today(); make(uuid4)""".replace("\n", ";").split(";"),
+)
+def test_the_purity_check_sees(line: str) -> None:
+    assert list(impurities(ast.parse(line.strip())))
+
+
+def impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every banned import and every mention of a banned call."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names if _root(alias.name) in BANNED_MODULES)
+            case ast.ImportFrom(module=str(module)) if _root(module) in BANNED_MODULES:
+                yield node.lineno, module
+            case ast.Attribute(attr=name, value=ast.Name(id="uuid" | "datetime" | "date")) if name in BANNED_CALLS:
+                yield node.lineno, name
+            case ast.Attribute(attr=name, value=ast.Attribute(attr="datetime" | "date")) if name in BANNED_CALLS:
+                yield node.lineno, name
+            case ast.Name(id="uuid4" | "uuid1" as name):
+                yield node.lineno, name
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    public = getattr(holdfast, "__all__", None)
+    if public is None:
+        pytest.skip("holdfast has no public names yet")
+    assert list(public) == sorted(public)
+    assert [name for name in public if not hasattr(holdfast, name)] == []
+
+
+@pytest.mark.parametrize("sql", sorted(TABLES.glob("*.sql")), ids=lambda path: path.stem)
+def test_every_statement_has_a_function_of_its_name_beside_it(sql: Path) -> None:
+    python = sql.with_suffix(".py")
+    if not python.exists():
+        pytest.skip(f"{named(python)} is not written yet")
+    statements = set(re.findall(r"^-- name: (\w+)", sql.read_text(), re.MULTILINE))
+    functions = {
+        node.name
+        for node in ast.parse(python.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert statements - functions - assigned(python) == set()
+
+
+def assigned(path: Path) -> set[str]:
+    """The names that a module assigns at its top level, as `claim = Statement(...)` does."""
+    targets: list[ast.expr] = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign):
+            targets += node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets.append(node.target)
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def test_nothing_names_a_path_of_one_machine_or_is_left_unfinished() -> None:
+    found = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if MACHINE_PATH.search(line) or UNFINISHED.search(line)
+    ]
+    assert found == []
+
+
+def text_files() -> Iterator[Path]:
+    """What we write by hand; the compiled requirements are not."""
+    kinds = {".py", ".md", ".toml", ".sql", ".yaml", ".yml", ".html", ".css", ".js", ".cfg"}
+    for folder in ("src", "tests", "bench", "docs", "scripts", ".ci"):
+        for path in sorted((REPOSITORY / folder).rglob("*")):
+            if path.is_file() and (path.suffix in kinds or folder in ("scripts", ".ci")):
+                yield path
+    yield from (path for path in sorted(REPOSITORY.iterdir()) if path.suffix in kinds or path.name == "Makefile")
