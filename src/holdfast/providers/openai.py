@@ -1,0 +1,202 @@
+"""Talks to any OpenAI-compatible endpoint: chat with a JSON schema, and transcription.
+
+Never retries by itself: a failure is classified and raised, and the kernel decides. Neither the key nor the
+text of a prompt or an answer stands in an error; a provider's own words are reduced to its error code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+import httpx
+
+from holdfast.core.failure import Category, classify
+from holdfast.errors import CallError
+
+T = TypeVar("T")
+
+ANSWER_BYTES_MAX = 8 * 1_048_576
+_REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
+_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer(Generic[T]):
+    """A validated answer and what it cost. `request_id` is the provider's, for its support and for audits."""
+
+    data: T
+    prompt_tokens: int
+    completion_tokens: int
+    request_id: str | None
+    model: str
+
+
+class OpenAIClient:
+    """A client of one endpoint. `base_url` ends where `/chat/completions` begins (usually in `/v1`)."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        http: httpx.AsyncClient | None = None,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1_000),
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        # A redirect would carry the key to another host, so none is followed.
+        self._http = http or httpx.AsyncClient(follow_redirects=False)
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._now_ms = now_ms
+
+    def __repr__(self) -> str:
+        return f"OpenAIClient({httpx.URL(self._base_url).host!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def chat_json(
+        self,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        schema_name: str,
+        schema: Mapping[str, Any],
+        timeout_s: float,
+        *,
+        validate: Callable[[dict[str, Any]], T],
+    ) -> ChatAnswer[T]:
+        """One chat completion held to `schema`, checked again by `validate`, whose ValueError means malformed."""
+        body = {
+            "model": model,
+            "messages": list(messages),
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": schema_name, "schema": schema, "strict": True},
+            },
+        }
+        answer, headers = await self._post("/chat/completions", timeout_s, json=body)
+        data = _validated(_content(answer), validate)
+        usage = answer.get("usage")
+        return ChatAnswer(
+            data=data,
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
+            request_id=headers.get("x-request-id") or _text(answer.get("id")),
+            model=_text(answer.get("model")) or model,
+        )
+
+    async def transcribe(self, model: str, audio: bytes, filename: str, timeout_s: float) -> str:
+        """The words in `audio`. Silence is an empty text, not an error."""
+        form = {"model": model, "response_format": "json"}
+        answer, _ = await self._post("/audio/transcriptions", timeout_s, data=form, files={"file": (filename, audio)})
+        text = answer.get("text")
+        return text.strip() if isinstance(text, str) else _malformed("has no text")
+
+    async def _post(self, path: str, timeout_s: float, **body: Any) -> tuple[dict[str, Any], httpx.Headers]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                status, headers, content = await self._exchange(path, timeout_s, body)
+        except (TimeoutError, httpx.HTTPError) as error:
+            message = f"The call to {path} failed: {type(error).__name__}."
+            raise CallError(replace(classify(error), message=message)) from None
+        if status >= 300:
+            raise _rejected(status, path, headers, content, self._now_ms())
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            _malformed("is not JSON")
+        return (answer, headers) if isinstance(answer, dict) else _malformed("is not an object")
+
+    async def _exchange(self, path: str, timeout_s: float, body: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
+        request = self._http.build_request(
+            "POST", self._base_url + path, headers=self._headers, timeout=timeout_s, **body
+        )
+        response = await self._http.send(request, stream=True, follow_redirects=False)
+        try:
+            content = bytearray()
+            async for chunk in response.aiter_bytes(65_536):
+                content += chunk
+                if len(content) > ANSWER_BYTES_MAX:
+                    _malformed("is too large")
+            return response.status_code, response.headers, bytes(content)
+        finally:
+            await response.aclose()
+
+
+def _rejected(status: int, path: str, headers: httpx.Headers, content: bytes, now_ms: int) -> CallError:
+    code = _error_code(content)
+    message = f"The call to {path} was answered with {status}{f' ({code})' if code else ''}."
+    if status < 400:
+        return CallError.of(Category.BUG, "UPSTREAM_REDIRECTED", message, status=status)
+    if code in _REFUSAL_CODES:
+        return CallError.of(Category.POLICY, "CONTENT_FILTERED", message, status=status)
+    return CallError.from_status(status, message, headers, now_ms=now_ms, code=code)
+
+
+def _error_code(content: bytes) -> str | None:
+    """The provider's own code (or, without one, its type), if it looks like a code and not like prose."""
+    try:
+        error = json.loads(content)["error"]
+        code = error.get("code") or error.get("type")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return code if isinstance(code, str) and re.fullmatch(r"[A-Za-z][A-Za-z_.]{0,63}", code) else None
+
+
+def _content(answer: dict[str, Any]) -> str:
+    try:
+        choice = answer["choices"][0]
+        message, reason = choice["message"], choice.get("finish_reason")
+        content, refusal = message.get("content"), message.get("refusal")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        _malformed("has no choice")
+    if refusal:
+        raise CallError.of(Category.POLICY, "CONTENT_REFUSED", "The model refused to answer.")
+    if reason == "content_filter":
+        raise CallError.of(Category.POLICY, "CONTENT_FILTERED", "The provider filtered the answer.")
+    if reason == "length":
+        _malformed("was cut off at the length limit")
+    return content if isinstance(content, str) else _malformed("has no content")
+
+
+def _validated(content: str, validate: Callable[[dict[str, Any]], T]) -> T:
+    # Some servers wrap the JSON in a Markdown fence in spite of the schema.
+    fenced = _FENCE.match(content)
+    try:
+        data = json.loads(fenced.group(1) if fenced else content)
+    except (ValueError, RecursionError):
+        _malformed("holds no JSON")
+    if not isinstance(data, dict):
+        _malformed("holds no JSON object")
+    try:
+        return validate(data)
+    except ValueError:
+        _malformed("does not fit the schema")
+
+
+def _malformed(what: str) -> NoReturn:
+    # Not a fault of the provider's health: the next answer may well be right, and no breaker should open.
+    raise CallError.of(Category.UPSTREAM, "MALFORMED_ANSWER", f"The provider's answer {what}.") from None
+
+
+def _count(usage: object, name: str) -> int:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
