@@ -9,6 +9,7 @@ A server that cannot be had: its tests skip at home, saying why, and fail when C
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -19,6 +20,12 @@ from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 _rabbitmq = pytest.StashKey[RabbitMQServer | ServerUnavailable]()
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM end a run as Ctrl-C does: in order, with every server stopped and its folder removed."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

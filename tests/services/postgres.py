@@ -119,4 +119,10 @@ def _reachable(programs: Path, folder: Path) -> Path:
     """The programs where `nobody` may run them: those of a wheel can lie below a home that only root may enter."""
     if programs.is_relative_to("/usr"):
         return programs
-    return Path(shutil.copytree(programs.parent, folder / "programs", symlinks=True)) / "bin"
+    package = programs.parents[1]
+    copied = folder / "site"
+    libraries = f"{package.name}.libs"  # a wheel finds its libraries beside its package
+    for part in (f"{package.name}/{programs.parent.name}", libraries):
+        if (package.parent / part).exists():
+            shutil.copytree(package.parent / part, copied / part, symlinks=True)
+    return copied / programs.relative_to(package.parent)
