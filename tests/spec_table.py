@@ -60,11 +60,12 @@ def with_results(rows: Iterable[Row], results: Mapping[str, Mapping[str, str]]) 
 def summary_line(rows: Sequence[Row]) -> str:
     counts = {state: sum(row.state == state for row in rows) for state in ("shown", "failing", "pending")}
     broken = [row.id for row in broken_claims(rows)]
-    claims = f"claimed but not shown: {', '.join(broken)}" if broken else "every claimed row is shown"
+    claims = f"without the proof they need: {', '.join(broken)}" if broken else "every claimed row is shown"
     return f"conformance: {counts['shown']} shown, {counts['failing']} failing, {counts['pending']} pending; {claims}"
 
 
 def broken_claims(rows: Iterable[Row]) -> list[Row]:
+    """The rows that fail the build: a failing test is never fine, a missing one only where nothing is claimed."""
     return [row for row in rows if row.state == "failing" or (row.claimed and row.state != "shown")]
 
 
