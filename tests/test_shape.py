@@ -21,9 +21,9 @@ ALLOWED: dict[str, str] = {}
 
 BANNED_MODULES = {"time", "random", "asyncio", "os"}
 BANNED_CALLS = {"uuid4", "uuid1", "now", "utcnow", "today"}
-# Spelled in pieces, so that this file passes its own check.
+# Spelled in pieces, so that this file passes its own check. A comment counts; a word in a string is data.
 MACHINE_PATH = re.compile("/(" + "|".join(("wor" + "k", "far" + "m", "roo" + "t")) + ")/")
-UNFINISHED = re.compile(r"(#|--|//|<!--)\s*(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+UNFINISHED = re.compile(r"(^|\s)(#|--|//|<!--)\s*(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 
 
 def python_files(*folders: str) -> list[Path]:
