@@ -46,7 +46,7 @@ sim-long: $(DEV) ## 5,000 seeded simulations of every system
 bench: $(DEV) servers ## measure Holdfast and its peers on the same work
 	@$(BIN)/python -m bench
 
-bench-quick: $(DEV) servers ## the same, in about a minute
+bench-quick: $(DEV) servers ## a shorter run of the same
 	@$(BIN)/python -m bench --quick
 
 docs: $(DEV) ## check the documentation: its examples run, its links lead somewhere
