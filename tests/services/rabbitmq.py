@@ -2,7 +2,7 @@
 
 A node takes seconds to start (5.9 s measured, far more on a busy machine), so `begin` returns at once and `wait_ready`
 waits. Each test gets a virtual host of its own, because the contracts' queue names are fixed. Virtual hosts are made
-with `erl_call`, a small C program of Erlang's that asks the running node directly: 0.02 s per test measured. rabbitmqctl
+with `erl_call`, a small C program of Erlang's that asks the running node directly: 0.02 s per test. rabbitmqctl
 would boot a virtual machine for each question, and the management plugin would have to be loaded in every run.
 """
 
