@@ -16,9 +16,7 @@ instants = st.integers(0, 10**13)
     ("deadline_at", "now", "left"),
     [(None, 5, None), (1_000, 400, 600), (1_000, 1_000, 0), (1_000, 1_500, 0), (0, 0, 0)],
 )
-def test_the_budget_is_what_is_left_and_never_negative(
-    deadline_at: int | None, now: int, left: int | None
-) -> None:
+def test_the_budget_is_what_is_left_and_never_negative(deadline_at: int | None, now: int, left: int | None) -> None:
     assert budget_ms(deadline_at, now) == left
 
 
@@ -27,9 +25,7 @@ def test_the_budget_is_what_is_left_and_never_negative(
     ("timeout_ms", "deadline_at", "now", "clipped"),
     [(500, None, 9_999, 500), (500, 1_000, 0, 500), (500, 1_000, 700, 300), (500, 1_000, 2_000, 0)],
 )
-def test_a_call_never_outlives_the_deadline(
-    timeout_ms: int, deadline_at: int | None, now: int, clipped: int
-) -> None:
+def test_a_call_never_outlives_the_deadline(timeout_ms: int, deadline_at: int | None, now: int, clipped: int) -> None:
     assert clip_ms(timeout_ms, deadline_at, now) == clipped
 
 

@@ -44,9 +44,7 @@ def ms(value_s: float) -> int:
 
 
 @pytest.mark.spec("K4", "R3")
-@pytest.mark.parametrize(
-    ("failures", "most_s"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (40, 60)]
-)
+@pytest.mark.parametrize(("failures", "most_s"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (40, 60)])
 def test_review_draws_from_zero_to_the_capped_exponential(failures: int, most_s: float) -> None:
     assert REVIEW.attempts == 5
     assert REVIEW.delay_ms(failures, 0.0) == 0
@@ -133,9 +131,7 @@ def test_more_failures_never_shorten_the_wait(policy: Retry, failures: int, draw
 
 @pytest.mark.spec("K4")
 @given(policies, failure_counts, draws, seconds)
-def test_a_higher_cap_never_shortens_the_wait(
-    policy: Retry, failures: int, draw: float, more_s: float
-) -> None:
+def test_a_higher_cap_never_shortens_the_wait(policy: Retry, failures: int, draw: float, more_s: float) -> None:
     higher = Retry(
         policy.attempts,
         policy.base_s,

@@ -10,6 +10,7 @@ Every failure of an attempt passes through `classify`; nothing else in Holdfast 
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ QUOTA_CODES = frozenset(
 )
 
 # These answers prove that the provider did nothing. Every other failure after the first byte is ambiguous.
-NO_EFFECT_STATUSES = frozenset({400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 422, 429})
+NO_EFFECT_STATUSES = frozenset({400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 422, 425, 429, 451})
 
 _BY_STATUS: Mapping[int, tuple[Category, str]] = {
     400: (Category.VALIDATION, "UPSTREAM_BAD_REQUEST"),
@@ -136,7 +137,7 @@ def from_status(
         retryable=retryable,
         ambiguous=status not in NO_EFFECT_STATUSES,
         faults=status >= 500 or status == 408,
-        retry_after_ms=retry_after_ms(headers, now_ms),
+        retry_after_ms=retry_after_ms(headers, now_ms, hints=category is Category.RATE_LIMIT),
         status=status,
     )
 
@@ -153,21 +154,44 @@ def classify(error: BaseException) -> Failure:
     An exception that carries a `failure` classifies itself. Network errors are recognised by type or, for
     HTTP clients this module must not import, by the names of their base classes. All else is a bug of ours
     or a wrong setting: not retryable, so that a defect reaches a person instead of burning a budget.
+    A group, as parallel calls raise it, is as bad as its worst member.
     """
     carried = getattr(error, "failure", None)
     if isinstance(carried, Failure):
         return carried
+    if isinstance(error, BaseExceptionGroup):
+        return _worst([classify(each) for each in error.exceptions])
     message = f"{type(error).__name__}: {error}"
     names = {base.__name__ for base in type(error).__mro__}
-    if isinstance(error, ConnectionRefusedError | socket.gaierror) or names & _BEFORE_FIRST_BYTE:
+    if "PoolTimeout" in names:  # we were too busy to open a connection: no word about the provider
+        return failure(Category.NETWORK, "NETWORK_POOL_EXHAUSTED", message)
+    if (
+        isinstance(error, ConnectionRefusedError | socket.gaierror)
+        or names & _BEFORE_FIRST_BYTE
+        or (isinstance(error, OSError) and error.errno in _NO_ROUTE)
+    ):
         return failure(Category.NETWORK, "NETWORK_UNREACHABLE", message, faults=True)
     if isinstance(error, TimeoutError) or names & _TIMEOUTS:
         return failure(Category.NETWORK, "NETWORK_TIMEOUT", message, ambiguous=True, faults=True)
-    if isinstance(error, ConnectionError) or names & _BROKEN:
+    if "ConnectionError" in names or names & _BROKEN:  # by name, for that of requests is not the built-in
         return failure(Category.NETWORK, "NETWORK_BROKEN", message, ambiguous=True, faults=True)
     return failure(Category.BUG, "BUG", message, ambiguous=True)
 
 
-_BEFORE_FIRST_BYTE = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ClientConnectorError"})
-_TIMEOUTS = frozenset({"TimeoutException", "ServerTimeoutError"})
-_BROKEN = frozenset({"NetworkError", "RemoteProtocolError", "ServerDisconnectedError", "IncompleteReadError"})
+def _worst(failures: list[Failure]) -> Failure:
+    """The first failure that no retry mends, else the one to wait longest for; ambiguous if any of them is."""
+    worst = min(failures, key=lambda each: (each.retryable, -(each.retry_after_ms or 0)))
+    return replace(
+        worst,
+        ambiguous=any(each.ambiguous for each in failures),
+        faults=any(each.faults for each in failures),
+    )
+
+
+_NO_ROUTE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+_BEFORE_FIRST_BYTE = frozenset({"ConnectError", "ConnectTimeout", "ClientConnectorError", "SMTPConnectError"})
+_TIMEOUTS = frozenset({"TimeoutException", "ServerTimeoutError", "ReadTimeout", "APITimeoutError"})
+_BROKEN = frozenset(
+    {"NetworkError", "RemoteProtocolError", "ServerDisconnectedError", "IncompleteReadError", "IncompleteRead"}
+    | {"ClientConnectionError", "ClientPayloadError", "ChunkedEncodingError", "APIConnectionError"}
+)

@@ -1,7 +1,7 @@
 """Reads when a provider asks us to come back, in all the spellings in use.
 
 Order: `retry-after-ms`, then `Retry-After` (seconds, also fractional, or an HTTP date), then the reset hints
-of vendors. Nonsense (negative, NaN, unreadable) is no answer rather than a wrong one.
+of vendors. Nonsense (negative, NaN, unreadable) is no answer rather than a wrong one: the next spelling is asked.
 """
 
 from __future__ import annotations
@@ -19,22 +19,28 @@ _RESET_HINTS = (
     "anthropic-ratelimit-tokens-reset",
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_FAR_MS = 1e15  # thousands of years: more would overflow, and every policy caps it long before
 _MS_OF = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
-def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
-    """Milliseconds from now until the provider wants to be called again; None if it does not say."""
+def retry_after_ms(headers: Mapping[str, str], now_ms: int, *, hints: bool = True) -> int | None:
+    """Milliseconds from now until the provider wants to be called again; None if it does not say.
+
+    Vendors send their reset hints with every answer; leave them out (`hints=False`) unless a limit was hit.
+    """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     exact = _number(lower.get("retry-after-ms"))
     if exact is not None:
-        return math.ceil(exact)
+        return _whole_ms(exact)
     plain = lower.get("retry-after")
-    if plain is not None:
-        seconds = _number(plain)
-        return math.ceil(seconds * 1_000) if seconds is not None else _until_date(plain, now_ms)
-    hints = [_hint(lower[name], now_ms) for name in _RESET_HINTS if name in lower]
-    known = [hint for hint in hints if hint is not None]
-    return max(known) if known else None
+    seconds = _number(plain)
+    if seconds is not None:
+        return _whole_ms(seconds * 1_000)
+    until = _until_date(plain, now_ms) if plain is not None else None
+    if until is not None or not hints:
+        return until
+    known = [_hint(lower[name], now_ms) for name in _RESET_HINTS if name in lower]
+    return max((hint for hint in known if hint is not None), default=None)
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
@@ -53,6 +59,10 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
+def _whole_ms(value_ms: float) -> int:
+    return math.ceil(min(value_ms, _FAR_MS))
+
+
 def _until_date(text: str, now_ms: int) -> int | None:
     try:
         when = parsedate_to_datetime(text)
@@ -64,7 +74,10 @@ def _until_date(text: str, now_ms: int) -> int | None:
 def _hint(text: str, now_ms: int) -> int | None:
     parts = _DURATION.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
-        return math.ceil(sum(float(number) * _MS_OF[unit] for number, unit in parts))
+        return _whole_ms(sum(float(number) * _MS_OF[unit] for number, unit in parts))
+    seconds = _number(text)
+    if seconds is not None:
+        return _whole_ms(seconds * 1_000)
     try:
         return _until(datetime.fromisoformat(text), now_ms)
     except ValueError:

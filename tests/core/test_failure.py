@@ -1,0 +1,210 @@
+"""Classification: nine categories, and the four answers that the kernel acts on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+
+import aiosmtplib
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.failure import QUOTA_CODES, RETRYABLE, Category, Failure, classify, failure, from_status
+from holdfast.errors import CallError, ProviderHeld
+
+NOW = 1_000_000
+
+
+def status(code: int, headers: dict[str, str] | None = None, error_code: str | None = None) -> Failure:
+    return from_status(code, "said so", headers or {}, now_ms=NOW, code=error_code)
+
+
+@pytest.mark.spec("K5")
+def test_four_of_the_nine_categories_are_retryable() -> None:
+    assert len(Category) == 9
+    assert {each.value for each in RETRYABLE} == {
+        "network_transient",
+        "rate_limit",
+        "upstream_internal",
+        "conflict",
+    }
+    for category in Category:
+        assert failure(category, "X", "x").retryable is (category in RETRYABLE)
+
+
+@pytest.mark.spec("K5", "G6")
+@pytest.mark.parametrize(
+    ("code", "category", "retryable", "faults", "ambiguous"),
+    [
+        (400, Category.VALIDATION, False, False, False),
+        (401, Category.AUTH, False, False, False),
+        (402, Category.AUTH, False, False, False),
+        (403, Category.AUTH, False, False, False),
+        (404, Category.NOT_FOUND, False, False, False),
+        (408, Category.NETWORK, True, True, True),
+        (409, Category.CONFLICT, True, False, False),
+        (410, Category.NOT_FOUND, False, False, False),
+        (413, Category.VALIDATION, False, False, False),
+        (415, Category.VALIDATION, False, False, False),
+        (418, Category.VALIDATION, False, False, True),
+        (422, Category.VALIDATION, False, False, False),
+        (425, Category.CONFLICT, True, False, False),
+        (429, Category.RATE_LIMIT, True, False, False),
+        (451, Category.POLICY, False, False, False),
+        (500, Category.UPSTREAM, True, True, True),
+        (502, Category.NETWORK, True, True, True),
+        (503, Category.NETWORK, True, True, True),
+        (504, Category.NETWORK, True, True, True),
+        (529, Category.UPSTREAM, True, True, True),
+        (599, Category.UPSTREAM, True, True, True),
+    ],
+)
+def test_an_answer_is_classified_by_its_status(
+    code: int, category: Category, retryable: bool, faults: bool, ambiguous: bool
+) -> None:
+    seen = status(code)
+    assert (seen.category, seen.retryable, seen.faults, seen.ambiguous) == (category, retryable, faults, ambiguous)
+    assert seen.status == code and seen.message == "said so"
+
+
+@pytest.mark.spec("K5", "K9")
+@given(st.integers(400, 999))
+def test_only_the_providers_faults_speak_against_it(code: int) -> None:
+    seen = status(code)
+    assert seen.faults is (code >= 500 or code == 408)
+    assert seen.error_class == seen.error_class.upper() and " " not in seen.error_class
+
+
+@pytest.mark.spec("K5")
+@pytest.mark.parametrize("code", sorted(QUOTA_CODES))
+def test_an_empty_purse_is_not_retried(code: str) -> None:
+    seen = status(429, {"x-should-retry": "true"}, error_code=code)
+    assert (seen.error_class, seen.category, seen.retryable) == ("QUOTA_EXHAUSTED", Category.AUTH, False)
+    assert status(429, error_code="rate_limit_exceeded").retryable
+
+
+@pytest.mark.spec("K5")
+def test_a_spent_budget_stays_spent_whatever_the_header_says() -> None:
+    assert not status(402, {"x-should-retry": "true"}).retryable
+
+
+@pytest.mark.spec("K5")
+def test_the_providers_own_word_on_retrying_wins() -> None:
+    assert not status(503, {"x-should-retry": "false"}).retryable
+    assert status(400, {"x-should-retry": "true"}).retryable
+    assert status(503, {"x-should-retry": "perhaps"}).retryable
+
+
+@pytest.mark.spec("K4")
+def test_retry_after_travels_with_the_failure() -> None:
+    assert status(503, {"Retry-After": "3"}).retry_after_ms == 3_000
+    assert status(429).retry_after_ms is None
+
+
+@pytest.mark.spec("K4")
+def test_reset_hints_count_only_when_a_limit_was_hit() -> None:
+    hints = {"x-ratelimit-reset-tokens": "6m0s"}
+    assert status(429, hints).retry_after_ms == 360_000
+    assert status(500, hints).retry_after_ms is None
+
+
+@pytest.mark.spec("K5")
+def test_a_failure_can_be_made_final() -> None:
+    seen = status(503)
+    assert seen.retryable and not seen.final().retryable
+    assert seen.final().error_class == seen.error_class
+
+
+@pytest.mark.spec("K5")
+def test_an_exception_that_carries_a_failure_classifies_itself() -> None:
+    carried = CallError.of(Category.POLICY, "RECIPIENT_REFUSED", "no such mailbox", status=550)
+    assert classify(carried) is carried.failure
+    assert classify(CallError.from_status(503, "down", {}, now_ms=NOW)).status == 503
+    held = classify(ProviderHeld("llm", "its breaker is open", 5))
+    assert held.retryable and not held.faults and not held.ambiguous
+
+
+class FailureAttribute(Exception):
+    failure = "not one of ours"
+
+
+Requests = type("RequestException", (OSError,), {})
+RequestsConnectionError = type("ConnectionError", (Requests,), {})
+RequestsReadTimeout = type("ReadTimeout", (Requests,), {})
+AiohttpError = type("ClientConnectionError", (Exception,), {})
+AiohttpOSError = type("ClientOSError", (AiohttpError, OSError), {})
+OpenAIConnectionError = type("APIConnectionError", (Exception,), {})
+OpenAITimeout = type("APITimeoutError", (OpenAIConnectionError,), {})
+
+
+@pytest.mark.spec("K5", "G6")
+@pytest.mark.parametrize(
+    ("error", "error_class", "faults", "ambiguous"),
+    [
+        (ConnectionRefusedError(), "NETWORK_UNREACHABLE", True, False),
+        (socket.gaierror(-2, "unknown host"), "NETWORK_UNREACHABLE", True, False),
+        (OSError(errno.EHOSTUNREACH, "no route"), "NETWORK_UNREACHABLE", True, False),
+        (OSError(errno.ENETUNREACH, "no network"), "NETWORK_UNREACHABLE", True, False),
+        (httpx.ConnectError("x"), "NETWORK_UNREACHABLE", True, False),
+        (httpx.ConnectTimeout("x"), "NETWORK_UNREACHABLE", True, False),
+        (aiosmtplib.SMTPConnectError("x"), "NETWORK_UNREACHABLE", True, False),
+        (httpx.PoolTimeout("x"), "NETWORK_POOL_EXHAUSTED", False, False),
+        (TimeoutError(), "NETWORK_TIMEOUT", True, True),
+        (httpx.ReadTimeout("x"), "NETWORK_TIMEOUT", True, True),
+        (httpx.WriteTimeout("x"), "NETWORK_TIMEOUT", True, True),
+        (aiosmtplib.SMTPReadTimeoutError("x"), "NETWORK_TIMEOUT", True, True),
+        (RequestsReadTimeout(), "NETWORK_TIMEOUT", True, True),
+        (OpenAITimeout(), "NETWORK_TIMEOUT", True, True),
+        (ConnectionResetError(), "NETWORK_BROKEN", True, True),
+        (BrokenPipeError(), "NETWORK_BROKEN", True, True),
+        (httpx.ReadError("x"), "NETWORK_BROKEN", True, True),
+        (httpx.RemoteProtocolError("x"), "NETWORK_BROKEN", True, True),
+        (asyncio.IncompleteReadError(b"", 5), "NETWORK_BROKEN", True, True),
+        (aiosmtplib.SMTPServerDisconnected("x"), "NETWORK_BROKEN", True, True),
+        (RequestsConnectionError(), "NETWORK_BROKEN", True, True),
+        (AiohttpOSError(), "NETWORK_BROKEN", True, True),
+        (OpenAIConnectionError(), "NETWORK_BROKEN", True, True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_the_networks_failures_are_retried(error: Exception, error_class: str, faults: bool, ambiguous: bool) -> None:
+    seen = classify(error)
+    assert (seen.category, seen.retryable) == (Category.NETWORK, True)
+    assert (seen.error_class, seen.faults, seen.ambiguous) == (error_class, faults, ambiguous)
+
+
+@pytest.mark.spec("K5")
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x"),
+        KeyError("x"),
+        FileNotFoundError("x"),
+        OSError(errno.ENOSPC, "no space"),
+        ssl.SSLCertVerificationError("x"),
+        httpx.UnsupportedProtocol("x"),
+        FailureAttribute("x"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_anything_else_is_a_bug_that_goes_to_a_person(error: Exception) -> None:
+    seen = classify(error)
+    assert (seen.category, seen.error_class, seen.retryable) == (Category.BUG, "BUG", False)
+    assert not seen.faults and seen.ambiguous
+    assert seen.message.startswith(type(error).__name__ + ": ")
+
+
+@pytest.mark.spec("K5")
+def test_a_group_is_as_bad_as_its_worst_member() -> None:
+    slow = CallError.of(Category.RATE_LIMIT, "RATE_LIMITED", "slow down", retry_after_ms=9_000)
+    quick = CallError.of(Category.RATE_LIMIT, "RATE_LIMITED", "slow down", retry_after_ms=1_000)
+    broken = CallError.of(Category.VALIDATION, "INVALID", "no")
+    waits = classify(ExceptionGroup("calls", [quick, slow, TimeoutError()]))
+    assert waits.retryable and waits.retry_after_ms == 9_000
+    assert waits.ambiguous and waits.faults
+    ends = classify(ExceptionGroup("calls", [slow, ExceptionGroup("inner", [broken])]))
+    assert ends.error_class == "INVALID" and not ends.retryable and not ends.ambiguous
