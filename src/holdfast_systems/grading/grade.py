@@ -32,7 +32,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A finished grade. `runs` are the overall scores of the separate gradings behind it."""
+    """A finished grade. `runs` are the overall scores of the separate gradings behind it; tokens, their cost."""
 
     overall_score: float
     band: Band
@@ -40,6 +40,8 @@ class Grade:
     signals: tuple[str, ...]
     method: Literal["offline", "llm"]
     runs: tuple[float, ...]
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
     @property
     def feedback(self) -> str:
