@@ -111,7 +111,7 @@ class LeaseLost(HoldfastError):
 
 
 class CallError(HoldfastError):
-    """A provider call failed. Raise it from a client, or let `classify` recognise the client's own exception."""
+    """A provider call failed. Clients raise it; foreign exceptions become one through `classify`."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)

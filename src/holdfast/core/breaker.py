@@ -99,9 +99,7 @@ class Refused:
 Admission = Admitted | Refused
 
 
-def admit(
-    state: BreakerState, policy: BreakerPolicy, now: int, permit_id: str
-) -> tuple[BreakerState, Admission]:
+def admit(state: BreakerState, policy: BreakerPolicy, now: int, permit_id: str) -> tuple[BreakerState, Admission]:
     """Ask to make one call. Asking again under a permit that is still held grants nothing new."""
     if state.gate is Gate.CLOSED:
         return state, Admitted(state.generation, trial=False)
@@ -124,9 +122,7 @@ def tick(state: BreakerState, policy: BreakerPolicy, now: int) -> BreakerState:
         due_at = _half_opens_at(state, policy)
         if due_at is None or now < due_at:
             return state
-        return replace(
-            state, gate=Gate.HALF_OPEN, generation=state.generation + 1, permits=(), trial_successes=0
-        )
+        return replace(state, gate=Gate.HALF_OPEN, generation=state.generation + 1, permits=(), trial_successes=0)
     live = tuple(permit for permit in state.permits if permit[1] > now)
     return state if len(live) == len(state.permits) else replace(state, permits=live)
 

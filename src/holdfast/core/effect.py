@@ -1,0 +1,134 @@
+"""The effect ledger's rules: what to do about an external effect, given the row that remembers it.
+
+    planned --begin--> sending --mark--> sent
+                          |  \\--refused--> planned (definitely not done) or failed (never will be)
+                          \\--ambiguous--> unknown --lookup or token--> sending, sent, or review (a person)
+
+The order is send, then mark. A row in `sending` that this attempt did not put there means that some worker may
+have sent and died; a row marked without a provider id means that the order was violated somewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from holdfast.core.provider import Provider
+
+RETENTION_MARGIN_S = 3_600.0
+
+
+class EffectStatus(StrEnum):
+    PLANNED = "planned"
+    SENDING = "sending"
+    UNKNOWN = "unknown"
+    SENT = "sent"
+    FAILED = "failed"
+    REVIEW = "review"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRow:
+    """One intended effect: at most one row per key, for ever."""
+
+    key: str
+    token: str
+    status: EffectStatus
+    provider: str
+    provider_id: str | None
+    epoch: int
+    sends: int
+    first_sent_at: int | None
+    last_sent_at: int | None
+    error_class: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    provider_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookLater:
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """It failed for good in this epoch; only a replay may try again."""
+
+    error_class: str
+    message: str
+
+
+Step = Skip | Send | LookUp | LookLater | AskPerson | Refuse
+
+
+def token_of(key: str) -> str:
+    """The idempotency token of a key: the same for every attempt, worker and replay."""
+    return hashlib.sha256(f"holdfast-effect:{key}".encode()).hexdigest()[:40]
+
+
+def next_step(row: EffectRow, provider: Provider, epoch: int, now: int, *, can_look: bool) -> Step:
+    """What must happen before this effect may count as done. `can_look`: a lookup function is at hand."""
+    match row.status:
+        case EffectStatus.SENT:
+            if row.provider_id is not None:
+                return Skip(row.provider_id)
+            return LookUp(alert=True) if can_look else AskPerson("marked as sent without a provider id")
+        case EffectStatus.PLANNED:
+            return Send()
+        case EffectStatus.FAILED:
+            if epoch > row.epoch:
+                return Send()
+            return Refuse(row.error_class or "EFFECT_FAILED", row.error or "refused by the provider")
+        case EffectStatus.REVIEW:
+            return AskPerson("an earlier send may have happened and nobody has said whether it did")
+        case EffectStatus.SENDING | EffectStatus.UNKNOWN:
+            return _after_ambiguity(row, provider, now, can_look)
+
+
+def _after_ambiguity(row: EffectRow, provider: Provider, now: int, can_look: bool) -> Step:
+    """An earlier send may have happened. Looking beats sending again, even where a token makes that safe."""
+    if provider.effects == "token":
+        if can_look:
+            return LookUp()
+        if within_retention(row, provider, now):
+            return Send()
+        return AskPerson("the provider no longer remembers the token of an earlier, ambiguous send")
+    if provider.effects == "lookup" and can_look:
+        seen_by = (row.last_sent_at or now) + int((provider.timeout_s + provider.late_bound_s) * 1_000)
+        return LookUp() if now >= seen_by else LookLater(seen_by)
+    return AskPerson("an earlier send may have happened and the provider offers neither token nor lookup")
+
+
+def within_retention(row: EffectRow, provider: Provider, now: int) -> bool:
+    """The provider still remembers the token, with a margin."""
+    if row.first_sent_at is None:
+        return True
+    margin_s = min(RETENTION_MARGIN_S, provider.retention_s / 10)
+    return now - row.first_sent_at < (provider.retention_s - margin_s) * 1_000
+
+
+def after_not_found(row: EffectRow, provider: Provider, now: int) -> Step:
+    """The lookup found nothing: is sending again safe?"""
+    if provider.effects == "token" and not within_retention(row, provider, now):
+        return AskPerson("not found, and the provider no longer remembers the token of an earlier send")
+    return Send()

@@ -1,0 +1,83 @@
+"""A job, as the claim reads it, and the states it may be in.
+
+    queued --claimed--> processing --done--> succeeded
+      ^                     |   \\--buried--> dead --replayed--> queued (a new epoch)
+      |<--retried, lost-----|    \\--waits--> waiting --called--> queued
+      \\--cancelled--> cancelled   (also from processing and waiting)
+
+`attempt` is the fence and always rises. `failures` counts what the present stage has used of its budget.
+`crashes` counts workers lost while holding the job. `epoch` rises with each replay.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+LIVE = frozenset({State.QUEUED, State.PROCESSING, State.WAITING})
+TERMINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
+
+# Every edge a job may take; the checker and the tables' constraints know no other.
+EDGES: frozenset[tuple[State, State]] = frozenset(
+    {
+        (State.QUEUED, State.PROCESSING),
+        (State.QUEUED, State.CANCELLED),
+        (State.QUEUED, State.DEAD),
+        (State.PROCESSING, State.QUEUED),
+        (State.PROCESSING, State.WAITING),
+        (State.PROCESSING, State.SUCCEEDED),
+        (State.PROCESSING, State.DEAD),
+        (State.PROCESSING, State.CANCELLED),
+        (State.WAITING, State.QUEUED),
+        (State.WAITING, State.SUCCEEDED),
+        (State.WAITING, State.DEAD),
+        (State.WAITING, State.CANCELLED),
+        (State.DEAD, State.QUEUED),
+        (State.DEAD, State.CANCELLED),
+    }
+)
+
+
+class Priority:
+    """Lower runs first. Four levels, because each is one range scan of the claim."""
+
+    URGENT = 0
+    HIGH = 1
+    NORMAL = 2
+    LOW = 3
+
+
+PRIORITIES = (Priority.URGENT, Priority.HIGH, Priority.NORMAL, Priority.LOW)
+
+
+class Claimed(NamedTuple):
+    """A leased job. The order of fields is the order of columns in every statement that returns one."""
+
+    id: str
+    kind: str
+    queue: str
+    stage: str
+    state: str
+    attempt: int
+    failures: int
+    crashes: int
+    epoch: int
+    priority: int
+    run_at: int
+    created_at: int
+    deadline_at: int | None
+    first_failure_at: int | None
+    not_before: int | None
+    owner: str | None
+    trace: str | None
+    payload: str

@@ -1,0 +1,100 @@
+"""How an attempt can end. A handler answers with the first group; the kernel adds the second.
+
+A handler that returns a plain value means: this stage is done, here is its result. Raising means it failed.
+Nothing else can happen, and `decide` matches every case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.failure import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The job is finished now, whatever stages would follow."""
+
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The stage is done; the next one, if any, may run. A plain return value means this."""
+
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Run this stage again later. Costs nothing of its budget."""
+
+    delay_s: float
+    reason: str = "snoozed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep until somebody calls back with `key`, or fail when `within_s` has passed."""
+
+    key: str
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Give up at once: a dead letter that no retry can mend."""
+
+    reason: str
+    error_class: str = "DISCARDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The provider's breaker or limit said no before anything was called."""
+
+    provider: str
+    reason: str
+    retry_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lease expired: the worker died, stalled, or lost the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker is stopping and gives the job back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """The deadline passed, or nobody called back in time."""
+
+    error_class: str = "DEADLINE_EXCEEDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The callback that a waiting job waited for."""
+
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Somebody cancelled the job."""
+
+    actor: str
+
+
+Answer = Done | Next | Snooze | Wait | Discard
+Outcome = Answer | Failed | Held | Lost | Released | Overdue | Called | Withdrawn

@@ -1,0 +1,41 @@
+"""A provider: something outside that may fail, declared once and named everywhere.
+
+Declaring one opens no socket. Its breaker, limits and the history of its calls live in the store, by name,
+so that all workers and processes of a deployment share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.core.breaker import BreakerPolicy
+
+EffectClass = Literal["token", "lookup", "neither"]
+Lookup = Callable[[str], Awaitable[str | None]]
+Probe = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What the kernel needs to know of a provider.
+
+    `effects` says how an ambiguous send is resolved:
+      token    it honours idempotency tokens for `retention_s`: sending again with the same token is safe
+      lookup   it can be asked whether it has the token: ask after `late_bound_s`, then decide
+      neither  nobody can know: an ambiguous send waits for a person
+    `lookup` finds what was sent under a token (its provider id, or None). `probe` tells a held breaker that
+    the provider is well again.
+    """
+
+    name: str
+    breaker: BreakerPolicy | None = None
+    per_minute: int | None = None
+    concurrency: int | None = None
+    timeout_s: float = 60.0
+    effects: EffectClass = "neither"
+    retention_s: float = 86_400.0
+    late_bound_s: float = 60.0
+    lookup: Lookup | None = None
+    probe: Probe | None = None

@@ -1,0 +1,168 @@
+"""Declaring work: an `App` is a dictionary with manners.
+
+Importing an app opens no socket, reads no environment and needs no kernel. Everything that can be wrong with a
+declaration is said here, when it is made, in one sentence.
+
+    app = App("digest")
+
+    @app.job(deadline_s=900)
+    class SendDigest(Job[Order]):
+        @stage(retry=Retry(attempts=5), timeout_s=20)
+        async def fetch(self, ctx: Context, order: Order) -> Page: ...
+
+        @stage(provider=mail)
+        async def notify(self, ctx: Context, order: Order, page: Page) -> None: ...
+
+A stage's first argument after `ctx` is the job's input. Each further one is the result of an earlier stage: the one
+of that name, or else the only one that returns that type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from holdfast.core.job import Priority
+from holdfast.core.provider import Provider
+from holdfast.core.retry import Retry
+from holdfast.errors import BadDeclaration
+from holdfast.kernel.kinds import JobKind, StageMark, job_kind
+from holdfast.stores.statement import Migration
+from holdfast.transports.seam import Delivery, Queue
+
+if TYPE_CHECKING:
+    from holdfast.kernel.kernel import Kernel
+
+In = TypeVar("In")
+J = TypeVar("J", bound="type[Job[Any]]")
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+
+NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,62}$")
+
+
+class Job(Generic[In]):
+    """The base of every declared job. `In` is the type of its input."""
+
+    __holdfast__: JobKind
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """Messages of a foreign queue, handed to a function that commits before it returns."""
+
+    queue: Queue
+    handle: Callable[[Kernel, Delivery], Awaitable[None]]
+    prefetch: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to repeat: a function that says how much it did."""
+
+    name: str
+    run: Callable[[Kernel], Awaitable[int]]
+    every_s: float
+    channel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A job to enqueue by the clock."""
+
+    name: str
+    cron: str
+    job: type[Job[Any]]
+    input: object
+
+
+def stage(
+    *,
+    retry: Retry | None = None,
+    provider: Provider | None = None,
+    timeout_s: float = 60.0,
+) -> Callable[[F], F]:
+    """Mark a method as a stage. Stages run in the order they are written, each with its own budget."""
+
+    def mark(function: F) -> F:
+        function.__holdfast_stage__ = StageMark(retry or Retry(), provider, timeout_s)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+@dataclass
+class App:
+    """A named set of jobs and the things they need. Its name is also the queue its jobs wait in."""
+
+    name: str
+    migrations: Sequence[Migration] = ()
+    queues: Sequence[Queue] = ()
+    kinds: dict[str, JobKind] = field(default_factory=dict, init=False)
+    consumers: list[Consumer] = field(default_factory=list, init=False)
+    steps: list[Step] = field(default_factory=list, init=False)
+    schedules: list[Schedule] = field(default_factory=list, init=False)
+    providers: dict[str, Provider] = field(default_factory=dict, init=False)
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if not NAME.match(self.name):
+            raise BadDeclaration(
+                f"The app name '{self.name}' must start with a letter and hold only a-z, 0-9, '_', '-' and '.'."
+            )
+
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        deadline_s: float | None = None,
+        priority: int = Priority.NORMAL,
+        announce: bool = False,
+    ) -> Callable[[J], J]:
+        """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once."""
+
+        def declare(cls: J) -> J:
+            kind = job_kind(self.name, cls, name, deadline_s, priority, announce)
+            if kind.name in self.kinds:
+                raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
+            for one in kind.stages:
+                if one.provider is not None:
+                    self.provider(one.provider)
+            self.kinds[kind.name] = kind
+            cls.__holdfast__ = kind
+            return cls
+
+        return declare
+
+    def provider(self, provider: Provider) -> Provider:
+        """Make a provider known to the app. Stages do this for the provider they name."""
+        known = self.providers.setdefault(provider.name, provider)
+        if known != provider:
+            raise BadDeclaration(f"Two different providers are named '{provider.name}'.")
+        return provider
+
+    def consume(self, queue: Queue, *, prefetch: int = 20) -> Callable[[F], F]:
+        """Hand every message of `queue` to the function. It must commit before it returns: then the ack goes out."""
+
+        def declare(function: F) -> F:
+            self.consumers.append(Consumer(queue, function, prefetch))
+            return function
+
+        return declare
+
+    def step(self, *, every_s: float, channel: str | None = None) -> Callable[[F], F]:
+        """Repeat the function while a worker runs, at once when `channel` is hinted."""
+
+        def declare(function: F) -> F:
+            self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel))
+            return function
+
+        return declare
+
+    def schedule(self, cron: str, job: type[Job[In]], input: In, *, name: str | None = None) -> None:
+        """Enqueue `job` by the clock (five cron fields, UTC). Each tick is enqueued once, however many workers run."""
+        from holdfast.kernel.schedule import check_cron
+
+        check_cron(cron)
+        self.schedules.append(Schedule(name or f"{self.name}.{job.__name__}", cron, job, input))

@@ -1,0 +1,81 @@
+"""Opens the case of a job that died, with everything a person needs and nothing they must not see."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from holdfast.core.case import CaseState, fingerprint, reopened
+from holdfast.core.decide import Decision
+from holdfast.core.job import Claimed
+from holdfast.core.redact import redact, redact_text
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
+from holdfast.tables import audit, batch, cases
+
+ERROR_LENGTH_MAX = 2_000
+STACK_LENGTH_MAX = 8_000
+
+
+async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: int) -> str:
+    """Write the dead letter in the transaction that ends the job; return the case's id."""
+    why = decision.failure
+    assert why is not None and decision.buried is not None, "the dead have a reason"
+    known = await cases.lock_of_job(tx, job.id)
+    state = reopened(
+        CaseState(known["state"]) if known else None,
+        known["error_class"] if known else None,
+        why.error_class,
+        why.retryable,
+    )
+    letter = {
+        "id": known["id"] if known else kernel.new_id(),
+        "job_id": job.id,
+        "request_id": job.owner and f"{job.owner}:{job.id}",
+        "kind": job.kind,
+        "stage": job.stage,
+        "provider": decision.provider,
+        "state": state,
+        "error_class": why.error_class,
+        "category": why.category,
+        "retryable": int(why.retryable),
+        "failure_reason": decision.buried,
+        "attempts_made": decision.failures + decision.crashes,
+        "last_error": redact_text(why.message)[:ERROR_LENGTH_MAX],
+        "last_stack": redact_text(why.stack)[:STACK_LENGTH_MAX],
+        "first_failure_at": decision.first_failure_at or now,
+        "original": f"holdfast_jobs/{job.id}",
+        "sanitized_context": batch.text(redact(_context(job, decision))),
+        "fingerprint": fingerprint(job.kind, job.stage, why.error_class, decision.provider),
+    }
+    row = await cases.open(tx, letter, now)
+    action = "case.escalated" if state is CaseState.ESCALATED else "case.opened"
+    data = {"error_class": why.error_class, "reason": decision.buried, "deaths": row["deaths"]}
+    await audit.write(tx, "kernel", action, f"case:{row['id']}", data, now)
+    kernel.watch.count("dead_letters", kind=job.kind, error_class=why.error_class)
+    return str(row["id"])
+
+
+def _context(job: Claimed, decision: Decision) -> dict[str, Any]:
+    """Ids, counts and hashes: never the payload itself, which stays in its own row for the replay."""
+    why = decision.failure
+    assert why is not None
+    return {
+        "job_id": job.id,
+        "kind": job.kind,
+        "stage": job.stage,
+        "attempt": job.attempt,
+        "failures": decision.failures,
+        "crashes": decision.crashes,
+        "epoch": job.epoch,
+        "priority": job.priority,
+        "provider": decision.provider,
+        "provider_status": why.status,
+        "category": why.category,
+        "ambiguous": why.ambiguous,
+        "retry_after_ms": why.retry_after_ms,
+        "deadline_at": job.deadline_at,
+        "payload_sha256": hashlib.sha256(job.payload.encode()).hexdigest()[:16],
+        "payload_bytes": len(job.payload),
+        "trace": job.trace,
+    }

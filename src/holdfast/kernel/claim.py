@@ -1,0 +1,74 @@
+"""Takes work: the one place where a job enters `processing`. Settling the last group rides in the same commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from holdfast.core.job import Claimed
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.settle import Settlement, report, settle
+from holdfast.stores.seam import Tx
+from holdfast.tables import events, jobs, results
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A leased job and the results of its earlier stages."""
+
+    job: Claimed
+    results: dict[str, str] = field(default_factory=dict)
+
+
+async def step(
+    kernel: Kernel, owner: str, queues: Sequence[str], finished: Sequence[Settlement], limit: int
+) -> tuple[list[Taken], int]:
+    """Settle what is finished and lease up to `limit` due jobs, in one commit.
+
+    Returns the leases and how many jobs were parked. A crash before the commit changes nothing; after it, the leases
+    expire and are reaped."""
+    accepted: set[str] = set()
+    taken: list[Taken] = []
+    parked = 0
+    async with kernel.store.transaction() as tx:
+        if finished:
+            accepted = await settle(kernel, tx, finished)
+        if limit > 0:
+            taken, parked = await claim(kernel, tx, owner, queues, limit)
+        await kernel.failpoint("settle.before_commit" if finished else "claim.before_commit")
+    await kernel.failpoint("settle.after_commit" if finished else "claim.after_commit")
+    report(kernel, finished, accepted)
+    return taken, parked
+
+
+async def claim(kernel: Kernel, tx: Tx, owner: str, queues: Sequence[str], limit: int) -> tuple[list[Taken], int]:
+    """Lease due jobs in an open transaction, with what their stages need from earlier ones."""
+    now = kernel.now()
+    lease_until = now + int(kernel.tuning.lease_s * 1_000)
+    claimed, parked = await jobs.claim(tx, queues, limit, owner, now, lease_until)
+    return await _with_results(kernel, tx, claimed), parked
+
+
+async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
+    """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
+    async with kernel.store.transaction() as tx:
+        now = kernel.now()
+        job = await jobs.claim_one(tx, job_id, owner, now, now + int(kernel.tuning.lease_s * 1_000))
+        if job is None:
+            return None
+        await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
+        taken = (await _with_results(kernel, tx, [job]))[0]
+        await kernel.failpoint("claim.before_commit")
+    await kernel.failpoint("claim.after_commit")
+    return taken
+
+
+async def _with_results(kernel: Kernel, tx: Tx, claimed: Sequence[Claimed]) -> list[Taken]:
+    later = [job.id for job in claimed if _has_earlier_stage(kernel, job)]
+    found = await results.of_jobs(tx, later) if later else {}
+    return [Taken(job, found.get(job.id, {})) for job in claimed]
+
+
+def _has_earlier_stage(kernel: Kernel, job: Claimed) -> bool:
+    kind = kernel.registry.kinds.get(job.kind)
+    return kind is not None and kind.stages[0].name != job.stage

@@ -1,0 +1,135 @@
+"""What a handler may do besides computing: call providers, perform effects, emit messages, report progress.
+
+Everything here that writes is guarded by the attempt's lease: a worker that lost it can write nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from holdfast.core.deadline import budget_ms
+from holdfast.core.job import Claimed, State
+from holdfast.core.provider import Lookup, Provider
+from holdfast.errors import BadDeclaration, LeaseLost
+from holdfast.kernel.call import Cost, call
+from holdfast.kernel.effects import perform
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.kinds import JobKind, Stage
+from holdfast.stores.seam import Tx
+from holdfast.tables import batch, events, jobs
+from holdfast.tables.events import NewEvent
+from holdfast.tables.outbox import NewMessage
+
+T = TypeVar("T")
+
+
+class Context:
+    """Handed to every handler: one attempt of one stage of one job."""
+
+    __slots__ = ("_stage", "events", "job", "kernel", "kind", "messages")
+
+    def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed) -> None:
+        self.kernel = kernel
+        self.kind = kind
+        self.job = job
+        self._stage = stage
+        self.messages: list[NewMessage] = []
+        self.events: list[NewEvent] = []
+
+    @property
+    def job_id(self) -> str:
+        return self.job.id
+
+    @property
+    def stage(self) -> str:
+        return self.job.stage
+
+    @property
+    def attempt(self) -> int:
+        """The attempt's number: rises with every claim. Never put it into an idempotency token."""
+        return self.job.attempt
+
+    @property
+    def failures(self) -> int:
+        """How many attempts of this stage have failed before this one."""
+        return self.job.failures
+
+    def now(self) -> int:
+        """Milliseconds since the epoch, by the store's clock."""
+        return self.kernel.now()
+
+    def budget_s(self) -> float | None:
+        """Seconds left until the job's deadline; None if it has none."""
+        left = budget_ms(self.job.deadline_at, self.now())
+        return None if left is None else left / 1_000
+
+    async def call(
+        self,
+        run: Callable[[], Awaitable[T]],
+        *,
+        provider: Provider | None = None,
+        timeout_s: float | None = None,
+        cost: Callable[[T], Cost] | None = None,
+    ) -> T:
+        """Call a provider (the stage's own unless another is named).
+
+        Behind its breaker and limits, within its timeout and the deadline; recorded with outcome, latency and cost. A
+        held provider costs nothing: the job goes back to the queue."""
+        return await call(self.kernel, self._provider(provider), run, job=self.job, timeout_s=timeout_s, cost=cost)
+
+    async def effect(
+        self,
+        key: str | tuple[object, ...],
+        *,
+        send: Callable[[str], Awaitable[str]],
+        lookup: Lookup | None = None,
+        provider: Provider | None = None,
+    ) -> str:
+        """Perform an external effect at most once for `key`, across attempts, crashes, workers and replays.
+
+        `send` is given a token that is the same every time and returns the provider's id of what it did. Returns that
+        id, also when an earlier attempt did it."""
+        text = key if isinstance(key, str) else "/".join(str(part) for part in key)
+        return await perform(self.kernel, self.job, self._provider(provider), text, send, lookup)
+
+    def emit(
+        self,
+        destination: str,
+        body: Any,
+        *,
+        type: str = "",
+        aggregate_id: str | None = None,
+        message_id: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> str:
+        """Publish a message if and only if this attempt's result is accepted. Returns the message's id."""
+        identity = message_id or self.kernel.new_uuid4()
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        self.messages.append(
+            (identity, aggregate_id or self.job.id, destination, type, text, batch.text(headers or {}))
+        )
+        return identity
+
+    async def progress(self, **data: Any) -> None:
+        """Tell listeners how far the work is, at once."""
+        async with self.transaction() as tx:
+            await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
+            await tx.hint("events")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        """A transaction that holds the job's row and proves the lease: raises `LeaseLost` if it is gone."""
+        async with self.kernel.store.transaction() as tx:
+            locked = await jobs.lock_one(tx, self.job.id)
+            if locked is None or (locked[0].attempt, locked[0].state) != (self.job.attempt, State.PROCESSING):
+                raise LeaseLost(f"Job {self.job.id} is no longer held by attempt {self.job.attempt}.")
+            yield tx
+
+    def _provider(self, given: Provider | None) -> Provider:
+        provider = given or self._stage.provider
+        if provider is None:
+            raise BadDeclaration(f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call.")
+        return provider

@@ -1,0 +1,102 @@
+"""Watches the breakers: lets trial jobs through when a cooldown is over, probes held providers, and drains what was
+parked with a ramp once a breaker has closed, so that a recovering provider meets a trickle and not a stampede."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.core import breaker
+from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.provider import Provider
+from holdfast.errors import NotFound
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
+from holdfast.tables import audit, breakers, jobs
+
+RAMP_MAX = 2_000
+PROBE_TIMEOUT_S = 10.0
+
+
+async def hold_once(kernel: Kernel) -> int:
+    """One look at every breaker that needs attention; returns how many jobs were let through."""
+    async with kernel.store.reading() as tx:
+        names = await breakers.attention(tx)
+    released = 0
+    for name in names:
+        provider = kernel.registry.providers.get(name)
+        if provider is None or provider.breaker is None:
+            continue
+        healthy = await _probe(kernel, provider)
+        released += await _attend(kernel, provider, healthy)
+    return released
+
+
+async def _probe(kernel: Kernel, provider: Provider) -> bool | None:
+    """Ask a provider in hold mode whether it is well; None if that is not the way it closes."""
+    if provider.probe is None:
+        return None
+    async with kernel.store.reading() as tx:
+        row = await breakers.read(tx, provider.name)
+    if row.state.gate is not Gate.OPEN or row.state.forced:
+        return None
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            return await provider.probe()
+    except Exception:  # a probe may fail in any way its client can: each means "not well"
+        return False
+
+
+async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> int:
+    assert provider.breaker is not None
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        row = await breakers.lock(tx, provider.name, now)
+        state = breaker.tick(row.state, provider.breaker, now)
+        if healthy is not None:
+            state = breaker.probe(state, provider.breaker, now, healthy)
+        await breakers.swap(tx, provider.name, row.state, state, now)
+        if state.gate is not row.state.gate:
+            kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
+            kernel.watch.log("breaker", provider=provider.name, breaker_state=state.gate, reason=state.reason)
+        if state.gate is Gate.HALF_OPEN:
+            return await _let_trials_through(kernel, tx, provider, state, now)
+        if state.gate is Gate.CLOSED:
+            return await _drain(kernel, tx, provider, row.ramp, row.ramp_at, now)
+    return 0
+
+
+async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state: BreakerState, now: int) -> int:
+    assert provider.breaker is not None
+    room = breaker.trial_room(state, provider.breaker, now)
+    if room <= 0:
+        return 0
+    queues = await jobs.unpark(tx, provider.name, "trial", room, now)
+    for queue in sorted(queues):
+        await tx.hint(f"queue:{queue}")
+    return room if queues else 0
+
+
+async def _drain(kernel: Kernel, tx: Tx, provider: Provider, ramp: int, ramp_at: int, now: int) -> int:
+    if now - ramp_at < kernel.tuning.ramp_every_s * 1_000:
+        return 0
+    fresh = now - ramp_at > kernel.tuning.ramp_every_s * 10_000
+    size = kernel.tuning.ramp_first if fresh or ramp == 0 else min(RAMP_MAX, ramp * 2)
+    queues = await jobs.unpark(tx, provider.name, None, size, now)
+    await breakers.set_ramp(tx, provider.name, size if queues else 0, now)
+    for queue in sorted(queues):
+        await tx.hint(f"queue:{queue}")
+    return size if queues else 0
+
+
+async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: str) -> None:
+    """A person opens or closes a breaker by hand; audited."""
+    async with kernel.store.transaction() as tx:
+        now = kernel.now()
+        if name not in kernel.registry.providers:
+            raise NotFound(f"No loaded app declares a provider named '{name}'.")
+        row = await breakers.lock(tx, name, now)
+        state = breaker.force_open(row.state, now, reason) if open else breaker.force_close(row.state, now)
+        await breakers.swap(tx, name, row.state, state, now)
+        action = "breaker.opened" if open else "breaker.closed"
+        await audit.write(tx, actor, action, f"breaker:{name}", {"reason": reason}, now)
+        await tx.hint("breakers")

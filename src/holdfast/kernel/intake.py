@@ -1,0 +1,37 @@
+"""Accepts what comes from outside: a message is recorded in the transaction of its effects, then acked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.core.job import State
+from holdfast.core.outcome import Called
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.settle import Settlement, settle
+from holdfast.stores.seam import Tx
+from holdfast.tables import inbox, jobs
+
+
+@asynccontextmanager
+async def once(kernel: Kernel, consumer: str, message_id: str, body: bytes) -> AsyncIterator[tuple[Tx, bool]]:
+    """A transaction for a message's effects, and whether this is the first time it is seen.
+
+    A duplicate must have no effect. The caller returns after the block, and only then is the message acked."""
+    async with kernel.store.transaction() as tx:
+        first = await inbox.accept(tx, consumer, message_id, hashlib.sha256(body).hexdigest(), kernel.now())
+        yield tx, first
+        await kernel.failpoint("intake.before_commit")
+    await kernel.failpoint("intake.after_commit")
+
+
+async def called_back(kernel: Kernel, wait_key: str, message_id: str, body: str) -> bool:
+    """Resume the job that waits for `wait_key` with the callback's JSON. False: nobody waits, or seen before."""
+    async with once(kernel, f"callback:{wait_key}", message_id, body.encode()) as (tx, first):
+        locked = await jobs.lock_waiting(tx, wait_key)
+        if not first or locked is None:
+            return False
+        job, provider = locked
+        await settle(kernel, tx, [Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)])
+    return True

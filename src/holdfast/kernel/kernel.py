@@ -1,0 +1,112 @@
+"""The bundle every verb works on: a store, a transport, a clock's dice, and the apps that are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.core.provider import Provider
+from holdfast.errors import BadDeclaration, UnknownKind
+from holdfast.kernel.app import App
+from holdfast.kernel.failpoint import Failpoint, nowhere
+from holdfast.kernel.kinds import JobKind
+from holdfast.kernel.watch import LogWatch, Watch
+from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
+from holdfast.stores.seam import Store
+from holdfast.stores.statement import Migration
+from holdfast.tables.schema import KERNEL
+from holdfast.transports.seam import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The kernel's own numbers. Every one can be set; the defaults suit one machine."""
+
+    lease_s: float = 60.0
+    renew_s: float = 20.0
+    poll_s: float = 1.0
+    reap_s: float = 5.0
+    sweep_s: float = 60.0
+    breaker_s: float = 1.0
+    reconcile_s: float = 30.0
+    reconcile_grace_s: float = 60.0
+    relay_poll_s: float = 5.0
+    relay_batch: int = 50
+    relay_lease_s: float = 30.0
+    relay_retries_max: int = 8
+    relay_backoff_cap_s: float = 30.0
+    outbox_stale_s: float = 60.0
+    prune_s: float = 60.0
+    retention_s: float = 30 * 86_400.0
+    inbox_retention_s: float = 90 * 86_400.0
+    claim_batch: int = 100
+    ramp_first: int = 10
+    ramp_every_s: float = 1.0
+
+    def problems(self) -> list[str]:
+        """Every contradiction, in sentences."""
+        found = []
+        if self.lease_s < 3 * self.renew_s:
+            found.append(
+                f"The lease of {self.lease_s:g} s must be at least three times the renewal of {self.renew_s:g} s."
+            )
+        for name in self.__dataclass_fields__:
+            if getattr(self, name) <= 0:
+                found.append(f"The setting '{name}' is {getattr(self, name)}; it must be positive.")
+        return found
+
+
+class Registry:
+    """Every loaded app's kinds, providers and queues, by name."""
+
+    def __init__(self, apps: Iterable[App]) -> None:
+        self.apps = list(apps)
+        self.kinds: dict[str, JobKind] = {}
+        self.providers: dict[str, Provider] = {}
+        for app in self.apps:
+            for name, kind in app.kinds.items():
+                if self.kinds.setdefault(name, kind) is not kind:
+                    raise BadDeclaration(f"Two loaded apps declare the job kind '{name}'.")
+            for name, provider in app.providers.items():
+                if self.providers.setdefault(name, provider) != provider:
+                    raise BadDeclaration(f"Two loaded apps declare different providers named '{name}'.")
+        self.queues: Sequence[str] = sorted({app.name for app in self.apps})
+
+    def kind(self, name: str) -> JobKind:
+        try:
+            return self.kinds[name]
+        except KeyError:
+            raise UnknownKind(name, self.kinds) from None
+
+    def provider(self, name: str) -> Provider:
+        return self.providers.get(name) or Provider(name)
+
+
+@dataclass(slots=True)
+class Kernel:
+    """What the verbs of `kernel/` need. It holds no state of its own: that is in the store."""
+
+    store: Store
+    registry: Registry
+    transport: Transport | None = None
+    dice: Dice = field(default_factory=SystemDice)
+    tuning: Tuning = field(default_factory=Tuning)
+    failpoint: Failpoint = nowhere
+    watch: Watch = field(default_factory=LogWatch)
+
+    def now(self) -> int:
+        return self.store.now()
+
+    def new_id(self) -> str:
+        """An id that sorts by time."""
+        return uuid7(self.store.now(), self.dice)
+
+    def new_uuid4(self) -> str:
+        return uuid4(self.dice)
+
+    async def migrate(self) -> list[str]:
+        """Bring the database forward to what the kernel and every loaded app need."""
+        steps: list[Migration] = [*KERNEL]
+        for app in self.registry.apps:
+            steps += [step for step in app.migrations if step not in steps]
+        return await self.store.migrate(steps)

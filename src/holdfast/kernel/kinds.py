@@ -1,0 +1,193 @@
+"""A job class, read once when it is declared: its stages, what each needs, and how values become JSON and back."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from holdfast.core.decide import StagePlan
+from holdfast.core.job import PRIORITIES
+from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
+from holdfast.core.provider import Provider
+from holdfast.core.retry import Retry
+from holdfast.errors import BadDeclaration, InvalidInput
+
+ANSWERS = (Done, Next, Snooze, Wait, Discard)
+
+
+@dataclass(frozen=True, slots=True)
+class StageMark:
+    """What the `stage` decorator leaves on a method."""
+
+    retry: Retry
+    provider: Provider | None
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    name: str
+    run: Callable[..., Awaitable[Any]]
+    provider: Provider | None
+    timeout_s: float
+    plan: StagePlan
+    needs: tuple[str, ...]
+    returns: TypeAdapter[Any]
+
+    def dump(self, value: object) -> str:
+        """A result as JSON. Raises if it is not what the stage says it returns."""
+        return "null" if value is None else self.returns.dump_json(value, warnings="error").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """Everything the kernel knows of a kind of job. The database knows only its name."""
+
+    name: str
+    queue: str
+    takes: TypeAdapter[Any]
+    stages: tuple[Stage, ...]
+    deadline_s: float | None
+    priority: int
+    announce: bool
+    instance: Any
+    settled: Callable[..., Awaitable[None]] | None
+    by_name: Mapping[str, Stage] = field(default_factory=dict)
+    following: Mapping[str, StagePlan | None] = field(default_factory=dict)
+
+    def dump_input(self, value: object) -> str:
+        """The input as JSON; refuses what does not fit the declared type, naming the field."""
+        try:
+            return self.takes.dump_json(self.takes.validate_python(value)).decode()
+        except ValidationError as error:
+            raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
+
+    def load_input(self, text: str) -> Any:
+        try:
+            return self.takes.validate_json(text)
+        except ValidationError as error:
+            raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
+
+
+def job_kind(
+    queue: str, cls: type[Any], name: str | None, deadline_s: float | None, priority: int, announce: bool
+) -> JobKind:
+    """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
+    if priority not in PRIORITIES:
+        raise BadDeclaration(f"'{cls.__name__}' has priority {priority}; it must be one of {PRIORITIES}.")
+    if deadline_s is not None and deadline_s <= 0:
+        raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
+    takes = _input_type(cls)
+    stages = _stages(cls, takes)
+    plans = [one.plan for one in stages]
+    return JobKind(
+        name=name or f"{queue}.{_snake(cls.__name__)}",
+        queue=queue,
+        takes=_adapter(takes, cls.__name__),
+        stages=stages,
+        deadline_s=deadline_s,
+        priority=priority,
+        announce=announce,
+        instance=cls(),
+        settled=getattr(cls, "settled", None),
+        by_name={one.name: one for one in stages},
+        following={plan.name: after for plan, after in zip(plans, [*plans[1:], None], strict=True)},
+    )
+
+
+def _input_type(cls: type[Any]) -> Any:
+    for base in getattr(cls, "__orig_bases__", ()):
+        if getattr(typing.get_origin(base), "__name__", "") == "Job":
+            return typing.get_args(base)[0]
+    raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
+
+
+def _stages(cls: type[Any], takes: Any) -> tuple[Stage, ...]:
+    marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
+    if not marked:
+        raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
+    stages: list[Stage] = []
+    returned: dict[str, Any] = {}
+    for name, method in marked:
+        mark: StageMark = method.__holdfast_stage__
+        place = f"{cls.__name__}.{name}"
+        if not inspect.iscoroutinefunction(method):
+            raise BadDeclaration(f"The stage '{place}' must be an async function.")
+        hints = _hints(method, place)
+        returns = _plain(hints.get("return", Any))
+        stages.append(
+            Stage(
+                name=name,
+                run=method,
+                provider=mark.provider,
+                timeout_s=mark.timeout_s,
+                plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry),
+                needs=_needs(method, hints, place, returned),
+                returns=_adapter(returns, place),
+            )
+        )
+        returned[name] = returns
+    return tuple(stages)
+
+
+def _needs(method: Any, hints: dict[str, Any], place: str, returned: dict[str, Any]) -> tuple[str, ...]:
+    """Which earlier stages' results a stage asks for, by name or else by type."""
+    names = list(inspect.signature(method).parameters)
+    if len(names) < 3:
+        raise BadDeclaration(f"The stage '{place}' must take (self, ctx, input) and then earlier results.")
+    needs = []
+    for parameter in names[3:]:
+        if parameter in returned:
+            needs.append(parameter)
+            continue
+        wanted = hints.get(parameter)
+        matching = [stage for stage, type_ in returned.items() if type_ == wanted]
+        if len(matching) != 1:
+            found = "no earlier stage returns" if not matching else "several earlier stages return"
+            raise BadDeclaration(
+                f"The stage '{place}' asks for '{parameter}', but {found} that type; "
+                "name the parameter after the stage whose result it wants."
+            )
+        needs.append(matching[0])
+    return tuple(needs)
+
+
+def _plain(returns: Any) -> Any:
+    """The stage's value type, without the answers that are not values."""
+    args = typing.get_args(returns)
+    kept = [arg for arg in args if arg not in ANSWERS]
+    if returns in ANSWERS or (args and not kept):
+        return Any
+    if args and len(kept) < len(args):
+        return typing.Union[tuple(kept)]  # noqa: UP007
+    return returns
+
+
+def _hints(method: Any, place: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(method)
+    except NameError as error:
+        raise BadDeclaration(f"The stage '{place}' is annotated with a type that cannot be found: {error}.") from None
+
+
+def _adapter(type_: Any, place: str) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(type_)
+    except Exception as error:
+        raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {error}.") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the value"
+    return f"{where}: {first['msg']}"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

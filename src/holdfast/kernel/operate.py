@@ -1,0 +1,142 @@
+"""What a person may do: cancel a job, and work a dead letter through its steps. Every act is audited.
+
+triage (cause) -> remediate (evidence) -> replay (from the failed stage) -> resolve (notes)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.case import NEXT_STEP, STEPS, CaseState, Cause
+from holdfast.core.job import LIVE, State
+from holdfast.core.outcome import Withdrawn
+from holdfast.core.redact import redact_text
+from holdfast.errors import InvalidInput, NotAllowed, NotFound
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.settle import Settlement, settle
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import audit, batch, cases, events, jobs, results
+
+NOTES_LENGTH_MAX = 4_000
+
+
+async def cancel(kernel: Kernel, job_id: str, actor: str) -> str:
+    """End a live job at once. A worker that is running it finds its lease gone and can write nothing more."""
+    async with kernel.store.transaction() as tx:
+        locked = await jobs.lock_one(tx, job_id)
+        if locked is None:
+            raise NotFound(f"There is no job {job_id}.")
+        job, provider = locked
+        if State(job.state) not in LIVE:
+            raise NotAllowed(f"Job {job_id} is {job.state}; only a job that has not ended can be cancelled.")
+        one = Settlement(job, Withdrawn(actor), expected=State(job.state), provider=provider)
+        await settle(kernel, tx, [one])
+        await audit.write(tx, actor, "job.cancelled", f"job:{job_id}", None, kernel.now())
+    return job_id
+
+
+async def triage(kernel: Kernel, case_id: str, *, cause: str, actor: str, notes: str | None = None) -> None:
+    """Say what kind of cause it was."""
+    if cause not in set(Cause):
+        raise InvalidInput(f"The cause '{cause}' must be one of {', '.join(Cause)}.")
+    await _step(kernel, case_id, "triage", actor, cause=cause, notes=notes)
+
+
+async def remediate(kernel: Kernel, case_id: str, *, evidence: str, actor: str) -> None:
+    """Record what was mended and how that is known. A replay refuses without it."""
+    if not evidence.strip():
+        raise InvalidInput("Evidence must say what was mended; it is empty.")
+    await _step(kernel, case_id, "remediate", actor, evidence=evidence)
+
+
+async def resolve(kernel: Kernel, case_id: str, *, notes: str, actor: str) -> None:
+    """Close the case."""
+    if not notes.strip():
+        raise InvalidInput("Resolution notes must not be empty.")
+    await _step(kernel, case_id, "resolve", actor, notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    job_id: str
+    stage: str
+    run_at: int
+
+
+async def replay(kernel: Kernel, case_id: str, *, actor: str, full: bool = False, delay_s: float = 0.0) -> Replayed:
+    """Put the job back at its failed stage (or at its first, if `full`), with fresh budgets and its history.
+
+    Completed stages keep their results unless `full`. A wait that the provider asked for is still respected."""
+    async with kernel.store.transaction() as tx:
+        case = await _locked(tx, case_id)
+        _check(case, "replay")
+        if not case["evidence"]:
+            raise NotAllowed(f"Dead letter {case_id} has no recorded remediation; record it before a replay.")
+        done = await _revive(kernel, tx, case, full, delay_s)
+        state = CaseState(case["state"])
+        await cases.step(tx, case_id, state, CaseState.REPLAYED, kernel.now(), replays=1)
+        data = {"full": full, "stage": done.stage, "run_at": done.run_at}
+        await audit.write(tx, actor, "case.replayed", f"case:{case_id}", data, kernel.now())
+        await kernel.failpoint("replay.before_commit")
+    kernel.watch.count("replays", kind=case["kind"])
+    return done
+
+
+async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float) -> Replayed:
+    job_id, now = case["job_id"], kernel.now()
+    kind = kernel.registry.kind(case["kind"])
+    stage = kind.stages[0] if full else kind.by_name.get(case["stage"])
+    if stage is None:
+        raise NotAllowed(f"'{kind.name}' has no stage '{case['stage']}' any more; ask for a full restart.")
+    if full:
+        await results.clear(tx, job_id)
+    deadline_at = None if kind.deadline_s is None else now + int(kind.deadline_s * 1_000)
+    run_at = now + int(delay_s * 1_000)
+    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, deadline_at, now)
+    if row is None:
+        raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
+    data = batch.text({"stage": stage.name, "full": full, "run_at": row["run_at"]})
+    await events.append(tx, [(job_id, row["attempt"], "replayed", data)], now)
+    await tx.hint(f"queue:{row['queue']}")
+    return Replayed(job_id, stage.name, row["run_at"])
+
+
+async def _step(
+    kernel: Kernel,
+    case_id: str,
+    action: str,
+    actor: str,
+    *,
+    cause: str | None = None,
+    evidence: str | None = None,
+    notes: str | None = None,
+) -> None:
+    evidence, notes = _cleaned(evidence), _cleaned(notes)
+    async with kernel.store.transaction() as tx:
+        case = await _locked(tx, case_id)
+        after = _check(case, action)
+        now = kernel.now()
+        before = CaseState(case["state"])
+        await cases.step(tx, case_id, before, after, now, cause=cause, evidence=evidence, notes=notes)
+        data = {"cause": cause, "evidence": evidence, "notes": notes, "from": before}
+        said = {name: value for name, value in data.items() if value is not None}
+        await audit.write(tx, actor, f"case.{after}", f"case:{case_id}", said, now)
+
+
+async def _locked(tx: Tx, case_id: str) -> Row:
+    case = await cases.lock(tx, case_id)
+    if case is None:
+        raise NotFound(f"There is no dead letter {case_id}.")
+    return case
+
+
+def _check(case: Row, action: str) -> CaseState:
+    allowed, after = STEPS[action]
+    state = CaseState(case["state"])
+    if state not in allowed:
+        raise NotAllowed(f"A dead letter that is {state} cannot be taken through '{action}'. Next: {NEXT_STEP[state]}.")
+    return after
+
+
+def _cleaned(text: str | None) -> str | None:
+    return None if text is None else redact_text(text.strip())[:NOTES_LENGTH_MAX]

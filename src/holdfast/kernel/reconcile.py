@@ -1,0 +1,41 @@
+"""Clears up effects nobody is working on and nobody knows the fate of. Looks and backfills; never sends."""
+
+from __future__ import annotations
+
+from holdfast.core.effect import AskPerson, LookLater, LookUp, next_step
+from holdfast.core.redact import redact_text
+from holdfast.errors import CallError
+from holdfast.kernel.effects import ask_person, look_up
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Row
+from holdfast.tables import effects
+
+BATCH = 50
+
+
+async def reconcile_once(kernel: Kernel) -> int:
+    """Look up every doubtful effect whose job is not about to do so itself; returns how many were cleared."""
+    async with kernel.store.reading() as tx:
+        before = kernel.now() - int(kernel.tuning.reconcile_grace_s * 1_000)
+        doubtful = await effects.in_doubt(tx, before, BATCH)
+    return sum([await _clear(kernel, row) for row in doubtful])
+
+
+async def _clear(kernel: Kernel, row: Row) -> bool:
+    effect = effects.read_row(row)
+    provider = kernel.registry.provider(effect.provider)
+    step = next_step(effect, provider, effect.epoch, kernel.now(), can_look=provider.lookup is not None)
+    if isinstance(step, LookUp) and provider.lookup is not None:
+        try:
+            found = await look_up(kernel, provider, effect, provider.lookup, job=None, alert=step.alert)
+        except CallError:
+            return False  # the provider is not well; the next round asks again
+        if found is None:
+            await ask_person(kernel, effect.key, "the provider has no record of it; replay its job to send it")
+        return True
+    if isinstance(step, LookLater):
+        return False
+    why = step.why if isinstance(step, AskPerson) else "its job ended before the outcome was known"
+    await ask_person(kernel, effect.key, why)
+    kernel.watch.log("effect.in_review", key=redact_text(effect.key), provider=provider.name, reason=why)
+    return True

@@ -1,0 +1,102 @@
+"""Publishes the outbox: claim, commit, publish, wait for the confirm, then mark.
+
+No transaction is open while the broker is spoken to. A broker that is down backs the relay off and blames no row; a
+bad row backs off alone and is set aside after its last try. A crash after the publish publishes again: consumers
+deduplicate by message id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from holdfast.errors import TransportDown, TransportError
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import outbox
+from holdfast.transports.seam import Message
+
+ROW_BACKOFF_BASE_MS = 1_000
+ROW_BACKOFF_CAP_MS = 60_000
+
+
+async def relay_once(kernel: Kernel) -> int:
+    """Publish one batch; returns how many messages were confirmed. Raises `TransportDown` if the broker is."""
+    assert kernel.transport is not None, "a relay needs a transport"
+    token = kernel.new_id()
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        rows = await outbox.claim(
+            tx, token, now, now + int(kernel.tuning.relay_lease_s * 1_000), kernel.tuning.relay_batch
+        )
+    if not rows:
+        return 0
+    await kernel.failpoint("relay.after_claim")
+    answers = await asyncio.gather(*[_publish(kernel, row) for row in rows])
+    await kernel.failpoint("relay.after_publish")
+    await _write_down(kernel, token, list(zip(rows, answers, strict=True)))
+    await kernel.failpoint("relay.after_mark")
+    _warn_of_stale(kernel, rows, now)
+    down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
+    if down is not None:
+        raise down
+    return sum(answer is None for answer in answers)
+
+
+async def _publish(kernel: Kernel, row: Row) -> TransportError | None:
+    assert kernel.transport is not None
+    headers = json.loads(row["headers"])
+    message = Message(
+        id=row["id"],
+        destination=row["destination"],
+        body=row["payload"].encode(),
+        type=row["message_type"],
+        headers=headers,
+        correlation_id=row["aggregate_id"],
+    )
+    try:
+        await kernel.transport.publish(message)
+    except TransportError as error:
+        return error
+    return None
+
+
+async def _write_down(kernel: Kernel, token: str, pairs: Sequence[tuple[Row, TransportError | None]]) -> None:
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        confirmed = [row["seq"] for row, answer in pairs if answer is None]
+        if confirmed:
+            await outbox.published(tx, token, confirmed, now)
+            kernel.watch.count("outbox_published", len(confirmed))
+        for row, answer in pairs:
+            if answer is not None and not isinstance(answer, TransportDown):
+                await _set_back(kernel, tx, token, row, answer, now)
+        down = next((answer for _, answer in pairs if isinstance(answer, TransportDown)), None)
+        if down is not None:
+            await outbox.release(tx, token, str(down))
+        elif len(confirmed) == len(pairs):
+            await tx.hint("outbox")  # the next message of an aggregate may have become claimable
+
+
+async def _set_back(kernel: Kernel, tx: Tx, token: str, row: Row, why: TransportError, now: int) -> None:
+    delay_ms = min(ROW_BACKOFF_CAP_MS, ROW_BACKOFF_BASE_MS * 2 ** min(10, row["retry_count"]))
+    delay_ms += int(kernel.dice.draw() * delay_ms / 2)
+    status = await outbox.refused(
+        tx,
+        token,
+        row["seq"],
+        str(why),
+        now + delay_ms,
+        kernel.tuning.relay_retries_max,
+    )
+    if status == "failed":
+        kernel.watch.log("outbox.set_aside", message_id=row["id"], destination=row["destination"], error=str(why))
+        kernel.watch.count("outbox_set_aside")
+
+
+def _warn_of_stale(kernel: Kernel, rows: Sequence[Row], now: int) -> None:
+    oldest = min(row["created_at"] for row in rows)
+    if now - oldest > kernel.tuning.outbox_stale_s * 1_000:
+        kernel.watch.log("outbox.stale", age_ms=now - oldest, rows=len(rows))
+        kernel.watch.count("outbox_stale")

@@ -1,0 +1,168 @@
+"""Accepting work. A job, its first event and its wake-up are one write, in a transaction the caller may own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core.job import PRIORITIES
+from holdfast.errors import IdempotencyConflict, InvalidInput
+from holdfast.kernel.app import Job
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.kinds import JobKind
+from holdfast.stores.seam import Tx
+from holdfast.tables import jobs
+from holdfast.tables.jobs import NewJob
+
+KEY_LENGTH_MAX = 255
+PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
+BULK_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One job to enqueue, ready to be written. Its id is fixed before the first try, so that a retry is harmless."""
+
+    id: str
+    row: NewJob
+
+
+def prepare(
+    kind: JobKind,
+    input: object,
+    *,
+    job_id: str,
+    now: int,
+    key: str | None = None,
+    delay_s: float = 0.0,
+    priority: int | None = None,
+    deadline_s: float | None = None,
+    owner: str | None = None,
+    trace: str | None = None,
+) -> Order:
+    """Check the input and make the row. Refuses, in one sentence, before anything is written."""
+    payload = kind.dump_input(input)
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise InvalidInput(
+            f"The input of '{kind.name}' is {len(payload):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}. "
+            "Store it elsewhere and pass a reference."
+        )
+    if "\\u0000" in payload:
+        raise InvalidInput(f"The input of '{kind.name}' contains a NUL character, which PostgreSQL cannot store.")
+    if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
+        raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
+    level = kind.priority if priority is None else priority
+    if level not in PRIORITIES:
+        raise InvalidInput(f"The priority {level} must be one of {', '.join(map(str, PRIORITIES))}.")
+    if delay_s < 0:
+        raise InvalidInput(f"The delay of {delay_s} s must not be negative.")
+    first = kind.stages[0]
+    limit_s = kind.deadline_s if deadline_s is None else deadline_s
+    row = NewJob(
+        kind=kind.name,
+        queue=kind.queue,
+        stage=first.name,
+        provider=first.plan.provider,
+        priority=level,
+        run_at=now + int(delay_s * 1_000),
+        deadline_at=None if limit_s is None else now + int(limit_s * 1_000),
+        job_key=key,
+        fingerprint=hashlib.sha256(payload.encode()).hexdigest() if key is not None else None,
+        owner=owner,
+        trace=trace,
+        payload=payload,
+    )
+    return Order(job_id, row)
+
+
+async def submit_in(tx: Tx, orders: Sequence[Order], now: int) -> list[str]:
+    """Write the orders in an open transaction; return each one's job id.
+
+    A key that was used before gives the id of the job it made; with another payload it is an `IdempotencyConflict`,
+    and the caller's transaction should be rolled back."""
+    added = await jobs.insert(tx, {order.id: order.row for order in orders}, now)
+    return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
+
+
+async def _earlier(tx: Tx, order: Order) -> str:
+    key = order.row.job_key
+    if key is None:
+        return order.id  # our own earlier write: the id was taken by an ambiguous commit of this very order
+    known = await jobs.by_key(tx, order.row.kind, key)
+    assert known is not None, "an insert that conflicts has found a row"
+    if known["fingerprint"] != order.row.fingerprint:
+        raise IdempotencyConflict(key)
+    return str(known["id"])
+
+
+async def submit(kernel: Kernel, job: type[Job[Any]], input: object, **options: Any) -> str:
+    """Accept one job and return its id once it is durable. Safe to call from many tasks: they share commits."""
+    kind = job.__holdfast__
+    order = prepare(kind, input, job_id=kernel.new_id(), now=kernel.now(), **options)
+    return (await submit_orders(kernel, [order]))[0]
+
+
+async def submit_orders(kernel: Kernel, orders: Sequence[Order]) -> list[str]:
+    """Accept many jobs in commits of a thousand."""
+    found: list[str] = []
+    for start in range(0, len(orders), BULK_ROWS):
+        part = orders[start : start + BULK_ROWS]
+        now = kernel.now()
+        async with kernel.store.transaction() as tx:
+            found += await submit_in(tx, part, now)
+            await kernel.failpoint("submit.before_commit")
+        await kernel.failpoint("submit.after_commit")
+    kernel.watch.count("jobs_created", len(orders))
+    return found
+
+
+class SharedCommit:
+    """Lets concurrent single enqueues share a commit; each caller still waits for its own to be durable."""
+
+    def __init__(self, kernel: Kernel, rows_max: int = 500) -> None:
+        self._kernel = kernel
+        self._rows_max = rows_max
+        self._turn = asyncio.Lock()
+        self._waiting: list[tuple[Order, asyncio.Future[str]]] = []
+
+    async def submit(self, job: type[Job[Any]], input: object, **options: Any) -> str:
+        order = prepare(job.__holdfast__, input, job_id=self._kernel.new_id(), now=self._kernel.now(), **options)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting.append((order, answer))
+        async with self._turn:
+            if not answer.done():
+                await self._flush()
+        return await answer
+
+    async def _flush(self) -> None:
+        """Write everybody's orders. One bad key must not fail its neighbours: then each is written alone."""
+        batch, self._waiting = self._waiting[: self._rows_max], self._waiting[self._rows_max :]
+        try:
+            ids = await submit_orders(self._kernel, [order for order, _ in batch])
+        except IdempotencyConflict:
+            for order, answer in batch:
+                await self._alone(order, answer)
+        except asyncio.CancelledError:
+            self._waiting = [pair for pair in batch if not pair[1].cancelled()] + self._waiting
+            raise
+        except Exception as error:
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+        else:
+            for (_, answer), job_id in zip(batch, ids, strict=True):
+                if not answer.done():
+                    answer.set_result(job_id)
+
+    async def _alone(self, order: Order, answer: asyncio.Future[str]) -> None:
+        try:
+            job_id = (await submit_orders(self._kernel, [order]))[0]
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if not answer.done():
+                answer.set_result(job_id)

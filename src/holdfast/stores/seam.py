@@ -1,0 +1,73 @@
+"""The store seam: a store executes, it does not decide.
+
+Statements live in `tables/*.sql`, are written once for both databases, and reach a store as `Statement`s. A store
+opens transactions, runs statements in them, wakes waiters, tells the time and migrates. Nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol
+
+from holdfast.stores.statement import Migration, Statement
+
+Dialect = Literal["sqlite", "postgres"]
+
+
+class Row(Protocol):
+    """A row of a result: by position or by column name."""
+
+    def __getitem__(self, key: int | str, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __len__(self) -> int: ...
+
+
+class Tx(Protocol):
+    """An open transaction. Only SQL happens inside one."""
+
+    dialect: Dialect
+
+    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+        """Run the statement and return its rows."""
+        ...
+
+    async def hint(self, channel: str) -> None:
+        """Wake whoever listens on `channel`, once this transaction commits. A rollback wakes nobody."""
+        ...
+
+
+class Bell(Protocol):
+    """A listener on one channel. Rings may be lost: whoever waits also polls."""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Return True when rung since the last wait, False after the timeout."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    dialect: Dialect
+
+    def transaction(self) -> AbstractAsyncContextManager[Tx]:
+        """A writing transaction: commits at the end of the block, rolls back if it raises.
+
+        A `StoreUnavailable` from the commit is ambiguous: the caller must ask again, not assume."""
+        ...
+
+    def reading(self) -> AbstractAsyncContextManager[Tx]:
+        """A transaction that only reads; it waits for no writer."""
+        ...
+
+    def bell(self, channel: str) -> Bell: ...
+
+    def now(self) -> int:
+        """Milliseconds since the epoch by the database's clock, which all workers share."""
+        ...
+
+    async def migrate(self, migrations: Sequence[Migration]) -> list[str]:
+        """Bring the schema forward under a lock; return the names of what was applied."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,211 @@
+"""SQLite: the embedded store, and the simulator's database.
+
+WAL with `synchronous=FULL`: what was accepted survives power loss. Every writing transaction opens with BEGIN
+IMMEDIATE, because upgrading a read to a write fails at once instead of waiting. One connection writes and one
+reads; several processes may share the file. SQL runs in threads of its own unless `inline` is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from holdfast.stores.bells import Bells
+from holdfast.stores.clock import Clock, SystemClock
+from holdfast.stores.seam import Bell, Dialect, Row
+from holdfast.stores.statement import Migration, Statement
+
+BUSY_RETRY_S = 0.005
+SQLITE_MIN = (3, 38, 0)
+
+
+class SqliteStore:
+    dialect: Dialect = "sqlite"
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Clock | None = None,
+        busy_timeout_s: float = 10.0,
+        inline: bool = False,
+    ) -> None:
+        if sqlite3.sqlite_version_info < SQLITE_MIN:
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; Holdfast needs 3.38 or newer.")
+        self.path = str(path)
+        self._clock = clock or SystemClock()
+        self._busy_timeout_s = busy_timeout_s
+        self._bells = Bells()
+        self._writer = _Lane(self.path, inline)
+        self._reader = _Lane(self.path, inline)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SqliteTx]:
+        lane = self._writer
+        async with lane.lock:
+            await self._begin(lane)
+            tx = SqliteTx(lane)
+            try:
+                yield tx
+            except BaseException:
+                await lane.execute("ROLLBACK")
+                raise
+            try:
+                await lane.execute("COMMIT")
+            except StoreError:
+                await lane.execute("ROLLBACK")
+                raise
+        for channel in tx.hints:
+            self._bells.ring(channel)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[SqliteTx]:
+        lane = self._reader
+        async with lane.lock:
+            await lane.execute("BEGIN")
+            try:
+                yield SqliteTx(lane)
+            finally:
+                await lane.execute("ROLLBACK")
+
+    def bell(self, channel: str) -> Bell:
+        return self._bells.bell(channel)
+
+    def now(self) -> int:
+        return self._clock.now_ms()
+
+    async def migrate(self, migrations: Sequence[Migration]) -> list[str]:
+        applied: list[str] = []
+        async with self.transaction() as tx:
+            await tx.lane.execute(_SCHEMA_TABLE)
+            rows = await tx.lane.execute(_SCHEMA_VERSIONS)
+            for migration in pending(migrations, {str(row[0]): int(row[1]) for row in rows}):
+                for text in migration.statements("sqlite"):
+                    await tx.lane.execute(text)
+                record = {"namespace": migration.namespace, "version": migration.version, "at": self.now()}
+                await tx.lane.execute("INSERT INTO holdfast_schema VALUES (:namespace, :version, :at)", record)
+                applied.append(migration.name)
+        return applied
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._reader.close()
+
+    def abandon(self) -> None:
+        """Drop both connections as a dying process would: whatever was not committed is gone."""
+        self._writer.abandon()
+        self._reader.abandon()
+
+    async def _begin(self, lane: _Lane) -> None:
+        """Wait for our turn to write. Waiting is a sleep, not SQLite's own, so that no thread is held."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._busy_timeout_s
+        while True:
+            try:
+                await lane.execute("BEGIN IMMEDIATE")
+                return
+            except StoreBusy:
+                if loop.time() >= give_up_at:
+                    raise
+                await asyncio.sleep(BUSY_RETRY_S)
+
+
+class SqliteTx:
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, lane: _Lane) -> None:
+        self.lane = lane
+        self.hints: set[str] = set()
+
+    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+        return await self.lane.execute(statement.sqlite, params)
+
+    async def hint(self, channel: str) -> None:
+        self.hints.add(channel)
+
+
+class _Lane:
+    """One connection and the one thread that uses it. A single thread keeps the order of statements even when the
+    task that awaits one of them is cancelled: a rollback can never overtake a write."""
+
+    def __init__(self, path: str, inline: bool) -> None:
+        self.path = path
+        self.lock = asyncio.Lock()
+        self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="sqlite")
+        self._connection: sqlite3.Connection | None = None
+
+    async def execute(self, text: str, params: dict[str, Any] | None = None) -> Sequence[Row]:
+        if self._thread is None:
+            return self._execute(text, params)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._execute, text, params)
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.abandon)
+            self._thread.shutdown(wait=True)
+        else:
+            self.abandon()
+
+    def abandon(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _execute(self, text: str, params: dict[str, Any] | None) -> Sequence[Row]:
+        try:
+            if self._connection is None:
+                self._connection = _open(self.path)
+            return self._connection.execute(text, params or {}).fetchall()
+        except sqlite3.Error as error:
+            raise _translated(error, self.path) from error
+
+
+def _open(path: str) -> sqlite3.Connection:
+    if not path.startswith("file:"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, uri=path.startswith("file:"), timeout=5.0
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA busy_timeout = 0")
+    return connection
+
+
+def pending(migrations: Sequence[Migration], versions: dict[str, int]) -> list[Migration]:
+    """The steps still to apply; a database that is ahead of the code is refused."""
+    newest: dict[str, int] = {}
+    for migration in migrations:
+        newest[migration.namespace] = max(migration.version, newest.get(migration.namespace, 0))
+    for namespace, known in newest.items():
+        if versions.get(namespace, 0) > known:
+            raise SchemaMismatch(
+                f"The database's '{namespace}' schema is version {versions[namespace]}, this code knows up to "
+                f"{known}; upgrade Holdfast before using this database."
+            )
+    todo = [m for m in migrations if m.version > versions.get(m.namespace, 0)]
+    return sorted(todo, key=lambda m: (m.namespace != "holdfast", m.namespace, m.version))
+
+
+_SCHEMA_TABLE = """CREATE TABLE IF NOT EXISTS holdfast_schema (
+  namespace TEXT NOT NULL, version INTEGER NOT NULL, applied_at BIGINT NOT NULL, PRIMARY KEY (namespace, version))"""
+_SCHEMA_VERSIONS = "SELECT namespace, MAX(version) FROM holdfast_schema GROUP BY namespace"
+
+
+def _translated(error: sqlite3.Error, path: str) -> StoreError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return StoreBusy(f"Another process is writing to {Path(path).name}; nothing was written.")
+    if "full" in text or "readonly" in text or "disk I/O" in text:
+        return StoreFull(f"Cannot write to {Path(path).name} ({text}); free space or mend permissions.")
+    if "unable to open" in text or "not a database" in text or "malformed" in text:
+        return StoreUnavailable(f"Cannot open the database {Path(path).name}: {text}.")
+    return StoreError(f"SQLite refused a statement: {text}.")

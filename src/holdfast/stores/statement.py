@@ -1,0 +1,127 @@
+"""SQL as named statements, one text for both databases.
+
+A `.sql` file holds blocks; each begins with `-- name: settle`, or `-- name: claim @postgres` where one database has
+a text of its own (its comment says what was measured). Parameters are `:named`. Four tokens vary:
+
+    /*skip_locked*/   FOR UPDATE SKIP LOCKED on PostgreSQL, nothing on SQLite (its writers are alone)
+    /*for_update*/    FOR UPDATE on PostgreSQL, nothing on SQLite
+    /*id*/            the type of an id: uuid or TEXT
+    /*identity*/      the spelling of an ascending key
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_HEADER = re.compile(r"^-- name: (\w+)(?: @(sqlite|postgres))?\s*$", re.MULTILINE)
+_PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
+_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_TOKENS = {
+    "sqlite": {
+        "/*skip_locked*/": "",
+        "/*for_update*/": "",
+        "/*id*/": "TEXT",
+        "/*identity*/": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    },
+    "postgres": {
+        "/*skip_locked*/": "FOR UPDATE SKIP LOCKED",
+        "/*for_update*/": "FOR UPDATE",
+        "/*id*/": "uuid",
+        "/*identity*/": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    },
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A named statement. `sqlite` keeps `:named` parameters; `postgres` is `$n` with their `order`."""
+
+    name: str
+    sqlite: str
+    postgres: str
+    order: tuple[str, ...]
+
+    def text(self, dialect: str) -> str:
+        return self.sqlite if dialect == "sqlite" else self.postgres
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The statements of one file, as attributes by name."""
+
+    named: dict[str, Statement] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Statement:
+        try:
+            return self.named[name]
+        except KeyError:
+            raise AttributeError(f"no statement is named '{name}'") from None
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One step of a schema, for ever unchanged once released. `namespace` keeps systems' steps apart."""
+
+    namespace: str
+    version: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.namespace}/{self.version:03d}"
+
+    def statements(self, dialect: str) -> list[str]:
+        """The step's statements for one database. A block after `-- @postgres` or `-- @sqlite` is only for it."""
+        texts = []
+        for part in re.split(r";\s*\n", _render(self.text, dialect)):
+            only = re.search(r"^-- @(sqlite|postgres)\s*$", part, re.MULTILINE)
+            body = _COMMENT.sub("", part).strip()
+            if body and (only is None or only.group(1) == dialect):
+                texts.append(body.rstrip(";"))
+        return texts
+
+
+def load_statements(path: Path) -> Statements:
+    """Read every named block of a file."""
+    text = path.read_text()
+    headers = list(_HEADER.finditer(text))
+    blocks: dict[str, dict[str | None, str]] = {}
+    for header, following in zip(headers, [*headers[1:], None], strict=True):
+        body = text[header.end() : following.start() if following else len(text)]
+        blocks.setdefault(header.group(1), {})[header.group(2)] = body
+    return Statements({name: _statement(name, bodies) for name, bodies in blocks.items()})
+
+
+def load_migrations(namespace: str, folder: Path) -> list[Migration]:
+    """Every `NNN_*.sql` of a folder, in order."""
+    files = sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
+    return [Migration(namespace, int(path.name[:3]), path.read_text()) for path in files]
+
+
+def _statement(name: str, bodies: dict[str | None, str]) -> Statement:
+    sqlite = _clean(bodies.get("sqlite") or bodies.get(None) or "", "sqlite")
+    postgres, order = _positional(_clean(bodies.get("postgres") or bodies.get(None) or "", "postgres"))
+    return Statement(name, sqlite, postgres, order)
+
+
+def _clean(body: str, dialect: str) -> str:
+    return _render(_COMMENT.sub("", body), dialect).strip().rstrip(";")
+
+
+def _render(text: str, dialect: str) -> str:
+    for token, word in _TOKENS[dialect].items():
+        text = text.replace(token, word)
+    return text
+
+
+def _positional(text: str) -> tuple[str, tuple[str, ...]]:
+    order: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match.group(1) not in order:
+            order.append(match.group(1))
+        return f"${order.index(match.group(1)) + 1}"
+
+    return _PARAM.sub(number, text), tuple(order)

@@ -1,0 +1,26 @@
+"""Who did what, when. Every action of a person is written in the transaction of what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+async def write(tx: Tx, actor: str, action: str, subject: str, data: Any, now: int) -> None:
+    body = None if data is None else batch.text(data)
+    await tx.rows(sql.write, actor=actor, action=action, subject=subject, data=body, now=now)
+
+
+async def of_subject(tx: Tx, subject: str, limit: int = 200) -> Sequence[Row]:
+    return await tx.rows(sql.of_subject, subject=subject, limit=limit)
+
+
+async def recent(tx: Tx, limit: int = 200) -> Sequence[Row]:
+    return await tx.rows(sql.recent, limit=limit)

@@ -1,0 +1,89 @@
+"""One row per provider: its breaker, its gate, its rate. All processes of a deployment share it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.core import breaker
+from holdfast.core.breaker import BreakerState
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+class ProviderRow(NamedTuple):
+    """What the store knows of a provider. `not_before` is when it asked to be called again."""
+
+    state: BreakerState
+    not_before: int | None = None
+    tokens: float | None = None
+    tokens_at: int | None = None
+    ramp: int = 0
+    ramp_at: int = 0
+
+
+async def ensure(tx: Tx, name: str, now: int) -> None:
+    await tx.rows(sql.ensure, name=name, now=now)
+
+
+async def read(tx: Tx, name: str) -> ProviderRow:
+    """A provider that was never in trouble has no row, and none is needed."""
+    rows = await tx.rows(sql.read, name=name)
+    return _provider_row(rows[0]) if rows else ProviderRow(BreakerState())
+
+
+async def lock(tx: Tx, name: str, now: int) -> ProviderRow:
+    rows = await tx.rows(sql.lock, name=name)
+    if not rows:
+        await ensure(tx, name, now)
+        rows = await tx.rows(sql.lock, name=name)
+    return _provider_row(rows[0])._replace(ramp=rows[0]["ramp"], ramp_at=rows[0]["ramp_at"])
+
+
+def _provider_row(row: Row) -> ProviderRow:
+    stored = json.loads(row["state"])
+    state = breaker.from_row(stored) if stored else BreakerState()
+    return ProviderRow(state, row["not_before"], row["tokens"], row["tokens_at"])
+
+
+async def swap(tx: Tx, name: str, before: BreakerState, after: BreakerState, now: int) -> None:
+    """Write the new state under the row's lock, and log a change of gate."""
+    if after == before:
+        return
+    body = batch.text(breaker.to_row(after))
+    await tx.rows(sql.swap, name=name, gate=after.gate, state=body, now=now)
+    if after.gate is not before.gate:
+        await log(tx, name, after.gate, after.reason or after.gate, now)
+
+
+async def gate_until(tx: Tx, name: str, not_before: int) -> None:
+    await tx.rows(sql.gate_until, name=name, not_before=not_before)
+
+
+async def spend(tx: Tx, name: str, tokens: float, now: int) -> None:
+    await tx.rows(sql.spend, name=name, tokens=tokens, now=now)
+
+
+async def set_ramp(tx: Tx, name: str, ramp: int, now: int) -> None:
+    await tx.rows(sql.set_ramp, name=name, ramp=ramp, now=now)
+
+
+async def log(tx: Tx, name: str, gate: str, reason: str, now: int) -> None:
+    await tx.rows(sql.log, name=name, gate=gate, reason=reason, now=now)
+
+
+async def history(tx: Tx, name: str | None, limit: int = 50) -> Sequence[Row]:
+    return await tx.rows(sql.history, name=name, limit=limit)
+
+
+async def every(tx: Tx) -> Sequence[Row]:
+    return await tx.rows(sql.every)
+
+
+async def attention(tx: Tx) -> list[str]:
+    return [row["name"] for row in await tx.rows(sql.attention)]

@@ -1,0 +1,42 @@
+-- name: ensure
+INSERT INTO holdfast_breakers (name, updated_at) VALUES (:name, CAST(:now AS BIGINT))
+ON CONFLICT (name) DO NOTHING
+
+-- name: read
+SELECT name, gate, state, not_before, tokens, tokens_at FROM holdfast_breakers WHERE name = :name
+
+-- name: lock
+SELECT name, gate, state, not_before, tokens, tokens_at, ramp, ramp_at FROM holdfast_breakers
+ WHERE name = :name /*for_update*/
+
+-- name: swap
+-- Under the row's lock: the whole state at once.
+UPDATE holdfast_breakers SET gate = :gate, state = :state, updated_at = CAST(:now AS BIGINT) WHERE name = :name
+
+-- name: gate_until
+UPDATE holdfast_breakers SET not_before = CAST(:not_before AS BIGINT)
+ WHERE name = :name AND (not_before IS NULL OR not_before < CAST(:not_before AS BIGINT))
+
+-- name: spend
+UPDATE holdfast_breakers SET tokens = :tokens, tokens_at = CAST(:now AS BIGINT) WHERE name = :name
+
+-- name: set_ramp
+UPDATE holdfast_breakers SET ramp = :ramp, ramp_at = CAST(:now AS BIGINT) WHERE name = :name
+
+-- name: log
+INSERT INTO holdfast_breaker_events (name, gate, at, reason) VALUES (:name, :gate, CAST(:now AS BIGINT), :reason)
+
+-- name: history
+SELECT name, gate, at, reason FROM holdfast_breaker_events
+ WHERE CAST(:name AS TEXT) IS NULL OR name = :name ORDER BY seq DESC LIMIT :limit
+
+-- name: every
+SELECT b.name, b.gate, b.state, b.not_before, b.updated_at, b.ramp,
+       (SELECT COUNT(*) FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name) AS parked
+  FROM holdfast_breakers AS b ORDER BY b.name
+
+-- name: attention
+-- Breakers that are not closed, and closed ones that still hold jobs back.
+SELECT b.name, b.gate FROM holdfast_breakers AS b
+ WHERE b.gate <> 'closed'
+    OR EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name)

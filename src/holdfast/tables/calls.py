@@ -1,0 +1,48 @@
+"""Every call to a provider: outcome, latency, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+class NewCall(NamedTuple):
+    id: str
+    job_id: str | None
+    stage: str | None
+    attempt: int | None
+    provider: str
+    started_at: int
+    duration_ms: int
+    outcome: str
+    status: int | None
+    error_class: str | None
+    cost_micros: int
+    units: str | None
+
+
+async def put(tx: Tx, calls: Iterable[NewCall]) -> None:
+    await tx.rows(sql.put, batch=batch.numbered(calls))
+
+
+async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
+    return await tx.rows(sql.of_job, job_id=job_id)
+
+
+async def latencies(tx: Tx, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.latencies, since=since)
+
+
+async def cost(tx: Tx, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.cost, since=since)
+
+
+async def prune(tx: Tx, before: int, limit: int) -> int:
+    return len(await tx.rows(sql.prune, before=before, limit=limit))

@@ -1,0 +1,23 @@
+-- name: put
+INSERT INTO holdfast_calls (id, job_id, stage, attempt, provider, started_at, duration_ms, outcome, status, error_class,
+                            cost_micros, units)
+SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS /*id*/), e.value->>2, CAST(e.value->>3 AS BIGINT), e.value->>4,
+       CAST(e.value->>5 AS BIGINT), CAST(e.value->>6 AS BIGINT), e.value->>7, CAST(e.value->>8 AS INTEGER), e.value->>9,
+       CAST(e.value->>10 AS BIGINT), e.value->>11
+  FROM json_each(:batch) AS e
+
+-- name: of_job
+SELECT stage, attempt, provider, started_at, duration_ms, outcome, status, error_class, cost_micros, units
+  FROM holdfast_calls WHERE job_id = CAST(:job_id AS /*id*/) ORDER BY started_at, id
+
+-- name: latencies
+SELECT provider, duration_ms, outcome FROM holdfast_calls WHERE started_at >= :since
+
+-- name: cost
+SELECT provider, COUNT(*) AS calls, SUM(cost_micros) AS cost_micros,
+       SUM(CASE WHEN outcome = 'ok' THEN 0 ELSE 1 END) AS failed
+  FROM holdfast_calls WHERE started_at >= :since GROUP BY provider ORDER BY provider
+
+-- name: prune
+DELETE FROM holdfast_calls WHERE id IN (SELECT id FROM holdfast_calls WHERE started_at < :before LIMIT :limit)
+RETURNING CAST(id AS TEXT) AS id

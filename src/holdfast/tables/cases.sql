@@ -1,0 +1,62 @@
+-- name: lock_of_job
+SELECT CAST(id AS TEXT) AS id, state, error_class, deaths FROM holdfast_dead_letters
+ WHERE job_id = CAST(:job_id AS /*id*/) /*for_update*/
+
+-- name: open
+INSERT INTO holdfast_dead_letters (id, job_id, request_id, kind, stage, provider, state, error_class, category, retryable,
+  failure_reason, attempts_made, last_error, last_stack, first_failure_at, last_failure_at, created_at, updated_at,
+  original, sanitized_context, fingerprint)
+VALUES (CAST(:id AS /*id*/), CAST(:job_id AS /*id*/), :request_id, :kind, :stage, :provider, :state, :error_class,
+  :category, :retryable, :failure_reason, :attempts_made, :last_error, :last_stack, CAST(:first_failure_at AS BIGINT),
+  CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), :original, :sanitized_context, :fingerprint)
+ON CONFLICT (job_id) DO UPDATE SET
+  stage = excluded.stage, provider = excluded.provider, state = excluded.state, error_class = excluded.error_class,
+  category = excluded.category, retryable = excluded.retryable, failure_reason = excluded.failure_reason,
+  attempts_made = excluded.attempts_made, last_error = excluded.last_error, last_stack = excluded.last_stack,
+  last_failure_at = excluded.last_failure_at, updated_at = excluded.updated_at,
+  sanitized_context = excluded.sanitized_context, fingerprint = excluded.fingerprint,
+  deaths = holdfast_dead_letters.deaths + 1
+RETURNING CAST(id AS TEXT) AS id, deaths
+
+-- name: step
+UPDATE holdfast_dead_letters
+   SET state = :state, cause = COALESCE(:cause, cause), evidence = COALESCE(:evidence, evidence),
+       notes = COALESCE(:notes, notes), replays = replays + CAST(:replays AS INTEGER), updated_at = CAST(:now AS BIGINT)
+ WHERE id = CAST(:id AS /*id*/) AND state = :expected
+RETURNING CAST(id AS TEXT) AS id
+
+-- name: show
+SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, request_id, kind, stage, provider, state, error_class,
+       category, retryable, failure_reason, attempts_made, last_error, last_stack, first_failure_at, last_failure_at,
+       created_at, updated_at, original, sanitized_context, fingerprint, cause, evidence, notes, deaths, replays
+  FROM holdfast_dead_letters WHERE id = CAST(:id AS /*id*/)
+
+-- name: lock
+SELECT CAST(job_id AS TEXT) AS job_id, kind, stage, state, evidence FROM holdfast_dead_letters
+ WHERE id = CAST(:id AS /*id*/) /*for_update*/
+
+-- name: page
+SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, kind, stage, provider, state, error_class, category,
+       retryable, failure_reason, attempts_made, last_error, first_failure_at, last_failure_at, created_at, updated_at,
+       fingerprint, cause, deaths, replays
+  FROM holdfast_dead_letters
+ WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
+   AND (CAST(:state AS TEXT) IS NULL OR state = :state)
+   AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+   AND (CAST(:stage AS TEXT) IS NULL OR stage = :stage)
+   AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class)
+   AND (CAST(:fingerprint AS TEXT) IS NULL OR fingerprint = :fingerprint)
+ ORDER BY id DESC LIMIT :limit
+
+-- name: groups
+SELECT fingerprint, kind, stage, provider, error_class, state, COUNT(*) AS letters, MIN(first_failure_at) AS first_at,
+       MAX(last_failure_at) AS last_at
+  FROM holdfast_dead_letters GROUP BY fingerprint, kind, stage, provider, error_class, state
+ ORDER BY letters DESC LIMIT :limit
+
+-- name: count
+SELECT state, COUNT(*) AS letters FROM holdfast_dead_letters GROUP BY state
+
+-- name: forget
+DELETE FROM holdfast_dead_letters
+ WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

@@ -1,0 +1,80 @@
+-- name: plan
+INSERT INTO holdfast_effects (key, token, job_id, kind, stage, provider, provider_class, status, epoch, attempt,
+                              created_at, updated_at)
+VALUES (:key, :token, CAST(:job_id AS /*id*/), :kind, :stage, :provider, :provider_class, 'planned', :epoch, :attempt,
+        CAST(:now AS BIGINT), CAST(:now AS BIGINT))
+ON CONFLICT (key) DO NOTHING
+RETURNING key
+
+-- name: lock
+SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, last_sent_at, error_class, error,
+       CAST(job_id AS TEXT) AS job_id, attempt
+  FROM holdfast_effects WHERE key = :key /*for_update*/
+
+-- name: begin
+-- Written and committed before the send, and only by the attempt that holds the job's lease.
+UPDATE holdfast_effects
+   SET status = 'sending', sends = sends + 1, attempt = :attempt, epoch = :epoch,
+       first_sent_at = COALESCE(first_sent_at, CAST(:now AS BIGINT)), last_sent_at = CAST(:now AS BIGINT),
+       provider_id = NULL, marked_at = NULL, error_class = NULL, error = NULL, updated_at = CAST(:now AS BIGINT)
+ WHERE key = :key
+   AND EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = :attempt
+                                                  AND j.state = 'processing')
+RETURNING sends
+
+-- name: mark
+-- One write sets id, time and status. Fenced by the attempt that sent: a later sender's row is not touched.
+UPDATE holdfast_effects
+   SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
+       error_class = NULL, error = NULL
+ WHERE key = :key AND attempt = :attempt AND status IN ('sending', 'unknown')
+RETURNING key
+
+-- name: backfill
+-- The provider has it: what the lookup found stands, whoever sent it.
+UPDATE holdfast_effects
+   SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT)
+ WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL))
+RETURNING key
+
+-- name: refuse
+UPDATE holdfast_effects
+   SET status = :status, error_class = :error_class, error = :error, updated_at = CAST(:now AS BIGINT)
+ WHERE key = :key AND attempt = :attempt AND status = 'sending'
+RETURNING key
+
+-- name: ask
+UPDATE holdfast_effects
+   SET status = 'review', error = :error, updated_at = CAST(:now AS BIGINT)
+ WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL))
+RETURNING key
+
+-- name: answer
+-- A person's word about an effect nobody else can know of.
+UPDATE holdfast_effects
+   SET status = :status, provider_id = :provider_id, updated_at = CAST(:now AS BIGINT),
+       marked_at = CASE WHEN CAST(:status AS TEXT) = 'sent' THEN CAST(:now AS BIGINT) END
+ WHERE key = :key AND status IN ('review', 'unknown', 'sending')
+RETURNING key
+
+-- name: in_doubt
+SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
+       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt
+  FROM holdfast_effects AS f LEFT JOIN holdfast_jobs AS j ON j.id = f.job_id
+ WHERE (f.status IN ('sending', 'unknown') OR (f.status = 'sent' AND f.provider_id IS NULL))
+   AND (j.state IS NULL OR j.state NOT IN ('processing', 'queued')) AND f.updated_at <= :before
+ ORDER BY f.updated_at LIMIT :limit
+
+-- name: of_job
+SELECT key, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at, error_class,
+       error
+  FROM holdfast_effects WHERE job_id = CAST(:job_id AS /*id*/) ORDER BY created_at, key
+
+-- name: by_status
+SELECT key, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at, error_class,
+       error, kind, stage, CAST(job_id AS TEXT) AS job_id
+  FROM holdfast_effects WHERE CAST(:status AS TEXT) IS NULL OR status = :status
+ ORDER BY updated_at DESC LIMIT :limit
+
+-- name: count
+SELECT provider, provider_class, status, COUNT(*) AS effects FROM holdfast_effects GROUP BY provider, provider_class, status

@@ -1,0 +1,28 @@
+"""The append-only history of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+NewEvent = tuple[str, int, str, str | None]
+"""Job id, attempt, type, data as JSON."""
+
+
+async def append(tx: Tx, events: Iterable[NewEvent], now: int) -> None:
+    await tx.rows(sql.append, batch=batch.numbered(events), now=now)
+
+
+async def of_job(tx: Tx, job_id: str, after: int = 0, limit: int = 1_000) -> Sequence[Row]:
+    """A job's events in order. Safe to tail: events are written under the job's row lock."""
+    return await tx.rows(sql.of_job, job_id=job_id, after=after, limit=limit)
+
+
+async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
+    await tx.rows(sql.forget, batch=batch.ids(job_ids))

@@ -1,0 +1,12 @@
+-- name: append
+INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
+SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS BIGINT), e.value->>2, CAST(:now AS BIGINT), e.value->>3
+  FROM json_each(:batch) AS e
+
+-- name: of_job
+SELECT seq, attempt, type, at, data FROM holdfast_job_events
+ WHERE job_id = CAST(:job_id AS /*id*/) AND seq > :after ORDER BY seq LIMIT :limit
+
+-- name: forget
+DELETE FROM holdfast_job_events
+ WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

@@ -1,0 +1,28 @@
+"""Idempotency keys of HTTP requests, with the answer each one got."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+async def reserve(tx: Tx, scope: str, key: str, fingerprint: str, now: int) -> bool:
+    """True for the one request that may go on; it must `answer` in the same transaction."""
+    return bool(await tx.rows(sql.reserve, scope=scope, key=key, fingerprint=fingerprint, now=now))
+
+
+async def read(tx: Tx, scope: str, key: str) -> Row | None:
+    rows = await tx.rows(sql.read, scope=scope, key=key)
+    return rows[0] if rows else None
+
+
+async def answer(tx: Tx, scope: str, key: str, status: int, body: str) -> None:
+    await tx.rows(sql.answer, scope=scope, key=key, status=status, body=body)
+
+
+async def prune(tx: Tx, before: int, limit: int) -> int:
+    return len(await tx.rows(sql.prune, before=before, limit=limit))

@@ -1,0 +1,10 @@
+-- name: accept
+INSERT INTO holdfast_inbox (consumer, message_id, fingerprint, received_at)
+VALUES (:consumer, :message_id, :fingerprint, CAST(:now AS BIGINT))
+ON CONFLICT DO NOTHING
+RETURNING message_id
+
+-- name: prune
+DELETE FROM holdfast_inbox WHERE (consumer, message_id) IN (
+  SELECT consumer, message_id FROM holdfast_inbox WHERE received_at < :before LIMIT :limit)
+RETURNING message_id

@@ -1,0 +1,237 @@
+"""The jobs table. Functions named as the statements in `jobs.sql`; nobody else writes this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.core.decide import Decision
+from holdfast.core.job import PRIORITIES, Claimed, State
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch, events
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+NIL = "00000000-0000-0000-0000-000000000000"
+
+
+class NewJob(NamedTuple):
+    """A row to insert; the order is the statement's."""
+
+    kind: str
+    queue: str
+    stage: str
+    provider: str | None
+    priority: int
+    run_at: int
+    deadline_at: int | None
+    job_key: str | None
+    fingerprint: str | None
+    owner: str | None
+    trace: str | None
+    payload: str
+
+
+class Left(NamedTuple):
+    """One attempt's end, fenced: the job must still be in `expected` at `attempt`."""
+
+    job: Claimed
+    expected: State
+    decision: Decision
+    error: str | None
+    data: str | None
+
+
+async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
+    """Insert what is new, log it and wake its queues; return the ids that were. A taken id or key inserts nothing."""
+    added = {row["id"] for row in await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)}
+    if tx.dialect == "sqlite" and added:
+        await events.append(tx, [(job_id, 0, "created", None) for job_id in jobs if job_id in added], now)
+        for queue in {job.queue for job in jobs.values()}:
+            await tx.hint(f"queue:{queue}")
+    return added
+
+
+async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:
+    rows = await tx.rows(sql.by_key, kind=kind, job_key=job_key)
+    return rows[0] if rows else None
+
+
+async def claim(
+    tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
+) -> tuple[list[Claimed], int]:
+    """Lease up to `limit` due jobs, the most urgent first, and log it.
+
+    Also returns how many were parked instead, because their provider is held."""
+    if tx.dialect == "postgres":
+        rows = await _claim_all_lanes(tx, queues, limit, owner, now, lease_until)
+    else:
+        rows = await _claim_lane_by_lane(tx, queues, limit, owner, now, lease_until)
+    taken = [Claimed._make(row) for row in rows]
+    leased = [job for job in taken if job.state == State.PROCESSING]
+    leased.sort(key=lambda job: (job.priority, job.run_at))
+    return leased, len(taken) - len(leased)
+
+
+async def _claim_all_lanes(
+    tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
+) -> Sequence[Row]:
+    lanes = [(queue, priority) for priority in PRIORITIES for queue in queues]
+    return await tx.rows(
+        sql.claim,
+        queues=[queue for queue, _ in lanes],
+        priorities=[priority for _, priority in lanes],
+        limit=limit,
+        owner=owner,
+        now=now,
+        lease_until=lease_until,
+    )
+
+
+async def _claim_lane_by_lane(
+    tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
+) -> Sequence[Row]:
+    rows: list[Row] = []
+    for priority in PRIORITIES:
+        for queue in queues:
+            if len(rows) < limit:
+                rows += await tx.rows(
+                    sql.claim,
+                    queue=queue,
+                    priority=priority,
+                    limit=limit - len(rows),
+                    owner=owner,
+                    now=now,
+                    lease_until=lease_until,
+                )
+    if rows:
+        kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
+        await events.append(tx, [(row["id"], row["attempt"], kinds[row["state"]], None) for row in rows], now)
+    return rows
+
+
+async def claim_one(tx: Tx, job_id: str, owner: str, now: int, lease_until: int) -> Claimed | None:
+    rows = await tx.rows(sql.claim_one, id=job_id, owner=owner, now=now, lease_until=lease_until)
+    return Claimed._make(rows[0]) if rows else None
+
+
+async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
+    """End attempts, each behind its own fence, and log it. Ids that do not come back were refused."""
+    rows = {left.job.id: _settled_row(left) for left in lefts}
+    accepted = {row["id"] for row in await tx.rows(sql.settle, batch=batch.keyed(rows), now=now)}
+    if tx.dialect == "sqlite" and accepted:
+        kept = {job_id: row for job_id, row in rows.items() if job_id in accepted}
+        await log_settled(tx, kept, now)
+    return accepted
+
+
+def _settled_row(left: Left) -> tuple[Any, ...]:
+    d = left.decision
+    return (
+        left.job.attempt,
+        left.expected,
+        d.state,
+        d.stage,
+        d.run_at,
+        d.failures,
+        d.crashes,
+        d.provider,
+        d.not_before,
+        d.first_failure_at,
+        d.wait_key,
+        left.error,
+        None,
+        d.event,
+        left.data,
+    )
+
+
+async def log_settled(tx: Tx, rows: Mapping[str, Sequence[Any]], now: int) -> None:
+    await tx.rows(sql.log_settled, batch=batch.keyed(rows), now=now)
+
+
+async def renew(tx: Tx, leases: Mapping[str, int], lease_until: int) -> set[str]:
+    """Extend every lease that is still held; ids that do not come back are lost."""
+    rows = {job_id: [attempt] for job_id, attempt in sorted(leases.items())}
+    return {row["id"] for row in await tx.rows(sql.renew, batch=batch.keyed(rows), lease_until=lease_until)}
+
+
+async def expired(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
+    """Jobs whose lease ran out, locked, each with its stage's provider."""
+    return [_locked(row) for row in await tx.rows(sql.expired, queues=batch.ids(queues), now=now, limit=limit)]
+
+
+async def held_by(tx: Tx, owner: str) -> list[tuple[Claimed, str | None]]:
+    """Every job leased to this worker, locked."""
+    return [_locked(row) for row in await tx.rows(sql.held_by, owner=owner)]
+
+
+async def overdue(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
+    """Live jobs past their deadline, locked."""
+    return [_locked(row) for row in await tx.rows(sql.overdue, queues=batch.ids(queues), now=now, limit=limit)]
+
+
+async def unanswered(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
+    """Jobs that nobody called back in time, locked."""
+    return [_locked(row) for row in await tx.rows(sql.unanswered, queues=batch.ids(queues), now=now, limit=limit)]
+
+
+async def lock_one(tx: Tx, job_id: str) -> tuple[Claimed, str | None] | None:
+    rows = await tx.rows(sql.lock_one, id=job_id)
+    return _locked(rows[0]) if rows else None
+
+
+async def lock_waiting(tx: Tx, wait_key: str) -> tuple[Claimed, str | None] | None:
+    rows = await tx.rows(sql.lock_waiting, wait_key=wait_key)
+    return _locked(rows[0]) if rows else None
+
+
+def _locked(row: Row) -> tuple[Claimed, str | None]:
+    values = list(row)
+    return Claimed._make(values[:18]), values[18]
+
+
+async def revive(
+    tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, deadline_at: int | None, now: int
+) -> Row | None:
+    """Bring a dead job back for a replay; None if it is not dead."""
+    rows = await tx.rows(
+        sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, deadline_at=deadline_at, now=now
+    )
+    return rows[0] if rows else None
+
+
+async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int) -> set[str]:
+    """Release up to `limit` held jobs of a provider, the oldest first; return their queues."""
+    return {row["queue"] for row in await tx.rows(sql.unpark, provider=provider, hold=hold, limit=limit, now=now)}
+
+
+async def show(tx: Tx, job_id: str) -> Row | None:
+    rows = await tx.rows(sql.show, id=job_id)
+    return rows[0] if rows else None
+
+
+async def page(
+    tx: Tx,
+    *,
+    before: str | None = None,
+    state: str | None = None,
+    kind: str | None = None,
+    owner: str | None = None,
+    limit: int = 50,
+) -> Sequence[Row]:
+    return await tx.rows(sql.page, before=before, state=state, kind=kind, owner=owner, limit=limit)
+
+
+async def depth(tx: Tx) -> Sequence[Row]:
+    return await tx.rows(sql.depth)
+
+
+async def finished_since(tx: Tx, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.finished_since, since=since)
+
+
+async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:
+    return sorted(row["id"] for row in await tx.rows(sql.prune, after=after, upto=upto, before=before, limit=limit))

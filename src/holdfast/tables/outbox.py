@@ -1,0 +1,60 @@
+"""Messages to be published, written in the transaction of the change they tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+NewMessage = tuple[str, str, str, str, str, str]
+"""Message id, aggregate id, destination, message type, payload as JSON, headers as JSON."""
+
+
+async def put(tx: Tx, messages: Iterable[NewMessage], now: int) -> None:
+    await tx.rows(sql.put, batch=batch.numbered(messages), now=now)
+
+
+async def claim(tx: Tx, token: str, now: int, lease_until: int, limit: int) -> Sequence[Row]:
+    rows = await tx.rows(sql.claim, token=token, now=now, lease_until=lease_until, limit=limit)
+    return sorted(rows, key=lambda row: int(row["seq"]))
+
+
+async def published(tx: Tx, token: str, seqs: Iterable[int], now: int) -> int:
+    return len(await tx.rows(sql.published, token=token, batch=batch.ids(map(str, seqs)), now=now))
+
+
+async def refused(tx: Tx, token: str, seq: int, error: str, available_at: int, retries_max: int) -> str | None:
+    """One row backs off alone; returns its status, 'failed' after its last try."""
+    rows = await tx.rows(
+        sql.refused, token=token, seq=seq, error=error, available_at=available_at, retries_max=retries_max
+    )
+    return str(rows[0]["status"]) if rows else None
+
+
+async def release(tx: Tx, token: str, error: str) -> None:
+    await tx.rows(sql.release, token=token, error=error)
+
+
+async def requeue(tx: Tx, message_id: str, now: int) -> bool:
+    return bool(await tx.rows(sql.requeue, id=message_id, now=now))
+
+
+async def lag(tx: Tx) -> Row:
+    return (await tx.rows(sql.lag))[0]
+
+
+async def stuck(tx: Tx, limit: int = 100) -> Sequence[Row]:
+    return await tx.rows(sql.stuck, limit=limit)
+
+
+async def of_aggregate(tx: Tx, aggregate_id: str, limit: int = 100) -> Sequence[Row]:
+    return await tx.rows(sql.of_aggregate, aggregate_id=aggregate_id, limit=limit)
+
+
+async def prune(tx: Tx, before: int, limit: int) -> int:
+    return len(await tx.rows(sql.prune, before=before, limit=limit))

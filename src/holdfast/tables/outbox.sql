@@ -1,0 +1,62 @@
+-- name: put
+INSERT INTO holdfast_outbox (id, aggregate_id, destination, message_type, payload, headers, created_at, available_at)
+SELECT CAST(e.value->>0 AS /*id*/), e.value->>1, e.value->>2, e.value->>3, e.value->>4, e.value->>5,
+       CAST(:now AS BIGINT), CAST(:now AS BIGINT)
+  FROM json_each(:batch) AS e ORDER BY CAST(e.key AS BIGINT)
+
+-- name: claim
+-- First in, first out within an aggregate: a row waits while an older one of its aggregate is pending.
+-- Claimed, committed, then published: no transaction is open during a broker call.
+WITH picked AS MATERIALIZED (
+  SELECT o.seq AS k FROM holdfast_outbox AS o
+   WHERE o.status = 'pending' AND o.available_at <= :now AND (o.lease_until IS NULL OR o.lease_until < :now)
+     AND NOT EXISTS (SELECT 1 FROM holdfast_outbox AS p
+                      WHERE p.status = 'pending' AND p.aggregate_id = o.aggregate_id AND p.seq < o.seq)
+   ORDER BY o.available_at, o.seq LIMIT :limit /*skip_locked*/)
+UPDATE holdfast_outbox SET lease_token = :token, lease_until = CAST(:lease_until AS BIGINT)
+ WHERE seq IN (SELECT k FROM picked)
+RETURNING seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, payload, headers, retry_count, created_at
+
+-- name: published
+UPDATE holdfast_outbox SET status = 'published', processed_at = CAST(:now AS BIGINT), lease_token = NULL,
+                           lease_until = NULL, error_message = NULL
+ WHERE status = 'pending' AND lease_token = :token
+   AND seq IN (SELECT CAST(e.key AS BIGINT) FROM json_each(:batch) AS e)
+RETURNING seq
+
+-- name: refused
+-- A bad row backs off alone, and is set aside after its last try; it never blocks the others.
+UPDATE holdfast_outbox
+   SET retry_count = retry_count + 1, error_message = :error, lease_token = NULL, lease_until = NULL,
+       available_at = CAST(:available_at AS BIGINT),
+       status = CASE WHEN retry_count + 1 >= CAST(:retries_max AS INTEGER) THEN 'failed' ELSE 'pending' END
+ WHERE status = 'pending' AND lease_token = :token AND seq = :seq
+RETURNING status
+
+-- name: release
+-- The broker is down: nobody's fault, no row's retry.
+UPDATE holdfast_outbox SET lease_token = NULL, lease_until = NULL, error_message = :error
+ WHERE status = 'pending' AND lease_token = :token
+RETURNING seq
+
+-- name: requeue
+UPDATE holdfast_outbox SET status = 'pending', retry_count = 0, available_at = CAST(:now AS BIGINT)
+ WHERE status = 'failed' AND id = CAST(:id AS /*id*/)
+RETURNING seq
+
+-- name: lag
+SELECT COUNT(*) AS pending, MIN(created_at) AS oldest FROM holdfast_outbox WHERE status = 'pending'
+
+-- name: stuck
+SELECT CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, created_at, available_at, retry_count,
+       error_message
+  FROM holdfast_outbox WHERE status <> 'published' ORDER BY seq LIMIT :limit
+
+-- name: of_aggregate
+SELECT CAST(id AS TEXT) AS id, destination, message_type, status, created_at, processed_at, retry_count, error_message
+  FROM holdfast_outbox WHERE aggregate_id = :aggregate_id ORDER BY seq LIMIT :limit
+
+-- name: prune
+DELETE FROM holdfast_outbox WHERE seq IN (
+  SELECT seq FROM holdfast_outbox WHERE status = 'published' AND processed_at < :before ORDER BY seq LIMIT :limit)
+RETURNING seq

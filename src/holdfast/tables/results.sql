@@ -1,0 +1,21 @@
+-- name: put
+INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
+SELECT CAST(e.value->>0 AS /*id*/), e.value->>1, CAST(e.value->>2 AS BIGINT), CAST(e.value->>3 AS SMALLINT),
+       CAST(:now AS BIGINT), e.value->>4
+  FROM json_each(:batch) AS e WHERE TRUE
+    ON CONFLICT (job_id, stage, is_late) DO NOTHING
+
+-- name: of_job
+SELECT stage, attempt, is_late, at, value FROM holdfast_results
+ WHERE job_id = CAST(:job_id AS /*id*/) ORDER BY at, stage
+
+-- name: of_jobs
+SELECT CAST(job_id AS TEXT) AS job_id, stage, value FROM holdfast_results
+ WHERE is_late = 0 AND job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
+
+-- name: clear
+DELETE FROM holdfast_results WHERE job_id = CAST(:job_id AS /*id*/) AND is_late = 0
+
+-- name: forget
+DELETE FROM holdfast_results
+ WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

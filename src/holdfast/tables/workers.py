@@ -1,0 +1,23 @@
+"""Workers that are alive, for people to look at. Nothing depends on this table: leases live on the job's own row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+async def seen(tx: Tx, name: str, queues: str, in_flight: int, now: int) -> None:
+    await tx.rows(sql.seen, name=name, queues=queues, in_flight=in_flight, now=now)
+
+
+async def gone(tx: Tx, name: str, before: int) -> None:
+    await tx.rows(sql.gone, name=name, before=before)
+
+
+async def every(tx: Tx) -> Sequence[Row]:
+    return await tx.rows(sql.every)

@@ -1,0 +1,63 @@
+"""The transport seam: a broker moves messages, it decides nothing.
+
+`publish` returns when the broker has confirmed the message; `TransportDown` means that nobody knows whether it was
+taken, `Unroutable` that this message can reach no queue. A consumed message is acked when its handler returns and
+offered again when the handler raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message on its way. `destination` is a queue, or `exchange/routing_key`."""
+
+    id: str
+    destination: str
+    body: bytes
+    type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json; charset=utf-8"
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that arrived."""
+
+    queue: str
+    body: bytes
+    message_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    redelivered: bool = False
+
+
+Handler = Callable[[Delivery], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue and the exchange it is bound to. `sink`: nobody of ours consumes it; messages stay there for people."""
+
+    name: str
+    exchange: str = ""
+    routing_key: str = ""
+    sink: bool = False
+
+
+class Transport(Protocol):
+    async def declare(self, queues: Sequence[Queue]) -> None:
+        """Make sure that the queues exist, with plain arguments that a foreign service would use too."""
+        ...
+
+    async def publish(self, message: Message) -> None: ...
+
+    async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
+        """Hand every message of the queue to the handler until cancelled. Survives the loss of the broker."""
+        ...
+
+    async def close(self) -> None: ...
