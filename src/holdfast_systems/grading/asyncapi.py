@@ -104,9 +104,7 @@ def _plain(node: Any, *, names: bool = False) -> Any:
     if not isinstance(node, dict):
         return node
     kept = {key: value for key, value in node.items() if names or not _noise(key, value)}
-    return {
-        key: _plain(value, names=key in ("properties", "$defs") and not names) for key, value in kept.items()
-    }
+    return {key: _plain(value, names=key in ("properties", "$defs") and not names) for key, value in kept.items()}
 
 
 def _noise(key: str, value: Any) -> bool:
@@ -128,9 +126,7 @@ def asyncapi() -> dict[str, Any]:
         "operations": {
             "requestGrading": _operation("send", contract.REQUEST_QUEUE, "Main app to grading service."),
             "receiveCallback": _operation("receive", contract.CALLBACK_QUEUE, "Grading service to main app."),
-            "receiveDeadLetter": _operation(
-                "receive", contract.DEAD_LETTER_QUEUE, "For people and their tools."
-            ),
+            "receiveDeadLetter": _operation("receive", contract.DEAD_LETTER_QUEUE, "For people and their tools."),
         },
         "components": {
             "messages": {_key(queue): _message(queue) for queue in contract.QUEUES},

@@ -90,9 +90,7 @@ Priority = Literal["Low", "Medium", "High", "Critical"]
 class Piece(BaseModel):
     """A piece of a message: strict types, camelCase on the wire, extras tolerated."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, strict=True, extra="ignore", frozen=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, strict=True, extra="ignore", frozen=True)
 
 
 class Trace(Piece):
@@ -246,9 +244,7 @@ class DeadLetter(Message):
 
     def body(self) -> bytes:
         """The message as it goes on the wire. The ids are always there, as null if need be."""
-        missing = {
-            name for name in ("error_class", "stage", *Message.model_fields) if getattr(self, name) is None
-        }
+        missing = {name for name in ("error_class", "stage", *Message.model_fields) if getattr(self, name) is None}
         return self.model_dump_json(by_alias=True, exclude=missing).encode()
 
 

@@ -29,9 +29,7 @@ class Settlement:
     audit_flag: bool
 
 
-def settle_review(
-    ai_score: float, ai_band: Band, human_score: float, human_band: Band | None = None
-) -> Settlement:
+def settle_review(ai_score: float, ai_band: Band, human_score: float, human_band: Band | None = None) -> Settlement:
     """The final score and band. A review without a band takes the band of its score.
 
     Scores are compared as written in decimal: 6.1 and 6.6 are 0.5 apart, whatever binary floats say.

@@ -85,9 +85,7 @@ def _decode(body: bytes, bytes_max: int) -> object:
         raise _Refused(f"The message is nested deeper than {DEPTH_MAX} levels.") from None
     except ValueError as error:
         # The decoder's message tells the position only; it never quotes the content.
-        place = (
-            f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        )
+        place = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         raise _Refused(f"The message is not JSON{place}.") from None
 
 

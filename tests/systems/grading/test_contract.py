@@ -179,12 +179,8 @@ def test_the_reason_says_where_but_never_quotes_the_content() -> None:
     secret = "my private essay"
     error = refused(json.dumps(request(skill=secret, userId=[secret])).encode())
     assert secret not in error.reason
-    error = refused(
-        json.dumps(request(payload={"text": [secret], "taskType": secret, "questionId": "q"})).encode()
-    )
-    assert (
-        "payload.text" in error.reason and "payload.taskType" in error.reason and secret not in error.reason
-    )
+    error = refused(json.dumps(request(payload={"text": [secret], "taskType": secret, "questionId": "q"})).encode())
+    assert "payload.text" in error.reason and "payload.taskType" in error.reason and secret not in error.reason
 
 
 @pytest.mark.spec("G5")
@@ -256,16 +252,12 @@ def test_every_callback_we_build_fits_the_published_schema(built: contract.Callb
         (100, None, False),
     ],
 )
-def test_confidence_decides_review_priority_and_audit(
-    confidence: int, priority: str | None, audit: bool
-) -> None:
+def test_confidence_decides_review_priority_and_audit(confidence: int, priority: str | None, audit: bool) -> None:
     result = messages.result(6.5, "B2", confidence)
     assert result.review_priority == priority
     assert result.review_required is (priority is not None)
     assert result.audit_flag is audit
-    wire = json.loads(
-        messages.completed(REQUEST_ID, "s", event_id=EVENT_ID, event_at=NOW, result=result).body()
-    )
+    wire = json.loads(messages.completed(REQUEST_ID, "s", event_id=EVENT_ID, event_at=NOW, result=result).body())
     assert ("reviewPriority" in wire["data"]["result"]) is (priority is not None)
 
 
