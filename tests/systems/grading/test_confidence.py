@@ -60,9 +60,10 @@ def test_confidence_is_whole_percent_between_its_factors(factors: dict[str, floa
 
 
 @pytest.mark.spec("G15")
-def test_confidence_is_never_rounded_up_over_a_threshold() -> None:
+def test_confidence_is_never_rounded_up_nor_lost_to_binary_fractions() -> None:
     assert weigh(dict.fromkeys(WEIGHTS, 0.849)).score == 84
-    assert weigh(dict.fromkeys(WEIGHTS, 0.85)).score == 85
+    for percent in range(101):
+        assert weigh(dict.fromkeys(WEIGHTS, percent / 100)).score == percent
 
 
 @pytest.mark.spec("G15")

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import gzip
 import ssl
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -226,6 +227,19 @@ async def test_a_body_over_the_limit_is_cut_off(reply: bytes) -> None:
         error = await failure_of(fetch(f"http://{HOST}:{port}/", LOCAL, resolver=Names(["127.0.0.1"])))
     assert (error.failure.category, error.failure.error_class) == (Category.VALIDATION, "OUTBOUND_TOO_LARGE")
     assert not error.failure.retryable
+
+
+@pytest.mark.spec("G16")
+async def test_a_compressed_bomb_never_unfolds_in_memory() -> None:
+    bomb = ok(gzip.compress(b"0" * 60_000_000), "Content-Encoding: gzip")
+    policy = OutboundPolicy(allow_private_hosts=frozenset({HOST}), bytes_max=200_000)
+    async with server(lambda _: bomb) as port:
+        tracemalloc.start()
+        try:
+            await failure_of(fetch(f"http://{HOST}:{port}/", policy, resolver=Names(["127.0.0.1"])))
+            assert tracemalloc.get_traced_memory()[1] < 8_000_000
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.spec("G16")
