@@ -62,7 +62,7 @@ async def call(
     limit_ms = clip_ms(int((timeout_s or provider.timeout_s) * 1_000), job.deadline_at if job else None, started)
     try:
         async with asyncio.timeout(limit_ms / 1_000):
-            value = await run()
+            value: T = await kernel.reach(provider, run)
     except LeaseLost:
         raise
     except Exception as error:

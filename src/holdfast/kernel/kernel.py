@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, UnknownKind
@@ -82,6 +83,14 @@ class Registry:
         return self.providers.get(name) or Provider(name)
 
 
+Reach = Callable[[Provider, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any:
+    """How production reaches a provider: by calling it. Tests and the simulator put their own way in between."""
+    return await run()
+
+
 @dataclass(slots=True)
 class Kernel:
     """What the verbs of `kernel/` need. It holds no state of its own: that is in the store."""
@@ -92,6 +101,7 @@ class Kernel:
     dice: Dice = field(default_factory=SystemDice)
     tuning: Tuning = field(default_factory=Tuning)
     failpoint: Failpoint = nowhere
+    reach: Reach = straight
     watch: Watch = field(default_factory=LogWatch)
 
     def now(self) -> int:

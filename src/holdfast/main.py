@@ -1,0 +1,103 @@
+"""Puts the pieces together: the only file that names concrete stores and transports."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from holdfast.errors import SettingsError
+from holdfast.kernel.app import App
+from holdfast.kernel.failpoint import armed, nowhere
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.watch import JsonFormatter, LogWatch, Watch
+from holdfast.settings import Settings
+from holdfast.stores.seam import Store
+from holdfast.system import System
+from holdfast.transports.memory import MemoryTransport
+from holdfast.transports.seam import Transport
+
+SYSTEMS = "holdfast.systems"
+
+
+def open_store(url: str) -> Store:
+    """The store behind a URL. Nothing is connected yet."""
+    if url.startswith("sqlite:///"):
+        from holdfast.stores.sqlite import SqliteStore
+
+        return SqliteStore(url.removeprefix("sqlite:///"))
+    if url.startswith(("postgresql://", "postgres://")):
+        from holdfast.stores.postgres import PostgresStore
+
+        return PostgresStore(url)
+    raise SettingsError(
+        [f"The database URL must be sqlite:///path or postgresql://..., not '{url.split(':')[0]}:...'."]
+    )
+
+
+def open_transport(settings: Settings) -> Transport:
+    if settings.rabbitmq_url is None:
+        return MemoryTransport()
+    from holdfast.transports.rabbitmq import RabbitTransport
+
+    return RabbitTransport(settings.rabbitmq_url)
+
+
+def open_kernel(
+    settings: Settings,
+    apps: Sequence[App],
+    *,
+    database_url: str | None = None,
+    transport: Transport | None = None,
+    watch: Watch | None = None,
+) -> Kernel:
+    """A kernel for these apps on the configured database; `database_url` overrides it."""
+    url = database_url or settings.database_url or f"sqlite:///{Path(settings.data_dir) / 'holdfast.db'}"
+    return Kernel(
+        store=open_store(url),
+        registry=Registry(apps),
+        transport=transport,
+        tuning=settings.tuning(),
+        failpoint=armed(settings.failpoints) if settings.failpoints else nowhere,
+        watch=watch or LogWatch(),
+    )
+
+
+def load_app(path: str) -> App:
+    """The app behind `module:name`: an `App`, or a function that makes one."""
+    module_name, _, name = path.partition(":")
+    if not name:
+        raise SettingsError([f"'{path}' does not name an app; write module:app."])
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise SettingsError([f"The module '{module_name}' cannot be imported: {error}."]) from None
+    found = getattr(module, name, None)
+    made = found() if callable(found) and not isinstance(found, App) else found
+    if not isinstance(made, App):
+        raise SettingsError([f"'{module_name}' has no app named '{name}'."])
+    return made
+
+
+def load_systems(names: Sequence[str] | None = None) -> list[System]:
+    """The installed systems, all or by name. They are found by entry point: the package names none of them."""
+    found = {point.name: point for point in entry_points(group=SYSTEMS)}
+    unknown = sorted(set(names or ()) - set(found))
+    if unknown:
+        known = ", ".join(sorted(found)) or "none is installed"
+        raise SettingsError([f"There is no system named '{unknown[0]}'; known: {known}."])
+    makers: list[Callable[[], System]] = [found[name].load() for name in sorted(found) if not names or name in names]
+    return [make() for make in makers]
+
+
+def start_logging(settings: Settings) -> None:
+    """Structured lines on standard error."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else text)
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)

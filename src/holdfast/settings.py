@@ -1,0 +1,181 @@
+"""Settings: frozen values read once from the environment, each with a default, a unit in its name and a sentence.
+
+A group of settings is a dataclass whose fields are made by `setting`. `read` gives the group; `problems` gives every
+complaint about an environment at once, so that `holdfast check` can print them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from holdfast.errors import SettingsError
+from holdfast.kernel.kernel import Tuning
+
+G = TypeVar("G")
+TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
+
+def setting(
+    env: str,
+    default: Any,
+    doc: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    secret: bool = False,
+) -> Any:
+    """One setting: its environment variable, its default, and what it does."""
+    meta = {"env": env, "doc": doc, "minimum": minimum, "maximum": maximum, "choices": choices, "secret": secret}
+    return field(default=default, metadata=meta)
+
+
+def read(group: type[G], env: Mapping[str, str]) -> G:
+    """The group's values from an environment; raises `SettingsError` with all that is wrong."""
+    values, wrong = _parse(group, env)
+    if not wrong:
+        made = group(**values)
+        wrong = _own_problems(made)
+        if not wrong:
+            return made
+    raise SettingsError(wrong)
+
+
+def problems(group: type[Any], env: Mapping[str, str]) -> list[str]:
+    """Every complaint about this environment, in sentences."""
+    try:
+        read(group, env)
+    except SettingsError as error:
+        return error.problems
+    return []
+
+
+def describe(group: type[Any]) -> list[tuple[str, str, str]]:
+    """Name, default and meaning of each setting, for `--help` and the reference page."""
+    rows = []
+    for one in fields(group):
+        if "env" in one.metadata:
+            default = "unset" if one.default is None else str(one.default)
+            rows.append((one.metadata["env"], default, one.metadata["doc"]))
+    return rows
+
+
+def _parse(group: type[Any], env: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    values: dict[str, Any] = {}
+    wrong: list[str] = []
+    for one in fields(group):
+        name = one.metadata.get("env")
+        if name is None or name not in env or (env[name] == "" and one.default is None):
+            continue
+        try:
+            values[one.name] = _value(one, env[name])
+        except ValueError as error:
+            shown = "" if one.metadata["secret"] else f" is '{env[name]}'"
+            wrong.append(f"{name}{shown}; {error}.")
+    return values, wrong
+
+
+def _value(one: Field[Any], text: str) -> Any:
+    kind: type[Any] = type(one.default) if one.default is not None else str
+    if kind is bool:
+        if text.lower() not in TRUE | FALSE:
+            raise ValueError("write true or false")
+        return text.lower() in TRUE
+    if kind in (int, float):
+        return _number(one, kind, text)
+    choices = one.metadata["choices"]
+    if choices and text not in choices:
+        raise ValueError(f"it must be one of {', '.join(choices)}")
+    return text
+
+
+def _number(one: Field[Any], kind: type[Any], text: str) -> Any:
+    try:
+        value = kind(text)
+    except ValueError:
+        raise ValueError("it must be a whole number" if kind is int else "it must be a number") from None
+    low, high = one.metadata["minimum"], one.metadata["maximum"]
+    if low is not None and value < low:
+        raise ValueError(f"it must be at least {low}")
+    if high is not None and value > high:
+        raise ValueError(f"it must be at most {high}")
+    return value
+
+
+def _own_problems(made: object) -> list[str]:
+    check = getattr(made, "problems", None)
+    return list(check()) if check else []
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What every process of Holdfast needs. Systems read their own groups beside it."""
+
+    database_url: str | None = setting("DATABASE_URL", None, "Database of jobs: sqlite:///path or postgresql://...")
+    data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
+    rabbitmq_url: str | None = setting("RABBITMQ_URL", None, "Broker; unset: in-process transport", secret=True)
+    host: str = setting("HOLDFAST_HOST", "127.0.0.1", "Address the HTTP server listens on")
+    port: int = setting("HOLDFAST_PORT", 8000, "Port the HTTP server listens on", minimum=0, maximum=65535)
+    engine: str = setting("HOLDFAST_ENGINE", "asyncio", "What runs jobs", choices=("asyncio", "celery"))
+    env: str = setting("HOLDFAST_ENV", "development", "production refuses failpoints and made-up secrets")
+    jwt_secret: str | None = setting("HOLDFAST_JWT_SECRET", None, "HS256 secret of bearer tokens", secret=True)
+    jwks_url: str | None = setting("HOLDFAST_JWKS_URL", None, "Where to fetch the keys of bearer tokens instead")
+    jwt_audience: str | None = setting("HOLDFAST_JWT_AUDIENCE", None, "The audience a token must name, if any")
+    log_format: str = setting("HOLDFAST_LOG_FORMAT", "json", "Log lines", choices=("json", "text"))
+    log_level: str = setting(
+        "HOLDFAST_LOG_LEVEL", "INFO", "How much is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    failpoints: str = setting("HOLDFAST_FAILPOINTS", "", "Tests only: places where the process signals itself")
+    metrics_port: int = setting("HOLDFAST_METRICS_PORT", 0, "Port of a worker's /metrics; 0: none", minimum=0)
+    lease_s: float = setting("WORKER_LEASE_TTL_SEC", 60.0, "How long a claim is held unless renewed", minimum=1)
+    renew_s: float = setting("HOLDFAST_RENEW_SEC", 20.0, "How often leases are renewed", minimum=0.1)
+    concurrency: int = setting("WORKER_CONCURRENCY", 50, "Jobs in flight per worker process", minimum=1, maximum=5000)
+    grace_s: float = setting("HOLDFAST_GRACE_SEC", 20.0, "How long SIGTERM waits for jobs in flight", minimum=0)
+    poll_s: float = setting("HOLDFAST_POLL_SEC", 1.0, "Safety net of the wake-ups: look for work", minimum=0.01)
+    reap_s: float = setting("HOLDFAST_REAP_SEC", 5.0, "How often expired leases are taken back", minimum=0.05)
+    sweep_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
+    outbox_poll_ms: int = setting("OUTBOX_POLL_INTERVAL_MS", 5_000, "Safety net of the relay", minimum=10)
+    outbox_batch: int = setting("OUTBOX_BATCH_SIZE", 50, "Messages per relay round", minimum=1, maximum=5000)
+    outbox_stale_ms: int = setting("OUTBOX_STALE_THRESHOLD_MS", 60_000, "Older messages are warned about", minimum=1)
+    retention_days: float = setting("HOLDFAST_RETENTION_DAYS", 30.0, "How long finished jobs are kept", minimum=0.0001)
+
+    def problems(self) -> list[str]:
+        """What is wrong although each value alone is fine."""
+        found = [f"{one} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for one in self.tuning().problems()]
+        found += database_problems("DATABASE_URL", self.database_url)
+        if self.rabbitmq_url and urlsplit(self.rabbitmq_url).scheme not in ("amqp", "amqps"):
+            found.append("RABBITMQ_URL must start with amqp:// or amqps://.")
+        if self.engine == "celery" and not self.rabbitmq_url:
+            found.append("HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL.")
+        if self.env == "production" and self.failpoints:
+            found.append("HOLDFAST_FAILPOINTS is for tests; unset it where HOLDFAST_ENV is production.")
+        if self.env == "production" and not (self.jwt_secret or self.jwks_url):
+            found.append("HOLDFAST_ENV is production: set HOLDFAST_JWT_SECRET or HOLDFAST_JWKS_URL.")
+        if self.jwt_secret is not None and len(self.jwt_secret) < 32:
+            found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
+        return found
+
+    def tuning(self) -> Tuning:
+        return Tuning(
+            lease_s=self.lease_s,
+            renew_s=min(self.renew_s, self.lease_s / 3),
+            poll_s=self.poll_s,
+            reap_s=self.reap_s,
+            sweep_s=self.sweep_ms / 1_000,
+            relay_poll_s=self.outbox_poll_ms / 1_000,
+            relay_batch=self.outbox_batch,
+            outbox_stale_s=self.outbox_stale_ms / 1_000,
+            retention_s=self.retention_days * 86_400,
+        )
+
+
+def database_problems(name: str, url: str | None) -> list[str]:
+    if url is None:
+        return []
+    scheme = urlsplit(url).scheme
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        return [f"{name} starts with '{scheme}:'; it must be sqlite:///path or postgresql://user@host/name."]
+    return []

@@ -1,0 +1,33 @@
+"""A system: an app with a database of its own, HTTP routes and settings. Grading, conversion, review; or yours.
+
+A package offers one by an entry point in the group `holdfast.systems` that names a function returning a `System`; it
+then appears in `holdfast up`, the API, the console, the metrics and the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.kernel.app import App
+from holdfast.kernel.kernel import Kernel
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+
+@dataclass(frozen=True)
+class System:
+    """`build` makes the app from an environment; `routes` makes its HTTP routes for an open kernel.
+
+    `database` names the environment variable of its database URL; unset, it is `<name>.db` in the data folder.
+    `settings` are its groups of settings, for `holdfast check` and the reference page."""
+
+    name: str
+    title: str
+    database: str
+    build: Callable[[Mapping[str, str]], App]
+    routes: Callable[[Kernel, Mapping[str, str]], APIRouter] | None = None
+    settings: Sequence[type[Any]] = ()
+    concurrency: Callable[[Mapping[str, str]], int] | None = None

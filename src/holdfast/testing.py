@@ -1,0 +1,274 @@
+"""The public test kit: your jobs on a real store, with a clock you turn, providers you script, and crashes.
+
+async with world(app) as w:
+    w.script(mail, accept_then_crash=1)
+    job = await w.enqueue(SendDigest, ORDER)
+    await w.run_until_idle()
+    assert w.effects(job).sent == 1 and w.state(job) == "succeeded"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast.core.failure import Category
+from holdfast.core.provider import Provider
+from holdfast.engines.worker import Worker
+from holdfast.errors import CallError
+from holdfast.kernel import operate, submit
+from holdfast.kernel.app import App, Job
+from holdfast.kernel.failpoint import NAMES
+from holdfast.kernel.hold import hold_once
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.reap import reap_once, sweep_once
+from holdfast.kernel.reconcile import reconcile_once
+from holdfast.kernel.relay import relay_once
+from holdfast.kernel.schedule import announce_schedules, schedule_once
+from holdfast.stores.clock import Clock, SeededDice
+from holdfast.stores.seam import Store
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.tables import cases, effects, events, jobs, results
+from holdfast.transports.memory import MemoryTransport
+
+NEW_YEAR_MS = 1_767_225_600_000
+
+
+class HandClock:
+    """A clock that moves only when you turn it."""
+
+    def __init__(self, now_ms: int = NEW_YEAR_MS) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, seconds: float) -> None:
+        self._now_ms += int(seconds * 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One scripted call: whether your code really runs, what is raised after it, whether the worker dies."""
+
+    really: bool = False
+    error: CallError | None = None
+    crash: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EffectCount:
+    """What the ledger knows of a job's effects, and what the scripted provider saw."""
+
+    sent: int
+    in_doubt: int
+    for_a_person: int
+    sends: int
+
+
+class World:
+    """One deployment in one test: a store, a clock, and workers that may crash."""
+
+    def __init__(self, apps: Sequence[App], open_store: Callable[[Clock], Store], clock: HandClock, seed: int) -> None:
+        self.clock = clock
+        self._open_store = open_store
+        self._scripts: dict[str, deque[Plan]] = {}
+        self._crash_at: dict[str, int] = {}
+        self._crashed = asyncio.Event()
+        self._dead: list[asyncio.Task[Any]] = []
+        self.crashes = 0
+        self.kernel = Kernel(
+            store=open_store(clock),
+            registry=Registry(apps),
+            transport=MemoryTransport(),
+            dice=SeededDice(seed),
+            failpoint=self._failpoint,
+            reach=self._reach,
+        )
+
+    def script(
+        self,
+        provider: Provider,
+        *,
+        rate_limited: int = 0,
+        retry_after_s: float | None = None,
+        server_errors: int = 0,
+        timeouts: int = 0,
+        timeout_after_effect: int = 0,
+        refusals: int = 0,
+        accept_then_crash: int = 0,
+        crash: int = 0,
+    ) -> None:
+        """Say how the next calls of a provider go, in this order; later calls reach your own code as usual."""
+        plans = self._scripts.setdefault(provider.name, deque())
+        plans.extend([Plan(error=_rate_limited(retry_after_s))] * rate_limited)
+        plans.extend([Plan(error=_error(Category.UPSTREAM, "UPSTREAM_INTERNAL", 500))] * server_errors)
+        plans.extend([Plan(error=_error(Category.NETWORK, "NETWORK_TIMEOUT", None))] * timeouts)
+        late = _error(Category.NETWORK, "NETWORK_TIMEOUT", None)
+        plans.extend([Plan(really=True, error=late)] * timeout_after_effect)
+        plans.extend([Plan(error=_error(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", 422))] * refusals)
+        plans.extend([Plan(really=True, crash=True)] * accept_then_crash)
+        plans.extend([Plan(crash=True)] * crash)
+
+    def crash_at(self, failpoint: str, *, visit: int = 1) -> None:
+        """Kill the worker the `visit`-th time it passes a named failpoint (see `holdfast.kernel.failpoint`)."""
+        assert failpoint in NAMES, f"'{failpoint}' is not a failpoint"
+        self._crash_at[failpoint] = visit
+
+    async def enqueue(self, job: type[Job[Any]], input: object, **options: Any) -> str:
+        return await submit.submit(self.kernel, job, input, **options)
+
+    async def run_until_idle(self, *, turn_s: float = 1.0, limit_s: float = 7 * 86_400) -> None:
+        """Run everything that is due, turn the clock to what is due next, and so on until nothing is left to do.
+
+        A worker that crashes is replaced by a new one; its leases expire as the clock is turned."""
+        end = self.clock.now_ms() + int(limit_s * 1_000)
+        while self.clock.now_ms() <= end:
+            await self.tick()
+            upcoming = await self._next_moment()
+            if upcoming is None:
+                return
+            self.clock.advance(max(turn_s, (upcoming - self.clock.now_ms()) / 1_000))
+        raise AssertionError(f"The world was still busy after {limit_s:.0f} simulated seconds.")
+
+    async def tick(self) -> None:
+        """One round of everything a deployment does, at the present time."""
+        for step in (reap_once, sweep_once, hold_once, schedule_once, reconcile_once):
+            await self._as_a_process(step(self.kernel))
+        await self.work()
+        if self.kernel.registry.apps and any(app.queues for app in self.kernel.registry.apps):
+            await self._as_a_process(relay_once(self.kernel))
+
+    async def work(self) -> None:
+        """A worker runs what is due; if it crashes, it is gone and a new one comes with the next round."""
+        await self._as_a_process(Worker(self.kernel, concurrency=20).run_until_idle())
+
+    async def _as_a_process(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run until done or dead. The dead are not cancelled: no `finally` runs, and their connection is cut."""
+        self._crashed.clear()
+        before = asyncio.all_tasks()
+        task = asyncio.ensure_future(work)
+        dying = asyncio.ensure_future(self._crashed.wait())
+        await asyncio.wait([task, dying], return_when=asyncio.FIRST_COMPLETED)
+        if self._crashed.is_set():
+            self.crashes += 1
+            self._dead += [one for one in asyncio.all_tasks() - before if one is not dying]
+            cast(Any, self.kernel.store).abandon()
+            self.kernel = replace(self.kernel, store=self._open_store(self.clock))
+            return
+        dying.cancel()
+        await task
+
+    async def _failpoint(self, name: str) -> None:
+        if name in self._crash_at:
+            self._crash_at[name] -= 1
+            if self._crash_at[name] == 0:
+                del self._crash_at[name]
+                await self._die()
+
+    async def _reach(self, provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any:
+        plans = self._scripts.get(provider.name)
+        if not plans:
+            return await run()
+        plan = plans.popleft()
+        value = await run() if plan.really else None
+        if plan.crash:
+            await self._die()
+        if plan.error is not None:
+            raise plan.error
+        return value
+
+    async def _die(self) -> None:
+        self._crashed.set()
+        await asyncio.get_running_loop().create_future()  # never done: the dead wait for ever
+
+    async def close(self) -> None:
+        cast(Any, self.kernel.store).abandon()
+        for task in self._dead:
+            task.cancel()
+        await asyncio.gather(*self._dead, return_exceptions=True)
+
+    async def state(self, job_id: str) -> str:
+        return str((await self.job(job_id))["state"])
+
+    async def job(self, job_id: str) -> dict[str, Any]:
+        async with self.kernel.store.reading() as tx:
+            row = await jobs.show(tx, job_id)
+        assert row is not None, f"there is no job {job_id}"
+        return dict(row)
+
+    async def events(self, job_id: str) -> list[str]:
+        async with self.kernel.store.reading() as tx:
+            return [row["type"] for row in await events.of_job(tx, job_id)]
+
+    async def results(self, job_id: str) -> dict[str, str]:
+        async with self.kernel.store.reading() as tx:
+            return {row["stage"]: row["value"] for row in await results.of_job(tx, job_id)}
+
+    async def effects(self, job_id: str) -> EffectCount:
+        async with self.kernel.store.reading() as tx:
+            rows = await effects.of_job(tx, job_id)
+        return EffectCount(
+            sent=sum(row["status"] == "sent" for row in rows),
+            in_doubt=sum(row["status"] in ("sending", "unknown") for row in rows),
+            for_a_person=sum(row["status"] == "review" for row in rows),
+            sends=sum(row["sends"] for row in rows),
+        )
+
+    async def dead_letters(self) -> list[dict[str, Any]]:
+        async with self.kernel.store.reading() as tx:
+            return [dict(row) for row in await cases.page(tx)]
+
+    async def mend_and_replay(self, case_id: str, *, full: bool = False, actor: str = "tester") -> None:
+        """The whole workflow of a dead letter in one call."""
+        await operate.triage(self.kernel, case_id, cause="transient", actor=actor)
+        await operate.remediate(self.kernel, case_id, evidence="mended in a test", actor=actor)
+        await operate.replay(self.kernel, case_id, actor=actor, full=full)
+
+    async def _next_moment(self) -> int | None:
+        async with self.kernel.store.reading() as tx:
+            rows = await jobs.page(tx, limit=1_000)
+        moments = []
+        for row in rows:
+            if row["state"] == "processing":
+                moments.append(row["lease_until"] + 1)
+            elif row["state"] in ("queued", "waiting"):
+                moments.append(row["run_at"])
+            if row["deadline_at"] is not None and row["state"] in ("queued", "processing", "waiting"):
+                moments.append(row["deadline_at"] + 1)
+        return min(moments, default=None)
+
+
+@asynccontextmanager
+async def world(*apps: App, seed: int = 1) -> AsyncIterator[World]:
+    """A fresh deployment of these apps on a private SQLite database."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-world-") as folder:
+        path = Path(folder) / "world.db"
+        made = World(apps, lambda clock: SqliteStore(path, clock=clock, inline=True), HandClock(), seed)
+        await made.kernel.migrate()
+        for app in apps:
+            if app.queues:
+                assert made.kernel.transport is not None
+                await made.kernel.transport.declare(app.queues)
+        await announce_schedules(made.kernel)
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def _rate_limited(retry_after_s: float | None) -> CallError:
+    wait = None if retry_after_s is None else int(retry_after_s * 1_000)
+    return CallError.of(Category.RATE_LIMIT, "RATE_LIMITED", "scripted 429", retry_after_ms=wait, status=429)
+
+
+def _error(category: Category, error_class: str, status: int | None) -> CallError:
+    faults = category in (Category.UPSTREAM, Category.NETWORK)
+    message = f"scripted {error_class}"
+    return CallError.of(category, error_class, message, ambiguous=faults, faults=faults, status=status)
