@@ -18,6 +18,7 @@ from holdfast.errors import CallError
 
 STDERR_BYTES_MAX = 16_384
 _READ_BYTES = 65_536
+_DRAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +44,18 @@ async def run(
     try:
         async with asyncio.timeout(timeout_s):
             _, stdout, stderr = await asyncio.gather(
-                _feed(process, stdin), _read(process.stdout, stdout_bytes_max), _tail(process.stderr)
+                _feed(process, stdin), _read(process, stdout_bytes_max), _tail(process.stderr)
             )
             code = await process.wait()
     except TimeoutError as error:
         message = f"'{argv[0]}' did not end within {timeout_s:g} s and was stopped."
         raise CallError.of(Category.NETWORK, "COMMAND_TIMEOUT", message) from error
-    except _TooMuch as error:
-        message = f"'{argv[0]}' wrote more than {stdout_bytes_max} bytes; ask for a smaller change."
-        raise CallError.of(Category.VALIDATION, "COMMAND_OUTPUT_TOO_LARGE", message) from error
     finally:
         await _stop(process)
+    if stdout is None:
+        message = f"'{argv[0]}' wrote more than {stdout_bytes_max} bytes; ask for a smaller change."
+        raise CallError.of(Category.VALIDATION, "COMMAND_OUTPUT_TOO_LARGE", message)
     return Ran(code, stdout, stderr.decode("utf-8", "replace"))
-
-
-class _TooMuch(Exception):
-    """The output limit was passed."""
 
 
 async def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> asyncio.subprocess.Process:
@@ -83,16 +80,18 @@ async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:
         process.stdin.close()
 
 
-async def _read(stream: asyncio.StreamReader | None, bytes_max: int) -> bytes:
-    assert stream is not None
+async def _read(process: asyncio.subprocess.Process, bytes_max: int) -> bytes | None:
+    """All output, or None when it passes the limit: then the group is killed and the rest thrown away."""
+    assert process.stdout is not None
     parts: list[bytes] = []
     size = 0
-    while part := await stream.read(_READ_BYTES):
+    while part := await process.stdout.read(_READ_BYTES):
         size += len(part)
         if size > bytes_max:
-            raise _TooMuch
-        parts.append(part)
-    return b"".join(parts)
+            _kill(process)
+        else:
+            parts.append(part)
+    return b"".join(parts) if size <= bytes_max else None
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:
@@ -103,11 +102,19 @@ async def _tail(stream: asyncio.StreamReader | None) -> bytes:
     return kept
 
 
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):  # the group is gone already
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 async def _stop(process: asyncio.subprocess.Process) -> None:
     """Kill the group unless the program and its pipes ended in good order."""
     assert process.stdout is not None
     if process.returncode is not None and process.stdout.at_eof():
         return
-    with suppress(ProcessLookupError):  # the group is gone already
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    _kill(process)
+    # The exit is only reported once the pipes are drained; a stranger that left the group may hold them open.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_S):
+            await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+            await process.wait()

@@ -1,0 +1,134 @@
+"""Checks of our own on added lines, for every language: what no reviewer should have to say.
+
+Each check is a function of one file of the change; none runs a program or needs the whole file, so they
+always run, whatever tools are missing. No message ever quotes a line: the line may hold a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from holdfast_systems.review.changelist import ChangedFile
+from holdfast_systems.review.findings import Finding, Severity
+
+CRITIC = "lines"
+LINE_CHARS_MAX = 160
+BINARY_BYTES_MAX = 500_000
+CREDENTIAL = "credential"
+
+_MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
+_DEBUGGING: dict[str, tuple[str, Severity]] = {
+    r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.(?:set_trace|post_mortem)\(|import i?pdb\b)": (".py", "warning"),
+    r"print\(": (".py", "info"),
+    r"debugger\b": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
+    r"console\.(?:log|debug|trace)\(": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
+    r"(?:binding\.(?:pry|irb)|byebug)\b": (".rb .erb", "warning"),
+    r"(?:var_dump|print_r|dd)\(": (".php", "warning"),
+    r"(?:dbg!|println!)\(": (".rs", "info"),
+    r"set -x\b": (".sh .bash", "info"),
+}
+_TODO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\s*\()(?![^\n]{0,40}(?:#\d+|[A-Z]{2,}-\d+|https?://))")
+_PROSE = frozenset({".md", ".rst", ".txt", ".adoc"})
+_LONG_BY_NATURE = frozenset({".csv", ".tsv", ".json", ".lock", ".svg", ".ipynb", ".min.js", ".map", ".sum"})
+_KEEPS_TRAILING = frozenset({".md", ".diff", ".patch", ".snap"})
+
+_URL_CREDENTIAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"]{1,64}:(?P<value>[^\s/@'\"]{3,})@")
+_KEY_BLOCK = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY")
+_KNOWN_KEY = re.compile(
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36,}\b|\bsk-[A-Za-z0-9_-]{20,}|\bxox[baprs]-[\w-]{10,}"
+    r"|\bglpat-[\w-]{20,}|\bAIza[\w-]{35}\b"
+)
+_ASSIGNED = re.compile(
+    r"(?:passw(?:or)?d|passphrase|secret|api_?key|access_?key|auth_?token|token)[\w]*['\"]?\s*[:=]{1,2}>?\s*"
+    r"['\"](?P<value>[^'\"\s]{6,})['\"]",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(
+    r"^(?:\$|\{|<|%|x{3,}|\*{3,}|\.{3,}|your|example|change|dummy|fake|placeholder|redacted|none|null|true|false"
+    r"|env[.:]|process\.|os\.)",
+    re.IGNORECASE,
+)
+
+
+def check_lines(file: ChangedFile, *, size: int | None = None) -> Iterator[Finding]:
+    """Every remark on one changed file."""
+    if file.is_binary and not file.is_deleted:
+        yield from _binary(file, size)
+    if not file.is_text:
+        return
+    kind = PurePosixPath(file.path).suffix.lower()
+    yield from _merge_markers(file)
+    for number, text in file.added_lines:
+        bare = text.removesuffix("\r")
+        yield from _credentials(file, number, bare)
+        yield from _debugging(file, number, bare, kind)
+        yield from _manners(file, number, bare, kind)
+    yield from _line_ends(file)
+    if file.lacks_final_newline and file.added_lines:
+        last = file.added_lines[-1][0]
+        yield _finding(file, last, "info", "no-final-newline", "The file ends without a newline.")
+
+
+def _finding(file: ChangedFile, line: int, severity: Severity, rule: str, message: str) -> Finding:
+    return Finding(file.path, line, severity, rule, message, CRITIC)
+
+
+def _binary(file: ChangedFile, size: int | None) -> Iterator[Finding]:
+    if size is not None and size > BINARY_BYTES_MAX:
+        message = f"A binary file of {size:,} bytes; every clone will carry it for ever."
+        yield _finding(file, 0, "warning", "large-binary", message)
+    elif file.is_new:
+        yield _finding(file, 0, "info", "binary", "A binary file is added; its content was not reviewed.")
+
+
+def _merge_markers(file: ChangedFile) -> Iterator[Finding]:
+    """A row of equals signs alone underlines headings; it is a marker only beside another one."""
+    starts = [number for number, text in file.added_lines if _MARKER_START.match(text)]
+    middles = [number for number, text in file.added_lines if text.rstrip("\r") == "======="]
+    for number in sorted(starts + (middles if starts else [])):
+        yield _finding(file, number, "error", "merge-conflict", "A merge conflict marker was left in.")
+
+
+def _credentials(file: ChangedFile, number: int, text: str) -> Iterator[Finding]:
+    if has_credential(text):
+        message = "This looks like a credential in the code; move it out, and revoke it."
+        yield _finding(file, number, "error", CREDENTIAL, message)
+
+
+def has_credential(text: str) -> bool:
+    """True when a line seems to hold a secret that is not a placeholder."""
+    if _KEY_BLOCK.search(text) or _KNOWN_KEY.search(text):
+        return True
+    found = [*_URL_CREDENTIAL.finditer(text), *_ASSIGNED.finditer(text)]
+    return any(not _PLACEHOLDER.match(match["value"]) for match in found)
+
+
+def _debugging(file: ChangedFile, number: int, text: str, kind: str) -> Iterator[Finding]:
+    code = text.strip()
+    for pattern, (kinds, severity) in _DEBUGGING.items():
+        if kind in kinds.split() and re.match(pattern, code):
+            yield _finding(file, number, severity, "debugging", "This looks like leftover debugging.")
+            return
+
+
+def _manners(file: ChangedFile, number: int, text: str, kind: str) -> Iterator[Finding]:
+    if kind not in _PROSE and _TODO.search(text):
+        yield _finding(file, number, "info", "todo", "A task is noted without an owner or a ticket.")
+    if text != text.rstrip() and kind not in _KEEPS_TRAILING:
+        yield _finding(file, number, "info", "trailing-space", "Trailing whitespace.")
+    long_by_nature = kind in _PROSE or kind in _LONG_BY_NATURE or "://" in text
+    if len(text) > LINE_CHARS_MAX and not long_by_nature:
+        message = f"The line has {len(text)} characters; past {LINE_CHARS_MAX} nobody reads them."
+        yield _finding(file, number, "info", "long-line", message)
+
+
+def _line_ends(file: ChangedFile) -> Iterator[Finding]:
+    """Both kinds of line ends in one file, by this change: said once, where CRLF begins."""
+    visible = [line for hunk in file.hunks for line in hunk.lines if line.kind != "-"]
+    with_crlf = [line for line in visible if line.text.endswith("\r")]
+    added = [line.new_no for line in with_crlf if line.kind == "+"]
+    if added and added[0] is not None and len(with_crlf) < len(visible):
+        message = "CRLF and LF line ends are mixed in this file."
+        yield _finding(file, added[0], "warning", "mixed-line-ends", message)
