@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.watch import JsonFormatter, LogWatch, Watch
 from holdfast.settings import Settings
 from holdfast.stores.seam import Store
-from holdfast.system import System
+from holdfast.system import OpenSystem, System
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Transport
 
@@ -93,6 +93,42 @@ def load_systems(names: Sequence[str] | None = None) -> list[System]:
         raise SettingsError([f"There is no system named '{unknown[0]}'; known: {known}."])
     makers: list[Callable[[], System]] = [found[name].load() for name in sorted(found) if not names or name in names]
     return [make() for make in makers]
+
+
+async def open_systems(
+    settings: Settings,
+    env: Mapping[str, str],
+    names: Sequence[str] | None,
+    own: Sequence[App] = (),
+    *,
+    watch: Watch | None = None,
+) -> list[OpenSystem]:
+    """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport."""
+    chosen = load_systems(names) if names or not own else []
+    chosen += [System(app.name, app.name, "DATABASE_URL", _given(app)) for app in own]
+    transport = open_transport(settings)
+    opened = []
+    for system in chosen:
+        url = env.get(system.database) or f"sqlite:///{Path(settings.data_dir) / (system.name + '.db')}"
+        kernel = open_kernel(settings, [system.build(env)], database_url=url, transport=transport, watch=watch)
+        opened.append(OpenSystem(system, kernel, env))
+    return opened
+
+
+def _given(app: App) -> Callable[[Mapping[str, str]], App]:
+    return lambda env: app
+
+
+async def close_systems(opened: Sequence[OpenSystem]) -> None:
+    """Close clients, the transport and, after the last write, the databases."""
+    for one in opened:
+        for app in one.kernel.registry.apps:
+            for close in app.closers:
+                await close()
+        if one.kernel.transport is not None:
+            await one.kernel.transport.close()
+    for one in opened:
+        await one.kernel.store.close()
 
 
 def start_logging(settings: Settings) -> None:

@@ -7,14 +7,16 @@ then appears in `holdfast up`, the API, the console, the metrics and the command
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engines.run import Duties
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+    from typer import Typer
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class System:
     """`build` makes the app from an environment; `routes` makes its HTTP routes for an open kernel.
 
     `database` names the environment variable of its database URL; unset, it is `<name>.db` in the data folder.
-    `settings` are its groups of settings, for `holdfast check` and the reference page."""
+    `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
+    to the command line."""
 
     name: str
     title: str
@@ -31,3 +34,23 @@ class System:
     routes: Callable[[Kernel, Mapping[str, str]], APIRouter] | None = None
     settings: Sequence[type[Any]] = ()
     concurrency: Callable[[Mapping[str, str]], int] | None = None
+    commands: Callable[[Typer], None] | None = None
+
+
+@dataclass(frozen=True)
+class OpenSystem:
+    """A system with its kernel open."""
+
+    system: System
+    kernel: Kernel
+    env: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.system.name
+
+    def duties(self, asked: Duties) -> Duties:
+        """What this process does for the system: as asked, within the system's own concurrency."""
+        if self.system.concurrency is None:
+            return asked
+        return replace(asked, concurrency=min(asked.concurrency, self.system.concurrency(self.env)))

@@ -1,0 +1,63 @@
+"""The HTTP application: every open system's routes, and what all of them share.
+
+It starts no worker: `holdfast up` runs those beside it, `holdfast serve` leaves them to other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Request
+
+import holdfast
+from holdfast.http import problem, tickets
+from holdfast.http.auth import Auth, Principal, require
+from holdfast.http.guard import Guard
+from holdfast.kernel.kernel import Kernel
+from holdfast.settings import Settings
+from holdfast.system import System
+
+ANYONE = require()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSystem:
+    """A system whose kernel is open. `env` is what its settings are read from."""
+
+    system: System
+    kernel: Kernel
+    env: Mapping[str, str]
+
+
+def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
+    """The application for these systems. Tickets live in the first one's store."""
+    app = FastAPI(
+        title="Holdfast",
+        version=holdfast.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+    )
+    app.state.auth = Auth(settings)
+    app.state.settings = settings
+    app.state.systems = tuple(systems)
+    problem.install(app)
+    app.include_router(shared)
+    for one in systems:
+        if one.system.routes is not None:
+            app.include_router(one.system.routes(one.kernel, one.env))
+    app.add_middleware(Guard)
+    return app
+
+
+shared = APIRouter()
+
+
+@shared.post("/api/tickets", status_code=201, tags=["tickets"])
+async def issue_ticket(request: Request, who: Annotated[Principal, ANYONE]) -> dict[str, Any]:
+    """A single-use ticket, good for 30 seconds, with which an EventSource opens a stream: `?ticket=`."""
+    ticket, expires_at = await tickets.issue(request.app.state.systems[0].kernel, who.sub, who.roles)
+    return {"ticket": ticket, "expiresAt": tickets.iso(expires_at)}

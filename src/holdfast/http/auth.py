@@ -1,0 +1,193 @@
+"""Who is asking. Bearer tokens are JWTs; an event stream may come with a ticket instead.
+
+    LEARNER = require("learner")
+    async def mine(who: Annotated[Principal, LEARNER]) -> ...:
+
+The algorithms are pinned by how the keys are given: HS256 by a shared secret, RS256 or ES256 by a JWKS URL. A token's
+own header never chooses between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import jwt
+from fastapi import Depends, Request
+
+from holdfast.http import tickets
+from holdfast.http.problem import Problem
+from holdfast.settings import Settings
+
+ROLES = ("learner", "instructor", "operator", "service")
+SECRET_FILE = "jwt-secret"
+SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
+TOKEN_LENGTH_MAX = 8_192
+SUB_LENGTH_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller."""
+
+    sub: str
+    roles: frozenset[str]
+
+    def may(self, *roles: str) -> bool:
+        """True with any of these roles; with none named, any caller may."""
+        return not roles or not self.roles.isdisjoint(roles)
+
+
+class Auth:
+    """Verifies tokens. Holds the keys of one deployment."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._audience = settings.jwt_audience
+        self._keys = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
+        self._secret = None if self._keys else secret_of(settings)
+
+    async def principal(self, token: str) -> Principal:
+        """The caller behind a token; raises Problem 401 for anything but a valid one."""
+        if len(token) > TOKEN_LENGTH_MAX:
+            raise unauthenticated("The bearer token is too long.")
+        try:
+            claims = await self._claims(token)
+        except jwt.ExpiredSignatureError:
+            raise unauthenticated("The bearer token has expired.") from None
+        except jwt.PyJWKClientConnectionError:
+            raise Problem(
+                503, "AUTH_UNAVAILABLE", "The keys of tokens cannot be fetched at present.", headers={"Retry-After": "5"}
+            ) from None
+        except jwt.PyJWTError:
+            raise unauthenticated("The bearer token is not valid.") from None
+        return _principal(claims)
+
+    async def _claims(self, token: str) -> dict[str, Any]:
+        if self._keys is None:
+            return self._decode(token, self._secret, SHARED)
+        key = await asyncio.to_thread(self._keys.get_signing_key_from_jwt, token)
+        return self._decode(token, key, PUBLIC)
+
+    def _decode(self, token: str, key: Any, algorithms: list[str]) -> dict[str, Any]:
+        return jwt.decode(
+            token,
+            key,
+            algorithms=algorithms,
+            audience=self._audience,
+            options={"require": ["exp", "sub"], "verify_aud": self._audience is not None},
+        )
+
+
+def issue_token(
+    secret: str, sub: str, roles: Iterable[str], ttl_s: float, now: float, *, audience: str | None = None
+) -> str:
+    """A signed token for `holdfast token` and the embedded sign-in. `now` is in seconds since the epoch."""
+    wanted = sorted(set(roles))
+    unknown = [role for role in wanted if role not in ROLES]
+    if unknown:
+        raise ValueError(f"There is no role '{unknown[0]}'; known: {', '.join(ROLES)}.")
+    claims: dict[str, Any] = {"sub": sub, "roles": wanted, "iat": int(now), "exp": int(now + ttl_s)}
+    if audience is not None:
+        claims["aud"] = audience
+    return jwt.encode(claims, secret, algorithm="HS256")
+
+
+def secret_of(settings: Settings) -> str:
+    """The HS256 secret: as set, or made once and kept in the data folder, so that tokens survive a restart."""
+    if settings.jwt_secret is not None:
+        return settings.jwt_secret
+    path = Path(settings.data_dir) / SECRET_FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _create(path, secrets.token_urlsafe(48))
+    return path.read_text().strip()
+
+
+def require(*roles: str) -> Any:
+    """A dependency that gives the `Principal`: 401 without a valid token, 403 without one of the roles.
+
+    With no roles named, any authenticated caller may pass."""
+
+    async def check(request: Request) -> Principal:
+        return _allowed(await _by_bearer(request), roles)
+
+    return Depends(check)
+
+
+def require_stream(*roles: str) -> Any:
+    """As `require`, but a single-use `?ticket=` will do: an `EventSource` can send no header."""
+
+    async def check(request: Request) -> Principal:
+        ticket = request.query_params.get("ticket")
+        if ticket is None or "authorization" in request.headers:
+            return _allowed(await _by_bearer(request), roles)
+        return _allowed(await _by_ticket(request, ticket), roles)
+
+    return Depends(check)
+
+
+def auth_of(request: Request) -> Auth:
+    """The app's own."""
+    return cast(Auth, request.app.state.auth)
+
+
+def unauthenticated(detail: str) -> Problem:
+    return Problem(401, "UNAUTHENTICATED", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+async def _by_bearer(request: Request) -> Principal:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise unauthenticated("This needs an Authorization header with a bearer token.")
+    return await auth_of(request).principal(token.strip())
+
+
+async def _by_ticket(request: Request, ticket: str) -> Principal:
+    found = await tickets.redeem(request.app.state.systems[0].kernel, ticket)
+    if found is None:
+        raise unauthenticated("The ticket is unknown, used or expired; get a new one from POST /api/tickets.")
+    sub, roles = found
+    return Principal(sub, roles)
+
+
+def _allowed(who: Principal, roles: tuple[str, ...]) -> Principal:
+    if not who.may(*roles):
+        raise Problem(403, "FORBIDDEN", f"This needs the role {' or '.join(roles)}.")
+    return who
+
+
+def _principal(claims: dict[str, Any]) -> Principal:
+    sub, roles = claims["sub"], claims.get("roles", [])
+    if not isinstance(sub, str) or not 0 < len(sub) <= SUB_LENGTH_MAX or "\0" in sub:
+        raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} characters.")
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise unauthenticated("The token's `roles` must be a list of names.")
+    return Principal(sub, frozenset(roles) & frozenset(ROLES))
+
+
+def _create(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all; one that is there already stands."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            pass  # another process was quicker: its secret stands
+    finally:
+        os.unlink(name)
+
+
+def token_for(settings: Settings, sub: str, roles: Iterable[str], ttl_s: float = 3_600.0) -> str:
+    """A token that this deployment accepts, valid from now on. Only where the secret is ours."""
+    return issue_token(secret_of(settings), sub, roles, ttl_s, time.time(), audience=settings.jwt_audience)

@@ -1,0 +1,109 @@
+"""The outermost layer: bodies have a limit, answers have safe headers, and nothing unexpected reaches a client.
+
+A route whose body may be larger reads the request itself and says so first: `allow_body(request, bytes_max)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.http.problem import Problem, of_exception, respond
+
+BODY_BYTES_MAX = 1024 * 1024
+METER = "holdfast.body"
+
+# Neither scripts nor styles may stand in a page: what a user or a provider wrote can never run.
+SECURE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(slots=True)
+class BodyMeter:
+    """How much of a request's body may come, and how much has."""
+
+    bytes_max: int | None
+    declared: int
+    seen: int = 0
+
+    def take(self, size: int) -> None:
+        self.seen += size
+        if self.bytes_max is not None and max(self.seen, self.declared) > self.bytes_max:
+            raise Problem(413, "BODY_TOO_LARGE", f"The body is over the limit of {self.bytes_max:,} bytes.")
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX) -> None:
+        self.app = app
+        self.bytes_max = bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def guarded_send(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                _secure(MutableHeaders(scope=message), scope["path"])
+            await send(message)
+
+        try:
+            _check_target(scope)
+            await self.app(scope, _metered(scope, receive, self.bytes_max), guarded_send)
+        except Exception as error:  # the last resort of every request; an answer under way can only be cut off
+            problem = of_exception(error)
+            if begun:
+                raise
+            await respond(problem)(scope, receive, guarded_send)
+
+
+def allow_body(request: Request, bytes_max: int | None) -> None:
+    """Let this request's body be up to `bytes_max` bytes; None leaves the limit to the caller.
+
+    Only for a handler that reads the body itself, and before it does."""
+    meter: BodyMeter = request.scope[METER]
+    meter.bytes_max = bytes_max
+
+
+def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
+    declared = Headers(scope=scope).get("content-length", "")
+    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isdigit() else 0)
+
+    async def metered() -> Message:
+        meter.take(0)  # a length that is declared too large is refused before a byte is read
+        message = await receive()
+        if message["type"] == "http.request":
+            meter.take(len(message.get("body", b"")))
+        return message
+
+    return metered
+
+
+def _check_target(scope: Scope) -> None:
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        raise Problem(400, "BAD_REQUEST", "The address contains a NUL character.")
+
+
+def _secure(headers: MutableHeaders, path: str) -> None:
+    for name, value in SECURE_HEADERS.items():
+        headers.setdefault(name, value)
+    if path.startswith("/api/"):
+        headers.setdefault("Cache-Control", "no-store")
+    if "server" in headers:
+        del headers["server"]

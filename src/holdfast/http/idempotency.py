@@ -1,0 +1,91 @@
+"""Idempotent POSTs: the first request with a key does the work, every later one gets the same answer.
+
+    reserve --won--> make(tx) --> store status and body --commit--> answer
+       \\--lost--> same payload: the stored answer, `Idempotency-Replayed: true`;  another payload: 409
+
+All of it is one transaction: an answer is stored exactly if the work is. Of two first requests at once one wins, and
+the other waits for it in the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from holdfast.errors import IdempotencyConflict, StoreBusy
+from holdfast.http.auth import Principal
+from holdfast.http.problem import Problem
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
+from holdfast.tables import batch, idempotency
+
+HEADER = "Idempotency-Key"
+REPLAYED = {"Idempotency-Replayed": "true"}
+_UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+Make = Callable[[Tx], Awaitable[tuple[int, dict[str, Any]]]]
+
+
+async def idempotent(
+    kernel: Kernel,
+    principal: Principal,
+    route: str,
+    key: str | None,
+    payload: bytes | Mapping[str, Any],
+    make: Make,
+    *,
+    required: bool,
+) -> JSONResponse:
+    """Run `make` once for this user, route and key, and give its answer; or give the answer it gave before.
+
+    A `make` that raises stores nothing: the key stays free."""
+    checked = parse_key(key, required=required)
+    if checked is None:
+        async with kernel.store.transaction() as tx:
+            status, body = await make(tx)
+        return JSONResponse(body, status)
+    scope = batch.text([principal.sub, route])
+    return await _once(kernel, scope, checked, fingerprint(payload), make)
+
+
+async def _once(kernel: Kernel, scope: str, key: str, print_: str, make: Make) -> JSONResponse:
+    async with kernel.store.transaction() as tx:
+        if await idempotency.reserve(tx, scope, key, print_, kernel.now()):
+            status, body = await make(tx)
+            await idempotency.answer(tx, scope, key, status, json.dumps(body, ensure_ascii=True))
+            return JSONResponse(body, status)
+        row = await idempotency.read(tx, scope, key)
+    if row is None:
+        raise StoreBusy("The key's first request vanished while this one waited for it.")
+    if row["fingerprint"] != print_:
+        raise IdempotencyConflict(key)
+    return JSONResponse(json.loads(row["body"]), row["status"], headers=REPLAYED)
+
+
+def parse_key(key: str | None, *, required: bool) -> str | None:
+    """The key as it is stored: a lower-case UUID v4, with or without quotes around it in the header."""
+    if key is None or not key.strip():
+        if required:
+            raise Problem(400, "IDEMPOTENCY_KEY_REQUIRED", f"This needs an {HEADER} header with a UUID v4.")
+        return None
+    bare = key.strip().removeprefix('"').removesuffix('"').lower()
+    if not _UUID4.fullmatch(bare):
+        raise Problem(400, "IDEMPOTENCY_KEY_INVALID", f"The {HEADER} header must be a UUID v4.")
+    return bare
+
+
+def fingerprint(payload: bytes | Mapping[str, Any]) -> str:
+    """The same for the same JSON, however it is spaced and ordered. Bytes that are not JSON stand for themselves."""
+    if isinstance(payload, bytes):
+        try:
+            payload = json.loads(payload)
+        except ValueError:
+            assert isinstance(payload, bytes)
+            return hashlib.sha256(payload).hexdigest()
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

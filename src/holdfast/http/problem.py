@@ -1,0 +1,131 @@
+"""Every error an HTTP client sees: `application/problem+json` with a `code` that never changes its meaning.
+
+    raise Problem(409, "ALREADY_CLAIMED", "Another instructor has claimed this submission.", claimedBy="i-7")
+
+The kernel's own exceptions become problems by the table below; what nobody expected becomes 500 INTERNAL, is logged,
+and tells the client nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from holdfast import errors
+from holdfast.core.redact import redact_text
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 1
+
+logger = logging.getLogger("holdfast.http")
+
+# The first line whose class fits decides. A detail of None means: the exception's own sentence is fit for a client.
+KNOWN: Sequence[tuple[type[errors.HoldfastError], int, str, str | None]] = (
+    (errors.InvalidInput, 422, "INVALID_INPUT", None),
+    (errors.NotFound, 404, "NOT_FOUND", None),
+    (errors.NotAllowed, 409, "NOT_ALLOWED", None),
+    (errors.IdempotencyConflict, 409, "IDEMPOTENCY_KEY_REUSED", None),
+    (errors.UnknownKind, 422, "INVALID_INPUT", None),
+    (errors.LeaseLost, 409, "NOT_ALLOWED", "Another attempt owns this job now."),
+    (errors.StoreError, 503, "STORE_UNAVAILABLE", "The database cannot answer at present; try again."),
+    (errors.TransportError, 503, "TRANSPORT_UNAVAILABLE", "The message broker cannot answer at present; try again."),
+    (errors.CallError, 502, "PROVIDER_FAILED", "A provider behind this request failed; try again."),
+)
+
+CODES: Mapping[int, str] = {
+    400: "BAD_REQUEST",
+    401: "UNAUTHENTICATED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    409: "NOT_ALLOWED",
+    413: "BODY_TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+    422: "INVALID_INPUT",
+    429: "RATE_LIMITED",
+}
+
+
+class Problem(HTTPException):
+    """An answer that is an error. Extra fields stand beside `code` and `detail` in the body.
+
+    It is a Starlette HTTPException so that the framework lets it through wherever it is raised, also while a body
+    is being read."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **extra: Any
+    ) -> None:
+        super().__init__(status, detail, dict(headers) if headers else None)
+        self.status = status
+        self.code = code
+        self.extra = extra
+
+
+class ProblemResponse(JSONResponse):
+    media_type = MEDIA_TYPE
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception of this app with a problem."""
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(errors.HoldfastError, _of_holdfast)
+
+
+def respond(problem: Problem) -> ProblemResponse:
+    body = {
+        "type": "about:blank",
+        "title": _title(problem.status),
+        "status": problem.status,
+        "code": problem.code,
+        "detail": problem.detail,
+        **problem.extra,
+    }
+    return ProblemResponse(body, problem.status, headers=problem.headers)
+
+
+def of_exception(error: BaseException) -> Problem:
+    """The problem that an exception is to a client. What is not known is logged here, redacted."""
+    if isinstance(error, Problem):
+        return error
+    for kind, status, code, detail in KNOWN:
+        if isinstance(error, kind):
+            headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+            if status >= 500:
+                logger.warning("request failed: %s", redact_text(str(error)))
+            return Problem(status, code, detail or str(error), headers=headers)
+    logger.error("request failed: %s", redact_text(repr(error)), exc_info=error)
+    return Problem(500, "INTERNAL", "Something went wrong here; it was logged.")
+
+
+async def _of_http(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, Problem):
+        return respond(error)
+    code = CODES.get(error.status_code, "INTERNAL" if error.status_code >= 500 else "BAD_REQUEST")
+    return respond(Problem(error.status_code, code, str(error.detail), headers=error.headers))
+
+
+async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")) or "body"
+    return respond(Problem(422, "INVALID_INPUT", f"{field}: {first['msg']}.", field=field))
+
+
+async def _of_holdfast(request: Request, error: Exception) -> ProblemResponse:
+    return respond(of_exception(error))
+
+
+def _title(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"

@@ -1,0 +1,110 @@
+"""Runs the web server beside the duties of its systems, in one event loop, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.errors import SettingsError
+from holdfast.http.app import create_app
+from holdfast.http.auth import issue_token, secret_of
+from holdfast.http.metrics import PrometheusWatch
+from holdfast.kernel.app import App
+from holdfast.kernel.watch import JsonFormatter
+from holdfast.main import close_systems, open_systems
+from holdfast.settings import Settings
+from holdfast.system import OpenSystem
+
+
+async def serve_systems(
+    settings: Settings,
+    env: Mapping[str, str],
+    names: Sequence[str] | None,
+    own: Sequence[App],
+    duties: Duties,
+    *,
+    banner: bool,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; then stop claiming, finish what is in flight, and close the databases last."""
+    if banner:
+        _log_to_file(settings)
+    stop = asyncio.Event()
+    opened = await open_systems(settings, env, names, own, watch=PrometheusWatch())
+    try:
+        for one in opened:
+            await prepare(one.kernel)
+        server = _server(settings, opened)
+        stop_on_signals(stop)
+        async with asyncio.TaskGroup() as group:
+            for one in opened:
+                group.create_task(run(one.kernel, one.duties(duties), stop))
+            web = group.create_task(server.serve())
+            await _started(server, web, settings)
+            if banner:
+                _print_banner(settings, opened)
+            await stop.wait()
+            server.should_exit = True
+    finally:
+        await close_systems(opened)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling: signals are ours, so that jobs in flight are finished first."""
+
+    def install_signal_handlers(self) -> None:
+        pass
+
+    def capture_signals(self) -> object:  # type: ignore[override]
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+def _server(settings: Settings, opened: Sequence[OpenSystem]) -> _Server:
+    config = uvicorn.Config(
+        create_app(settings, opened),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    return _Server(config)
+
+
+async def _started(server: _Server, web: asyncio.Task[None], settings: Settings) -> None:
+    while not server.started:
+        if web.done():
+            raise SettingsError([f"Cannot listen on {settings.host}:{settings.port}; is the port taken?"])
+        await asyncio.sleep(0.02)
+
+
+def _log_to_file(settings: Settings) -> None:
+    folder = Path(settings.data_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(folder / "holdfast.log")
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+
+
+def _print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
+    address = f"http://{settings.host}:{settings.port}"
+    way_in = issue_token(secret_of(settings), "you", ["learner", "instructor", "operator", "service"], ttl_s=43_200)
+    lines = ["", f"  Holdfast is up at {address}", ""]
+    lines += [f"    {one.system.title}" for one in opened]
+    lines += [
+        "",
+        f"  Sign in:  {address}/login#{way_in}",
+        f"  Console:  {address}/console      API: {address}/docs",
+        f"  Data:     {settings.data_dir}   Log: {Path(settings.data_dir) / 'holdfast.log'}",
+        "",
+        "  Stop with Ctrl-C; everything accepted is kept.",
+        "",
+    ]
+    print("\n".join(lines), flush=True)
