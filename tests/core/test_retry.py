@@ -95,6 +95,11 @@ def test_without_jitter_the_draw_does_not_matter() -> None:
 
 
 @pytest.mark.spec("K4")
+def test_one_attempt_is_a_policy_too() -> None:
+    assert Retry(attempts=1).attempts == 1
+
+
+@pytest.mark.spec("K4")
 def test_the_default_ceiling_is_five_minutes() -> None:
     assert Retry().delay_ms(1, 0.0, retry_after_ms=300_001) == 300_000
     assert Retry().delay_ms(1, 0.0, retry_after_ms=299_999) == 299_999

@@ -122,7 +122,7 @@ def tick(state: BreakerState, policy: BreakerPolicy, now: int) -> BreakerState:
         due_at = _half_opens_at(state, policy)
         if due_at is None or now < due_at:
             return state
-        return replace(state, gate=Gate.HALF_OPEN, generation=state.generation + 1, permits=(), trial_successes=0)
+        return replace(state, gate=Gate.HALF_OPEN, generation=state.generation + 1, trial_successes=0)
     live = tuple(permit for permit in state.permits if permit[1] > now)
     return state if len(live) == len(state.permits) else replace(state, permits=live)
 
@@ -251,7 +251,6 @@ def _opened(state: BreakerState, policy: BreakerPolicy, now: int, reason: str) -
         openings=openings,
         permits=(),
         trial_successes=0,
-        forced=False,
         reason=reason,
     )
 
