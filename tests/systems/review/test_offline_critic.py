@@ -123,6 +123,7 @@ async def test_a_missing_tool_is_named_and_the_rest_still_runs(tmp_path: Path) -
     assert "2 checks did not run" in found.summary
 
 
+@pytest.mark.slow
 async def test_a_tool_that_hangs_or_babbles_is_named_too(tmp_path: Path) -> None:
     for name, body in (("ruff", "exec sleep 60"), ("shellcheck", "echo '{'")):
         tool = tmp_path / name

@@ -1,0 +1,126 @@
+"""Delivers through an HTTP mail provider of the Resend kind.
+
+    POST {base}/emails   Idempotency-Key: token    -> {"id": "..."}     the same key and body: the same id, one mail
+
+The class is `token`: sending again under the token is safe for the provider's retention (24 hours there). The
+lookup is a plain GET of `lookup_path` with `?token=`, for providers that index it; Resend itself offers none,
+so `lookup_path` is unset by default and only the token is used. Asking by sending again is not a lookup.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from typing import Any
+
+import httpx
+
+from holdfast.core.failure import Category, classify
+from holdfast.errors import CallError
+from holdfast_systems.review.notifier import EffectClass
+
+RETENTION_S = 86_400.0
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpMailNotifier:
+    """Mail through `POST {base_url}/emails`. The client is the caller's: it also decides on TLS and proxies."""
+
+    client: httpx.AsyncClient
+    base_url: str
+    api_key: str = field(repr=False)
+    timeout_s: float = 30.0
+    lookup_path: str | None = None
+    retention_s: float = RETENTION_S
+    name: str = "http-mail"
+    effects: EffectClass = "token"
+    now_ms: Callable[[], int] = _now_ms
+
+    @property
+    def can_look(self) -> bool:
+        return self.lookup_path is not None
+
+    async def send(self, message: EmailMessage, token: str) -> str:
+        """Post the message under its token and return the provider's id."""
+        headers = {"Authorization": f"Bearer {self.api_key}", "Idempotency-Key": token}
+        answer = await self._call("POST", "/emails", json=_payload(message, token), headers=headers)
+        if answer.status_code >= 400:
+            raise self._refused(answer)
+        provider_id = _json(answer).get("id")
+        if not isinstance(provider_id, str) or not provider_id:
+            text = "The mail provider accepted the mail but gave no id for it."
+            raise CallError.of(Category.UPSTREAM, "MAIL_ANSWER_UNREADABLE", text, ambiguous=True, faults=True)
+        return provider_id
+
+    async def lookup(self, token: str) -> str | None:
+        """The id of the mail sent under the token. An answer that cannot be read is an error, not None."""
+        assert self.lookup_path is not None, "this provider cannot look; see can_look"
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        answer = await self._call("GET", self.lookup_path, params={"token": token}, headers=headers)
+        if answer.status_code == 404:
+            return None
+        if answer.status_code >= 400:
+            raise self._refused(answer)
+        found = _json(answer).get("data")
+        if not isinstance(found, list):
+            text = "The mail provider's answer to a lookup cannot be read."
+            raise CallError.of(Category.UPSTREAM, "MAIL_ANSWER_UNREADABLE", text, faults=True)
+        ids = [entry["id"] for entry in found if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+        return ids[0] if ids else None
+
+    async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        url = self.base_url.rstrip("/") + path
+        try:
+            return await self.client.request(method, url, timeout=self.timeout_s, follow_redirects=False, **options)
+        except httpx.HTTPError as error:
+            raise CallError(classify(error)) from error
+
+    def _refused(self, answer: httpx.Response) -> CallError:
+        """Classify by status, then by the provider's own name for the error."""
+        name = str(_json(answer).get("name", ""))
+        status = answer.status_code
+        if status == 409 and name == "invalid_idempotent_request":
+            text = "The token was used before with another message; the payload is not deterministic."
+            return CallError.of(Category.BUG, "TOKEN_REUSED", text, ambiguous=True, status=status)
+        if status == 409:
+            text = "Another send under this token is under way."
+            return CallError.of(Category.CONFLICT, "SEND_IN_PROGRESS", text, ambiguous=True, status=status)
+        if status in (400, 422) and _blames_recipient(answer):
+            text = "The mail provider refuses this recipient; correct the address."
+            return CallError.of(Category.VALIDATION, "INVALID_RECIPIENT", text, status=status)
+        code = "insufficient_quota" if name in ("daily_quota_exceeded", "monthly_quota_exceeded") else name
+        text = f"The mail provider answered {status}."
+        return CallError.from_status(status, text, answer.headers, now_ms=self.now_ms(), code=code)
+
+
+def _blames_recipient(answer: httpx.Response) -> bool:
+    said = str(_json(answer).get("message", "")).lower()
+    return "`to`" in said or "recipient" in said
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        value = answer.json()
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _payload(message: EmailMessage, token: str) -> dict[str, Any]:
+    """The message as the provider takes it; the same message gives the same payload."""
+    text, html = message.get_body(("plain",)), message.get_body(("html",))
+    return {
+        "from": str(message["From"]),
+        "to": [str(message["To"])],
+        "subject": str(message["Subject"]),
+        "text": text.get_content() if text is not None else "",
+        "html": html.get_content() if html is not None else "",
+        "headers": {name: str(message[name]) for name in ("Message-ID", "Auto-Submitted") if message[name]},
+        "tags": [{"name": "token", "value": token}],
+    }
