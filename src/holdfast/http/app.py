@@ -5,8 +5,8 @@ It starts no worker: `holdfast up` runs those beside it, `holdfast serve` leaves
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -15,24 +15,16 @@ import holdfast
 from holdfast.http import problem, tickets
 from holdfast.http.auth import Auth, Principal, require
 from holdfast.http.guard import Guard
-from holdfast.kernel.kernel import Kernel
 from holdfast.settings import Settings
-from holdfast.system import System
+from holdfast.system import OpenSystem
 
 ANYONE = require()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSystem:
-    """A system whose kernel is open. `env` is what its settings are read from."""
-
-    system: System
-    kernel: Kernel
-    env: Mapping[str, str]
-
-
 def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
-    """The application for these systems. Tickets live in the first one's store."""
+    """The application for these systems. Tickets live in the first one's store.
+
+    Setting `app.state.stopping` ends the open event streams within a second, so that a shutdown need not wait."""
     app = FastAPI(
         title="Holdfast",
         version=holdfast.__version__,
@@ -44,6 +36,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     app.state.auth = Auth(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
+    app.state.stopping = asyncio.Event()
     problem.install(app)
     app.include_router(shared)
     for one in systems:

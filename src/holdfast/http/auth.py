@@ -15,6 +15,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -62,9 +63,8 @@ class Auth:
         except jwt.ExpiredSignatureError:
             raise unauthenticated("The bearer token has expired.") from None
         except jwt.PyJWKClientConnectionError:
-            raise Problem(
-                503, "AUTH_UNAVAILABLE", "The keys of tokens cannot be fetched at present.", headers={"Retry-After": "5"}
-            ) from None
+            detail = "The keys of tokens cannot be fetched at present."
+            raise Problem(503, "AUTH_UNAVAILABLE", detail, headers={"Retry-After": "5"}) from None
         except jwt.PyJWTError:
             raise unauthenticated("The bearer token is not valid.") from None
         return _principal(claims)
@@ -86,17 +86,29 @@ class Auth:
 
 
 def issue_token(
-    secret: str, sub: str, roles: Iterable[str], ttl_s: float, now: float, *, audience: str | None = None
+    secret: str,
+    sub: str,
+    roles: Iterable[str],
+    ttl_s: float,
+    now: float | None = None,
+    *,
+    audience: str | None = None,
 ) -> str:
-    """A signed token for `holdfast token` and the embedded sign-in. `now` is in seconds since the epoch."""
+    """A signed token. `now` is in seconds since the epoch; unsaid, it is the present."""
     wanted = sorted(set(roles))
     unknown = [role for role in wanted if role not in ROLES]
     if unknown:
         raise ValueError(f"There is no role '{unknown[0]}'; known: {', '.join(ROLES)}.")
+    now = time.time() if now is None else now
     claims: dict[str, Any] = {"sub": sub, "roles": wanted, "iat": int(now), "exp": int(now + ttl_s)}
     if audience is not None:
         claims["aud"] = audience
     return jwt.encode(claims, secret, algorithm="HS256")
+
+
+def token_for(settings: Settings, sub: str, roles: Iterable[str], ttl_s: float = 43_200.0) -> str:
+    """A token that this deployment accepts, where the secret is ours."""
+    return issue_token(secret_of(settings), sub, roles, ttl_s, audience=settings.jwt_audience)
 
 
 def secret_of(settings: Settings) -> str:
@@ -180,14 +192,7 @@ def _create(path: Path, text: str) -> None:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
-        try:
+        with suppress(FileExistsError):  # another process was quicker: its secret stands
             os.link(name, path)
-        except FileExistsError:
-            pass  # another process was quicker: its secret stands
     finally:
         os.unlink(name)
-
-
-def token_for(settings: Settings, sub: str, roles: Iterable[str], ttl_s: float = 3_600.0) -> str:
-    """A token that this deployment accepts, valid from now on. Only where the secret is ours."""
-    return issue_token(secret_of(settings), sub, roles, ttl_s, time.time(), audience=settings.jwt_audience)

@@ -6,6 +6,7 @@ polling is the net under it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def stream(
     `channel` is what the writers of these events hint; a channel of its own per aggregate wakes fewer streams."""
     after = last_event_id if last_event_id and len(last_event_id) <= ID_LENGTH_MAX else None
     return EventSourceResponse(
-        _events(kernel, after, fetch, channel),
+        _events(kernel, after, fetch, channel, request.app.state.stopping),
         ping=heartbeat_s,
         ping_message_factory=_ping,
         send_timeout=SEND_TIMEOUT_S,
@@ -65,10 +66,12 @@ def last_event_id(request: Request) -> str | None:
     return request.headers.get("last-event-id") or request.query_params.get("lastEventId")
 
 
-async def _events(kernel: Kernel, after: str | None, fetch: Fetch, channel: str) -> AsyncIterator[ServerSentEvent]:
+async def _events(
+    kernel: Kernel, after: str | None, fetch: Fetch, channel: str, stopping: asyncio.Event
+) -> AsyncIterator[ServerSentEvent]:
     bell = kernel.store.bell(channel)
     try:
-        while True:
+        while not stopping.is_set():
             found = await _fetched(kernel, after, fetch)
             for event in found:
                 yield ServerSentEvent(json.dumps(event.data), event=event.name, id=event.id)
@@ -84,13 +87,14 @@ async def _events(kernel: Kernel, after: str | None, fetch: Fetch, channel: str)
 async def _fetched(kernel: Kernel, after: str | None, fetch: Fetch) -> Sequence[Event]:
     """Shielded: a client that leaves in the middle must not leave a transaction open. A store that is down for a
     while ends no stream."""
+    found: Sequence[Event] = ()
     with anyio.CancelScope(shield=True):
         try:
             async with kernel.store.reading() as tx:
-                return await fetch(tx, after)
+                found = await fetch(tx, after)
         except StoreError as error:
             kernel.watch.log("stream.store_failed", error=str(error))
-            return ()
+    return found
 
 
 def _ping() -> ServerSentEvent:

@@ -1,0 +1,163 @@
+"""Who may come in: tokens, roles, tickets."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.http.conftest import Client, OpenStore
+from tests.http.wishes import SECRET, app, web_for
+
+from holdfast.http.auth import Auth, Principal, issue_token, secret_of
+from holdfast.http.problem import Problem
+from holdfast.http.tickets import TTL_S
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.settings import Settings
+from holdfast.testing import HandClock
+
+WISH = {"text": "rain"}
+
+
+def signed(claims: dict[str, Any], secret: str = SECRET, algorithm: str = "HS256") -> str:
+    return jwt.encode(claims, secret, algorithm=algorithm)
+
+
+def soon() -> int:
+    return int(time.time()) + 60
+
+
+def unsigned() -> str:
+    def part(value: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+    return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part({'sub': 'ann', 'roles': ['learner'], 'exp': soon()})}."
+
+
+BAD_TOKENS = {
+    "unsigned": unsigned,
+    "rubbish": lambda: "rubbish",
+    "huge": lambda: "x" * 9_000,
+    "another secret": lambda: signed({"sub": "ann", "roles": ["learner"], "exp": soon()}, "b" * 40),
+    "another algorithm": lambda: signed({"sub": "ann", "roles": ["learner"], "exp": soon()}, algorithm="HS384"),
+    "no expiry": lambda: signed({"sub": "ann", "roles": ["learner"]}),
+    "expired": lambda: signed({"sub": "ann", "roles": ["learner"], "exp": soon() - 120}),
+    "no subject": lambda: signed({"roles": ["learner"], "exp": soon()}),
+    "empty subject": lambda: signed({"sub": "", "roles": ["learner"], "exp": soon()}),
+    "roles as a text": lambda: signed({"sub": "ann", "roles": "learner", "exp": soon()}),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TOKENS)
+async def test_anything_but_a_valid_token_is_401(name: str, client: Client) -> None:
+    answer = await client().post("/api/tickets", headers={"Authorization": f"Bearer {BAD_TOKENS[name]()}"})
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["code"] == "UNAUTHENTICATED"
+
+
+async def test_a_caller_without_the_role_is_403(client: Client) -> None:
+    answer = await client("ann", "instructor").post("/api/wishes", json=WISH)
+    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+    assert (await client().post("/api/wishes", json=WISH)).status_code == 401
+
+
+async def test_an_unknown_role_opens_nothing(settings: Settings) -> None:
+    token = signed({"sub": "ann", "roles": ["learner", "root"], "exp": soon()})
+    assert await Auth(settings).principal(token) == Principal("ann", frozenset({"learner"}))
+    with pytest.raises(ValueError, match="no role 'root'"):
+        issue_token(SECRET, "ann", ["root"], 60)
+
+
+async def test_the_audience_is_checked_where_one_is_set(tmp_path: Path) -> None:
+    auth = Auth(Settings(data_dir=str(tmp_path), jwt_secret=SECRET, jwt_audience="holdfast"))
+    assert (await auth.principal(issue_token(SECRET, "ann", ["learner"], 60, audience="holdfast"))).sub == "ann"
+    for other in (None, "somebody-else"):
+        with pytest.raises(Problem, match="not valid"):
+            await auth.principal(issue_token(SECRET, "ann", ["learner"], 60, audience=other))
+
+
+async def test_a_key_set_takes_asymmetric_tokens_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classical confusion, an HS256 token signed with the public key, is refused because HS256 is not allowed."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "k1", "use": "sig"}
+    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", lambda self: {"keys": [public]})
+    auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
+    claims = {"sub": "ann", "roles": ["learner"], "exp": soon()}
+    good = jwt.encode(claims, key, algorithm="RS256", headers={"kid": "k1"})
+    assert (await auth.principal(good)).sub == "ann"
+    for bad in (
+        jwt.encode(claims, "a shared secret that is long enough", algorithm="HS256", headers={"kid": "k1"}),
+        jwt.encode(claims, key, algorithm="RS512", headers={"kid": "k1"}),
+        jwt.encode(claims, key, algorithm="RS256", headers={"kid": "k2"}),
+    ):
+        with pytest.raises(Problem, match="not valid"):
+            await auth.principal(bad)
+    assert not (tmp_path / "jwt-secret").exists()
+
+
+async def test_keys_that_cannot_be_fetched_are_our_trouble_not_the_callers(tmp_path: Path) -> None:
+    auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    token = jwt.encode({"sub": "ann", "exp": soon()}, key, algorithm="RS256", headers={"kid": "k1"})
+    with pytest.raises(Problem) as caught:
+        await auth.principal(token)
+    assert (caught.value.status, caught.value.code) == (503, "AUTH_UNAVAILABLE")
+
+
+def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    settings = Settings(data_dir=str(tmp_path / "data"))
+    first = secret_of(settings)
+    path = tmp_path / "data" / "jwt-secret"
+    assert len(first) >= 32 and secret_of(settings) == first == path.read_text().strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one.name for one in path.parent.iterdir()] == ["jwt-secret"]
+
+
+@pytest.mark.spec("G13")
+async def test_a_ticket_opens_one_stream_at_any_process(
+    client: Client, kernel: Kernel, settings: Settings, open_store: OpenStore, clock: HandClock
+) -> None:
+    answer = await client("ann", "learner").post("/api/tickets")
+    ticket = answer.json()["ticket"]
+    assert answer.status_code == 201 and answer.json()["expiresAt"].endswith("Z")
+    other = Kernel(store=open_store(clock), registry=Registry([app]))
+    url = f"/api/wishes/{kernel.new_id()}/events?ticket={ticket}"
+    elsewhere = web_for(settings, other)
+    elsewhere.state.stopping.set()
+    assert (await client(to=elsewhere).get(url)).status_code == 200
+    assert (await client(to=elsewhere).get(url)).status_code == 401
+    await other.store.close()
+
+
+async def test_a_ticket_expires_and_opens_nothing_but_streams(client: Client, clock: HandClock, kernel: Kernel) -> None:
+    ann = client("ann", "learner")
+    late = (await ann.post("/api/tickets")).json()["ticket"]
+    clock.advance(TTL_S + 1)
+    url = f"/api/wishes/{kernel.new_id()}/events"
+    assert (await client().get(f"{url}?ticket={late}")).status_code == 401
+    fresh = (await ann.post("/api/tickets")).json()["ticket"]
+    assert (await client().post(f"/api/tickets?ticket={fresh}")).status_code == 401
+
+
+async def test_a_ticket_carries_the_roles_of_its_caller_and_no_more(client: Client, kernel: Kernel) -> None:
+    ticket = (await client("ian", "instructor").post("/api/tickets")).json()["ticket"]
+    answer = await client().get(f"/api/wishes/{kernel.new_id()}/events?ticket={ticket}")
+    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.spec("K7")
+async def test_the_database_holds_no_ticket_that_could_be_used(client: Client, kernel: Kernel, tmp_path: Path) -> None:
+    ticket = (await client("ann", "learner").post("/api/tickets")).json()["ticket"]
+    assert ticket.encode() not in on_disk(tmp_path)
+
+
+def on_disk(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("wishes.db*"))

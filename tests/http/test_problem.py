@@ -1,0 +1,102 @@
+"""Errors as a client sees them, and the guard around every request."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from fastapi import FastAPI
+from tests.http.conftest import Client
+
+from holdfast import errors
+from holdfast.http.problem import of_exception
+
+HEADERS = {"Idempotency-Key": "6f1c6a9e-0f0e-4b7e-9d43-6b1f0c0d3b52"}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.InvalidInput("x"), 422, "INVALID_INPUT"),
+        (errors.NotFound("x"), 404, "NOT_FOUND"),
+        (errors.NotAllowed("x"), 409, "NOT_ALLOWED"),
+        (errors.IdempotencyConflict("k"), 409, "IDEMPOTENCY_KEY_REUSED"),
+        (errors.StoreUnavailable("x"), 503, "STORE_UNAVAILABLE"),
+        (errors.StoreBusy("x"), 503, "STORE_UNAVAILABLE"),
+        (errors.TransportDown("x"), 503, "TRANSPORT_UNAVAILABLE"),
+        (RuntimeError("x"), 500, "INTERNAL"),
+    ],
+)
+def test_every_exception_has_its_status_and_code(error: Exception, status: int, code: str) -> None:
+    problem = of_exception(error)
+    assert (problem.status, problem.code) == (status, code)
+    assert ("Retry-After" in (problem.headers or {})) is (status == 503)
+
+
+async def test_an_unexpected_error_is_logged_and_tells_the_client_nothing(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"text": "rain", "fails": "AT_ONCE"}
+    with caplog.at_level(logging.ERROR, "holdfast.http"):
+        answer = await client("ann", "learner").post("/api/wishes", json=body, headers=HEADERS)
+    assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
+    assert "hunter2" not in answer.text and "Traceback" not in answer.text
+    assert [record.name for record in caplog.records] == ["holdfast.http"]
+
+
+async def test_a_wrong_field_is_named(client: Client) -> None:
+    answer = await client("ann", "learner").post("/api/wishes", json={"text": 7}, headers=HEADERS)
+    assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, "INVALID_INPUT", "text")
+    broken = await client("ann", "learner").post("/api/wishes", content=b"{", headers=HEADERS)
+    assert (broken.status_code, broken.json()["code"]) == (422, "INVALID_INPUT")
+
+
+async def test_unknown_paths_and_methods_are_problems_too(client: Client) -> None:
+    missing, wrong = await client().get("/nowhere"), await client().delete("/api/tickets")
+    assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert missing.headers["content-type"] == wrong.headers["content-type"] == "application/problem+json"
+
+
+async def test_every_answer_carries_the_secure_headers(client: Client) -> None:
+    for path in ("/nowhere", "/openapi.json", "/a%00b"):
+        headers = (await client().get(path)).headers
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "server" not in headers
+
+
+async def chunks(size: int) -> AsyncIterator[bytes]:
+    yield b'{"text": "'
+    for _ in range(size // 1_000):
+        yield b"a" * 1_000
+    yield b'"}'
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_over_the_limit_is_413_however_it_comes(client: Client, chunked: bool) -> None:
+    content = chunks(1_100_000) if chunked else b'{"text": "' + b"a" * 1_100_000 + b'"}'
+    headers = {"Idempotency-Key": str(uuid.uuid4()), "Content-Type": "application/json"}
+    answer = await client("ann", "learner").post("/api/wishes", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
+
+
+async def test_a_route_may_allow_a_larger_body(client: Client) -> None:
+    ann = client("ann", "learner")
+    assert (await ann.post("/api/large", content=b"a" * 2_000_000)).json() == {"bytes": 2_000_000}
+    assert (await ann.post("/api/large", content=b"a" * 3_000_001)).status_code == 413
+    assert (await client().post("/api/large", content=b"a" * 3_000_001)).status_code == 401
+
+
+async def test_a_multipart_body_is_limited_where_no_route_allows_more(client: Client) -> None:
+    answer = await client("ann", "learner").post("/api/wishes", files={"file": b"a" * 1_100_000}, headers=HEADERS)
+    assert answer.status_code == 413
+
+
+def test_the_description_of_the_api_is_complete(web: FastAPI) -> None:
+    assert "/api/tickets" in web.openapi()["paths"]
