@@ -32,7 +32,7 @@ def write_tei(out: TextIO, pages: Sequence[Page], metadata: dict[str, str]) -> N
     """Write a whole document. At least one page has a block."""
     heads = _heading_levels([block for page in pages for block in page.blocks])
     out.write('<?xml version="1.0" encoding="UTF-8"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0">\n')
-    out.write(_header(metadata, len(pages)))
+    out.write(_header(metadata, len(pages), _first_heading(pages, heads)))
     out.write("<text>\n<body>\n")
     depths: list[int] = []  # the levels of the divisions that are open
     for page in pages:
@@ -62,8 +62,14 @@ def _heading_levels(found: Sequence[Block]) -> dict[float, int]:
     return {size: min(6, rank) for rank, size in enumerate(larger, start=1)}
 
 
-def _header(metadata: dict[str, str], pages: int) -> str:
-    title = _escaped(metadata["Title"]).strip() or "Untitled"
+def _first_heading(pages: Sequence[Page], heads: dict[float, int]) -> str:
+    """The first of the largest headings: the title of a file that does not name it."""
+    largest = (block.text for page in pages for block in page.blocks if heads.get(block.size) == 1)
+    return next(largest, "")[:300]
+
+
+def _header(metadata: dict[str, str], pages: int, heading: str) -> str:
+    title = _escaped(metadata["Title"]).strip() or _escaped(heading).strip() or "Untitled"
     author = _escaped(metadata["Author"]).strip()
     when = _iso(metadata["CreationDate"])
     by = f"<author>{author}</author>" if author else ""

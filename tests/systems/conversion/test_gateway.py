@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import BytesParser
@@ -182,6 +182,30 @@ async def test_a_slow_gateway_times_out_in_all(source: Path) -> None:
         found = await failure_of(HttpGateway(server.url).convert(source, timeout_s=0.2))
     assert (found.error_class, found.faults, found.retryable) == ("GATEWAY_TIMEOUT", True, True)
     assert public_error(found)[0] is Code.GW_TIMEOUT
+
+
+@pytest.mark.spec("C5", "C9")
+async def test_a_gateway_that_drips_times_out_in_all(source: Path) -> None:
+    """Each byte comes in time, the answer never does: only a limit on the whole call ends it."""
+    done = asyncio.Event()
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(http(200, b"<a>", length=1_000_000))
+        while not done.is_set():
+            writer.write(b" ")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), 0.02)
+        writer.close()
+
+    running = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{running.sockets[0].getsockname()[1]}"
+    try:
+        async with asyncio.timeout(10):
+            found = await failure_of(HttpGateway(url).convert(source, timeout_s=0.3))
+    finally:
+        done.set()
+        running.close()
+    assert found.error_class == "GATEWAY_TIMEOUT"
 
 
 @pytest.mark.spec("C9")

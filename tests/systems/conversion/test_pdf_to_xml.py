@@ -57,6 +57,14 @@ def test_the_header_holds_title_author_and_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C9")
+def test_a_file_without_a_title_is_called_by_its_first_heading(tmp_path: Path) -> None:
+    stream = pdfs.content([(60, 700, 20, "On Tides"), (60, 660, 10, "The sea rises and falls.")])
+    assert texts(tei_of(tmp_path, pdfs.document([stream], title="")), "title")[0] == "On Tides"
+    plain = pdfs.content([(60, 660, 10, "The sea rises and falls.")])
+    assert texts(tei_of(tmp_path, pdfs.document([plain], title=" ")), "title")[0] == "Untitled"
+
+
+@pytest.mark.spec("C9")
 def test_two_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
     root = tei_of(tmp_path, pdfs.two_column())
     words = " ".join(texts(root, "p"))
