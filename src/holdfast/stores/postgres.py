@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -33,6 +34,7 @@ LISTEN_CHANNEL = "holdfast"
 MIGRATION_LOCK = 0x686F6C6466617374
 CLOCK_EVERY_S = 30.0
 RECONNECT_S = 1.0
+CONNECT_TIMEOUT_S = 10.0
 
 
 class PostgresStore:
@@ -43,6 +45,7 @@ class PostgresStore:
     ) -> None:
         self._url = url
         self._clock = clock or SystemClock()
+        self._measured = clock is None  # a clock that was brought along is trusted as it is
         self._pool_max = pool_max
         self._command_timeout_s = command_timeout_s
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
@@ -104,6 +107,15 @@ class PostgresStore:
             await self._pool.close()
             self._pool = None
 
+    def abandon(self) -> None:
+        """Drop every connection as a dying process would: whatever was not committed is gone."""
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
+
     @asynccontextmanager
     async def _acquired(self) -> AsyncIterator[Any]:
         pool = self._pool or await self._open()
@@ -118,9 +130,10 @@ class PostgresStore:
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:
             if self._pool is None:
-                with _translating():
+                with _translating(), _naming(self._url):
                     pool = await asyncpg.create_pool(
                         self._url,
+                        timeout=CONNECT_TIMEOUT_S,
                         min_size=1,
                         max_size=self._pool_max,
                         command_timeout=self._command_timeout_s,
@@ -133,6 +146,8 @@ class PostgresStore:
             return self._pool
 
     async def _measure(self, connection: Any) -> int:
+        if not self._measured:
+            return 0
         before = self._clock.now_ms()
         theirs = await connection.fetchval("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
         return int(theirs) - (before + self._clock.now_ms()) // 2
@@ -178,6 +193,19 @@ class PostgresTx:
 
 async def _keep_session(connection: Any) -> None:
     """Pooled connections keep no session state, so nothing needs resetting between uses (saves a round trip)."""
+
+
+@contextlib.contextmanager
+def _naming(url: str) -> Any:
+    """Say which server could not be reached, without its password."""
+    try:
+        yield
+    except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
+        found = urlsplit(url)
+        where = f"{found.hostname or 'localhost'}:{found.port or 5432}"
+        raise StoreUnavailable(
+            f"PostgreSQL at {where} cannot be reached ({type(error).__name__}); start it or mend the database URL."
+        ) from error
 
 
 @contextlib.contextmanager

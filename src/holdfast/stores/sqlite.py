@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,17 +49,13 @@ class SqliteStore:
     async def transaction(self) -> AsyncIterator[SqliteTx]:
         lane = self._writer
         async with lane.lock:
-            await self._begin(lane)
             tx = SqliteTx(lane)
             try:
+                await self._begin(lane, "BEGIN IMMEDIATE")
                 yield tx
-            except BaseException:
-                await lane.execute("ROLLBACK")
-                raise
-            try:
                 await lane.execute("COMMIT")
-            except StoreError:
-                await lane.execute("ROLLBACK")
+            except BaseException:
+                await lane.rollback()
                 raise
         for channel in tx.hints:
             self._bells.ring(channel)
@@ -68,11 +64,11 @@ class SqliteStore:
     async def reading(self) -> AsyncIterator[SqliteTx]:
         lane = self._reader
         async with lane.lock:
-            await lane.execute("BEGIN")
             try:
+                await self._begin(lane, "BEGIN")
                 yield SqliteTx(lane)
             finally:
-                await lane.execute("ROLLBACK")
+                await lane.rollback()
 
     def bell(self, channel: str) -> Bell:
         return self._bells.bell(channel)
@@ -102,13 +98,13 @@ class SqliteStore:
         self._writer.abandon()
         self._reader.abandon()
 
-    async def _begin(self, lane: _Lane) -> None:
-        """Wait for our turn to write. Waiting is a sleep, not SQLite's own, so that no thread is held."""
+    async def _begin(self, lane: _Lane, text: str) -> None:
+        """Wait for our turn. Waiting is a sleep, not SQLite's own, so that no thread is held."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._busy_timeout_s
         while True:
             try:
-                await lane.execute("BEGIN IMMEDIATE")
+                await lane.execute(text)
                 return
             except StoreBusy:
                 if loop.time() >= give_up_at:
@@ -132,7 +128,7 @@ class SqliteTx:
 
 class _Lane:
     """One connection and the one thread that uses it. A single thread keeps the order of statements even when the
-    task that awaits one of them is cancelled: a rollback can never overtake a write."""
+    task that awaits one of them is cancelled: what was handed to the thread runs, and a rollback comes after it."""
 
     def __init__(self, path: str, inline: bool) -> None:
         self.path = path
@@ -141,22 +137,32 @@ class _Lane:
         self._connection: sqlite3.Connection | None = None
 
     async def execute(self, text: str, params: dict[str, Any] | None = None) -> Sequence[Row]:
-        if self._thread is None:
-            return self._execute(text, params)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._execute, text, params)
+        rows: Sequence[Row] = await self._in_turn(self._execute, text, params)
+        return rows
+
+    async def rollback(self) -> None:
+        """Undo what is open, if anything is: SQLite ends a transaction by itself when its disk is full."""
+        await self._in_turn(self._rollback)
 
     async def close(self) -> None:
+        await self._in_turn(self.abandon)
         if self._thread is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self.abandon)
             self._thread.shutdown(wait=True)
-        else:
-            self.abandon()
 
     def abandon(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    async def _in_turn(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        if self._thread is None:
+            return work(*arguments)
+        # Shielded: a cancelled task must not take its statement out of the thread's queue, least of all a rollback.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments))
+
+    def _rollback(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.rollback()
 
     def _execute(self, text: str, params: dict[str, Any] | None) -> Sequence[Row]:
         try:
