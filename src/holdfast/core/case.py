@@ -56,7 +56,7 @@ NEXT_STEP: dict[CaseState, str] = {
 
 def reopened(before: CaseState | None, old_class: str | None, new_class: str, retryable: bool) -> CaseState:
     """The state of a case whose job has just died (again)."""
-    if before is None or before is CaseState.RESOLVED:
+    if before is None:
         return CaseState.OPEN
     same = old_class == new_class and not retryable
     return CaseState.ESCALATED if same else CaseState.OPEN

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from holdfast.core.deadline import passes
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import (
@@ -63,7 +64,10 @@ class Decision:
 def decide(
     job: Claimed, outcome: Outcome, plan: StagePlan, following: StagePlan | None, now: int, draw: float
 ) -> Decision:
-    """The next row of `job` after `outcome`. `following` is the stage after the present one, if any."""
+    """The next row of `job` after `outcome`. `following` is the stage after the present one, if any.
+
+    Time of receipt decides: what comes in after the deadline ends the job, whether or not a sweep saw it first."""
+    outcome = _in_time(job, outcome, now)
     match outcome:
         case Done():
             return _ended(job, plan, State.SUCCEEDED, "succeeded", now)
@@ -95,6 +99,16 @@ def decide(
             return _ended(job, plan, State.CANCELLED, "cancelled", now, note=f"by {actor}")
         case _:
             assert_never(outcome)
+
+
+def _in_time(job: Claimed, outcome: Outcome, now: int) -> Outcome:
+    if not isinstance(outcome, Done | Next | Called):
+        return outcome
+    if passes(now, job.deadline_at):
+        return Overdue()
+    if isinstance(outcome, Called) and now > job.run_at:  # of a waiting job: until when it waits
+        return Overdue("CALLBACK_OVERDUE")
+    return outcome
 
 
 def _ended(job: Claimed, plan: StagePlan, state: State, event: str, now: int, note: str | None = None) -> Decision:
@@ -149,7 +163,7 @@ def _failed(job: Claimed, plan: StagePlan, why: Failure, now: int, draw: float) 
     if failures >= plan.retry.attempts:
         return _buried(job, plan, why, "exhausted", now, failures)
     run_at = now + plan.retry.delay_ms(failures, draw, why.retry_after_ms)
-    if job.deadline_at is not None and run_at >= job.deadline_at:
+    if passes(run_at, job.deadline_at):
         return _buried(job, plan, why, "deadline", now, failures)
     asked = now + why.retry_after_ms if why.retry_after_ms else None
     return Decision(

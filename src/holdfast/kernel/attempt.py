@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast.core.deadline import clip_ms
+from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, classify, failure
-from holdfast.core.outcome import Answer, Discard, Done, Failed, Held, Next, Outcome, Snooze, Wait
+from holdfast.core.outcome import Answer, Discard, Done, Failed, Held, Next, Outcome, Overdue, Snooze, Wait
 from holdfast.core.redact import redact_stack
-from holdfast.errors import InvalidInput, LeaseLost, ProviderHeld
+from holdfast.errors import InvalidInput, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.claim import Taken
 from holdfast.kernel.context import Context
 from holdfast.kernel.kernel import Kernel
@@ -24,6 +24,7 @@ from holdfast.kernel.kinds import JobKind, Stage
 from holdfast.kernel.settle import Settlement
 
 UNKNOWN_KIND_SNOOZE_S = 60.0
+STORE_AWAY_SNOOZE_S = 2.0
 
 
 async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
@@ -36,6 +37,8 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     stage = kind.by_name.get(job.stage)
     if stage is None:
         return Settlement(job, Failed(_misfit("STAGE_UNKNOWN", f"'{job.kind}' has no stage '{job.stage}' any more.")))
+    if passes(kernel.now(), job.deadline_at):
+        return Settlement(job, Overdue())  # nothing is begun that could only come too late
     started = kernel.now()
     context = Context(kernel, kind, stage, job)
     try:
@@ -46,7 +49,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         job,
         outcome,
         value,
-        messages=context.messages,
+        messages=[] if isinstance(outcome, Failed | Held) else context.messages,
         events=context.events,
         duration_ms=kernel.now() - started,
     )
@@ -65,14 +68,23 @@ async def _outcome(
             answer = await stage.run(kind.instance, context, *arguments)
     except LeaseLost:
         raise
+    except (StoreUnavailable, StoreBusy, StoreFull):
+        return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
     except ProviderHeld as held:
         return Held(held.provider, held.reason, held.retry_at), None
-    except TimeoutError as error:
-        return Failed(_raised(error, kernel, stage)), None
+    except asyncio.CancelledError as error:
+        if _asked_to_stop():
+            raise
+        return Failed(_raised(RuntimeError(f"cancelled from within: {error}"), kernel, stage)), None
     except Exception as error:
         return Failed(_raised(error, kernel, stage)), None
     await kernel.failpoint("attempt.after_handler")
     return _answered(stage, answer)
+
+
+def _asked_to_stop() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:

@@ -158,14 +158,14 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
        created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
   FROM holdfast_jobs
- WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting') AND deadline_at <= :now
+ WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting') AND deadline_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY deadline_at LIMIT :limit /*skip_locked*/
 
 -- name: unanswered
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
        created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
-  FROM holdfast_jobs WHERE state = 'waiting' AND run_at <= :now
+  FROM holdfast_jobs WHERE state = 'waiting' AND run_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY run_at LIMIT :limit /*skip_locked*/
 
