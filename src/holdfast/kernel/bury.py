@@ -31,7 +31,7 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     letter = {
         "id": known["id"] if known else kernel.new_id(),
         "job_id": job.id,
-        "request_id": job.owner and f"{job.owner}:{job.id}",
+        "request_id": job.trace or job.id,  # never the owner: people's names do not belong into a dead letter
         "kind": job.kind,
         "stage": job.stage,
         "provider": decision.provider,

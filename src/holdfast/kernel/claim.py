@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.job import Claimed
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement, report, settle
+from holdfast.kernel.settle import AWAY, Settlement, report, settle, settle_apart
 from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, results
 
@@ -27,6 +27,20 @@ async def step(
 
     Returns the leases and how many jobs were parked. A crash before the commit changes nothing; after it, the leases
     expire and are reaped."""
+    try:
+        return await _step(kernel, owner, queues, finished, limit)
+    except AWAY:
+        raise
+    except Exception as error:  # a settlement that cannot be written: find it, and let the others pass
+        if not finished:
+            raise
+        report(kernel, finished, await settle_apart(kernel, finished, error))
+        return await _step(kernel, owner, queues, [], limit)
+
+
+async def _step(
+    kernel: Kernel, owner: str, queues: Sequence[str], finished: Sequence[Settlement], limit: int
+) -> tuple[list[Taken], int]:
     accepted: set[str] = set()
     taken: list[Taken] = []
     parked = 0

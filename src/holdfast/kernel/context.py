@@ -24,18 +24,20 @@ from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 
 T = TypeVar("T")
+STAGE_SHARE = 0.95
 
 
 class Context:
     """Handed to every handler: one attempt of one stage of one job."""
 
-    __slots__ = ("_stage", "events", "job", "kernel", "kind", "messages")
+    __slots__ = ("_began", "_stage", "events", "job", "kernel", "kind", "messages")
 
     def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed) -> None:
         self.kernel = kernel
         self.kind = kind
         self.job = job
         self._stage = stage
+        self._began = kernel.now()
         self.messages: list[NewMessage] = []
         self.events: list[NewEvent] = []
 
@@ -78,7 +80,9 @@ class Context:
 
         Behind its breaker and limits, within its timeout and the deadline; recorded with outcome, latency and cost. A
         held provider costs nothing: the job goes back to the queue."""
-        return await call(self.kernel, self._provider(provider), run, job=self.job, timeout_s=timeout_s, cost=cost)
+        whom = self._provider(provider)
+        limit_s = self._time_for(whom, timeout_s)
+        return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
 
     async def effect(
         self,
@@ -93,7 +97,8 @@ class Context:
         `send` is given a token that is the same every time and returns the provider's id of what it did. Returns that
         id, also when an earlier attempt did it."""
         text = key if isinstance(key, str) else "/".join(str(part) for part in key)
-        return await perform(self.kernel, self.job, self._provider(provider), text, send, lookup)
+        whom = self._provider(provider)
+        return await perform(self.kernel, self.job, whom, text, send, lookup, timeout_s=self._time_for(whom, None))
 
     def emit(
         self,
@@ -127,6 +132,11 @@ class Context:
             if locked is None or (locked[0].attempt, locked[0].state) != (self.job.attempt, State.PROCESSING):
                 raise LeaseLost(f"Job {self.job.id} is no longer held by attempt {self.job.attempt}.")
             yield tx
+
+    def _time_for(self, provider: Provider, given_s: float | None) -> float:
+        """A call ends a little before its stage does: then its outcome is recorded, and the breaker hears of it."""
+        left_s = self._stage.timeout_s - (self.now() - self._began) / 1_000
+        return min(given_s or provider.timeout_s, max(0.001, left_s * STAGE_SHARE))
 
     def _provider(self, given: Provider | None) -> Provider:
         provider = given or self._stage.provider

@@ -44,13 +44,15 @@ async def perform(
     key: str,
     send: Callable[[str], Awaitable[str]],
     lookup: Lookup | None,
+    *,
+    timeout_s: float | None = None,
 ) -> str:
     """Bring the effect of `key` about, at most once; return the provider's id of it."""
     find = lookup or provider.lookup
     row, step = await _planned(kernel, job, provider, key, can_look=find is not None)
     if isinstance(step, LookUp):
         assert find is not None
-        found = await look_up(kernel, provider, row, find, job=job, alert=step.alert)
+        found = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
         if found is not None:
             return found
         step = after_not_found(row, provider, kernel.now())
@@ -58,7 +60,7 @@ async def perform(
         case Skip(provider_id):
             return provider_id
         case Send():
-            return await _send(kernel, job, provider, row, send)
+            return await _send(kernel, job, provider, row, send, timeout_s)
         case LookLater(at):
             raise ProviderHeld(provider.name, "an earlier send may still arrive", at)
         case Refuse(error_class, message):
@@ -96,7 +98,12 @@ async def _planned(
 
 
 async def _send(
-    kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, send: Callable[[str], Awaitable[str]]
+    kernel: Kernel,
+    job: Claimed,
+    provider: Provider,
+    row: EffectRow,
+    send: Callable[[str], Awaitable[str]],
+    timeout_s: float | None,
 ) -> str:
     begun = False
 
@@ -114,7 +121,7 @@ async def _send(
         return provider_id
 
     try:
-        provider_id = await call(kernel, provider, sending, job=job, before=begin)
+        provider_id = await call(kernel, provider, sending, job=job, timeout_s=timeout_s, before=begin)
     except CallError as error:
         if begun:
             await _refused(kernel, job, row.key, error)
@@ -142,13 +149,20 @@ async def _refused(kernel: Kernel, job: Claimed, key: str, error: CallError) -> 
 
 
 async def look_up(
-    kernel: Kernel, provider: Provider, row: EffectRow, find: Lookup, *, job: Claimed | None, alert: bool
+    kernel: Kernel,
+    provider: Provider,
+    row: EffectRow,
+    find: Lookup,
+    *,
+    job: Claimed | None,
+    alert: bool,
+    timeout_s: float | None = None,
 ) -> str | None:
     """Ask the provider whether it has the effect; if so, backfill the row. Never sends."""
     if alert:
         kernel.watch.log("effect.marked_without_evidence", key=redact_text(row.key), provider=provider.name)
         kernel.watch.count("effects_without_evidence", provider=provider.name)
-    found = await call(kernel, provider, lambda: find(row.token), job=job)
+    found = await call(kernel, provider, lambda: find(row.token), job=job, timeout_s=timeout_s)
     await kernel.failpoint("reconcile.after_lookup")
     if found is not None:
         async with kernel.store.transaction() as tx:

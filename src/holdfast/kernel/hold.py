@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.core import breaker
-from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.breaker import BreakerPolicy, BreakerState, Gate
 from holdfast.core.provider import Provider
 from holdfast.errors import NotFound
 from holdfast.kernel.kernel import Kernel
@@ -23,12 +23,15 @@ async def hold_once(kernel: Kernel) -> int:
         names = await breakers.attention(tx)
     released = 0
     for name in names:
-        provider = kernel.registry.providers.get(name)
-        if provider is None or provider.breaker is None:
-            continue
+        provider = kernel.registry.provider(name)
         healthy = await _probe(kernel, provider)
         released += await _attend(kernel, provider, healthy)
     return released
+
+
+def policy_of(provider: Provider) -> BreakerPolicy:
+    """A breaker that a person opened, or that an earlier release declared, must close again without a policy too."""
+    return provider.breaker or BreakerPolicy()
 
 
 async def _probe(kernel: Kernel, provider: Provider) -> bool | None:
@@ -47,13 +50,13 @@ async def _probe(kernel: Kernel, provider: Provider) -> bool | None:
 
 
 async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> int:
-    assert provider.breaker is not None
+    policy = policy_of(provider)
     now = kernel.now()
     async with kernel.store.transaction() as tx:
         row = await breakers.lock(tx, provider.name, now)
-        state = breaker.tick(row.state, provider.breaker, now)
+        state = breaker.tick(row.state, policy, now)
         if healthy is not None:
-            state = breaker.probe(state, provider.breaker, now, healthy)
+            state = breaker.probe(state, policy, now, healthy)
         await breakers.swap(tx, provider.name, row.state, state, now)
         if state.gate is not row.state.gate:
             kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
@@ -66,8 +69,7 @@ async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> i
 
 
 async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state: BreakerState, now: int) -> int:
-    assert provider.breaker is not None
-    room = breaker.trial_room(state, provider.breaker, now)
+    room = breaker.trial_room(state, policy_of(provider), now)
     if room <= 0:
         return 0
     queues = await jobs.unpark(tx, provider.name, "trial", room, now)

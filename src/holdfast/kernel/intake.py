@@ -27,7 +27,12 @@ async def once(kernel: Kernel, consumer: str, message_id: str, body: bytes) -> A
 
 
 async def called_back(kernel: Kernel, wait_key: str, message_id: str, body: str) -> bool:
-    """Resume the job that waits for `wait_key` with the callback's JSON. False: nobody waits, or seen before."""
+    """Resume the job that waits for `wait_key` with the callback's JSON. False: nobody waits, or seen before.
+
+    A callback that comes before its job waits is not recorded, so that the sender's next try is not a duplicate."""
+    async with kernel.store.reading() as tx:
+        if await jobs.lock_waiting(tx, wait_key) is None:
+            return False
     async with once(kernel, f"callback:{wait_key}", message_id, body.encode()) as (tx, first):
         locked = await jobs.lock_waiting(tx, wait_key)
         if not first or locked is None:

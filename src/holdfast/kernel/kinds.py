@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from holdfast.core.decide import StagePlan
 from holdfast.core.job import PRIORITIES
@@ -67,6 +68,8 @@ class JobKind:
             return self.takes.dump_json(self.takes.validate_python(value)).decode()
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
+        except (PydanticSerializationError, UnicodeError) as error:
+            raise InvalidInput(f"The input of '{self.name}' cannot be written as JSON: {error}.") from None
 
     def load_input(self, text: str) -> Any:
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.core.effect import AskPerson, LookLater, LookUp, next_step
+from holdfast.core.effect import AskPerson, EffectRow, LookLater, LookUp, after_not_found, next_step
+from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import CallError
 from holdfast.kernel.effects import ask_person, look_up
@@ -31,7 +32,7 @@ async def _clear(kernel: Kernel, row: Row) -> bool:
         except CallError:
             return False  # the provider is not well; the next round asks again
         if found is None:
-            await ask_person(kernel, effect.key, "the provider has no record of it; replay its job to send it")
+            await _not_found(kernel, provider, effect)
         return True
     if isinstance(step, LookLater):
         return False
@@ -39,3 +40,14 @@ async def _clear(kernel: Kernel, row: Row) -> bool:
     await ask_person(kernel, effect.key, why)
     kernel.watch.log("effect.in_review", key=redact_text(effect.key), provider=provider.name, reason=why)
     return True
+
+
+async def _not_found(kernel: Kernel, provider: Provider, effect: EffectRow) -> None:
+    """The provider has no record of it. Where that is proof, a replay may send; elsewhere a person decides."""
+    step = after_not_found(effect, provider, kernel.now())
+    if isinstance(step, AskPerson):
+        await ask_person(kernel, effect.key, step.why)
+        return
+    async with kernel.store.transaction() as tx:
+        await effects.unsent(tx, effect.key, effect.sends, kernel.now())
+    kernel.watch.log("effect.not_sent", key=redact_text(effect.key), provider=provider.name)

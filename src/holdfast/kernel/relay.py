@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 
+from holdfast.core.redact import redact_text
 from holdfast.errors import TransportDown, TransportError
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
@@ -74,7 +75,7 @@ async def _write_down(kernel: Kernel, token: str, pairs: Sequence[tuple[Row, Tra
                 await _set_back(kernel, tx, token, row, answer, now)
         down = next((answer for _, answer in pairs if isinstance(answer, TransportDown)), None)
         if down is not None:
-            await outbox.release(tx, token, str(down))
+            await outbox.release(tx, token, redact_text(str(down)))
         elif len(confirmed) == len(pairs):
             await tx.hint("outbox")  # the next message of an aggregate may have become claimable
 
@@ -86,7 +87,7 @@ async def _set_back(kernel: Kernel, tx: Tx, token: str, row: Row, why: Transport
         tx,
         token,
         row["seq"],
-        str(why),
+        redact_text(str(why)),
         now + delay_ms,
         kernel.tuning.relay_retries_max,
     )

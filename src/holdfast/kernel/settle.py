@@ -11,19 +11,24 @@ ended or taken by somebody else: that is news, never an overwrite, and its resul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.core.decide import Decision, StagePlan, decide
+from holdfast.core.failure import Category, classify
 from holdfast.core.job import TERMINAL, Claimed, State
-from holdfast.core.outcome import Called, Done, Next, Outcome
-from holdfast.core.redact import redact_text
+from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
+from holdfast.core.redact import redact_stack, redact_text
+from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs, outbox, results
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
+
+AWAY = (StoreUnavailable, StoreBusy, StoreFull)
+"""The database is not there for anybody: no settlement is to blame."""
 
 
 @dataclass(slots=True)
@@ -38,6 +43,8 @@ class Settlement:
     messages: list[NewMessage] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     duration_ms: int = 0
+    spoiled: bool = False
+    """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +58,17 @@ class Settled:
 
 
 async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
-    """Decide and write every settlement; return the ids that were accepted. The caller commits."""
+    """Decide and write every settlement; return the ids that were accepted. The caller commits.
+
+    A worker that lost a job and claimed it again may bring two ends of it: only the newer one can be accepted."""
     now = kernel.now()
+    newest = {one.job.id: one for one in sorted(settlements, key=lambda one: one.job.attempt)}
     decided = [(one, _decision(kernel, one, now)) for one in settlements]
-    lefts = [jobs.Left(one.job, one.expected, d, _error(d), _data(d)) for one, d in decided]
+    lefts = [jobs.Left(s.job, s.expected, d, _error(d), _data(d)) for s, d in decided if newest[s.job.id] is s]
     accepted = await jobs.settle(tx, lefts, now)
-    kept = [(one, d) for one, d in decided if one.job.id in accepted]
-    await _store_values(tx, kept, now, late=False)
+    kept = [(one, d) for one, d in decided if one.job.id in accepted and newest[one.job.id] is one]
+    await _store_values(tx, [(one, d) for one, d in kept if d.event != "expired"], now, late=False)
+    await _store_values(tx, [(one, d) for one, d in kept if d.event == "expired"], now, late=True)
     await _store_messages(tx, [message for one, _ in kept for message in one.messages], now)
     extra = [event for one, _ in kept for event in one.events]
     if extra:
@@ -65,10 +76,32 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
     for one, decision in kept:
         if decision.state is State.DEAD:
             await bury(kernel, tx, one.job, decision, now)
-        await _hook(kernel, tx, one, decision, now)
+        if not one.spoiled:
+            await _hook(kernel, tx, one, decision, now)
     if len(kept) < len(decided):
-        await _refused(kernel, tx, [(one, d) for one, d in decided if one.job.id not in accepted], now)
+        ours = {id(one) for one, _ in kept}
+        await _refused(kernel, tx, [(one, d) for one, d in decided if id(one) not in ours], now)
     await _wake(kernel, tx, kept, now)
+    return accepted
+
+
+async def settle_apart(kernel: Kernel, settlements: Sequence[Settlement], error: Exception) -> set[str]:
+    """Settle each in a transaction of its own, because one of them spoiled the group. One bad hook, wait key or
+    message must not hold up its neighbours: what cannot be written as it is becomes a dead letter that says why."""
+    kernel.watch.log("settle.spoiled", jobs=len(settlements), error=f"{type(error).__name__}: {error}")
+    accepted: set[str] = set()
+    for one in settlements:
+        try:
+            async with kernel.store.transaction() as tx:
+                accepted |= await settle(kernel, tx, [one])
+        except AWAY:
+            raise
+        except Exception as problem:
+            why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
+            stack = redact_stack(problem)
+            bad = replace(one, outcome=Failed(replace(why, stack=stack)), messages=[], events=[], spoiled=True)
+            async with kernel.store.transaction() as tx:
+                accepted |= await settle(kernel, tx, [bad])
     return accepted
 
 

@@ -52,6 +52,8 @@ def prepare(
         )
     if "\\u0000" in payload:
         raise InvalidInput(f"The input of '{kind.name}' contains a NUL character, which PostgreSQL cannot store.")
+    if any("\0" in text for text in (key, owner, trace) if text is not None):
+        raise InvalidInput(f"The key, owner or trace of '{kind.name}' contains a NUL character.")
     if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
         raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
     level = kind.priority if priority is None else priority
@@ -132,10 +134,15 @@ class SharedCommit:
         order = prepare(job.__holdfast__, input, job_id=self._kernel.new_id(), now=self._kernel.now(), **options)
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.append((order, answer))
-        async with self._turn:
-            if not answer.done():
-                await self._flush()
-        return await answer
+        try:
+            async with self._turn:
+                if not answer.done():
+                    await self._flush()
+            return await answer
+        except asyncio.CancelledError:
+            answer.cancel()
+            self._waiting = [pair for pair in self._waiting if pair[1] is not answer]  # nobody asks for it any more
+            raise
 
     async def _flush(self) -> None:
         """Write everybody's orders. One bad key must not fail its neighbours: then each is written alone."""
@@ -146,7 +153,7 @@ class SharedCommit:
             for order, answer in batch:
                 await self._alone(order, answer)
         except asyncio.CancelledError:
-            self._waiting = [pair for pair in batch if not pair[1].cancelled()] + self._waiting
+            self._waiting = [pair for pair in batch if not pair[1].done()] + self._waiting
             raise
         except Exception as error:
             for _, answer in batch:

@@ -95,6 +95,11 @@ async def answer(tx: Tx, key: str, status: EffectStatus, provider_id: str | None
     return bool(await tx.rows(sql.answer, key=key, status=status, provider_id=provider_id, now=now))
 
 
+async def unsent(tx: Tx, key: str, sends: int, now: int) -> bool:
+    """Looked up and not there: a replay of its job may send it. False: somebody began to send meanwhile."""
+    return bool(await tx.rows(sql.unsent, key=key, sends=sends, now=now))
+
+
 async def in_doubt(tx: Tx, before: int, limit: int) -> Sequence[Row]:
     """Effects nobody is working on and nobody knows the fate of."""
     return await tx.rows(sql.in_doubt, before=before, limit=limit)

@@ -24,10 +24,11 @@ RETURNING sends
 
 -- name: mark
 -- One write sets id, time and status. Fenced by the attempt that sent: a later sender's row is not touched.
+-- A row that was handed to a person meanwhile is marked too: now there is evidence.
 UPDATE holdfast_effects
    SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
        error_class = NULL, error = NULL
- WHERE key = :key AND attempt = :attempt AND status IN ('sending', 'unknown')
+ WHERE key = :key AND attempt = :attempt AND status IN ('sending', 'unknown', 'review')
 RETURNING key
 
 -- name: backfill
@@ -55,6 +56,14 @@ UPDATE holdfast_effects
    SET status = :status, provider_id = :provider_id, updated_at = CAST(:now AS BIGINT),
        marked_at = CASE WHEN CAST(:status AS TEXT) = 'sent' THEN CAST(:now AS BIGINT) END
  WHERE key = :key AND status IN ('review', 'unknown', 'sending')
+RETURNING key
+
+-- name: unsent
+-- The provider does not have it and will not get it from an earlier send. Fenced by `sends`: nobody has sent since.
+UPDATE holdfast_effects
+   SET status = 'planned', marked_at = NULL, updated_at = CAST(:now AS BIGINT)
+ WHERE key = :key AND sends = :sends
+   AND (status IN ('sending', 'unknown') OR (status = 'sent' AND provider_id IS NULL))
 RETURNING key
 
 -- name: in_doubt
