@@ -13,16 +13,19 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+from holdfast.core.failure import classify
 from holdfast.core.job import Claimed
-from holdfast.core.outcome import Released
+from holdfast.core.outcome import Failed, Released
+from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.claim import Taken, step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
-from holdfast.kernel.settle import Settlement, settle
+from holdfast.kernel.settle import Settlement
 from holdfast.tables import jobs, workers
 
 STORE_BACKOFF_S = 0.5
@@ -32,7 +35,7 @@ STORE_BACKOFF_CAP_S = 10.0
 @dataclass(slots=True)
 class Running:
     job: Claimed
-    task: asyncio.Task[None]
+    task: asyncio.Task[Settlement | None]
 
 
 class Worker:
@@ -49,13 +52,17 @@ class Worker:
         self.streams = streams or (2 if kernel.store.dialect == "postgres" else 1)
         self.grace_s = grace_s
         self.completed = 0
-        self._running: dict[str, Running] = {}
+        # By job and attempt: after a lost lease the same job may run here twice for a moment.
+        self._running: dict[tuple[str, int], Running] = {}
         self._finished: list[Settlement] = []
         self._reserved = 0
         self._wake = asyncio.Event()
+        self._rings = 0
         self._idle = False
         self._draining = False
         self._doubt = False
+        self._stepping = 0
+        self._disowning = asyncio.Lock()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
@@ -91,7 +98,11 @@ class Worker:
             if not self._finished and (room <= 0 or self._idle):
                 await self._rest()
                 continue
+            if self._doubt and self._stepping:
+                await self._rest()  # the other stream's answer must be known before we say what is not ours
+                continue
             self._reserved += room
+            rings = self._rings
             try:
                 if self._doubt:
                     await self._disown()
@@ -105,34 +116,46 @@ class Worker:
                 continue
             finally:
                 self._reserved -= room
-            self._idle = room > 0 and not taken and not parked
-            self._start(taken)
+            self._idle = room > 0 and not taken and not parked and rings == self._rings
+            if self._draining:
+                self._finished += [Settlement(one.job, Released()) for one in taken]
+            else:
+                self._start(taken)
 
     def _room(self) -> int:
         return self.concurrency - len(self._running) - self._reserved
 
     async def _step(self, room: int) -> tuple[list[Taken], int]:
         finished, self._finished = self._finished, []
+        self._stepping += 1
         try:
             done = await step(self.kernel, self.name, self.queues, finished, room)
         except BaseException:
             self._finished = finished + self._finished  # fenced: settling again after a lost answer is harmless
             raise
+        finally:
+            self._stepping -= 1
         self.completed += len(finished)
         return done
 
     def _start(self, taken: Sequence[Taken]) -> None:
         loop = asyncio.get_running_loop()
         for one in taken:
-            task = loop.create_task(self._attempt(one))
-            self._running[one.job.id] = Running(one.job, task)
+            task = loop.create_task(run_attempt(self.kernel, one))
+            self._running[one.job.id, one.job.attempt] = Running(one.job, task)
+            task.add_done_callback(partial(self._ended, one.job))
 
-    async def _attempt(self, taken: Taken) -> None:
-        try:
-            settlement = await run_attempt(self.kernel, taken)
-        except asyncio.CancelledError:
-            settlement = Settlement(taken.job, Released()) if self._draining else None
-        del self._running[taken.job.id]
+    def _ended(self, job: Claimed, task: asyncio.Task[Settlement | None]) -> None:
+        """A callback, not the end of a coroutine: it also comes when the task is cancelled before it has begun."""
+        del self._running[job.id, job.attempt]
+        settlement: Settlement | None = None
+        if task.cancelled():
+            settlement = Settlement(job, Released()) if self._draining else None
+        elif (error := task.exception()) is not None:
+            # `run_attempt` catches what a handler raises; what comes out of it is a defect of ours, or of a type.
+            settlement = Settlement(job, Failed(replace(classify(error), stack=redact_stack(error))))
+        else:
+            settlement = task.result()
         if settlement is not None:
             self._finished.append(settlement)
         self._wake.set()
@@ -149,6 +172,7 @@ class Worker:
     async def _listen(self, bell: object) -> None:
         while True:
             if await bell.wait(60.0):  # type: ignore[attr-defined]
+                self._rings += 1
                 self._idle = False
                 self._wake.set()
 
@@ -162,26 +186,28 @@ class Worker:
 
     async def renew(self) -> None:
         """Extend every lease in one statement; what does not come back is not ours any more."""
-        held = {job_id: one.job.attempt for job_id, one in self._running.items()}
+        held = dict(sorted(self._running))  # the latest attempt of each job
         now = self.kernel.now()
         async with self.kernel.store.transaction() as tx:
             await workers.seen(tx, self.name, ",".join(self.queues), len(held), now)
             kept = await jobs.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
-        for job_id in held.keys() - kept:
-            one = self._running.get(job_id)
-            if one is not None and one.job.attempt == held[job_id]:
-                self.kernel.watch.log("lease.lost", job_id=job_id, attempt=one.job.attempt)
+        for (job_id, attempt), one in list(self._running.items()):
+            if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
+                self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
                 one.task.cancel()
 
     async def _disown(self) -> None:
         """After a lost answer we may hold jobs that we do not know of: give those back."""
-        async with self.kernel.store.transaction() as tx:
-            held = await jobs.held_by(tx, self.name)
-            known = set(self._running) | {one.job.id for one in self._finished}
-            lost = [Settlement(job, Released(), provider=p) for job, p in held if job.id not in known]
+        async with self._disowning:
+            if not self._doubt:
+                return
+            async with self.kernel.store.reading() as tx:
+                held = await jobs.held_by(tx, self.name)
+            known = set(self._running) | {(one.job.id, one.job.attempt) for one in self._finished}
+            lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:
-                await settle(self.kernel, tx, lost)
-        self._doubt = False
+                await step(self.kernel, self.name, self.queues, lost, 0)
+            self._doubt = False
 
     async def _drain(self) -> None:
         self._draining = True
