@@ -1,4 +1,8 @@
-"""A batch of rows travels as one JSON parameter: an object, because json_each reads one on both databases."""
+"""A batch of rows travels as one JSON parameter: an object, because json_each reads one on both databases.
+
+PostgreSQL refuses two things that JSON can say and text cannot hold: NUL and lone surrogates. Whatever a user or a
+provider wrote, both become the replacement character here, so that no message can make a row unwritable.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,25 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
+def _encode(value: Any) -> str:
+    text = _dump(value)
+    if "\\u0000" in text or "\\ud" in text:
+        return _dump(_storable(json.loads(text)))
+    return text
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return whole.replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [_storable(one) for one in value]
+    if isinstance(value, dict):
+        return {_storable(name): _storable(one) for name, one in value.items()}
+    return value
 
 
 def keyed(rows: Mapping[str, Sequence[Any]]) -> str:
