@@ -1,6 +1,6 @@
 """Holdfast's side of the bench: one task per call, its figures as one JSON line.
 
-    python bench/holdfast_runs.py noop postgresql://... 20000
+python bench/holdfast_runs.py noop postgresql://... 20000
 """
 
 from __future__ import annotations

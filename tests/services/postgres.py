@@ -60,6 +60,12 @@ class PostgresServer:
             config.write(_SETTINGS.format(port=self.port, folder=self._folder))
         self._start()
 
+    @property
+    def pid(self) -> int:
+        """The server's own process; its children are the backends."""
+        assert self._process is not None, "begin first"
+        return self._process.pid
+
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://holdfast@127.0.0.1:{self.port}/{database}"
 
