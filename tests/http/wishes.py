@@ -22,7 +22,7 @@ from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem, System
 from holdfast.tables import events, jobs
 
-SECRET = "a-secret-of-the-tests-that-is-long-enough"
+SECRET = "a-secret-of-the-tests-" + "that-is-long-enough-" * 3
 LEARNER, WATCHER = require("learner"), require_stream("learner", "operator")
 
 

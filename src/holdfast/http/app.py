@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
-from holdfast.http import problem, tickets
+from holdfast.http import health, metrics, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
 from holdfast.http.guard import Guard
+from holdfast.kernel.explain import iso
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
@@ -38,7 +39,8 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     app.state.systems = tuple(systems)
     app.state.stopping = asyncio.Event()
     problem.install(app)
-    app.include_router(shared)
+    for router in (shared, health.router, metrics.router):
+        app.include_router(router)
     for one in systems:
         if one.system.routes is not None:
             app.include_router(one.system.routes(one.kernel, one.env))
@@ -53,4 +55,4 @@ shared = APIRouter()
 async def issue_ticket(request: Request, who: Annotated[Principal, ANYONE]) -> dict[str, Any]:
     """A single-use ticket, good for 30 seconds, with which an EventSource opens a stream: `?ticket=`."""
     ticket, expires_at = await tickets.issue(request.app.state.systems[0].kernel, who.sub, who.roles)
-    return {"ticket": ticket, "expiresAt": tickets.iso(expires_at)}
+    return {"ticket": ticket, "expiresAt": iso(expires_at)}

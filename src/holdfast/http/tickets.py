@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from datetime import UTC, datetime
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.tables import tickets
@@ -37,11 +36,6 @@ async def redeem(kernel: Kernel, ticket: str) -> tuple[str, frozenset[str]] | No
     if row is None or row["expires_at"] < kernel.now():
         return None
     return str(row["sub"]), frozenset(filter(None, row["roles"].split(",")))
-
-
-def iso(at_ms: int) -> str:
-    """A time as every answer writes it: ISO 8601, UTC, milliseconds."""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _digest(ticket: str) -> str:

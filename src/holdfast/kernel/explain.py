@@ -14,7 +14,7 @@ from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, cases, events, jobs, workers
+from holdfast.tables import breakers, events, jobs, ops, workers
 from holdfast.tables.breakers import ProviderRow
 
 WORKER_FRESH_MS = 90_000
@@ -66,10 +66,7 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
         raise NotFound(f"There is no job {job_id}.")
     history = await events.of_job(tx, job_id)
     provider = await breakers.read(tx, job["provider"]) if job["provider"] else None
-    case = None
-    if job["state"] == State.DEAD:
-        known = await cases.of_job(tx, job_id)
-        case = known
+    case = await ops.case_of_job(tx, job_id) if job["state"] == State.DEAD else None
     return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), kernel.now())
 
 
@@ -103,7 +100,9 @@ def _parked(story: Story) -> Explanation:
     state = story.provider.state if story.provider is not None else None
     facts = {"provider": name, "gate": state.gate if state else None, "open_until": state.open_until if state else None}
     if state is None or state.gate is Gate.CLOSED:
-        sentence = f"The breaker of '{name}' has closed again; held jobs are let through a few at a time, this one soon."
+        sentence = (
+            f"The breaker of '{name}' has closed again; held jobs are let through a few at a time, this one soon."
+        )
         return Explanation(sentence, {"code": "DRAINING", **facts})
     why = f" ({state.reason})" if state.reason else ""
     if state.gate is Gate.HALF_OPEN:
@@ -127,9 +126,13 @@ def _later(story: Story) -> Explanation:
     if kind == "retried":
         facts["error_class"] = error_class
         if job["not_before"] is not None and job["run_at"] >= job["not_before"] > now - 1:
-            sentence = f"The provider asked to wait: it runs again {when}, after failure {job['failures']} ({error_class})."
+            sentence = (
+                f"The provider asked to wait: it runs again {when}, after failure {job['failures']} ({error_class})."
+            )
             return Explanation(sentence, {"code": "RETRY_AFTER", **facts})
-        sentence = f"It runs again {when}: retry {job['failures']} of the stage '{job['stage']}', because of {error_class}."
+        sentence = (
+            f"It runs again {when}: retry {job['failures']} of the stage '{job['stage']}', because of {error_class}."
+        )
         return Explanation(sentence, {"code": "RETRY", **facts})
     if kind == "lost":
         sentence = f"Its worker was lost ({_count(job['crashes'], 'time')} in this stage); it runs again {when}."

@@ -1,0 +1,177 @@
+"""Prometheus: what this process counted, and how the systems are at the moment of the scrape.
+
+Counters and histograms are fed through the kernel's `Watch`; gauges are read from the store when somebody scrapes, so
+that any one process tells the whole deployment's queue depth. Names are fixed here, for dashboards and alert rules.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import uvicorn
+from fastapi import APIRouter, FastAPI, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from holdfast.core.breaker import Gate
+from holdfast.errors import StoreError
+from holdfast.http import health, problem
+from holdfast.http.snapshot import Snapshot, snapshot
+from holdfast.kernel.watch import LogWatch
+from holdfast.system import OpenSystem
+
+# What the kernel counts -> the metric's name, labels and meaning. A counter's exported name ends in _total.
+COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "jobs_created": ("holdfast_jobs_created", (), "Jobs accepted"),
+    "jobs_settled": ("holdfast_jobs_settled", ("kind", "event"), "Attempts that ended, by how"),
+    "jobs_completed": ("holdfast_jobs_completed", ("kind",), "Jobs that succeeded"),
+    "jobs_failed": ("holdfast_jobs_failed", ("kind", "code"), "Jobs that died, by error class"),
+    "retries_scheduled": ("holdfast_retries_scheduled", ("kind",), "Retries scheduled"),
+    "lease_reclaims": ("holdfast_lease_reclaims", (), "Leases taken back from lost workers"),
+    "settles_refused": ("holdfast_settles_refused", ("kind",), "Writes refused because the lease was gone"),
+    "dead_letters": ("holdfast_dead_letters_opened", ("kind", "error_class"), "Dead letters written"),
+    "replays": ("holdfast_replays", ("kind",), "Dead letters replayed"),
+    "breaker_changes": ("holdfast_breaker_changes", ("provider", "gate"), "Changes of a breaker's gate"),
+    "effects_sent": ("holdfast_effects_sent", ("provider",), "External effects sent and marked"),
+    "effects_in_review": ("holdfast_effects_in_review", (), "Effects set aside for a person"),
+    "effects_without_evidence": ("holdfast_effects_without_evidence", ("provider",), "Marked without a provider id"),
+    "outbox_published": ("holdfast_outbox_published", (), "Messages confirmed by the broker"),
+    "outbox_set_aside": ("holdfast_outbox_set_aside", (), "Messages given up after their last try"),
+    "outbox_stale": ("holdfast_outbox_stale", (), "Warnings about messages older than the threshold"),
+}
+# A settled attempt's event also counts here.
+BY_EVENT = {"succeeded": "jobs_completed", "retried": "retries_scheduled"}
+HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "provider_seconds": ("holdfast_provider_seconds", ("provider", "outcome"), "How long calls to providers took"),
+}
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
+GATES = {Gate.CLOSED: 0, Gate.HALF_OPEN: 1, Gate.OPEN: 2}
+
+
+class PrometheusWatch(LogWatch):
+    """Counts what the kernel tells, and logs as usual. One registry each: nothing is global."""
+
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        super().__init__(logger)
+        self.registry = CollectorRegistry()
+        self._counters = {
+            name: Counter(metric, doc, labels, registry=self.registry)
+            for name, (metric, labels, doc) in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(metric, doc, labels, registry=self.registry, buckets=SECONDS)
+            for name, (metric, labels, doc) in HISTOGRAMS.items()
+        }
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Count one of the fixed names; a name that is not listed is not exported."""
+        if name in self._counters:
+            _child(self._counters[name], COUNTERS[name][1], labels).inc(amount)
+        if name == "jobs_settled" and labels.get("event") in BY_EVENT:
+            self.count(BY_EVENT[labels["event"]], amount, kind=labels.get("kind", ""))
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        if name in self._histograms:
+            _child(self._histograms[name], HISTOGRAMS[name][1], labels).observe(value)
+
+
+def _child(metric: Any, names: tuple[str, ...], labels: dict[str, str]) -> Any:
+    return metric.labels(*(str(labels.get(name, "")) for name in names)) if names else metric
+
+
+class _Gauges:
+    """Hands ready-made families to the exposition."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+async def exposition(systems: Sequence[OpenSystem]) -> bytes:
+    """The whole text of a scrape. A store that is away costs its gauges, not the scrape."""
+    views = [(one.name, await _view(one)) for one in systems]
+    registry = CollectorRegistry()
+    registry.register(_Gauges(_families(views)))
+    watches = {id(one.kernel.watch): one.kernel.watch for one in systems}
+    counted = [generate_latest(watch.registry) for watch in watches.values() if isinstance(watch, PrometheusWatch)]
+    return b"".join([*counted, generate_latest(registry)])
+
+
+async def _view(one: OpenSystem) -> Snapshot | None:
+    try:
+        return await snapshot(one.kernel)
+    except StoreError:
+        return None
+
+
+def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
+    up = _gauge("store_up", "1 while the database answers", "system")
+    depth = _gauge(
+        "queue_depth", "Jobs that have not ended; parked ones wait for a provider", "system", "queue", "state"
+    )
+    age = _gauge("queue_oldest_age_seconds", "Age of the oldest job that is due", "system", "queue")
+    pending = _gauge("outbox_pending", "Messages not yet confirmed", "system")
+    lag = _gauge("outbox_lag_seconds", "Age of the oldest message not yet confirmed", "system")
+    letters = _gauge("dead_letters", "Dead letters by state", "system", "state")
+    unworked = _gauge("dead_letters_open", "Dead letters that wait for a person", "system")
+    gate = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "system", "provider")
+    open_s = _gauge("breaker_open_seconds", "How long the breaker has not been closed", "system", "provider")
+    effects = _gauge("effects", "External effects by status", "system", "provider", "status")
+    alive = _gauge("workers", "Workers that reported lately", "system")
+    for name, view in views:
+        up.add_metric([name], 0 if view is None else 1)
+        if view is None:
+            continue
+        for lane in view.lanes:
+            depth.add_metric([name, lane.queue, lane.state], lane.jobs)
+            if lane.state == "queued":
+                age.add_metric([name, lane.queue], lane.oldest_age_s)
+        pending.add_metric([name], view.outbox_pending)
+        lag.add_metric([name], view.outbox_lag_s)
+        for state, number in sorted(view.dead_letters.items()):
+            letters.add_metric([name, state], number)
+        unworked.add_metric([name], view.dead_letters_open)
+        for one in view.breakers:
+            gate.add_metric([name, one.name], GATES[one.state.gate])
+            open_s.add_metric([name, one.name], one.open_s(view.now))
+        for provider, status, number in view.effects:
+            effects.add_metric([name, provider, status], number)
+        alive.add_metric([name], view.workers_alive)
+    return [up, depth, age, pending, lag, letters, unworked, gate, open_s, effects, alive]
+
+
+def _gauge(name: str, doc: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"holdfast_{name}", doc, labels=labels)
+
+
+router = APIRouter()
+
+
+@router.get("/metrics", tags=["health"], response_class=Response)
+async def metrics(request: Request) -> Response:
+    """What Prometheus scrapes."""
+    return Response(await exposition(request.app.state.systems), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def metrics_server(systems: Sequence[OpenSystem], host: str, port: int) -> uvicorn.Server:
+    """A worker's own /metrics, /healthz and /readyz: `await server.serve()`, ended by `server.should_exit = True`."""
+    app = FastAPI(title="Holdfast worker", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.systems = tuple(systems)
+    problem.install(app)
+    app.include_router(router)
+    app.include_router(health.router)
+    config = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, server_header=False)
+    return _QuietServer(config)
+
+
+class _QuietServer(uvicorn.Server):
+    """Signals belong to the process that runs it."""
+
+    def capture_signals(self) -> Any:
+        return nullcontext()

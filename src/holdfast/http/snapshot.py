@@ -1,0 +1,98 @@
+"""How a system is at this moment, read from its store: for the metrics, the overview and the front page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.core.breaker import BreakerState, Gate, from_row
+from holdfast.core.case import CaseState
+from holdfast.kernel.explain import WORKER_FRESH_MS
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Row
+from holdfast.tables import breakers, cases, effects, jobs, outbox, workers
+
+UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
+"""Dead letters that still ask something of a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The jobs of one queue in one state; those held for a provider are `parked`."""
+
+    queue: str
+    state: str
+    jobs: int
+    oldest_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerView:
+    name: str
+    state: BreakerState
+    parked: int
+    not_before: int | None
+    updated_at: int | None
+
+    def open_s(self, now: int) -> float:
+        """How long it has let nobody, or only trials, through."""
+        if self.state.gate is Gate.CLOSED or self.state.opened_at is None:
+            return 0.0
+        return max(0, now - self.state.opened_at) / 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now: int
+    lanes: Sequence[Lane]
+    outbox_pending: int
+    outbox_lag_s: float
+    dead_letters: dict[str, int]
+    breakers: Sequence[BreakerView]
+    effects: Sequence[tuple[str, str, int]]
+    workers_alive: int
+
+    @property
+    def dead_letters_open(self) -> int:
+        return sum(self.dead_letters.get(state, 0) for state in UNWORKED)
+
+
+async def snapshot(kernel: Kernel) -> Snapshot:
+    now = kernel.now()
+    async with kernel.store.reading() as tx:
+        lag = await outbox.lag(tx)
+        alive = [row for row in await workers.every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
+        return Snapshot(
+            now=now,
+            lanes=[_lane(row, now) for row in await jobs.depth(tx)],
+            outbox_pending=lag["pending"],
+            outbox_lag_s=_age_s(lag["oldest"], now),
+            dead_letters=await cases.count(tx),
+            breakers=_breakers(kernel, await breakers.every(tx)),
+            effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
+            workers_alive=len(alive),
+        )
+
+
+def _lane(row: Row, now: int) -> Lane:
+    state = "parked" if row["parked"] else row["state"]
+    return Lane(row["queue"], state, row["jobs"], _age_s(row["oldest"], now))
+
+
+def _breakers(kernel: Kernel, rows: Sequence[Row]) -> list[BreakerView]:
+    """Every provider: those that ever were in trouble by their row, the others as closed."""
+    known = {row["name"]: _breaker(row) for row in rows}
+    for name in kernel.registry.providers:
+        known.setdefault(name, BreakerView(name, BreakerState(), 0, None, None))
+    return [known[name] for name in sorted(known)]
+
+
+def _breaker(row: Row) -> BreakerView:
+    stored = json.loads(row["state"])
+    state = from_row(stored) if stored else BreakerState()
+    return BreakerView(row["name"], state, row["parked"], row["not_before"], row["updated_at"])
+
+
+def _age_s(oldest: int | None, now: int) -> float:
+    return 0.0 if oldest is None else max(0, now - oldest) / 1_000

@@ -1,0 +1,67 @@
+"""What people on call ask of the tables: pages, searches. Only reads; the writers live with their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+async def case_of_job(tx: Tx, job_id: str) -> Row | None:
+    rows = await tx.rows(sql.case_of_job, job_id=job_id)
+    return rows[0] if rows else None
+
+
+async def jobs_page(
+    tx: Tx,
+    *,
+    before: str | None,
+    limit: int,
+    state: str | None = None,
+    kind: str | None = None,
+    queue: str | None = None,
+    stage: str | None = None,
+    provider: str | None = None,
+    owner: str | None = None,
+) -> Sequence[Row]:
+    return await tx.rows(
+        sql.jobs_page,
+        before=before,
+        limit=limit,
+        state=state,
+        kind=kind,
+        queue=queue,
+        stage=stage,
+        provider=provider,
+        owner=owner,
+    )
+
+
+async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> Sequence[Row]:
+    """Jobs by any id that belongs to them."""
+    return await tx.rows(sql.jobs_found, wanted=wanted, before=before, limit=limit)
+
+
+async def outbox_page(tx: Tx, *, before: int | None, limit: int, status: str | None = None) -> Sequence[Row]:
+    return await tx.rows(sql.outbox_page, before=before, limit=limit, status=status)
+
+
+async def effects_page(
+    tx: Tx, *, before: str | None, limit: int, status: str | None = None, provider: str | None = None
+) -> Sequence[Row]:
+    return await tx.rows(sql.effects_page, before=before, limit=limit, status=status, provider=provider)
+
+
+async def audit_page(
+    tx: Tx, *, before: int | None, limit: int, actor: str | None = None, subject: str | None = None
+) -> Sequence[Row]:
+    return await tx.rows(sql.audit_page, before=before, limit=limit, actor=actor, subject=subject)
+
+
+async def versions(tx: Tx) -> dict[str, int]:
+    """The schema's version by namespace."""
+    return {row["namespace"]: row["version"] for row in await tx.rows(sql.versions)}
