@@ -102,6 +102,13 @@ async def test_a_planted_secret_never_leaves(case: str) -> None:
     assert "harmless_code()" in endpoint.sent and "[redacted]" in endpoint.sent
 
 
+async def test_context_that_was_secret_before_the_change_never_leaves() -> None:
+    hunk = "------BEGIN PRIVATE KEY-----\n c2hvcnQta2V5\n------END PRIVATE KEY-----\n+after()\n"
+    endpoint = Endpoint()
+    await ask(endpoint, change(hunk))
+    assert "c2hvcnQta2V5" not in "".join(endpoint.bodies) and "after()" in endpoint.sent
+
+
 async def test_a_key_split_over_two_hunks_never_leaves() -> None:
     first = f" x = 1\n+-----BEGIN PRIVATE KEY-----\n+{BODY[:30]}\n"
     second = f"+{BODY[30:]}\n+-----END PRIVATE KEY-----\n+after()\n"

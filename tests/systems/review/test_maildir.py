@@ -54,6 +54,22 @@ async def test_many_workers_at_once_deliver_once(tmp_path: Path) -> None:
     assert len(set(ids)) == 1 and len(mails(tmp_path)) == 1
 
 
+async def test_a_delivery_that_comes_between_look_and_link_is_not_overwritten(tmp_path: Path) -> None:
+    """The worst moment: another worker delivers while this one writes its draft."""
+
+    class Overtaken(EmailMessage):
+        def as_bytes(self, *arguments: object, **options: object) -> bytes:
+            (tmp_path / "ada@example.test" / "new" / file_name(TOKEN)).write_text("the other worker's")
+            return b"ours"
+
+    message = Overtaken()
+    message["To"] = "ada@example.test"
+    assert await MaildirNotifier(tmp_path).send(message, TOKEN) == file_name(TOKEN)
+    folder = tmp_path / "ada@example.test"
+    assert (folder / "new" / file_name(TOKEN)).read_text() == "the other worker's"
+    assert os.listdir(folder / "tmp") == []
+
+
 async def test_a_mail_that_was_read_is_still_known(tmp_path: Path) -> None:
     notifier = MaildirNotifier(tmp_path)
     await notifier.send(mail(), TOKEN)

@@ -153,6 +153,16 @@ async def test_a_change_cannot_configure_its_own_review() -> None:
     assert (1, "F821") in rules(found, "a.py") and (1, "secret") in rules(found, "k.txt")
 
 
+async def test_a_configuration_above_the_scratch_directory_has_no_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "ruff.toml").write_text('lint.per-file-ignores = {"*" = ["ALL"]}\n')
+    (tmp_path / ".shellcheckrc").write_text("disable=all\n")
+    found = await reviewed(added("a.py", "x = undefined\n"), added("a.sh", "#!/bin/sh\necho $1\n"))
+    assert (1, "F821") in rules(found, "a.py") and (2, "SC2086") in rules(found, "a.sh")
+
+
 async def test_the_same_change_gives_the_same_review() -> None:
     diff = added("a.py", f"import os\nx = undefined\nk = '{KEY}'\n") + added("b.sh", "#!/bin/sh\necho $1\n")
     assert await reviewed(diff) == await reviewed(diff)
