@@ -1,0 +1,71 @@
+"""The pages: a front page to try the systems, a sign-in, and the console. Plain files; no build step.
+
+A page never carries data: its script asks the API with the bearer token, which the sign-in keeps for the browser tab.
+The console's page itself is shown only to operators: the sign-in also sets a cookie that is good for nothing else. No
+request that changes anything accepts the cookie, so there is nothing to forge.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, RedirectResponse, Response
+
+from holdfast.http.auth import Principal, require
+from holdfast.http.problem import Problem
+
+HERE = Path(__file__).parent
+COOKIE = "holdfast_console"
+ASSETS = {path.name: path for path in sorted((HERE / "static").iterdir())}
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def front() -> FileResponse:
+    return _page("front.html")
+
+
+@router.get("/login")
+async def login() -> FileResponse:
+    return _page("login.html")
+
+
+@router.get("/console")
+async def console(request: Request) -> Response:
+    """Only for operators; everybody else is asked to sign in."""
+    token = request.cookies.get(COOKIE)
+    try:
+        who = await request.app.state.auth.principal(token) if token else None
+    except Problem:
+        who = None
+    if who is None:
+        return RedirectResponse("/login?next=console", status_code=303)
+    if not who.may("operator"):
+        raise Problem(403, "FORBIDDEN", "The console is for operators.")
+    return _page("console.html")
+
+
+@router.post("/api/session", status_code=204)
+async def begin_session(request: Request, who: Annotated[Principal, require()]) -> Response:
+    """Let this browser open the console's page. The token comes as a bearer token, as everywhere."""
+    token = request.headers["authorization"].split(" ", 1)[1]
+    answer = Response(status_code=204)
+    secure = request.url.scheme == "https"
+    answer.set_cookie(COOKIE, token, max_age=43_200, path="/console", httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.get("/static/{name}")
+async def asset(name: str) -> FileResponse:
+    path = ASSETS.get(name)
+    if path is None:
+        raise Problem(404, "NOT_FOUND", "There is no such file.")
+    return FileResponse(path, media_type=TYPES.get(path.suffix), headers={"Cache-Control": "no-cache"})
+
+
+def _page(name: str) -> FileResponse:
+    return FileResponse(HERE / "pages_html" / name, media_type="text/html", headers={"Cache-Control": "no-cache"})
