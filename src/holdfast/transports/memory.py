@@ -22,6 +22,7 @@ class MemoryTransport:
         self._queues: dict[str, Queue] = {}
         self._handlers: dict[str, tuple[Handler, asyncio.Semaphore]] = {}
         self._timeout_s = hand_over_timeout_s
+        self._closed = False
         self.sinks: dict[str, deque[Message]] = {}
 
     async def declare(self, queues: Sequence[Queue]) -> None:
@@ -31,6 +32,8 @@ class MemoryTransport:
                 self.sinks.setdefault(queue.name, deque(maxlen=SINK_MAX))
 
     async def publish(self, message: Message) -> None:
+        if self._closed:
+            raise TransportDown("The transport is closed.")
         queue = self._route(message.destination)
         if queue.name in self._handlers:
             await self._hand_over(queue.name, message)
@@ -47,6 +50,7 @@ class MemoryTransport:
             self._handlers.pop(queue, None)
 
     async def close(self) -> None:
+        self._closed = True
         self._handlers.clear()
 
     def _route(self, destination: str) -> Queue:

@@ -1,0 +1,166 @@
+"""A connection to RabbitMQ that is opened when somebody needs it, and again after it was lost.
+
+Whoever comes while it is being opened shares the attempt, and its failure: fifty publishes on a dead broker are one
+connection attempt. Queues that were declared are declared again on every new connection, plainly, as a foreign service
+would; a queue that exists with other arguments is used as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractConnection
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelPreconditionFailed
+from yarl import URL
+
+from holdfast.errors import TransportDown
+from holdfast.transports.rabbitmq_wire import PatientConnection
+from holdfast.transports.seam import Queue
+
+log = logging.getLogger("holdfast.rabbitmq")
+
+LOSSES = (*CONNECTION_EXCEPTIONS, TimeoutError)
+CLOSE_S = 3.0
+HEARTBEAT_S = 20
+
+
+class Link:
+    """One connection. `queues` may grow: every new connection declares what is in it by then."""
+
+    def __init__(self, url: str, name: str, queues: dict[str, Queue], timeout_s: float) -> None:
+        parsed = URL(url)
+        self._url = parsed.update_query({"heartbeat": str(HEARTBEAT_S), "name": name, **parsed.query})
+        self._queues = queues
+        self._timeout_s = timeout_s
+        self._attempt: asyncio.Task[AbstractConnection] | None = None
+        self._goodbyes: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def connection(self) -> AbstractConnection:
+        """The open connection. Raises `TransportDown` if there is none to be had."""
+        if self._closed:
+            raise TransportDown("The transport is closed.")
+        if self._attempt is None or (self._attempt.done() and not _is_open(self._attempt)):
+            self.discard()
+            self._attempt = asyncio.get_running_loop().create_task(self._connect())
+            self._attempt.add_done_callback(_retrieve)
+        return await asyncio.shield(self._attempt)
+
+    async def declare(self, queues: Iterable[Queue]) -> None:
+        with losses("declare the queues"):
+            async with asyncio.timeout(self._timeout_s):
+                await _declare(await self.connection(), queues)
+
+    def discard(self) -> None:
+        """Throw the connection away: the next caller opens another."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
+            return
+        if not attempt.done():
+            attempt.cancel()
+        elif not attempt.cancelled() and attempt.exception() is None:
+            self._leave(attempt.result())
+
+    async def close(self) -> None:
+        """Close for good and wait for every goodbye; each is bounded in time."""
+        self._closed = True
+        self.discard()
+        if self._goodbyes:
+            await asyncio.wait(self._goodbyes)
+
+    async def _connect(self) -> AbstractConnection:
+        connection: AbstractConnection | None = None
+        with losses("connect"):
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    connection = await aio_pika.connect(self._url, connection_class=PatientConnection)
+                    await _declare(connection, list(self._queues.values()))
+            except BaseException:
+                if connection is not None:
+                    self._leave(connection)
+                raise
+        return connection
+
+    def _leave(self, connection: AbstractConnection) -> None:
+        goodbye = asyncio.get_running_loop().create_task(_close(connection))
+        self._goodbyes.add(goodbye)
+        goodbye.add_done_callback(self._goodbyes.discard)
+
+
+@contextmanager
+def losses(doing: str) -> Iterator[None]:
+    """What the driver raises when the broker is away, in our words."""
+    try:
+        yield
+    except LOSSES as error:
+        raise TransportDown(f"RabbitMQ is away: cannot {doing} ({type(error).__name__}).") from error
+
+
+async def is_blocked(connection: AbstractConnection) -> bool:
+    """Whether the broker has stopped reading from us because of an alarm (memory, disk)."""
+    transport = connection.transport
+    if transport is None or transport.connection.is_closed:
+        return False
+    try:
+        async with asyncio.timeout(0):
+            await transport.ready()
+    except TimeoutError:
+        return True
+    return False
+
+
+def _is_open(attempt: asyncio.Task[AbstractConnection]) -> bool:
+    if attempt.cancelled() or attempt.exception() is not None:
+        return False
+    transport = attempt.result().transport
+    return transport is not None and not transport.connection.is_closed
+
+
+def _retrieve(attempt: asyncio.Task[AbstractConnection]) -> None:
+    """Its failure is told to those who wait; if nobody does any more it is not news."""
+    if not attempt.cancelled():
+        attempt.exception()
+
+
+async def _close(connection: AbstractConnection) -> None:
+    with suppress(*LOSSES):
+        async with asyncio.timeout(CLOSE_S):
+            await connection.close()
+
+
+async def _declare(connection: AbstractConnection, queues: Iterable[Queue]) -> None:
+    wanted = list(queues)
+    for exchange in sorted({queue.exchange for queue in wanted if queue.exchange}):
+        await _declare_exchange(connection, exchange)
+    for queue in wanted:
+        await _declare_queue(connection, queue)
+
+
+async def _declare_exchange(connection: AbstractConnection, name: str) -> None:
+    try:
+        async with connection.channel() as channel:
+            await channel.declare_exchange(name, "direct", durable=True)
+    except ChannelPreconditionFailed:
+        log.warning("The exchange '%s' exists with other arguments; it is used as it is.", name)
+
+
+async def _declare_queue(connection: AbstractConnection, queue: Queue) -> None:
+    """A 406 costs the channel: what is there is then looked up on another one."""
+    try:
+        async with connection.channel() as channel:
+            await channel.declare_queue(queue.name, durable=True)
+            await _bind(channel, queue)
+    except ChannelPreconditionFailed:
+        log.warning("The queue '%s' exists with other arguments; it is used as it is.", queue.name)
+        async with connection.channel() as channel:
+            await _bind(channel, queue)
+
+
+async def _bind(channel: AbstractChannel, queue: Queue) -> None:
+    if queue.exchange:
+        known = await channel.get_queue(queue.name, ensure=False)
+        await known.bind(queue.exchange, queue.routing_key or queue.name)

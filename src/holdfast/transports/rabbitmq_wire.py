@@ -1,0 +1,115 @@
+"""What strangers put on the wire, read without trust.
+
+The driver decodes a message's properties while it reads the socket: an id that is not UTF-8, a timestamp in
+nanoseconds or a table nested ten thousand deep ends its connection, the broker offers the message again, and so for
+ever. Here such a message arrives with no properties instead, and its handler decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import aio_pika
+import pamqp.frame
+from aiormq.abc import DeliveredMessage
+from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
+from yarl import URL
+
+from holdfast.transports.seam import Delivery
+
+log = logging.getLogger("holdfast.rabbitmq")
+
+FRAME_HEAD_BYTES = 7
+CONTENT_HEADER = 2
+
+
+def delivery_of(queue: str, message: DeliveredMessage) -> Delivery:
+    """The delivery, whatever types its headers have."""
+    properties = message.header.properties
+    headers = properties.headers
+    return Delivery(
+        queue=queue,
+        body=message.body,
+        message_id=properties.message_id or None,
+        headers={str(name): _text(value) for name, value in headers.items()} if headers else {},
+        redelivered=bool(message.redelivered),
+    )
+
+
+def _text(value: object) -> str:
+    """A header's value as text: bytes are read as UTF-8, tables and lists become JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping | list):
+        try:
+            return json.dumps(value, default=_text, ensure_ascii=False)
+        except (RecursionError, TypeError, ValueError):
+            return ""
+    return "" if value is None else str(value)
+
+
+class PatientConnection(aio_pika.Connection):
+    """A connection that survives properties it cannot decode."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kwargs["transport_factory"] = _PatientFactory()
+
+
+class _PatientFactory(TransportFactory):
+    async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        inner = TLSTransportFactory() if url.scheme == "amqps" else TCPTransportFactory()
+        reader, writer = await inner.create(url, **kwargs)
+        return _PatientReader(reader), writer
+
+
+class _PatientReader(asyncio.StreamReader):
+    """Hands out one frame after the other, in the pieces the driver asks for."""
+
+    def __init__(self, inner: asyncio.StreamReader) -> None:
+        super().__init__()
+        self._inner = inner
+        self._frame = b""
+        self._given = 0
+
+    def at_eof(self) -> bool:
+        return self._given >= len(self._frame) and self._inner.at_eof()
+
+    async def read(self, n: int = -1) -> bytes:
+        return await self._inner.read(n)
+
+    async def readexactly(self, n: int) -> bytes:
+        if self._given >= len(self._frame):
+            self._frame, self._given = await self._next(), 0
+        piece = self._frame[self._given : self._given + n]
+        self._given += n
+        return piece
+
+    async def _next(self) -> bytes:
+        head = await self._inner.readexactly(FRAME_HEAD_BYTES)
+        if head.startswith(b"AMQP"):  # the broker speaks another version: the driver has words for that
+            return head
+        frame = head + await self._inner.readexactly(int.from_bytes(head[3:]) + 1)
+        return _decodable(frame) if head[0] == CONTENT_HEADER else frame
+
+
+def _decodable(frame: bytes) -> bytes:
+    """The content header as it is, or without its properties if the driver could not read them."""
+    try:
+        pamqp.frame.unmarshal(frame)
+    except Exception as error:  # the decoder fails in any way that hostile bytes can make it fail
+        log.warning("A message came with properties that cannot be decoded (%s).", type(error).__name__)
+        payload = frame[FRAME_HEAD_BYTES : FRAME_HEAD_BYTES + 12] + b"\0\0"  # class, weight, body size; no flags
+        return frame[:3] + len(payload).to_bytes(4) + payload + frame[-1:]
+    return frame
