@@ -71,6 +71,26 @@ def test_an_answer_is_classified_by_its_status(
     assert seen.status == code and seen.message == "said so"
 
 
+@pytest.mark.spec("K5")
+@pytest.mark.parametrize(
+    ("code", "error_class"),
+    [
+        (400, "UPSTREAM_BAD_REQUEST"),
+        (413, "UPSTREAM_TOO_LARGE"),
+        (415, "UPSTREAM_UNSUPPORTED_MEDIA"),
+        (418, "UPSTREAM_REJECTED"),
+        (422, "UPSTREAM_UNPROCESSABLE"),
+        (429, "RATE_LIMITED"),
+        (500, "UPSTREAM_INTERNAL"),
+        (504, "UPSTREAM_GATEWAY_TIMEOUT"),
+        (529, "UPSTREAM_OVERLOADED"),
+        (530, "UPSTREAM_INTERNAL"),
+    ],
+)
+def test_the_error_class_is_stable(code: int, error_class: str) -> None:
+    assert status(code).error_class == error_class
+
+
 @pytest.mark.spec("K5", "K9")
 @given(st.integers(400, 999))
 def test_only_the_providers_faults_speak_against_it(code: int) -> None:

@@ -106,6 +106,13 @@ def test_keys_that_hold_secrets_are_masked_and_kept_apart() -> None:
 
 
 @pytest.mark.spec("K7")
+def test_a_key_that_is_one_word_is_masked_in_values_and_keys() -> None:
+    planted = "ghp_" + "16C7e42F292c"
+    assert redact([planted, {planted: 1}]) == ["[redacted]", {"[redacted]": 1}]
+    assert redact([1, planted]) == [1, "[redacted]"]
+
+
+@pytest.mark.spec("K7")
 def test_cycles_depth_and_width_are_bounded() -> None:
     loop: dict[str, object] = {}
     loop["again"] = [loop, loop]
@@ -115,8 +122,10 @@ def test_cycles_depth_and_width_are_bounded() -> None:
     many = redact({str(n): n for n in range(50_000)})
     assert isinstance(many, dict) and len(many) <= 10_001 and many["[cut]"] == "[cut]"
     deep: object = "core"
-    for _ in range(17):
+    for _ in range(16):
         deep = [deep]
+    assert "core" in str(redact(deep))
+    deep = [deep]
     assert "core" not in str(redact(deep)) and "[cut]" in str(redact(deep))
 
 
@@ -181,6 +190,7 @@ def test_allow_keeps_the_named_fields_and_fingerprints_the_rest() -> None:
 def test_allow_fingerprints_what_json_cannot_hold() -> None:
     loop: list[object] = []
     loop.append(loop)
+    assert allow({"raw": b"abc"}, ())["raw"] == allow({"raw": "abc"}, ())["raw"]
     for odd in (loop, {1: "a", "b": 2}, object, b"\xff\x00", "\ud800"):
         assert set(allow({"odd": odd}, ())["odd"]) == {"$redacted", "len"}  # type: ignore[call-overload]
 
@@ -260,4 +270,5 @@ def test_a_stack_shows_the_members_of_a_group_and_survives_a_broken_message() ->
 
     stack = redact_stack(ExceptionGroup("two", [ValueError("token=abc"), Mute()]))
     assert "one of the group: ValueError: token=[redacted]" in stack
-    assert "Mute: (its message cannot be read)" in stack
+    assert f"{__name__}." in stack and "Mute: (its message cannot be read)" in stack
+    assert redact_stack(ValueError()) == "ValueError"
