@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as fields_of
-from datetime import date, time, timedelta
+from datetime import date, timedelta
+from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
@@ -36,7 +37,7 @@ _TELLING = re.compile(
     r"|accesskey|signingkey|encryptionkey|accountkey|connectionstring|pwd$|session(?:id|key)"
     r"|^(?:auth|pass|pw|pin|otp|cvv|cvc|ssn|jwt|sid|session|csrf|xsrf|bearer|sig|signature)$"
 )
-_PLAIN = (date, time, timedelta, Decimal, UUID, PurePath)
+_PLAIN = (date, time_of_day, timedelta, Decimal, UUID, PurePath)
 
 
 def redact(value: object, *, emails: bool = True) -> object:
