@@ -16,14 +16,23 @@ export async function api(path, { method = "GET", body, form, headers = {} } = {
   return json ?? text;
 }
 
+// Follow a stream until the listener closes it. A lost connection is opened anew where it broke off: a ticket is good once.
 export async function follow(path, names, heard) {
-  const { ticket } = await api("/api/tickets", { method: "POST" });
-  const stream = new EventSource(`${path}?ticket=${encodeURIComponent(ticket)}`);
-  for (const name of names) {
-    stream.addEventListener(name, (event) => heard(name, JSON.parse(event.data || "{}"), () => stream.close()));
-  }
-  stream.onerror = () => stream.close();
-  return stream;
+  let stream = null, last = "", over = false;
+  const close = () => { over = true; stream?.close(); };
+  const open = async () => {
+    if (over) return;
+    try {
+      const { ticket } = await api("/api/tickets", { method: "POST" });
+      stream = new EventSource(`${path}?ticket=${encodeURIComponent(ticket)}&lastEventId=${encodeURIComponent(last)}`);
+      for (const name of names) {
+        stream.addEventListener(name, (event) => { last = event.lastEventId || last; heard(name, JSON.parse(event.data || "{}"), close); });
+      }
+      stream.onerror = () => { stream.close(); setTimeout(open, 1500); };
+    } catch { setTimeout(open, 3000); }
+  };
+  await open();
+  return { close };
 }
 
 export function el(tag, props = {}, ...children) {
