@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
-from holdfast.http import health, metrics, problem, tickets
+from holdfast.http import docs, health, metrics, ops, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
 from holdfast.http.guard import Guard
 from holdfast.kernel.explain import iso
@@ -39,7 +39,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     app.state.systems = tuple(systems)
     app.state.stopping = asyncio.Event()
     problem.install(app)
-    for router in (shared, health.router, metrics.router):
+    for router in (shared, docs.router, health.router, metrics.router, ops.router, pages.router):
         app.include_router(router)
     for one in systems:
         if one.system.routes is not None:
