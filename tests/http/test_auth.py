@@ -6,6 +6,7 @@ import base64
 import json
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def unsigned() -> str:
     return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part({'sub': 'ann', 'roles': ['learner'], 'exp': soon()})}."
 
 
-BAD_TOKENS = {
+BAD_TOKENS: dict[str, Callable[[], str]] = {
     "unsigned": unsigned,
     "rubbish": lambda: "rubbish",
     "huge": lambda: "x" * 9_000,

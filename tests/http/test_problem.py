@@ -98,5 +98,9 @@ async def test_a_multipart_body_is_limited_where_no_route_allows_more(client: Cl
     assert answer.status_code == 413
 
 
-def test_the_description_of_the_api_is_complete(web: FastAPI) -> None:
-    assert "/api/tickets" in web.openapi()["paths"]
+def test_the_description_says_how_to_sign_in_and_what_errors_are(web: FastAPI) -> None:
+    described = web.openapi()
+    ticket = described["paths"]["/api/tickets"]["post"]
+    assert ticket["security"] == [{"HTTPBearer": []}]
+    assert list(ticket["responses"]["4XX"]["content"]) == ["application/problem+json"]
+    assert "security" not in described["paths"]["/healthz"]["get"]

@@ -20,6 +20,10 @@ from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
 ANYONE = require()
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": "A problem with a stable `code`", "content": {problem.MEDIA_TYPE: {}}}
+    for status in ("4XX", "5XX")
+}
 
 
 def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
@@ -33,6 +37,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
+        responses=PROBLEMS,
     )
     app.state.auth = Auth(settings)
     app.state.settings = settings

@@ -1,0 +1,70 @@
+"""The API's reference at /docs: a plain page made from the OpenAPI description; it needs no script and no network."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, Response
+
+router = APIRouter(include_in_schema=False)
+
+STYLE = """:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code, .method { font-family: ui-monospace, monospace; }
+.method { display: inline-block; min-width: 4.5rem; font-weight: 600; }
+article { border-top: 1px solid color-mix(in srgb, currentColor 20%, transparent); padding: .6rem 0; }
+article p { margin: .2rem 0; }
+"""
+
+
+@router.get("/docs")
+async def docs(request: Request) -> HTMLResponse:
+    return HTMLResponse(rendered(request.app.openapi()))
+
+
+@router.get("/docs.css")
+async def style() -> Response:
+    return Response(STYLE, media_type="text/css")
+
+
+def rendered(description: dict[str, Any]) -> str:
+    """The description as a page. Everything in it is escaped."""
+    title = escape(f"{description['info']['title']} {description['info']['version']}")
+    groups: dict[str, list[str]] = {}
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            group = (operation.get("tags") or ["routes"])[0]
+            groups.setdefault(group, []).append(_operation(method, path, operation))
+    body = "".join(f"<h2>{escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(groups.items()))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/docs.css"></head>'
+        f'<body><h1>{title}</h1><p>The whole description, for tools: <a href="/openapi.json">/openapi.json</a>.</p>'
+        f"{body}</body></html>"
+    )
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    told = operation.get("description") or operation.get("summary") or ""
+    names = ", ".join(one["name"] for one in operation.get("parameters", ()))
+    fields = _body(operation)
+    return (
+        f'<article><p><span class="method">{escape(method.upper())}</span> <code>{escape(path)}</code></p>'
+        f"<p>{escape(told)}</p>"
+        + (f"<p>Parameters: <code>{escape(names)}</code></p>" if names else "")
+        + (f"<p>Body: <code>{escape(fields)}</code></p>" if fields else "")
+        + "</article>"
+    )
+
+
+def _body(operation: dict[str, Any]) -> str:
+    content = operation.get("requestBody", {}).get("content", {})
+    kinds = [f"{kind} {_schema_name(part.get('schema', {}))}".strip() for kind, part in content.items()]
+    return ", ".join(kinds)
+
+
+def _schema_name(schema: dict[str, Any]) -> str:
+    choices = schema.get("anyOf", [schema])
+    return " or ".join(one["$ref"].rpartition("/")[2] for one in choices if "$ref" in one)

@@ -1,0 +1,59 @@
+"""The operator's reports: what providers cost, and which workers are alive."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from holdfast.http.ops_reach import SystemName, shaped, systems_of
+from holdfast.kernel.explain import WORKER_FRESH_MS, iso
+from holdfast.system import OpenSystem
+from holdfast.tables import calls, schedules, workers
+
+router = APIRouter()
+Hours = Annotated[float, Query(gt=0, le=24 * 366)]
+
+
+@router.get("/cost")
+async def cost(request: Request, hours: Hours = 24.0, system: SystemName = None) -> dict[str, Any]:
+    """What the calls to each provider cost in the last hours, in millionths of a currency unit."""
+    items: list[dict[str, Any]] = []
+    since = 0
+    for one in systems_of(request, system):
+        since = one.kernel.now() - int(hours * 3_600_000)
+        async with one.kernel.store.reading() as tx:
+            items += [{"system": one.name, **_numbers(shaped(row))} for row in await calls.cost(tx, since)]
+    total = sum(item["cost_micros"] for item in items)
+    return {"since": iso(since), "items": items, "total_cost_micros": total}
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """PostgreSQL sums whole numbers into decimals."""
+    return {name: value if isinstance(value, str) else int(value) for name, value in row.items()}
+
+
+@router.get("/workers")
+async def list_workers(request: Request, system: SystemName = None) -> dict[str, Any]:
+    """Workers by their last report; one that was silent for long is not `alive`."""
+    items: list[dict[str, Any]] = []
+    for one in systems_of(request, system):
+        items += await _workers(one)
+    return {"items": items}
+
+
+async def _workers(one: OpenSystem) -> list[dict[str, Any]]:
+    oldest = one.kernel.now() - WORKER_FRESH_MS
+    async with one.kernel.store.reading() as tx:
+        rows = await workers.every(tx)
+    return [{"system": one.name, **shaped(row), "alive": row["seen_at"] >= oldest} for row in rows]
+
+
+@router.get("/schedules")
+async def list_schedules(request: Request, system: SystemName = None) -> dict[str, Any]:
+    """Cron schedules and when each runs next."""
+    items: list[dict[str, Any]] = []
+    for one in systems_of(request, system):
+        async with one.kernel.store.reading() as tx:
+            items += [{"system": one.name, **shaped(row)} for row in await schedules.every(tx)]
+    return {"items": items}

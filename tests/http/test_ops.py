@@ -1,0 +1,293 @@
+"""What an operator sees and does over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.http.conftest import Client
+from tests.http.wishes import Grant, Wish, app
+
+from holdfast.engines.worker import Worker
+from holdfast.http.app import create_app
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.submit import submit
+from holdfast.settings import Settings
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.system import OpenSystem, System
+from holdfast.tables import calls, effects, jobs, outbox
+from holdfast.testing import HandClock
+
+OPS = "/api/ops"
+
+
+@pytest.fixture
+def operator(client: Client) -> httpx.AsyncClient:
+    return client("olga", "operator")
+
+
+async def wish(kernel: Kernel, fails: str = "", **options: Any) -> str:
+    return await submit(kernel, Grant, Wish(text="rain", fails=fails), **options)
+
+
+async def run(kernel: Kernel) -> None:
+    await Worker(kernel).run_until_idle()
+
+
+async def got(client: httpx.AsyncClient, path: str) -> Any:
+    answer = await client.get(OPS + path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def did(client: httpx.AsyncClient, path: str, body: Any = None) -> Any:
+    answer = await client.post(OPS + path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def refused(client: httpx.AsyncClient, path: str, body: Any = None) -> tuple[int, str]:
+    answer = await client.post(OPS + path, json=body)
+    return answer.status_code, answer.json()["code"]
+
+
+async def test_jobs_come_in_pages_that_miss_and_repeat_nothing(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    made = [await wish(kernel, owner="ann" if n % 2 else "ben") for n in range(7)]
+    seen: list[str] = []
+    path = "/jobs?limit=3"
+    while True:
+        answer = await got(operator, path)
+        seen += [item["id"] for item in answer["items"]]
+        if answer["next"] is None:
+            break
+        path = f"/jobs?limit=3&next={answer['next']}"
+    assert seen == sorted(made, reverse=True)
+    assert {item["owner"] for item in (await got(operator, "/jobs?owner=ann"))["items"]} == {"ann"}
+    assert len((await got(operator, f"/jobs?state=queued&kind={Grant.__holdfast__.name}&queue=wishes"))["items"]) == 7
+    assert (await got(operator, "/jobs?state=dead"))["items"] == []
+
+
+@pytest.mark.parametrize("cursor", ["rubbish", "eyJ3aXNoZXMiOiAibm90LWFuLWlkIn0", "W10"])
+async def test_a_forged_cursor_is_refused(operator: httpx.AsyncClient, cursor: str) -> None:
+    answer = await operator.get(f"{OPS}/jobs?next={cursor}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
+
+
+async def test_a_job_is_found_by_any_id_that_belongs_to_it(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    job = await wish(kernel, "NEVER", key="order-7", trace="trace-7")
+    await wish(kernel)
+    await run(kernel)
+    case = (await got(operator, "/dead-letters"))["items"][0]["id"]
+    for wanted in (job, "order-7", "trace-7", case):
+        assert [item["id"] for item in (await got(operator, f"/jobs?q={wanted}"))["items"]] == [job]
+
+
+@pytest.mark.spec("K17")
+async def test_a_job_tells_its_whole_story(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    job = await wish(kernel)
+    async with kernel.store.transaction() as tx:
+        call = calls.NewCall(kernel.new_id(), job, "ask", 1, "oracle", kernel.now(), 12, "ok", 200, None, 700, None)
+        await calls.put(tx, [call])
+        await outbox.put(tx, [(kernel.new_uuid4(), job, "x/y", "told", "{}", "{}")], kernel.now())
+    await run(kernel)
+    story = await got(operator, f"/jobs/{job}")
+    assert (story["system"], story["state"], story["cost_micros"]) == ("wishes", "succeeded", 700)
+    assert [event["type"] for event in story["events"]] == ["created", "claimed", "succeeded"]
+    assert story["results"][0]["value"] == "RAIN" and story["outbox"][0]["status"] == "pending"
+    assert "It succeeded" in story["why"] and story["created_at"].endswith("Z")
+    missing = await operator.get(f"{OPS}/jobs/{uuid.uuid4()}")
+    assert (missing.status_code, missing.json()["code"]) == (404, "NOT_FOUND")
+
+
+async def test_a_job_is_cancelled_once_and_audited(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    job = await wish(kernel)
+    assert (await did(operator, f"/jobs/{job}/cancel"))["state"] == "cancelled"
+    assert await refused(operator, f"/jobs/{job}/cancel") == (409, "NOT_ALLOWED")
+    entry = (await got(operator, f"/audit?subject=job:{job}"))["items"][0]
+    assert (entry["actor"], entry["action"]) == ("olga", "job.cancelled")
+
+
+@pytest.mark.spec("K8")
+async def test_a_dead_letter_goes_through_its_steps_and_only_in_order(
+    kernel: Kernel, operator: httpx.AsyncClient
+) -> None:
+    job = await wish(kernel, "NEVER")
+    await run(kernel)
+    case = (await got(operator, "/dead-letters?state=open"))["items"][0]["id"]
+    shown = await got(operator, f"/dead-letters/{case}")
+    assert shown["job_id"] == job and shown["next_step"].startswith("triage")
+    assert await refused(operator, f"/dead-letters/{case}/replay") == (409, "NOT_ALLOWED")
+    assert await refused(operator, f"/dead-letters/{case}/triage", {"cause": "luck"}) == (422, "INVALID_INPUT")
+    assert (await did(operator, f"/dead-letters/{case}/triage", {"cause": "data"}))["state"] == "triaged"
+    assert await refused(operator, f"/dead-letters/{case}/remediate", {"evidence": " "}) == (422, "INVALID_INPUT")
+    await did(operator, f"/dead-letters/{case}/remediate", {"evidence": "asked the oracle"})
+    replayed = await did(operator, f"/dead-letters/{case}/replay", {"delay_s": 60})
+    assert (replayed["job_id"], replayed["stage"], replayed["state"]) == (job, "ask", "replayed")
+    assert "replayed" in (await got(operator, f"/jobs/{job}"))["why"]
+    await did(operator, f"/dead-letters/{case}/resolve", {"notes": "done"})
+    history = [entry["action"] for entry in (await got(operator, f"/dead-letters/{case}"))["audit"]]
+    assert history == ["case.opened", "case.triaged", "case.remediated", "case.replayed", "case.resolved"]
+
+
+@pytest.mark.spec("K8")
+async def test_bulk_steps_say_first_what_they_would_do_and_spread_the_replays(
+    kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock
+) -> None:
+    doomed = [await wish(kernel, "NEVER") for _ in range(3)]
+    other = await wish(kernel, "OTHER")
+    await run(kernel)
+    which = {"filter": {"error_class": "NEVER"}}
+    dry = await did(operator, "/dead-letters/bulk/triage", which | {"cause": "data", "dry_run": True})
+    assert (dry["matched"], len(dry["done"]), dry["dry_run"]) == (3, 3, True)
+    assert len((await got(operator, "/dead-letters?state=open"))["items"]) == 4
+    early = await did(operator, "/dead-letters/bulk/replay", which)
+    assert early["done"] == [] and len(early["refused"]) == 3 and "Next: triage" in early["refused"][0]["detail"]
+    assert len((await did(operator, "/dead-letters/bulk/triage", which | {"cause": "data"}))["done"]) == 3
+    await did(operator, "/dead-letters/bulk/remediate", which | {"evidence": "mended"})
+    done = await did(operator, "/dead-letters/bulk/replay", which | {"per_minute": 2, "limit": 2})
+    assert {entry["job_id"] for entry in done["done"]} < set(doomed)
+    assert (len(done["done"]), done["remaining"]) == (2, 1)
+    runs = [(await got(operator, f"/jobs/{entry['job_id']}"))["why_facts"]["code"] for entry in done["done"]]
+    assert runs == ["NO_WORKER", "SCHEDULED"]
+    rest = await did(operator, "/dead-letters/bulk/replay", which | {"limit": 2})
+    assert (len(rest["done"]), len(rest["refused"]), rest["remaining"]) == (1, 2, 0)
+    assert (await got(operator, f"/jobs/{other}"))["dead_letter"]["state"] == "open"
+    assert await refused(operator, "/dead-letters/bulk/resolve", {"filter": {}, "notes": "x"}) == (422, "INVALID_INPUT")
+
+
+async def test_groups_count_what_a_person_would_treat_as_one(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    for fails in ("NEVER", "NEVER", "OTHER"):
+        await wish(kernel, fails)
+    await run(kernel)
+    groups = (await got(operator, "/dead-letters/groups"))["items"]
+    assert [(group["error_class"], group["letters"]) for group in groups] == [("NEVER", 2), ("OTHER", 1)]
+    found = await got(operator, f"/dead-letters?fingerprint={groups[0]['fingerprint']}")
+    assert {item["error_class"] for item in found["items"]} == {"NEVER"}
+
+
+@pytest.mark.spec("K9")
+async def test_a_breaker_is_opened_and_closed_by_hand(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    assert (await got(operator, "/breakers"))["items"][0]["gate"] == "closed"
+    await did(operator, "/breakers/oracle/open", {"reason": "it babbles"})
+    shown = (await got(operator, "/breakers"))["items"][0]
+    assert (shown["gate"], shown["forced"], shown["reason"]) == ("open", True, "it babbles")
+    job = await wish(kernel)
+    await run(kernel)
+    assert (await got(operator, f"/jobs/{job}"))["why_facts"]["code"] == "HELD"
+    await did(operator, "/breakers/oracle/close")
+    history = (await got(operator, "/breakers/oracle/history"))["items"]
+    assert [entry["gate"] for entry in history] == ["closed", "open"]
+    actions = [entry["action"] for entry in (await got(operator, "/audit?actor=olga"))["items"]]
+    assert actions == ["breaker.closed", "breaker.opened"]
+    assert await refused(operator, "/breakers/nobody/open") == (404, "NOT_FOUND")
+
+
+@pytest.mark.spec("K12")
+async def test_an_effect_in_doubt_is_answered_by_a_person(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    key = "review/7/ann@example.org/1"
+    async with kernel.store.transaction() as tx:
+        await effects.plan(
+            tx,
+            key=key,
+            token="t",
+            job_id=None,
+            kind="Grant",
+            stage="ask",
+            provider="oracle",
+            provider_class="neither",
+            epoch=0,
+            attempt=1,
+            now=kernel.now(),
+        )
+    body = {"key": key, "sent": True, "provider_id": "m-1"}
+    assert await refused(operator, "/effects/answer", body) == (409, "NOT_ALLOWED")
+    await in_doubt(kernel, key)
+    assert (await got(operator, "/effects?status=review"))["items"][0]["key"] == key
+    assert (await did(operator, "/effects/answer", body))["status"] == "sent"
+    assert (await got(operator, "/effects?status=sent&provider=oracle"))["items"][0]["provider_id"] == "m-1"
+    assert await refused(operator, "/effects/answer", {"key": "nothing", "sent": True}) == (404, "NOT_FOUND")
+
+
+async def in_doubt(kernel: Kernel, key: str) -> None:
+    job = await wish(kernel)
+    async with kernel.store.transaction() as tx:
+        await jobs.claim_one(tx, job, "w", kernel.now(), kernel.now() + 60_000)
+        assert await effects.begin(tx, key, job, 1, 0, kernel.now())
+        assert await effects.ask(tx, key, "nobody can know", kernel.now())
+
+
+async def test_a_message_that_was_set_aside_is_published_again(kernel: Kernel, operator: httpx.AsyncClient) -> None:
+    message = kernel.new_uuid4()
+    async with kernel.store.transaction() as tx:
+        await outbox.put(tx, [(message, "a", "x/y", "told", "{}", "{}")], kernel.now())
+        rows = await outbox.claim(tx, "token", kernel.now(), kernel.now() + 1_000, 10)
+        await outbox.refused(tx, "token", rows[0]["seq"], "no such queue", kernel.now(), 1)
+    assert (await got(operator, "/outbox?status=failed"))["items"][0]["error_message"] == "no such queue"
+    assert (await did(operator, f"/outbox/{message}/requeue"))["status"] == "pending"
+    assert await refused(operator, f"/outbox/{message}/requeue") == (404, "NOT_FOUND")
+
+
+@pytest.mark.spec("K18")
+async def test_the_cost_report_adds_up(kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock) -> None:
+    async with kernel.store.transaction() as tx:
+        for micros, outcome in ((700, "ok"), (300, "failed")):
+            new = calls.NewCall(
+                kernel.new_id(), None, None, None, "oracle", kernel.now(), 12, outcome, 200, None, micros, None
+            )
+            await calls.put(tx, [new])
+    report = await got(operator, "/cost?hours=1")
+    assert report["total_cost_micros"] == 1_000
+    assert report["items"] == [
+        {"system": "wishes", "provider": "oracle", "calls": 2, "cost_micros": 1_000, "failed": 1}
+    ]
+
+
+async def test_the_overview_shows_each_system(kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock) -> None:
+    await wish(kernel)
+    clock.advance(5)
+    item = (await got(operator, "/overview"))["items"][0]
+    assert (item["system"], item["oldest_age_s"], item["dead_letters_open"]) == ("wishes", 5.0, 0)
+    assert item["lanes"] == [{"queue": "wishes", "state": "queued", "jobs": 1}]
+
+
+@pytest.fixture
+async def two(tmp_path: Any, settings: Settings, clock: HandClock) -> AsyncIterator[dict[str, Kernel]]:
+    kernels = {
+        name: Kernel(store=SqliteStore(tmp_path / f"{name}.db", clock=clock), registry=Registry([app]))
+        for name in ("east", "west")
+    }
+    for one in kernels.values():
+        await one.migrate()
+    yield kernels
+    for one in kernels.values():
+        await one.store.close()
+
+
+async def test_several_systems_are_one_list_and_each_item_names_its_own(
+    two: dict[str, Kernel], settings: Settings, client: Client, clock: HandClock
+) -> None:
+    opened = [
+        OpenSystem(System(name, name.title(), "X", build=lambda env: app), kernel, {}) for name, kernel in two.items()
+    ]
+    both = client("olga", "operator", to=create_app(settings, opened))
+    made = []
+    for n in range(6):
+        clock.advance(1)
+        name = ("east", "west")[n % 2]
+        made.append((name, await wish(two[name])))
+    first = await got(both, "/jobs?limit=4")
+    second = await got(both, f"/jobs?limit=4&next={first['next']}")
+    listed = [(item["system"], item["id"]) for item in first["items"] + second["items"]]
+    assert listed == made[::-1] and second["next"] is None
+    assert [item["system"] for item in (await got(both, "/jobs?system=east"))["items"]] == ["east"] * 3
+    assert (await got(both, f"/jobs/{made[1][1]}"))["system"] == "west"
+    assert await refused(both, "/breakers/oracle/open") == (409, "SYSTEM_AMBIGUOUS")
+    assert (await did(both, "/breakers/oracle/open?system=west"))["system"] == "west"
+    gates = {item["system"]: item["gate"] for item in (await got(both, "/breakers"))["items"]}
+    assert gates == {"east": "closed", "west": "open"}
+    assert (await both.get(f"{OPS}/jobs?system=north")).status_code == 404
+    await asyncio.gather(*(got(both, path) for path in ("/audit", "/outbox", "/effects", "/workers", "/schedules")))

@@ -1,0 +1,76 @@
+"""Every route times every role. A route that is not in the table fails the test: nobody can forget one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from tests.http.conftest import Client
+
+from holdfast.http.auth import ROLES
+
+ANYONE: frozenset[str] = frozenset()
+PUBLIC = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.css"}
+ALLOWED: dict[str, frozenset[str]] = {
+    "POST /api/tickets": frozenset(ROLES),
+    "POST /api/wishes": frozenset({"learner"}),
+    "POST /api/large": frozenset({"learner"}),
+    "GET /api/wishes/{wish_id}/events": frozenset({"learner", "operator"}),
+}
+OPERATIONS = """
+GET /overview; GET /jobs; GET /jobs/{job_id}; POST /jobs/{job_id}/cancel; GET /breakers; GET /breakers/{name}/history;
+POST /breakers/{name}/open; POST /breakers/{name}/close; GET /outbox; POST /outbox/{message_id}/requeue; GET /effects;
+POST /effects/answer; GET /audit; GET /cost; GET /workers; GET /schedules; GET /dead-letters; GET /dead-letters/groups;
+GET /dead-letters/{case_id}; POST /dead-letters/{case_id}/triage; POST /dead-letters/{case_id}/remediate;
+POST /dead-letters/{case_id}/replay; POST /dead-letters/{case_id}/resolve; POST /dead-letters/bulk/triage;
+POST /dead-letters/bulk/remediate; POST /dead-letters/bulk/replay; POST /dead-letters/bulk/resolve
+"""
+for line in OPERATIONS.replace("\n", " ").split(";"):
+    verb, _, path = line.strip().partition(" ")
+    ALLOWED[f"{verb} /api/ops{path}"] = frozenset({"operator"})
+
+
+def described(web: FastAPI) -> dict[str, Any]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in web.openapi()["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_the_table_names_every_route(web: FastAPI) -> None:
+    protected = {name for name in described(web) if name.partition(" ")[2] not in PUBLIC}
+    assert protected == set(ALLOWED)
+
+
+async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:
+    verb, _, path = name.partition(" ")
+    return await client.request(verb, re.sub(r"\{\w+\}", "0190a000-0000-7000-8000-000000000000", path))
+
+
+@pytest.mark.spec("K8")
+async def test_every_route_answers_only_to_its_roles(web: FastAPI, client: Client) -> None:
+    web.state.stopping.set()
+    wrong: list[str] = []
+    for name, allowed in ALLOWED.items():
+        for role in (None, *ROLES):
+            signed_in = client() if role is None else client("someone", role)
+            status = (await ask(signed_in, name)).status_code
+            expected = 401 if role is None else 403
+            fits = status not in (401, 403) and status < 500 if role in allowed else status == expected
+            wrong += [] if fits else [f"{name} as {role}: {status}"]
+    assert wrong == []
+
+
+async def test_the_public_routes_need_nobody(client: Client) -> None:
+    for path in sorted(PUBLIC):
+        assert (await client().get(path)).status_code == 200, path
+
+
+async def test_the_reference_page_runs_no_script_and_names_every_route(web: FastAPI, client: Client) -> None:
+    page = (await client().get("/docs")).text
+    assert "<script" not in page and "style=" not in page
+    assert all(name.partition(" ")[2] in page for name in described(web))
