@@ -92,3 +92,4 @@ def test_a_fingerprint_sees_the_meaning_and_not_the_spelling() -> None:
     assert fingerprint(b'{"a": 1, "b": [2]}') == fingerprint(b'{ "b":[2],"a":1 }') == fingerprint({"a": 1, "b": [2]})
     assert fingerprint(b'{"a": 1}') != fingerprint(b'{"a": 2}')
     assert fingerprint(b"\xff%PDF") != fingerprint(b"\xff%PDE")
+    assert fingerprint(b"[" * 100_000) != fingerprint(b"[" * 100_001)

@@ -84,7 +84,7 @@ def fingerprint(payload: bytes | Mapping[str, Any]) -> str:
     if isinstance(payload, bytes):
         try:
             payload = json.loads(payload)
-        except ValueError:
+        except (ValueError, RecursionError):
             assert isinstance(payload, bytes)
             return hashlib.sha256(payload).hexdigest()
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

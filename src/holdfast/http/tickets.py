@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 
+from holdfast.kernel.explain import iso as iso  # systems write times as the tickets' `expiresAt` does
 from holdfast.kernel.kernel import Kernel
 from holdfast.tables import tickets
 
