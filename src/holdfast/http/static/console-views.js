@@ -80,10 +80,13 @@ export async function effects(rest, again) {
 }
 
 export async function instructor(rest, again) {
-  const body = await api("/api/instructor/queue");
-  const act = async (row, verb, data) => { await api(`/api/submissions/${row.id}/review/${verb}`, { method: "POST", body: data }); again(); };
-  return el("div", {}, el("h2", {}, "Grades that ask for an instructor"), table([["Priority", (row) => row.reviewPriority ?? row.priority], ["Skill", "skill"],
-    ["AI's score", (row) => text((row.aiResult ?? row.result)?.overallScore)], ["Confidence", (row) => text((row.aiResult ?? row.result)?.confidenceScore)],
-    ["Claimed by", "claimedBy"], ["Since", (row) => when(row.createdAt)], ["", (row) => row.claimedBy ? el("button", { class: "quiet", onclick: () => act(row, "release", {}) }, "Release")
-      : el("button", { class: "quiet", onclick: () => act(row, "claim", {}) }, "Claim")]], body.items ?? body));
+  const { items } = await api("/api/instructor/queue");
+  const act = async (row, verb, data) => { await api(`/api/submissions/${row.id}/${verb}`, { method: "POST", body: data }); document.activeElement?.blur(); again(); };
+  const score = (row) => el("form", { class: "row", onsubmit: (event) => { event.preventDefault(); act(row, "review", { overallScore: Number(event.target.score.value) }); } },
+    el("label", { class: "visually-hidden", for: `s-${row.id}` }, "Score from 0 to 10"),
+    el("input", { id: `s-${row.id}`, name: "score", type: "number", min: "0", max: "10", step: "0.5", required: true, placeholder: "0 to 10" }),
+    el("button", {}, "Grade"), el("button", { type: "button", class: "quiet", onclick: () => act(row, "review/release") }, "Release"));
+  return el("div", {}, el("h2", {}, "Grades that ask for an instructor"), table([["Priority", "reviewPriority"], ["Skill", "skill"], ["Text", (row) => text(row.payload?.text ?? row.payload?.audioUrl).slice(0, 300)],
+    ["AI's score", (row) => text(row.aiResult?.overallScore)], ["Confidence", (row) => text(row.aiResult?.confidenceScore)], ["Since", (row) => when(row.createdAt)],
+    ["Yours", (row) => row.claimedBy ? score(row) : el("button", { class: "quiet", onclick: () => act(row, "review/claim") }, "Claim")]], items));
 }

@@ -23,12 +23,17 @@ onSubmit("grading", async (form, out) => {
   out.say(`accepted as ${made.id}, due by ${clock(made.deadlineAt)}`);
   const names = ["grading.progress", "grading.review_required", "grading.completed", "grading.failed"];
   await follow(`/api/submissions/${made.id}/events`, names, async (name, data, close) => {
-    if (name === "grading.progress") { out.say(data.message || data.status || "working"); return; }
+    if (name === "grading.progress") { out.say(data.message || (data.status || "working").toLowerCase()); return; }
+    if (name === "grading.review_required") {
+      out.say("graded, but not surely enough: an instructor decides", "warn");
+      out.show(el("p", {}, el("a", { href: "/console#queue" }, "Be the instructor"), "; the grade appears here when it is final."));
+      return;
+    }
     close();
     const done = await api(`/api/submissions/${made.id}`);
-    out.say(name === "grading.failed" ? `failed: ${done.failureReason}` : name === "grading.completed" ? "graded" : "graded; an instructor should look at it",
-      name === "grading.failed" ? "error" : "good");
-    const result = done.result || done.aiResult || data.result || data;
+    if (name === "grading.failed") { out.say(`failed: ${done.failureReason}`, "error"); return; }
+    out.say("graded", "good");
+    const result = done.result;
     out.show(el("div", { class: "result" }, el("strong", {}, `${result.overallScore ?? "?"} / 10, band ${result.band ?? "?"}`),
       el("div", { class: "soft" }, `confidence ${result.confidenceScore ?? "?"} %`),
       el("ul", {}, criteria(result).map((one) => el("li", {}, one)))));
@@ -88,9 +93,9 @@ async function health() {
   try {
     const answer = await fetch("/readyz");
     const body = await answer.json();
-    const rows = Object.entries(body.systems || body.checks || {}).map(([name, one]) => {
-      const ok = one === true || one === "ok" || one?.ok || one?.ready || one?.status === "ok";
-      return el("li", {}, el("span", { class: `pill ${ok ? "good" : "error"}` }, ok ? "well" : "not well"), ` ${name}`);
+    const rows = Object.entries(body.systems || {}).map(([name, one]) => {
+      const ok = one === "ready";
+      return el("li", {}, el("span", { class: `pill ${ok ? "good" : "error"}` }, ok ? "well" : String(one)), ` ${name}`);
     });
     box.replaceChildren(el("h2", {}, "What runs here"), rows.length ? el("ul", {}, rows) : el("p", {}, answer.ok ? "Everything is well." : "Something is not well."));
   } catch { box.replaceChildren(el("h2", {}, "What runs here"), el("p", { class: "error" }, "The server does not answer.")); }
