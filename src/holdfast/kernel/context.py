@@ -24,7 +24,7 @@ from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 
 T = TypeVar("T")
-STAGE_SHARE = 0.95
+RECORDING_S = 1.0
 
 
 class Context:
@@ -136,7 +136,7 @@ class Context:
     def _time_for(self, provider: Provider, given_s: float | None) -> float:
         """A call ends a little before its stage does: then its outcome is recorded, and the breaker hears of it."""
         left_s = self._stage.timeout_s - (self.now() - self._began) / 1_000
-        return min(given_s or provider.timeout_s, max(0.001, left_s * STAGE_SHARE))
+        return min(given_s or provider.timeout_s, max(0.001, left_s - min(RECORDING_S, left_s / 4)))
 
     def _provider(self, given: Provider | None) -> Provider:
         provider = given or self._stage.provider

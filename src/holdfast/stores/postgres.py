@@ -57,16 +57,18 @@ class PostgresStore:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresTx]:
         async with self._acquired() as connection:
-            with _translating():
-                await connection.execute("BEGIN")
             try:
+                with _translating():
+                    await connection.execute("BEGIN")
                 yield PostgresTx(connection)
+                with _translating():
+                    await connection.execute("COMMIT")
             except BaseException:
+                # Also after a cancelled BEGIN or COMMIT: the pool must not get back what is still open.
                 with contextlib.suppress(Exception):
-                    await connection.execute("ROLLBACK")
+                    if connection.is_in_transaction():
+                        await connection.execute("ROLLBACK")
                 raise
-            with _translating():
-                await connection.execute("COMMIT")
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:

@@ -1,0 +1,253 @@
+"""The outbox and its relay: in order within an aggregate, marked after the confirm, in spite of bad rows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import App
+from holdfast.errors import TransportDown, TransportError, Unroutable
+from holdfast.kernel.kernel import Kernel, Tuning
+from holdfast.kernel.loop import repeat
+from holdfast.kernel.relay import relay_once
+from holdfast.kernel.watch import LogWatch
+from holdfast.tables import outbox
+from holdfast.testing import HandClock
+from holdfast.transports.seam import Handler, Message, Queue
+from tests.kernel.places import Place, close_all, rows
+
+app = App("relay")
+
+
+class Broker:
+    """A transport that the test commands: down, or refusing some messages."""
+
+    def __init__(self) -> None:
+        self.taken: list[Message] = []
+        self.down = False
+        self.refuses: dict[str, TransportError] = {}
+        self.tried: list[str] = []
+
+    async def declare(self, queues: Sequence[Queue]) -> None: ...
+    async def close(self) -> None: ...
+    async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None: ...
+
+    async def publish(self, message: Message) -> None:
+        name = json.loads(message.body)["n"]
+        self.tried.append(name)
+        await asyncio.sleep(0)
+        if self.down:
+            raise TransportDown("no broker at amqp://guest:s3cretpassw0rd@broker/")
+        if name in self.refuses:
+            raise self.refuses[name]
+        self.taken.append(message)
+
+    @property
+    def names(self) -> list[str]:
+        return [json.loads(message.body)["n"] for message in self.taken]
+
+
+class Heard(LogWatch):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[str, float] = {}
+        self.lines: list[str] = []
+
+    def log(self, event: str, **fields: Any) -> None:
+        self.lines.append(event)
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + amount
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def kernel(place: Place, clock: HandClock, broker: Broker) -> Kernel:
+    return place.kernel(app, clock=clock, transport=broker, watch=Heard(), tuning=Tuning(relay_retries_max=3))
+
+
+async def put(kernel: Kernel, *names: str, aggregate: str | None = None) -> None:
+    async with kernel.store.transaction() as tx:
+        messages = [
+            (kernel.new_uuid4(), aggregate or name, "x/y", "t", json.dumps({"n": name}), '{"h":"1"}') for name in names
+        ]
+        await outbox.put(tx, messages, kernel.now())
+
+
+async def statuses(kernel: Kernel) -> dict[str, tuple[str, int]]:
+    found = await rows(kernel.store, "SELECT payload, status, retry_count FROM holdfast_outbox ORDER BY seq")
+    return {json.loads(row["payload"])["n"]: (row["status"], row["retry_count"]) for row in found}
+
+
+@pytest.mark.spec("K10")
+async def test_messages_of_an_aggregate_go_out_in_order_of_creation(
+    kernel: Kernel, broker: Broker, place: Place
+) -> None:
+    await put(kernel, "a1", "a2", "a3", aggregate="a")
+    await put(kernel, "b1", "b2", aggregate="b")
+    while await relay_once(kernel):
+        pass
+    assert [n for n in broker.names if n < "b"] == ["a1", "a2", "a3"]
+    assert [n for n in broker.names if n > "b"] == ["b1", "b2"]
+    assert set((await statuses(kernel)).values()) == {("published", 0)}
+    (first, *_) = broker.taken
+    assert (first.correlation_id, first.type, dict(first.headers)) == ("a", "t", {"h": "1"})
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_batch_is_bounded(kernel: Kernel, broker: Broker, place: Place) -> None:
+    await put(kernel, *[f"{n:03}" for n in range(120)])
+    assert [await relay_once(kernel) for _ in range(4)] == [50, 50, 20, 0]
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_two_relays_at_once_publish_each_row_once(kernel: Kernel, broker: Broker, place: Place) -> None:
+    other = replace(kernel, store=place.open(kernel.store._clock))  # type: ignore[attr-defined]
+    for aggregate in "abcdef":
+        await put(kernel, *[f"{aggregate}{n}" for n in range(6)], aggregate=aggregate)
+
+    async def drain(which: Kernel) -> None:
+        idle = 0
+        while idle < 20:
+            idle = 0 if await relay_once(which) else idle + 1
+            await asyncio.sleep(0)
+
+    await asyncio.gather(drain(kernel), drain(other))
+    assert sorted(broker.names) == sorted(f"{a}{n}" for a in "abcdef" for n in range(6))
+    for aggregate in "abcdef":
+        mine = [name for name in broker.names if name[0] == aggregate]
+        assert mine == sorted(mine), "in order although two relays took turns"
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_bad_row_backs_off_alone_and_is_set_aside_at_last(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    broker.refuses["bad"] = Unroutable("no queue for token=abcdefabcdef0123456789")
+    await put(kernel, "good", "bad", "fine")
+    assert await relay_once(kernel) == 2
+    assert await statuses(kernel) == {"good": ("published", 0), "bad": ("pending", 1), "fine": ("published", 0)}
+    assert await relay_once(kernel) == 0 and broker.tried.count("bad") == 1, "it waits for its own time"
+    for retry in (2, 3):
+        clock.advance(10)
+        await put(kernel, f"more{retry}")
+        assert await relay_once(kernel) == 1
+        assert (await statuses(kernel))["bad"][1] == retry
+    assert (await statuses(kernel))["bad"] == ("failed", 3)
+    clock.advance(3_600)
+    assert await relay_once(kernel) == 0 and broker.tried.count("bad") == 3
+    (row,) = await rows(kernel.store, "SELECT error_message FROM holdfast_outbox WHERE status = 'failed'")
+    assert "no queue" in row["error_message"] and "abcdefabcdef" not in row["error_message"]
+    assert isinstance(kernel.watch, Heard) and kernel.watch.counts["outbox_set_aside"] == 1
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_row_that_was_set_aside_no_longer_holds_its_aggregate(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    broker.refuses["a1"] = Unroutable("no")
+    await put(kernel, "a1", "a2", aggregate="a")
+    for _ in range(3):
+        assert await relay_once(kernel) == 0
+        assert broker.names == [], "order is kept while there is hope"
+        clock.advance(60)
+    assert await relay_once(kernel) == 1 and broker.names == ["a2"]
+    broker.refuses.clear()
+    async with kernel.store.transaction() as tx:
+        (stuck,) = await outbox.stuck(tx)
+        assert await outbox.requeue(tx, stuck["id"], kernel.now())
+    assert await relay_once(kernel) == 1 and broker.names == ["a2", "a1"]
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_broker_that_is_down_is_no_rows_fault(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    await put(kernel, "one", "two")
+    broker.down = True
+    for _ in range(12):
+        with pytest.raises(TransportDown):
+            await relay_once(kernel)
+        clock.advance(30)
+    assert await statuses(kernel) == {"one": ("pending", 0), "two": ("pending", 0)}
+    found = await rows(kernel.store, "SELECT error_message, lease_token FROM holdfast_outbox")
+    assert all(row["lease_token"] is None and "s3cret" not in row["error_message"] for row in found)
+    broker.down = False
+    assert await relay_once(kernel) == 2 and sorted(broker.names) == ["one", "two"]
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_rows_that_wait_too_long_are_warned_about(kernel: Kernel, place: Place, clock: HandClock) -> None:
+    watch = kernel.watch
+    assert isinstance(watch, Heard)
+    await put(kernel, "fresh")
+    await relay_once(kernel)
+    assert "outbox.stale" not in watch.lines
+    await put(kernel, "old")
+    clock.advance(61)
+    await relay_once(kernel)
+    assert "outbox.stale" in watch.lines and watch.counts["outbox_stale"] == 1
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+@pytest.mark.parametrize(
+    "failpoint, times", [("relay.after_claim", 1), ("relay.after_publish", 2), ("relay.after_mark", 1)]
+)
+async def test_a_relay_that_dies_repeats_at_most_what_it_had_not_marked(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock, failpoint: str, times: int
+) -> None:
+    class Died(Exception): ...
+
+    async def die(name: str) -> None:
+        if name == failpoint:
+            raise Died
+
+    await put(kernel, "one")
+    kernel.failpoint = die
+    with pytest.raises(Died):
+        await relay_once(kernel)
+    kernel = replace(kernel, failpoint=_nowhere)
+    assert await relay_once(kernel) == 0, "its lease still holds"
+    clock.advance(31)
+    await relay_once(kernel)
+    assert broker.names == ["one"] * times and (await statuses(kernel))["one"][0] == "published"
+    assert len({message.id for message in broker.taken}) == 1, "under the same id, for consumers to see"
+    await close_all(place)
+
+
+async def _nowhere(name: str) -> None: ...
+
+
+@pytest.mark.spec("K10")
+async def test_a_commit_wakes_the_relay_at_once(kernel: Kernel, broker: Broker, place: Place) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(repeat(kernel, "relay", relay_once, 600, stop, "outbox"))
+    for name in ("one", "two"):
+        async with kernel.store.transaction() as tx:
+            message = (kernel.new_uuid4(), name, "x/y", "t", json.dumps({"n": name}), "{}")
+            await outbox.put(tx, [message], kernel.now())
+            await tx.hint("outbox")
+        async with asyncio.timeout(5):
+            while name not in broker.names:
+                await asyncio.sleep(0.005)
+    stop.set()
+    await running
+    await close_all(place)
