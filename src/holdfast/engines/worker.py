@@ -177,12 +177,12 @@ class Worker:
                 self._wake.set()
 
     async def _renew_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self.kernel.tuning.renew_s)
+        while True:  # the first round only says that the worker is there
             try:
                 await self.renew()
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", error=str(error))
+            await asyncio.sleep(self.kernel.tuning.renew_s)
 
     async def renew(self) -> None:
         """Extend every lease in one statement; what does not come back is not ours any more."""
