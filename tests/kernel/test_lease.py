@@ -189,27 +189,26 @@ async def test_an_effect_is_not_begun_without_the_lease(deploy: Deploy) -> None:
 async def test_leases_are_renewed_by_one_statement_and_a_lost_one_stops_its_task(
     place: Place, clock: HandClock
 ) -> None:
-    started: list[str] = []
-    stopped: list[str] = []
+    started: asyncio.Queue[str] = asyncio.Queue()
+    stopped: asyncio.Queue[str] = asyncio.Queue()
     long = App("long")
 
     @long.job()
     class Long(Job[str]):
         @stage()
         async def wait(self, ctx: Context, text: str) -> None:
-            started.append(ctx.job_id)
+            started.put_nowait(ctx.job_id)
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                stopped.append(ctx.job_id)
+                stopped.put_nowait(ctx.job_id)
                 raise
 
     kernel = place.kernel(long, clock=clock)
     ids = [await submit(kernel, Long, str(number)) for number in range(5)]
     worker = Worker(kernel)
     worker._start((await step(kernel, worker.name, worker.queues, [], 10))[0])
-    while len(started) < 5:
-        await asyncio.sleep(0)
+    assert sorted([await started.get() for _ in range(5)]) == sorted(ids)
     statements = counting_statements(kernel.store)
     clock.advance(50)
     await worker.renew()
@@ -218,9 +217,7 @@ async def test_leases_are_renewed_by_one_statement_and_a_lost_one_stops_its_task
     assert leases == [{"lease_until": clock.now_ms() + 60_000}]
     await operate.cancel(kernel, ids[0], "ann")
     await worker.renew()
-    while not stopped:
-        await asyncio.sleep(0)
-    assert stopped == [ids[0]]
+    assert await stopped.get() == ids[0] and stopped.empty()
     for one in worker._running.values():
         one.task.cancel()
     await close_all(place)

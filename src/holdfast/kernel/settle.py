@@ -193,9 +193,11 @@ async def _refused(kernel: Kernel, tx: Tx, refused: Sequence[tuple[Settlement, D
     """A fence said no. Either we wrote this before and lost the answer, or the job went on without us."""
     for one, decision in refused:
         told = {row["type"] for row in await events.of_job(tx, one.job.id) if row["attempt"] == one.job.attempt}
-        if decision.event in told:
+        if decision.event in told and decision.event != "expired":
             continue  # our own commit, whose answer was lost
         await _store_values(tx, [(one, decision)], now, late=True)
+        if decision.event in told:
+            continue  # a sweep was faster, or our own commit; the late value is kept once either way
         await events.append(tx, [(one.job.id, one.job.attempt, "stale", batch.text({"event": decision.event}))], now)
 
 

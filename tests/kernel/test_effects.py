@@ -1,0 +1,303 @@
+"""The effect ledger at work: crashes at every step, ambiguity, people's answers, reconciliation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import App, CallError, Category, Context, Job, Provider, Retry, stage
+from holdfast.core.effect import EffectStatus
+from holdfast.core.provider import EffectClass
+from holdfast.kernel import effects as ledger
+from holdfast.kernel import operate
+from holdfast.kernel.reconcile import reconcile_once
+from holdfast.tables import effects
+from holdfast.testing import World
+from tests.kernel.places import Deploy, rows
+
+CLASSES: list[EffectClass] = ["token", "lookup", "neither"]
+PATIENT = Retry(attempts=5, base_s=1, jitter="none")
+
+
+class Post:
+    """A provider of one class. It remembers what it did, as real ones do."""
+
+    def __init__(self, effects: EffectClass, *, lookup: bool | None = None) -> None:
+        self.box: dict[str, list[str]] = {}
+        self.tokens: list[str] = []
+        self.lookups = 0
+        self.refuses: list[CallError] = []
+        can_look = effects == "lookup" if lookup is None else lookup
+        self.provider = Provider("post", effects=effects, timeout_s=10, late_bound_s=50, retention_s=86_400)
+        if can_look:
+            self.provider = Provider(
+                "post", effects=effects, timeout_s=10, late_bound_s=50, retention_s=86_400, lookup=self.find
+            )
+        self.app = App("post")
+        post = self
+
+        @self.app.job()
+        class Send(Job[str]):
+            @stage(provider=post.provider, retry=PATIENT)
+            async def send(self, ctx: Context, to: str) -> str:
+                return await ctx.effect(("letter", to), send=lambda token: post.send(to, token))
+
+        self.job = Send
+
+    async def send(self, to: str, token: str) -> str:
+        self.tokens.append(token)
+        if self.refuses:
+            raise self.refuses.pop(0)
+        if self.provider.effects == "token" and token in self.box:
+            return f"p-{token[:6]}"
+        self.box.setdefault(token, []).append(to)
+        return f"p-{token[:6]}"
+
+    async def find(self, token: str) -> str | None:
+        self.lookups += 1
+        return f"p-{token[:6]}" if token in self.box else None
+
+    @property
+    def delivered(self) -> int:
+        return sum(map(len, self.box.values()))
+
+
+async def row_of(world: World) -> dict[str, Any]:
+    (row,) = await rows(world.kernel.store, "SELECT * FROM holdfast_effects")
+    return row
+
+
+async def started(deploy: Deploy, post: Post) -> tuple[World, str]:
+    world = await deploy(post.app)
+    return world, await world.enqueue(post.job, "ann")
+
+
+@pytest.mark.spec("K12")
+async def test_an_effect_is_sent_then_marked_in_one_write(deploy: Deploy) -> None:
+    post = Post("neither")
+    world, job_id = await started(deploy, post)
+    await world.run_until_idle()
+    row = await row_of(world)
+    assert (row["status"], row["provider_id"], row["sends"]) == ("sent", f"p-{row['token'][:6]}", 1)
+    assert row["marked_at"] == world.clock.now_ms() and str(row["job_id"]) == job_id
+    assert post.delivered == 1 and (await world.results(job_id))["send"] == f'"{row["provider_id"]}"'
+
+
+CRASHES = ["call.before", "effect.before_send", "effect.after_send", "call.after", "breaker.before_commit"]
+CRASHES += ["effect.after_mark", "attempt.after_handler", "settle.before_commit", "settle.after_commit"]
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("failpoint", CRASHES)
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_a_crash_anywhere_never_delivers_twice(deploy: Deploy, kind: EffectClass, failpoint: str) -> None:
+    post = Post(kind)
+    world, job_id = await started(deploy, post)
+    world.crash_at(failpoint)
+    await world.run_until_idle()
+    assert world.crashes == 1 and len(set(post.tokens)) <= 1
+    marked = failpoint in CRASHES[5:]
+    if kind == "neither" and not marked:
+        assert await world.state(job_id) == "dead" and (await row_of(world))["status"] == "review"
+        assert post.delivered <= 1, "nobody can know, so nobody sends again"
+        (letter,) = await world.dead_letters()
+        assert letter["error_class"] == "EFFECT_AMBIGUOUS"
+    else:
+        assert await world.state(job_id) == "succeeded" and post.delivered == 1
+        assert (await row_of(world))["status"] == "sent"
+    if kind == "lookup" and not marked:
+        assert post.lookups == 1, "it looked before it sent again"
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("really", [True, False])
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_a_timeout_is_cleared_up_before_anything_is_sent_again(
+    deploy: Deploy, kind: EffectClass, really: bool
+) -> None:
+    post = Post(kind)
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, **{"timeout_after_effect" if really else "timeouts": 1})
+    await world.work()
+    assert (await row_of(world))["status"] == "unknown"
+    await world.run_until_idle()
+    if kind == "neither":
+        assert (await row_of(world))["status"] == "review" and post.delivered == int(really)
+    else:
+        assert await world.state(job_id) == "succeeded" and post.delivered == 1
+    if kind == "lookup":
+        assert (await row_of(world))["sends"] == (1 if really else 2)
+
+
+@pytest.mark.spec("K12")
+async def test_a_lookup_waits_for_what_may_still_arrive_and_costs_nothing(deploy: Deploy) -> None:
+    post = Post("lookup")
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, timeouts=1)
+    await world.work()
+    sent_at = world.clock.now_ms()
+    world.clock.advance(1)
+    await world.work()
+    row = await world.job(job_id)
+    assert (row["run_at"], row["failures"]) == (sent_at + 60_000, 1) and post.lookups == 0
+    await world.run_until_idle()
+    assert post.lookups == 1 and post.delivered == 1
+
+
+@pytest.mark.spec("K12", "K5")
+async def test_a_definite_refusal_that_may_pass_is_tried_again_and_one_that_may_not_is_final(deploy: Deploy) -> None:
+    post = Post("neither")
+    post.refuses = [CallError.of(Category.RATE_LIMIT, "RATE_LIMITED", "slow down", status=429)]
+    world, job_id = await started(deploy, post)
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded" and post.delivered == 1
+    bad = Post("neither")
+    bad.refuses = [CallError.of(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", "no such address", status=422)]
+    other = await deploy(bad.app)
+    dead = await other.enqueue(bad.job, "nobody")
+    await other.run_until_idle()
+    assert await other.state(dead) == "dead"
+    (letter,) = await other.dead_letters()
+    await other.mend_and_replay(letter["id"])
+    await other.run_until_idle()
+    assert await other.state(dead) == "succeeded", "a replay is a new epoch: it may try again"
+
+
+@pytest.mark.spec("K12")
+async def test_two_jobs_with_one_key_have_one_effect(deploy: Deploy) -> None:
+    post = Post("neither")
+    world, first = await started(deploy, post)
+    await world.run_until_idle()
+    second = await world.enqueue(post.job, "ann")
+    await world.run_until_idle()
+    assert post.delivered == 1 and await world.results(first) == await world.results(second)
+
+
+async def in_doubt(deploy: Deploy, post: Post, *, really: bool) -> tuple[World, str, str]:
+    """A job that was cancelled while nobody knew whether its letter was sent."""
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, **{"timeout_after_effect" if really else "timeouts": 1})
+    await world.work()
+    await operate.cancel(world.kernel, job_id, "ann")
+    return world, job_id, "letter/ann"
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("really", [True, False])
+async def test_reconciliation_looks_backfills_and_never_sends(deploy: Deploy, really: bool) -> None:
+    post = Post("lookup")
+    world, _, _ = await in_doubt(deploy, post, really=really)
+    assert await reconcile_once(world.kernel) == 0, "not before the grace time"
+    world.clock.advance(61)
+    assert await reconcile_once(world.kernel) == 1
+    assert (await row_of(world))["status"] == ("sent" if really else "planned")
+    assert post.delivered == int(really) and await reconcile_once(world.kernel) == 0
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("kind", ["token", "neither"])
+async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, kind: EffectClass) -> None:
+    post = Post(kind)
+    world, _, _ = await in_doubt(deploy, post, really=True)
+    world.clock.advance(61)
+    assert await reconcile_once(world.kernel) == 1
+    assert (await row_of(world))["status"] == "review"
+    async with world.kernel.store.reading() as tx:
+        assert [row["key"] for row in await effects.by_status(tx, "review")] == ["letter/ann"]
+
+
+@pytest.mark.spec("K12")
+async def test_reconciliation_leaves_alone_what_a_live_job_will_clear_up(deploy: Deploy) -> None:
+    post = Post("lookup")
+    world, _ = await started(deploy, post)
+    world.script(post.provider, timeouts=1)
+    await world.work()
+    world.clock.advance(3_600)
+    assert await reconcile_once(world.kernel) == 0 and post.lookups == 0
+
+
+@pytest.mark.spec("K12")
+async def test_reconciliation_does_not_touch_what_is_sent_anew(deploy: Deploy) -> None:
+    post = Post("lookup")
+    world, _, key = await in_doubt(deploy, post, really=False)
+    async with world.kernel.store.transaction() as tx:
+        assert not await effects.unsent(tx, key, 0, world.kernel.now()), "another number of sends: somebody began"
+        assert await effects.unsent(tx, key, 1, world.kernel.now())
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("really", [True, False])
+async def test_a_mark_without_evidence_is_looked_into_before_any_send_and_alerts(
+    deploy: Deploy, really: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    post = Post("lookup")
+    world, job_id = await started(deploy, post)
+    token = ledger.token_of("letter/ann")
+    if really:
+        await post.send("ann", token)
+    async with world.kernel.store.transaction() as tx:
+        await effects.plan(
+            tx,
+            key="letter/ann",
+            token=token,
+            job_id=job_id,
+            kind="post.send",
+            stage="send",
+            provider="post",
+            provider_class="lookup",
+            epoch=0,
+            attempt=1,
+            now=world.kernel.now(),
+        )
+        await effects.answer(tx, "letter/ann", EffectStatus.SENT, None, world.kernel.now())
+    await _mark_without_evidence(world)
+    with caplog.at_level("INFO"):
+        await world.run_until_idle()
+    assert post.lookups == 1 and post.delivered == 1 and await world.state(job_id) == "succeeded"
+    assert (await row_of(world))["provider_id"] is not None
+    assert "effect.marked_without_evidence" in [record.message for record in caplog.records]
+
+
+async def _mark_without_evidence(world: World) -> None:
+    from holdfast.stores.statement import _statement
+
+    text = "UPDATE holdfast_effects SET status = 'sent', provider_id = NULL, marked_at = 1"
+    async with world.kernel.store.transaction() as tx:
+        await tx.rows(_statement("forge", {None: text}))
+
+
+@pytest.mark.spec("K12", "K8")
+@pytest.mark.parametrize("sent", [True, False])
+async def test_a_person_answers_and_the_replayed_job_goes_on(deploy: Deploy, sent: bool) -> None:
+    post = Post("neither")
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, **{"timeout_after_effect" if sent else "timeouts": 1})
+    await world.run_until_idle()
+    (letter,) = await world.dead_letters()
+    await world.mend_and_replay(letter["id"])
+    await world.run_until_idle()
+    assert await world.state(job_id) == "dead", "without an answer a replay sends nothing"
+    assert post.delivered == int(sent)
+    assert await ledger.answer(world.kernel, "letter/ann", sent=sent, provider_id=None, actor="ann")
+    assert not await ledger.answer(world.kernel, "letter/ann", sent=not sent, provider_id=None, actor="bob")
+    await world.mend_and_replay(letter["id"])
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded" and post.delivered == 1
+    said = await rows(
+        world.kernel.store, "SELECT actor, action FROM holdfast_audit WHERE subject = 'effect:letter/ann'"
+    )
+    assert said == [{"actor": "ann", "action": "effect.answered"}]
+
+
+@pytest.mark.spec("K12")
+async def test_evidence_that_comes_after_a_person_was_asked_is_kept(deploy: Deploy) -> None:
+    post = Post("neither")
+    world, job_id = await started(deploy, post)
+    world.crash_at("effect.before_send")
+    await world.work()
+    async with world.kernel.store.transaction() as tx:
+        assert await effects.ask(tx, "letter/ann", "who knows", world.kernel.now())
+        assert not await effects.mark(tx, "letter/ann", 2, "p-2", world.kernel.now()), "not by another attempt"
+        assert await effects.mark(tx, "letter/ann", 1, "p-1", world.kernel.now())
+    assert (await row_of(world))["status"] == "sent"
