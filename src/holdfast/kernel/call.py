@@ -77,10 +77,9 @@ async def call(
 
 
 async def admit(kernel: Kernel, provider: Provider) -> Ticket:
-    """Ask for leave to call. A closed breaker without limits costs one read."""
+    """Ask for leave to call. A closed breaker without limits costs one read: even a provider that has neither may have
+    asked to be called later."""
     ticket_id = kernel.new_id()
-    if provider.breaker is None and provider.per_minute is None:
-        return Ticket(ticket_id, 0)
     now = kernel.now()
     async with kernel.store.reading() as tx:
         row = await breakers.read(tx, provider.name)

@@ -124,7 +124,7 @@ async def _send(
         provider_id = await call(kernel, provider, sending, job=job, timeout_s=timeout_s, before=begin)
     except CallError as error:
         if begun:
-            await _refused(kernel, job, row.key, error)
+            await _refused(kernel, job, provider, row, error)
         raise
     async with kernel.store.transaction() as tx:
         marked = await effects.mark(tx, row.key, job.attempt, provider_id, kernel.now())
@@ -135,17 +135,23 @@ async def _send(
     return provider_id
 
 
-async def _refused(kernel: Kernel, job: Claimed, key: str, error: CallError) -> None:
-    """The send failed: definitely (it may be planned again, or never) or ambiguously (nobody knows)."""
+async def _refused(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, error: CallError) -> None:
+    """The send failed: definitely (it may be planned again, or never) or ambiguously (nobody knows).
+
+    A definite refusal speaks of this send alone. Where a token made it safe to send in spite of an earlier doubt, the
+    doubt stays: once the provider has forgotten the token, a plain re-send would be a second effect."""
     why = error.failure
+    doubted = provider.effects == "token" and row.status in (EffectStatus.SENDING, EffectStatus.UNKNOWN)
     if why.ambiguous:
         status = EffectStatus.UNKNOWN
         error.failure = replace(why, retryable=True)  # the ledger resolves the doubt before any further send
+    elif doubted:
+        status = EffectStatus.UNKNOWN
     else:
         status = EffectStatus.PLANNED if why.retryable else EffectStatus.FAILED
     async with kernel.store.transaction() as tx:
         message = redact_text(why.message)[:500]
-        await effects.refuse(tx, key, job.attempt, status, why.error_class, message, kernel.now())
+        await effects.refuse(tx, row.key, job.attempt, status, why.error_class, message, kernel.now())
 
 
 async def look_up(
