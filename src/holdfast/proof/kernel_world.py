@@ -1,0 +1,270 @@
+"""The kernel's world: workers, keepers, relays and consumers of the production kernel, a client that submits (and
+submits again), an operator who works the dead letters in the middle of it all, and a desk that calls back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.engines.run import Duties, run
+from holdfast.errors import IdempotencyConflict, StoreError, TransportDown, UsageError
+from holdfast.kernel import operate
+from holdfast.kernel.app import Job
+from holdfast.kernel.context import Context
+from holdfast.kernel.effects import answer
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.loop import repeat
+from holdfast.kernel.schedule import announce_schedules, schedule_once
+from holdfast.kernel.submit import Order as Enqueued
+from holdfast.kernel.submit import SharedCommit, prepare, submit_orders
+from holdfast.proof import workload
+from holdfast.proof.finding import Finding
+from holdfast.proof.history import Accepted, History
+from holdfast.proof.kernel_checks import check_effects_of_jobs, check_messages_of_stages
+from holdfast.proof.workload import (
+    Digest,
+    Hasty,
+    Letter,
+    Moody,
+    Notice,
+    Order,
+    Parcel,
+    Poison,
+    Question,
+    Summary,
+    transient,
+)
+from holdfast.proof.world import CANARY, World
+from holdfast.tables import cases
+
+COMMON: tuple[type[Job[Any]], ...] = (Digest, Letter, Parcel, Notice, Summary, Hasty, Question, Moody)
+REPLAYS_MAX = 2
+OPERATOR_RESTS_AFTER_MS = 180_000
+
+
+@dataclass(slots=True)
+class Wish:
+    """One submission of the client, which remembers it until it is told that it is accepted."""
+
+    at_ms: int
+    job: type[Job[Any]]
+    order: Order
+    key: str | None
+    options: dict[str, Any] = field(default_factory=dict)
+    made: Enqueued | None = None
+    done: bool = False
+
+
+class KernelWorld(World):
+    system = "kernel"
+    databases = {"main": [workload.app]}  # noqa: RUF012
+    stubs = workload.STUBS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.wishes = self._wishes()
+        self._failed: dict[tuple[str, str], int] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self._replays: dict[str, int] = {}
+
+    def cast(self) -> None:
+        workers = self.dice.randint(1, 3)
+        if self.dice.random() < 0.2:
+            for number in range(workers):
+                self.role(f"all-{number}", _duties(Duties(concurrency=5, grace_s=5)))
+        else:
+            for number in range(workers):
+                work = Duties(relay=False, consume=False, keep=False, concurrency=5, grace_s=5)
+                self.role(f"worker-{number}", _duties(work))
+            for number in range(self.dice.choice((1, 1, 2))):
+                self.role(f"keeper-{number}", _duties(Duties(work=False, relay=False, consume=False)))
+            for number in range(self.dice.choice((1, 1, 2))):
+                self.role(f"relay-{number}", _duties(Duties(work=False, consume=False, keep=False)))
+            self.role("consumer", _duties(Duties(work=False, relay=False, keep=False)))
+        self.role("client", self.client)
+        self.role("operator", self.operator)
+        if self.dice.random() < 0.3:
+            self.role("clock", self.clock)
+
+    def is_quiet(self) -> bool:
+        if not all(wish.done for wish in self.wishes):
+            return False
+        live = "SELECT 1 FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting') LIMIT 1"
+        pending = "SELECT 1 FROM holdfast_outbox WHERE status = 'pending' LIMIT 1"
+        if self.query(live) or self.query(pending):
+            return False
+        return not any(self.broker.held(queue) for queue in self.broker._queues)
+
+    def judge(self, history: History) -> list[Finding]:
+        return [*check_messages_of_stages(history), *check_effects_of_jobs(history)]
+
+    # The client
+
+    def _wishes(self) -> list[Wish]:
+        dice = self.loop.stream("wishes")
+        kinds = dice.sample(COMMON, dice.randint(3, len(COMMON)))
+        wishes = [self._wish(dice, number, kinds) for number in range(dice.randint(4, 9))]
+        if dice.random() < 0.4:  # a burst: what breakers and batches are for
+            at_ms, burst = dice.randint(0, 60_000), dice.choice((Summary, Letter))
+            for number in range(dice.randint(5, 9)):
+                wishes.append(Wish(at_ms + dice.randint(0, 5_000), burst, Order(f"burst-{number}"), None))
+        if dice.random() < 0.3:
+            wishes.append(Wish(dice.randint(0, 30_000), Poison, Order("poison"), "poison"))
+        for wish in list(wishes):
+            if wish.key is not None and dice.random() < 0.35:
+                order = wish.order if dice.random() < 0.7 else Order("another")
+                wishes.append(Wish(wish.at_ms + dice.randint(0, 20_000), wish.job, order, wish.key, wish.options))
+        return sorted(wishes, key=lambda wish: wish.at_ms)
+
+    def _wish(self, dice: Any, number: int, kinds: list[type[Job[Any]]]) -> Wish:
+        job = dice.choice(kinds)
+        group = dice.choice(("a", "b")) if job is Notice else dice.choice(("", "", "discard"))
+        order = Order(f"order-{number}", dice.choice((0, 0, 1, 2, 2, 5)), group, CANARY)
+        options: dict[str, Any] = {"priority": dice.choice((0, 1, 2, 3, None))}
+        if dice.random() < 0.2:
+            options["delay_s"] = dice.uniform(0, 40)
+        key = f"key-{number}" if dice.random() < 0.7 else None
+        return Wish(dice.randint(0, int(self.swarm.faults_s * 700)), job, order, key, options)
+
+    async def client(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        """Submit what is due, again and again until it is accepted. An error may have been a success: ask."""
+        shared = SharedCommit(kernel)
+        while not stop.is_set():
+            due = [w for w in self.wishes if not w.done and w.at_ms <= self.loop.now_ms]
+            if due:
+                await asyncio.gather(*[self._submit(kernel, shared, wish) for wish in due])
+            upcoming = [w.at_ms for w in self.wishes if not w.done]
+            wait_ms = max(1_000, min(upcoming, default=self.loop.now_ms + 600_000) - self.loop.now_ms)
+            await asyncio.sleep(wait_ms / 1_000)
+
+    async def _submit(self, kernel: Kernel, shared: SharedCommit, wish: Wish) -> None:
+        kind = wish.job.__holdfast__
+        payload = kind.dump_input(wish.order)
+        job: str | None
+        try:
+            if wish.key is not None:
+                job = await shared.submit(wish.job, wish.order, key=wish.key, **wish.options)
+            else:
+                if wish.made is None:
+                    made_at = kernel.now()
+                    wish.made = prepare(kind, wish.order, job_id=kernel.new_id(), now=made_at, **wish.options)
+                job = (await submit_orders(kernel, [wish.made]))[0]
+        except IdempotencyConflict:
+            job = None
+        except StoreError:
+            return
+        self.accepted.append(Accepted(self.loop.now_ms, kind.name, wish.key, payload, job))
+        wish.done = True
+
+    async def clock(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        kernel.registry = Registry([workload.app, workload.clock])
+
+        async def step(kernel: Kernel) -> int:
+            await announce_schedules(kernel)
+            await schedule_once(kernel)
+            return 0
+
+        await repeat(kernel, "schedule", step, 20, stop)
+
+    # The operator
+
+    async def operator(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        """Triage, mend, replay (twice, as an impatient finger does), cancel, and answer what only a person can."""
+        while not stop.is_set():
+            await asyncio.sleep(self.dice.uniform(8, 40))
+            if self.healed_ms is not None and self.loop.now_ms > self.healed_ms + OPERATOR_RESTS_AFTER_MS:
+                await asyncio.sleep(600)
+                continue
+            try:
+                await self._work_cases(kernel)
+                await self._answer_doubts(kernel)
+                if self.dice.random() < 0.06 and not self.is_healing:
+                    await self._cancel_one(kernel)
+            except (StoreError, UsageError):
+                continue
+
+    async def _work_cases(self, kernel: Kernel) -> None:
+        async with kernel.store.reading() as tx:
+            letters = [dict(row) for row in await cases.page(tx, limit=20)]
+        for letter in letters:
+            if letter["state"] not in ("open", "escalated", "triaged", "remediated") or self.dice.random() < 0.5:
+                continue
+            if self._replays.get(letter["job_id"], 0) >= REPLAYS_MAX:
+                await operate.resolve(kernel, letter["id"], notes="nothing more to try", actor="operator")
+                continue
+            if letter["state"] in ("open", "escalated"):
+                await operate.triage(kernel, letter["id"], cause="transient", actor="operator")
+            if letter["state"] != "remediated":
+                await operate.remediate(kernel, letter["id"], evidence="looked again", actor="operator")
+            self._replays[letter["job_id"]] = self._replays.get(letter["job_id"], 0) + 1
+            full = self.dice.random() < 0.25
+            clicks = [operate.replay(kernel, letter["id"], actor="operator", full=full) for _ in range(2)]
+            await asyncio.gather(*clicks, return_exceptions=True)
+
+    async def _answer_doubts(self, kernel: Kernel) -> None:
+        """Answer truly, and say 'not sent' only when nothing can be under way any more."""
+        rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")
+        for row in rows:
+            effects = self.providers[row["provider"]].effects_of(row["token"])
+            over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + 170_000
+            if effects:
+                await answer(kernel, row["key"], sent=True, provider_id=effects[0].provider_id, actor="operator")
+            elif over:
+                self.answered[row["token"]] = self.loop.now_ms
+                await answer(kernel, row["key"], sent=False, provider_id=None, actor="operator")
+
+    async def _cancel_one(self, kernel: Kernel) -> None:
+        live = self.query("SELECT id FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting') ORDER BY id")
+        if live:
+            await operate.cancel(kernel, self.dice.choice(live)["id"], "operator")
+
+    # What handlers ask for
+
+    def maybe_fail(self, ctx: Context, fails: int) -> None:
+        key = (ctx.job_id, ctx.stage)
+        if self._failed.get(key, 0) < fails:
+            self._failed[key] = self._failed.get(key, 0) + 1
+            raise transient(f"flaky, as ordered, with {CANARY}")
+
+    def first_time(self, ctx: Context, what: str) -> bool:
+        new = (ctx.job_id, what) not in self._seen
+        self._seen.add((ctx.job_id, what))
+        return new
+
+    def ask_desk(self, key: str) -> None:
+        """Somebody outside answers: soon, at once, too late, twice, or never."""
+        for delay_ms, message_id in self._answers(key):
+            self.loop.world.after_ms(delay_ms, self._call_back, key, message_id)
+
+    def _answers(self, key: str) -> list[tuple[int, str]]:
+        dice, count = self.dice, sum(1 for event in self.broker.log if event.queue == workload.CALLBACKS.name)
+        first = (dice.choice((0, 2, dice.randint(500, 30_000), dice.randint(50_000, 100_000))), f"{key}/{count}")
+        roll = dice.random()
+        if roll < 0.1:
+            return []
+        if roll < 0.5:
+            return [first]
+        again = first[0] + dice.randint(0, 20_000)
+        return [first, (again, first[1] if roll < 0.8 else f"{key}/{count}/other")]
+
+    def _call_back(self, key: str, message_id: str) -> None:
+        self.loop.world.spawn(self._publish_answer(key, message_id), name=f"desk-{key}")
+
+    async def _publish_answer(self, key: str, message_id: str) -> None:
+        body = json.dumps({"key": key, "answer": "forty-two", "at_ms": self.loop.now_ms}).encode()
+        while True:
+            try:
+                async with asyncio.timeout(5):
+                    await self.broker.publish(workload.CALLBACKS.name, message_id, body, {})
+                return
+            except (TransportDown, TimeoutError):
+                await asyncio.sleep(2)
+
+
+def _duties(duties: Duties) -> Any:
+    async def main(kernel: Kernel, stop: asyncio.Event) -> None:
+        await run(kernel, duties, stop)
+
+    return main

@@ -1,0 +1,142 @@
+"""Runs seeds: one, or many over several processes. `register_world` adds a system; see `world.py` for how to write one.
+
+report = run_seed(4711)                                  # raises nothing: read report.findings
+totals = simulate(3_000, first_seed=0, system="kernel")  # totals.violations, totals.problems()
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from multiprocessing import get_context
+
+from holdfast.errors import NotFound
+from holdfast.proof.history import fingerprint, timeline, triggers
+from holdfast.proof.kernel_world import KernelWorld
+from holdfast.proof.report import SeedReport, Totals, counted
+from holdfast.proof.store import Arena
+from holdfast.proof.workload import TOLD_CONSUMED
+from holdfast.proof.world import World
+from holdfast.tables.schema import KERNEL
+
+CHUNK = 25
+FAILED_SHOWN = 3
+TIMELINES_MAX = 2
+"""How many jobs' stories a failing seed tells."""
+
+WorldType = Callable[..., World]
+_worlds: dict[str, type[World]] = {"kernel": KernelWorld}
+
+
+def register_world(name: str, build: type[World]) -> None:
+    """Make a system's world known to `simulate` under its name."""
+    _worlds[name] = build
+
+
+def systems() -> list[str]:
+    return sorted(_worlds)
+
+
+def run_seed(seed: int, *, system: str = "kernel", mutant: str | None = None) -> SeedReport:
+    """Live one seed and judge it. `mutant` is "module:function", a context manager that plants a bug (tests only)."""
+    started = time.process_time()
+    with _planted(mutant):
+        world = _worlds[system](seed, {name: _arena(system, name) for name in _worlds[system].databases})
+        try:
+            history = world.run()
+            findings = world.findings(history)
+            jobs = list(dict.fromkeys(f.job for f in findings if f.job))[:TIMELINES_MAX]
+            return SeedReport(
+                seed=seed,
+                system=system,
+                findings=findings,
+                hash=fingerprint(history),
+                counts=counted(world, history),
+                timelines={job: timeline(history, job) for job in jobs},
+                cpu_s=time.process_time() - started,
+            )
+        finally:
+            world.close()
+
+
+def simulate(
+    seeds: int, first_seed: int = 0, system: str = "kernel", processes: int = 2, mutant: str | None = None
+) -> Totals:
+    """Run many seeds and add up. Results come in order of seed, whichever process ran them."""
+    if system not in _worlds:
+        raise NotFound(f"There is no world '{system}'; known: {', '.join(systems())}.")
+    totals = Totals(system=system)
+    for report in reports(seeds, first_seed, system, processes, mutant):
+        totals.add(report)
+    return totals
+
+
+def reports(
+    seeds: int, first_seed: int, system: str, processes: int = 2, mutant: str | None = None
+) -> Iterator[SeedReport]:
+    """One report per seed, in order."""
+    if processes <= 1 or seeds <= CHUNK:
+        yield from _run_chunk(first_seed, seeds, system, mutant)
+        return
+    starts = range(first_seed, first_seed + seeds, CHUNK)
+    sizes = [min(CHUNK, first_seed + seeds - start) for start in starts]
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork"), initializer=_settle_memory) as pool:
+        chunks = [
+            pool.submit(_run_chunk, start, size, system, mutant) for start, size in zip(starts, sizes, strict=True)
+        ]
+        for chunk in chunks:
+            yield from chunk.result()
+
+
+def main(*, seeds: int, first_seed: int, system: str, as_json: bool = False, processes: int = 2) -> int:
+    """What `holdfast simulate` does: run, print, and return 1 if a promise was broken or the harness saw too little."""
+    failed = False
+    totals = [simulate(seeds, first_seed, name, processes) for name in (systems() if system == "all" else [system])]
+    for one in totals:
+        problems = one.problems()
+        failed = failed or bool(one.failed or problems)
+        if as_json:
+            print(json.dumps(one.data()))
+            continue
+        print(one.text())
+        for report in one.failed[:FAILED_SHOWN]:
+            print(report.text())
+        for problem in problems:
+            print(problem)
+    return int(failed)
+
+
+def _run_chunk(first_seed: int, seeds: int, system: str, mutant: str | None) -> list[SeedReport]:
+    return [run_seed(seed, system=system, mutant=mutant) for seed in range(first_seed, first_seed + seeds)]
+
+
+def _settle_memory() -> None:
+    """What is loaded now stays: the collector need not look at it after every seed."""
+    gc.collect()
+    gc.freeze()
+
+
+def _planted(mutant: str | None) -> AbstractContextManager[object]:
+    if mutant is None:
+        return nullcontext()
+    module, _, name = mutant.partition(":")
+    planted: AbstractContextManager[object] = getattr(importlib.import_module(module), name)()
+    return planted
+
+
+@cache
+def _arena(system: str, database: str) -> Arena:
+    steps = list(KERNEL)
+    for app in _worlds[system].databases[database]:
+        steps += app.migrations
+    return Arena(f"{system}-{database}", steps, triggers() + _consumed(system))
+
+
+def _consumed(system: str) -> list[str]:
+    return triggers(TOLD_CONSUMED)[1:] if system == "kernel" else []

@@ -1,0 +1,229 @@
+"""The simulator's database: the production SQLite store on a real file, with a host at one end and faults at the other.
+
+    begin     the database is down, or busy (nothing was written)
+    commit    its answer is lost: `StoreUnavailable`, although everything was written
+    kill      the connection is rolled back: what was not committed is gone
+    notify    a commit's hints reach the other hosts a little later, or never (they also poll)
+
+Opening a connection costs 0.7 ms (SQLite parses the schema), a whole seed 60. So a process keeps one file and its
+connections, and every seed begins by emptying the tables; `Arena` does that. A killed host's connection is rolled
+back and handed to the next host, which is all that closing it would do to the data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from holdfast.errors import StoreBusy, StoreUnavailable
+from holdfast.proof.hosts import Host
+from holdfast.proof.loop import SimLoop
+from holdfast.stores.seam import Row
+from holdfast.stores.sqlite import SqliteStore, SqliteTx, _Lane, _translated, pending
+from holdfast.stores.statement import Migration
+
+MEMORY = Path("/dev/shm")
+BUSY_RETRY_S = 0.25
+NOTIFY_MS_MAX = 30
+
+
+@dataclass(slots=True)
+class StoreFaults:
+    """How often what goes wrong, per transaction. May be changed at any time; the default is a good day."""
+
+    busy: float = 0.0
+    answer_lost: float = 0.0
+    hint_lost: float = 0.0
+    down_until_ms: int = 0
+
+
+class Holder:
+    """Who uses a connection now: what the triggers' functions answer with."""
+
+    __slots__ = ("connection", "host")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.host: Host | None = None
+        connection.create_function("proof_host", 0, lambda: self.host.label if self.host else "")
+        connection.create_function("proof_at", 0, lambda: self.host.loop.now_ms if self.host else 0)
+        connection.create_function("proof_wall", 0, lambda: self.host.wall_ms if self.host else 0)
+
+
+class Arena:
+    """One database file of one process, emptied for every seed."""
+
+    def __init__(self, name: str, migrations: Sequence[Migration], harness: Sequence[str]) -> None:
+        folder = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+        self._folder = tempfile.TemporaryDirectory(prefix=f"holdfast-{name}-", dir=folder)
+        self.path = str(Path(self._folder.name) / "sim.db")
+        self._idle: list[Holder] = []
+        self._busy: list[Holder] = []
+        self.faults = StoreFaults()
+        self.stores: list[SimStore] = []
+        keeper = self.take(None).connection
+        keeper.execute("CREATE TABLE holdfast_schema (namespace TEXT, version INTEGER, applied_at BIGINT)")
+        for migration in pending(migrations, {}):
+            for text in migration.statements("sqlite"):
+                keeper.execute(text)
+        for text in harness:
+            keeper.execute(text)
+        tables = keeper.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        self._tables = [row["name"] for row in tables if row["name"] != "holdfast_schema"]
+        self.keeper = keeper
+
+    def reset(self) -> None:
+        """Empty every table, forget every store, let no connection remember a transaction."""
+        for holder in self._busy[1:]:
+            self._give_back(holder)
+        self._busy = self._busy[:1]
+        self.stores = []
+        self.faults = StoreFaults()
+        self.keeper.execute("BEGIN IMMEDIATE")
+        for table in self._tables:
+            self.keeper.execute(f"DELETE FROM {table}")
+        self.keeper.execute("DELETE FROM sqlite_sequence")
+        self.keeper.execute("COMMIT")
+
+    def take(self, host: Host | None) -> Holder:
+        holder = self._idle.pop() if self._idle else Holder(_open(self.path))
+        holder.host = host
+        self._busy.append(holder)
+        return holder
+
+    def drop(self, holder: Holder) -> None:
+        self._busy.remove(holder)
+        self._give_back(holder)
+
+    def _give_back(self, holder: Holder) -> None:
+        if holder.connection.in_transaction:
+            holder.connection.execute("ROLLBACK")
+        holder.host = None
+        self._idle.append(holder)
+
+    def close(self) -> None:
+        for holder in [*self._busy, *self._idle]:
+            holder.connection.close()
+        self._folder.cleanup()
+
+
+class SimStore(SqliteStore):
+    """The production store of one host. Dies with it."""
+
+    def __init__(self, arena: Arena, host: Host, dice: Random) -> None:
+        super().__init__(arena.path, clock=HostClock(host), busy_timeout_s=5.0, inline=True)
+        self._arena = arena
+        self._loop: SimLoop = host.loop
+        self._dice = dice
+        self._writer: _Lane = SimLane(arena, host)
+        self._reader: _Lane = SimLane(arena, host)
+        arena.stores.append(self)
+        host.at_death(lambda _: self.abandon())
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SqliteTx]:
+        await self._arrive()
+        faults = self._arena.faults
+        if faults.busy and self._dice.random() < faults.busy:
+            raise StoreBusy("Another process is writing; nothing was written.")
+        async with super().transaction() as tx:
+            yield tx
+        self._notify(tx.hints)
+        await asyncio.sleep(0)
+        if faults.answer_lost and self._dice.random() < faults.answer_lost:
+            raise StoreUnavailable("The connection broke while the commit was under way; it may have happened.")
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[SqliteTx]:
+        await self._arrive()
+        async with super().reading() as tx:
+            yield tx
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self in self._arena.stores:
+            self._arena.stores.remove(self)
+
+    async def _arrive(self) -> None:
+        await self._loop.gate()
+        await asyncio.sleep(0)
+        if self._arena.faults.down_until_ms > self._loop.now_ms:
+            raise StoreUnavailable("The database is down.")
+
+    async def _begin(self, lane: _Lane, text: str) -> None:
+        """As the production store waits, but in longer steps: a stalled writer would cost thousands of them."""
+        give_up_at = self._loop.time() + self._busy_timeout_s
+        while True:
+            try:
+                await lane.execute(text)
+                return
+            except StoreBusy:
+                if self._loop.time() >= give_up_at:
+                    raise
+                await asyncio.sleep(BUSY_RETRY_S)
+
+    def _notify(self, hints: set[str]) -> None:
+        for channel in sorted(hints):
+            for store in self._arena.stores:
+                if store is self or not store._bells._listeners.get(channel):
+                    continue
+                if self._dice.random() >= self._arena.faults.hint_lost:
+                    delay_ms = self._dice.randint(1, NOTIFY_MS_MAX)
+                    self._loop.world.after_ms(delay_ms, store._bells.ring, channel)
+
+
+class SimLane(_Lane):
+    """One connection of one host, from the arena; refuses everything once the host is dead."""
+
+    def __init__(self, arena: Arena, host: Host) -> None:
+        super().__init__(arena.path, inline=True)
+        self._arena = arena
+        self._host = host
+        self._holder: Holder | None = None
+        self._over = False
+
+    def abandon(self) -> None:
+        self._over = True
+        if self._holder is not None:
+            self._arena.drop(self._holder)
+            self._holder = None
+
+    def _rollback(self) -> None:
+        if self._holder is not None and self._holder.connection.in_transaction:
+            self._holder.connection.execute("ROLLBACK")
+
+    def _execute(self, text: str, params: dict[str, object] | None) -> Sequence[Row]:
+        if self._over:
+            raise StoreUnavailable("This process is dead.")
+        if self._holder is None:
+            self._holder = self._arena.take(self._host)
+        try:
+            return self._holder.connection.execute(text, params or {}).fetchall()
+        except sqlite3.Error as error:
+            raise _translated(error, self.path) from error
+
+
+class HostClock:
+    """What a host's clock shows: the simulation's time plus the host's skew."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def now_ms(self) -> int:
+        return self._host.wall_ms
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, cached_statements=256)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")  # the file is in memory: nothing here tests power loss
+    connection.execute("PRAGMA busy_timeout = 0")
+    return connection
