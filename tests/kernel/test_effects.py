@@ -293,7 +293,7 @@ async def test_a_person_answers_and_the_replayed_job_goes_on(deploy: Deploy, sen
 @pytest.mark.spec("K12")
 async def test_evidence_that_comes_after_a_person_was_asked_is_kept(deploy: Deploy) -> None:
     post = Post("neither")
-    world, job_id = await started(deploy, post)
+    world, _ = await started(deploy, post)
     world.crash_at("effect.before_send")
     await world.work()
     async with world.kernel.store.transaction() as tx:
