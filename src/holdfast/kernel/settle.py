@@ -67,9 +67,10 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
     lefts = [jobs.Left(s.job, s.expected, d, _error(d), _data(d)) for s, d in decided if newest[s.job.id] is s]
     accepted = await jobs.settle(tx, lefts, now)
     kept = [(one, d) for one, d in decided if one.job.id in accepted and newest[one.job.id] is one]
-    await _store_values(tx, [(one, d) for one, d in kept if d.event != "expired"], now, late=False)
+    in_time = [(one, d) for one, d in kept if d.event != "expired"]
+    await _store_values(tx, in_time, now, late=False)
     await _store_values(tx, [(one, d) for one, d in kept if d.event == "expired"], now, late=True)
-    await _store_messages(tx, [message for one, _ in kept for message in one.messages], now)
+    await _store_messages(tx, [message for one, _ in in_time for message in one.messages], now)
     extra = [event for one, _ in kept for event in one.events]
     if extra:
         await events.append(tx, extra, now)
