@@ -82,6 +82,25 @@ async def replay(kernel: Kernel, case_id: str, *, actor: str, full: bool = False
     return done
 
 
+async def retry_dead(kernel: Kernel, tx: Tx, job_id: str, *, actor: str, evidence: str) -> Replayed:
+    """Put a dead job back in the caller's transaction, for whoever owns it and may ask for that without an operator.
+
+    All steps of the case in one, with the owner's word as evidence: audited, fenced, and with fresh budgets."""
+    locked = await jobs.lock_one(tx, job_id)
+    if locked is None:
+        raise NotFound(f"There is no job {job_id}.")
+    found = await cases.lock_of_job(tx, job_id)
+    if locked[0].state != State.DEAD or found is None:
+        raise NotAllowed(f"Job {job_id} is {locked[0].state}; only a dead job can be retried.")
+    case = await _locked(tx, found["id"])
+    done = await _revive(kernel, tx, case, full=False, delay_s=0.0)
+    before = CaseState(case["state"])
+    await cases.step(tx, found["id"], before, CaseState.REPLAYED, kernel.now(), evidence=_cleaned(evidence), replays=1)
+    data = {"stage": done.stage, "run_at": done.run_at, "from": before, "by": "owner"}
+    await audit.write(tx, actor, "case.replayed", f"case:{found['id']}", data, kernel.now())
+    return done
+
+
 async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float) -> Replayed:
     job_id, now = case["job_id"], kernel.now()
     kind = kernel.registry.kind(case["kind"])

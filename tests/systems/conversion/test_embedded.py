@@ -53,6 +53,12 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def others() -> frozenset[int]:
+    """Children that are not ours: the servers of other tests run beside this one."""
+    return frozenset(children())
+
+
 def stored(folder: Path, pdf: bytes) -> Path:
     path = folder / "in.pdf"
     path.write_bytes(pdf)
@@ -101,10 +107,10 @@ async def started(task: asyncio.Future[Any]) -> int:
 
 
 @pytest.mark.spec("C9")
-async def test_a_good_file_is_converted(tmp_path: Path, scratch: Path) -> None:
+async def test_a_good_file_is_converted(tmp_path: Path, scratch: Path, others: frozenset[int]) -> None:
     xml = await EmbeddedGateway().convert(stored(tmp_path, pdfs.good()), timeout_s=60)
     assert b"<head>Chapter 2</head>" in xml
-    assert names(scratch) == [] and children() == []
+    assert names(scratch) == [] and others.issuperset(children())
 
 
 @pytest.mark.spec("C9")
@@ -115,7 +121,9 @@ async def test_a_page_count_that_lies_does_no_harm(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C9", "C2", "C3")
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_file_gives_one_code_and_is_not_run_again(tmp_path: Path, scratch: Path, name: str) -> None:
+async def test_a_hostile_file_gives_one_code_and_is_not_run_again(
+    tmp_path: Path, scratch: Path, name: str, others: frozenset[int]
+) -> None:
     make, error_class = HOSTILE[name]
     source = stored(tmp_path, make())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -125,7 +133,7 @@ async def test_a_hostile_file_gives_one_code_and_is_not_run_again(tmp_path: Path
     assert (found.error_class, code) == (error_class, Code.GW_4XX)
     assert not found.retryable and not found.faults
     assert "\n" not in message and str(tmp_path) not in message
-    assert names(scratch) == [] and children() == []
+    assert names(scratch) == [] and others.issuperset(children())
     assert after - before < 20_000, "the parent's memory grew with the file"
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < Limits().memory_bytes // 1_024
 
@@ -144,13 +152,15 @@ async def test_output_over_the_limit_is_stopped_and_not_retried(tmp_path: Path) 
 
 
 @pytest.mark.spec("C9", "C3")
-async def test_a_wall_timeout_kills_the_child_and_may_be_retried(tmp_path: Path, scratch: Path) -> None:
+async def test_a_wall_timeout_kills_the_child_and_may_be_retried(
+    tmp_path: Path, scratch: Path, others: frozenset[int]
+) -> None:
     before_s = children_cpu_s()
     found = await failure_of(stored(tmp_path, pdfs.many_pages()), ENDLESS, timeout_s=0.3)
     assert children_cpu_s() - before_s < 2
     assert (found.error_class, found.retryable, found.faults) == ("GATEWAY_TIMEOUT", True, False)
     assert public_error(found)[0] is Code.GW_TIMEOUT
-    assert children() == [] and names(scratch) == []
+    assert others.issuperset(children()) and names(scratch) == []
 
 
 @pytest.mark.spec("C9", "C3")
@@ -170,7 +180,7 @@ async def test_a_source_that_is_gone_is_a_local_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C9")
-async def test_a_cancelled_conversion_leaves_no_child(tmp_path: Path, scratch: Path) -> None:
+async def test_a_cancelled_conversion_leaves_no_child(tmp_path: Path, scratch: Path, others: frozenset[int]) -> None:
     source = stored(tmp_path, pdfs.many_pages())
     task = asyncio.ensure_future(EmbeddedGateway(ENDLESS).convert(source, timeout_s=60))
     before_s, pid = children_cpu_s(), await started(task)
@@ -178,7 +188,7 @@ async def test_a_cancelled_conversion_leaves_no_child(tmp_path: Path, scratch: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert children_cpu_s() - before_s < 2
-    assert not alive(pid) and children() == []
+    assert not alive(pid) and others.issuperset(children())
     assert names(scratch) == []
 
 
@@ -202,11 +212,11 @@ async def test_the_child_is_alone_poor_and_humble(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.spec("C9", "C5")
-async def test_conversions_run_side_by_side(tmp_path: Path) -> None:
+async def test_conversions_run_side_by_side(tmp_path: Path, others: frozenset[int]) -> None:
     gateway, source = EmbeddedGateway(), stored(tmp_path, pdfs.good())
     results = await asyncio.gather(*(gateway.convert(source, timeout_s=60) for _ in range(6)))
     assert len(set(results)) == 1
-    assert children() == []
+    assert others.issuperset(children())
 
 
 @pytest.mark.spec("C9", "C4")

@@ -1,0 +1,102 @@
+"""Removes what has had its time: results past retention, sources nobody needs, and files that belong to nobody.
+
+A row says that a file is gone before the file goes, or the time alone says it; so no answer ever promises a file that
+a sweep has taken. A sweep that dies half-way leaves files without a row that needs them, and the next one finds those.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
+from holdfast.tables import events, jobs
+from holdfast_systems.conversion import documents, results
+from holdfast_systems.conversion.results import checked_uuid, in_thread
+from holdfast_systems.conversion.settings import ConversionSettings
+from holdfast_systems.conversion.uploads import sweep_partials
+from holdfast_systems.conversion.webhook import announce
+
+BATCH = 200
+PARTIAL_GRACE_S = 3_600.0
+
+Needed = Callable[[Tx, list[str]], Awaitable[set[str]]]
+
+
+def expiry_step(settings: ConversionSettings) -> Callable[[Kernel], Awaitable[int]]:
+    async def expire(kernel: Kernel) -> int:
+        return await expire_once(kernel, settings)
+
+    return expire
+
+
+async def expire_once(kernel: Kernel, settings: ConversionSettings) -> int:
+    """One round of every sweep; returns how many rows changed. Any number of processes may run it."""
+    changed = await _expire_results(kernel, settings)
+    changed += await _retire_sources(kernel, settings)
+    async with kernel.store.transaction() as tx:
+        changed += await documents.forget(tx, kernel.now() - int(kernel.tuning.retention_s * 1_000), BATCH)
+    if not changed:
+        await _sweep_orphans(kernel, settings, settings.uploads, documents.needed_sources)
+        await _sweep_orphans(kernel, settings, settings.results, documents.needed_results)
+    return changed
+
+
+async def _expire_results(kernel: Kernel, settings: ConversionSettings) -> int:
+    async with kernel.store.reading() as tx:
+        due = await documents.expiring(tx, kernel.now(), BATCH)
+    expired = 0
+    for job_id in due:
+        await results.remove(settings.results, job_id)
+        async with kernel.store.transaction() as tx:
+            expired += await _expire(kernel, tx, job_id)
+    return expired
+
+
+async def _expire(kernel: Kernel, tx: Tx, job_id: str) -> int:
+    now = kernel.now()
+    job = await jobs.lock_one(tx, job_id)  # first, as everywhere: the job, then its document
+    if not await documents.expire(tx, job_id, now):
+        return 0
+    if job is not None:
+        await events.append(tx, [(job_id, job[0].attempt, "expired", None)], now)
+        await tx.hint("events")
+    await announce(kernel, tx, job_id, now)
+    return 1
+
+
+async def _retire_sources(kernel: Kernel, settings: ConversionSettings) -> int:
+    async with kernel.store.transaction() as tx:
+        gone = await documents.retire_sources(tx, kernel.now(), BATCH)
+    for name in gone:
+        await in_thread(partial((settings.uploads / name).unlink, missing_ok=True))
+    return len(gone)
+
+
+async def _sweep_orphans(kernel: Kernel, settings: ConversionSettings, folder: Path, needed: Needed) -> None:
+    """Files have the file system's clock, so their age is told by the machine's and not by the store's."""
+    now_s = time.time()
+    await in_thread(sweep_partials, folder, PARTIAL_GRACE_S, now_s)
+    old = await in_thread(_old_files, folder, now_s - settings.orphan_grace_s)
+    names = sorted(old)
+    for start in range(0, len(names), BATCH):
+        part = names[start : start + BATCH]
+        async with kernel.store.reading() as tx:
+            keep = await needed(tx, part)
+        for job_id in part:
+            if job_id not in keep:
+                await in_thread(partial(old[job_id].unlink, missing_ok=True))
+
+
+def _old_files(folder: Path, before_s: float) -> dict[str, Path]:
+    """Our files in the folder that are older, by the id in their name. What is not ours is left alone."""
+    found = {}
+    for path in folder.iterdir():
+        with suppress(ValueError, FileNotFoundError):
+            if path.suffix in (".pdf", ".xml") and path.stat().st_mtime < before_s:
+                found[checked_uuid(path.stem)] = path
+    return found

@@ -1,0 +1,227 @@
+"""The HTTP interface of conversions: upload, list, show, fetch, watch, retry, cancel. A job is its owner's alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import FileResponse
+
+from holdfast.http.auth import Principal, require, require_stream
+from holdfast.http.problem import Problem
+from holdfast.http.stream import Event, last_event_id, stream
+from holdfast.kernel import operate
+from holdfast.kernel.kernel import Kernel
+from holdfast.settings import read
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import events
+from holdfast_systems.conversion import documents, results, views
+from holdfast_systems.conversion.accept import accept
+from holdfast_systems.conversion.codes import TABLE, Code
+from holdfast_systems.conversion.documents import status_of
+from holdfast_systems.conversion.jobs import GATEWAY
+from holdfast_systems.conversion.page import page_routes
+from holdfast_systems.conversion.results import in_thread
+from holdfast_systems.conversion.settings import ConversionSettings
+
+ANYONE, WATCHER = require(), require_stream()
+PAGE_MAX = 200
+WATCHED_MAX = 100  # the newest jobs of a user that one stream follows
+EVENTS_MAX = 1_000
+STATUSES = {Code.NOT_READY: 409, Code.EXPIRED: 410, Code.FORBIDDEN: 403, Code.IO_ERROR: 500}
+
+Who = Annotated[Principal, ANYONE]
+Watcher = Annotated[Principal, WATCHER]
+
+
+def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
+    """The API and the page, for an open kernel."""
+    settings = read(ConversionSettings, env)
+    router = APIRouter(tags=["conversion"])
+    router.include_router(page_routes())
+    _writing(router, kernel, settings)
+    _reading(router, kernel, settings)
+    return router
+
+
+def _writing(router: APIRouter, kernel: Kernel, settings: ConversionSettings) -> None:
+    @router.post("/api/jobs", status_code=202, openapi_extra=UPLOAD)
+    async def upload(request: Request, who: Who, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
+        """Upload a PDF to convert."""
+        return await accept(kernel, settings, request, who, idempotency_key)
+
+    @router.post("/api/jobs/{job_id}/retry", status_code=202)
+    async def retry(job_id: str, who: Who) -> dict[str, Any]:
+        """Queue a failed job again, with fresh attempts, while its PDF is still here."""
+        async with kernel.store.reading() as tx:
+            row = await _own(tx, job_id, who)
+        has_file = await in_thread((settings.uploads / row["source"]).is_file)
+        async with kernel.store.transaction() as tx:
+            return await _retry(kernel, tx, job_id, who, has_file)
+
+    @router.post("/api/jobs/{job_id}/cancel")
+    async def cancel(job_id: str, who: Who) -> dict[str, Any]:
+        """End a job that is not finished."""
+        async with kernel.store.reading() as tx:
+            await _own(tx, job_id, who)
+        await operate.cancel(kernel, job_id, who.sub)
+        return await _shown(kernel, job_id, who)
+
+
+def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) -> None:
+    @router.get("/api/jobs")
+    async def jobs(
+        who: Who, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50
+    ) -> dict[str, Any]:
+        """Your jobs, the newest first. `nextCursor` fetches the next page."""
+        async with kernel.store.reading() as tx:
+            rows = await documents.page(tx, who.sub, before=_cursor(cursor), limit=limit + 1)
+            banner = await views.banner(tx, GATEWAY)
+        now = kernel.now()
+        return {
+            "jobs": [views.job_json(row, now) for row in rows[:limit]],
+            "nextCursor": rows[limit - 1]["id"] if len(rows) > limit else None,
+            "banner": banner,
+            "uploadBytesMax": settings.upload_bytes_max,
+        }
+
+    @router.get("/api/jobs/events")
+    async def watch(request: Request, who: Watcher) -> Response:
+        """Your newest jobs as they change: `job` events with a job each, `banner` events, all of them at first."""
+        return stream(kernel, request, last_event_id=None, fetch=_changes(kernel, who.sub))
+
+    @router.get("/api/jobs/{job_id}")
+    async def show(job_id: str, who: Who) -> dict[str, Any]:
+        """One of your jobs."""
+        return await _shown(kernel, job_id, who)
+
+    @router.get("/api/jobs/{job_id}/events")
+    async def follow(request: Request, job_id: str, who: Watcher) -> Response:
+        """The job's events, from the first or from the last one you saw, until it ends."""
+        after = _seq(last_event_id(request))
+        async with kernel.store.reading() as tx:
+            row = await _own(tx, job_id, who)
+            ended = status_of(row, kernel.now()) not in documents.LIVE
+            if ended and not await events.of_job(tx, job_id, after, 1):
+                return Response(status_code=204)  # tells an EventSource that there is nothing to come back for
+        return stream(kernel, request, last_event_id=str(after), fetch=_story(job_id))
+
+    @router.get("/api/jobs/{job_id}/result", response_class=FileResponse)
+    async def result(job_id: str, who: Who) -> Response:
+        """The XML, as a download."""
+        async with kernel.store.reading() as tx:
+            row = await _own(tx, job_id, who)
+        return await _result(settings, row, status_of(row, kernel.now()))
+
+
+async def _shown(kernel: Kernel, job_id: str, who: Principal) -> dict[str, Any]:
+    async with kernel.store.reading() as tx:
+        row = await _own(tx, job_id, who)
+    return views.job_json(row, kernel.now())
+
+
+async def _own(tx: Tx, job_id: str, who: Principal) -> Row:
+    """The document behind an id, if it is the caller's."""
+    try:
+        row = await documents.show(tx, str(UUID(job_id)))
+    except ValueError:
+        row = None
+    if row is None:
+        raise Problem(404, "NOT_FOUND", "There is no such job.")
+    if row["owner"] != who.sub:
+        raise _refusal(Code.FORBIDDEN)
+    return row
+
+
+def _refusal(code: Code, detail: str | None = None) -> Problem:
+    return Problem(STATUSES[code], code.value, detail or TABLE[code].message)
+
+
+async def _retry(kernel: Kernel, tx: Tx, job_id: str, who: Principal, has_file: bool) -> dict[str, Any]:
+    row = await _own(tx, job_id, who)
+    status = status_of(row, kernel.now())
+    if status != "failed":
+        raise Problem(409, "NOT_ALLOWED", f"The job is {status}; only a failed job can be retried.")
+    if not has_file or row["source_gone"]:
+        raise _refusal(Code.EXPIRED, "The PDF is no longer here; upload it again.")
+    await operate.retry_dead(kernel, tx, row["id"], actor=who.sub, evidence="Its owner asked for another try.")
+    if not await documents.requeue(tx, row["id"], kernel.now()):
+        raise _refusal(Code.EXPIRED, "The PDF is no longer here; upload it again.")
+    await tx.hint("events")
+    after = await documents.show(tx, row["id"])
+    assert after is not None
+    return views.job_json(after, kernel.now())
+
+
+async def _result(settings: ConversionSettings, row: Row, status: str) -> Response:
+    if status == "expired":
+        raise _refusal(Code.EXPIRED)
+    if status in documents.LIVE:
+        raise _refusal(Code.NOT_READY)
+    if status != "complete":
+        raise _refusal(Code.NOT_READY, f"The job is {status}; it has no result.")
+    path = results.path_of(settings.results, row["id"])
+    if not await in_thread(path.is_file):
+        raise _refusal(Code.IO_ERROR)
+    name = row["filename"].rsplit(".", 1)[0] or "document"
+    # As an attachment: XML that came out of a stranger's file is never opened in this site's name.
+    return FileResponse(path, media_type="application/xml", filename=f"{name}.xml")
+
+
+def _story(job_id: str) -> Any:
+    async def fetch(tx: Tx, after: str | None) -> list[Event]:
+        rows = await events.of_job(tx, job_id, _seq(after), EVENTS_MAX)
+        return views.events_of(job_id, rows, whole=len(rows) < EVENTS_MAX)
+
+    return fetch
+
+
+def _changes(kernel: Kernel, owner: str) -> Any:
+    """Whatever differs from what this stream has sent. By value and not by number: jobs commit in any order."""
+    sent: dict[str, Any] = {}
+
+    async def fetch(tx: Tx, after: str | None) -> list[Event]:
+        now = kernel.now()
+        seen: dict[str, Any] = {"banner": {"text": await views.banner(tx, GATEWAY)}}
+        for row in reversed(await documents.page(tx, owner, limit=WATCHED_MAX)):
+            seen[row["id"]] = views.job_json(row, now)
+        new = [key for key, value in seen.items() if sent.get(key) != value]
+        sent.update(seen)
+        return [Event(str(now), "banner" if key == "banner" else "job", seen[key]) for key in new]
+
+    return fetch
+
+
+def _cursor(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise Problem(422, "INVALID_INPUT", "cursor: it is not one that this list gave.", field="cursor") from None
+
+
+def _seq(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else 0
+
+
+UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The PDF."},
+                        "priority": {"type": "string", "enum": list(views.PRIORITIES), "default": "normal"},
+                        "webhookUrl": {"type": "string", "format": "uri", "description": "Told how the job ends."},
+                    },
+                }
+            }
+        },
+    }
+}

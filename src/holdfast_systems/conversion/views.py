@@ -1,0 +1,109 @@
+"""What a client is shown of a job: its JSON, its events, the banner. camelCase, ISO times, nothing internal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core.breaker import Gate
+from holdfast.http.stream import Event
+from holdfast.http.tickets import iso
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import breakers
+from holdfast_systems.conversion.documents import status_of
+
+BANNER = "Converter busy - jobs will resume automatically"
+PRIORITIES = {"high": 1, "normal": 2, "low": 3}
+_PRIORITY_NAMES = {level: name for name, level in PRIORITIES.items()}
+
+# The kernel's events -> the source's names, and the status they lead to. What is not here is not for clients.
+EVENTS: dict[str, tuple[str, str]] = {
+    "created": ("queued", "queued"),
+    "claimed": ("processing", "processing"),
+    "progress": ("progress", "processing"),
+    "retried": ("retry", "queued"),
+    "lost": ("retry", "queued"),
+    "held": ("queued", "queued"),
+    "parked": ("queued", "queued"),
+    "snoozed": ("queued", "queued"),
+    "released": ("queued", "queued"),
+    "replayed": ("queued", "queued"),
+    "succeeded": ("complete", "complete"),
+    "buried": ("failed", "failed"),
+    "expired": ("expired", "expired"),
+    "cancelled": ("cancelled", "cancelled"),
+}
+FINAL = frozenset({"complete", "failed", "expired", "cancelled"})
+
+
+def job_json(row: Row, now: int) -> dict[str, Any]:
+    """A document and its job, as its owner sees them."""
+    status = status_of(row, now)
+    error = None if row["error_code"] is None else {"code": row["error_code"], "message": row["error_message"]}
+    waiting = status == "queued" and row["run_at"] is not None and row["run_at"] > now
+    has_source = not row["source_gone"]
+    return {
+        "id": row["id"],
+        "status": status,
+        "fileName": row["filename"],
+        "size": row["size"],
+        "sha256": row["sha256"],
+        "priority": _PRIORITY_NAMES.get(row["priority"], "normal"),
+        "createdAt": iso(row["created_at"]),
+        "queuedAt": iso(row["queued_at"]),
+        "updatedAt": iso(max(row["updated_at"], row["job_updated_at"] or 0)),
+        "startedAt": _when(row["started_at"]),
+        "finishedAt": _when(row["finished_at"] if status in FINAL else None),
+        "attemptCount": _attempts(row, status),
+        "lastAttemptAt": _when(row["last_attempt_at"]),
+        "retryAfter": iso(row["run_at"]) if waiting else None,
+        "expiresAt": _when(row["expires_at"] if status in ("complete", "expired") else None),
+        "sourceAvailable": has_source,
+        "canRetry": status == "failed" and has_source,
+        "error": error if status == "failed" else None,
+        "lastError": error if status in ("queued", "processing") and row["failures"] else None,
+        "result": _result(row) if status == "complete" else None,
+    }
+
+
+def _attempts(row: Row, status: str) -> int:
+    """Attempts made, the one under way included."""
+    if row["state"] is None:
+        return int(row["attempts"])
+    return int(row["failures"]) + (status in ("processing", "complete", "expired"))
+
+
+def _result(row: Row) -> dict[str, Any]:
+    url = f"/api/jobs/{row['id']}/result"
+    return {"url": url, "size": row["result_size"], "sha256": row["result_sha256"]}
+
+
+def _when(at_ms: int | None) -> str | None:
+    return None if at_ms is None else iso(at_ms)
+
+
+def events_of(job_id: str, rows: Sequence[Row], *, whole: bool) -> list[Event]:
+    """A job's events for its stream. The last one ends the stream if it ends the job; `whole`: no more rows follow."""
+    told = [one for one in (_event(job_id, row) for row in rows) if one is not None]
+    if told and whole and told[-1].name in FINAL:
+        last = told.pop()
+        told.append(Event(last.id, last.name, last.data, final=True))
+    return told
+
+
+def _event(job_id: str, row: Row) -> Event | None:
+    if row["type"] not in EVENTS:
+        return None
+    name, status = EVENTS[row["type"]]
+    data: dict[str, Any] = {"id": job_id, "status": status, "at": iso(row["at"])}
+    meta = json.loads(row["data"]) if row["data"] else {}
+    if name == "retry" and "run_at" in meta:
+        data["retryAfter"] = iso(meta["run_at"])
+    return Event(str(row["seq"]), name, data)
+
+
+async def banner(tx: Tx, provider: str) -> str | None:
+    """What to tell users while dispatch is paused; None while it is not."""
+    row = await breakers.read(tx, provider)
+    return None if row.state.gate is Gate.CLOSED else BANNER

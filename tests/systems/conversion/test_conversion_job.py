@@ -1,0 +1,249 @@
+"""A conversion ends in one result or one sentence, after the retries that its failures deserve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.systems.conversion.place import XML, AnyStore, Place, ToldGateway, environment, opened, read_events
+
+from holdfast.core.failure import Category
+from holdfast.engines.worker import Worker
+from holdfast.errors import CallError
+from holdfast.kernel.claim import step
+from holdfast.kernel.hold import hold_once
+from holdfast.kernel.operate import cancel
+from holdfast.kernel.reap import reap_once
+from holdfast.stores.clock import Clock
+from holdfast.testing import HandClock
+from holdfast_systems.conversion.gateway import GrobidGateway
+from holdfast_systems.conversion.views import BANNER
+
+DOWN = [CallError.from_status(502, "Bad gateway at /srv/secret/path", {}, now_ms=0) for _ in range(40)]
+LEAK = "Traceback in /srv/app/secret.py, token=abcdef0123456789"
+
+
+def millis(iso: str) -> int:
+    return round(datetime.fromisoformat(iso).timestamp() * 1_000)
+
+
+@pytest.mark.spec("C5")
+async def test_a_conversion_writes_its_result_and_says_so(place: Place) -> None:
+    job = await place.upload()
+    await place.work()
+    done = await place.job(job["id"])
+    assert (done["status"], done["attemptCount"], done["error"]) == ("complete", 1, None)
+    assert place.files()[1] == [f"{job['id']}.xml"]
+    answer = await place.client().get(done["result"]["url"])
+    assert (answer.content, len(answer.content)) == (XML, done["result"]["size"])
+    assert answer.headers["content-disposition"] == 'attachment; filename="a.xml"'
+
+
+@pytest.mark.spec("C3")
+async def test_retries_are_spaced_and_counted(place: Place) -> None:
+    place.gateway.errors = DOWN[:3]
+    job = await place.upload()
+    for attempt, (low_s, high_s) in enumerate([(5, 10), (10, 15)], start=1):
+        await place.work()
+        waiting = await place.job(job["id"])
+        delay_ms = millis(waiting["retryAfter"]) - place.world.clock.now_ms()
+        assert low_s * 1_000 <= delay_ms <= high_s * 1_000
+        assert (waiting["status"], waiting["attemptCount"], waiting["error"]) == ("queued", attempt, None)
+        assert millis(waiting["lastAttemptAt"]) == place.world.clock.now_ms()
+        assert waiting["lastError"] == {"code": "GW_5XX", "message": "The converter is not available."}
+        place.world.clock.advance(delay_ms / 1_000 - 0.001)
+        await place.work()
+        assert len(place.gateway.calls) == attempt, "a claim before its time"
+        place.world.clock.advance(0.001)
+    await place.work()
+    failed = await place.job(job["id"])
+    assert (failed["status"], failed["attemptCount"], failed["retryAfter"]) == ("failed", 3, None)
+    assert failed["error"] == {"code": "GW_5XX", "message": "The converter is not available."}
+    await place.world.run_until_idle()
+    assert len(place.gateway.calls) == 3
+
+
+@pytest.mark.spec("C2", "C3")
+@pytest.mark.parametrize(
+    ("error", "code", "calls"),
+    [
+        (CallError.from_status(400, LEAK, {}, now_ms=0), "GW_4XX", 1),
+        (CallError.from_status(422, LEAK, {}, now_ms=0), "GW_4XX", 1),
+        (CallError.from_status(500, LEAK, {}, now_ms=0), "GW_5XX", 3),
+        (CallError.of(Category.NETWORK, "GATEWAY_TIMEOUT", LEAK, faults=True), "GW_TIMEOUT", 3),
+        (CallError.of(Category.VALIDATION, "PARSE_ERROR", LEAK), "GW_4XX", 1),
+        (CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", LEAK), "IO_ERROR", 3),
+        (OSError(28, LEAK), "IO_ERROR", 3),
+        (MemoryError(LEAK), "IO_ERROR", 3),
+        (RuntimeError(LEAK), "UNKNOWN", 3),
+        (TimeoutError(LEAK), "GW_TIMEOUT", 3),
+    ],
+    ids=lambda value: getattr(value, "error_class", None) or str(value)[:12],
+)
+async def test_a_failure_has_one_code_and_leaks_nothing(place: Place, error: Exception, code: str, calls: int) -> None:
+    place.gateway.errors = [error] * 3
+    job = await place.upload()
+    await place.world.run_until_idle()
+    failed = await place.job(job["id"])
+    assert (failed["status"], failed["error"]["code"], len(place.gateway.calls)) == ("failed", code, calls)
+    assert "\n" not in failed["error"]["message"]
+    events = await place.client().get(f"/api/jobs/{job['id']}/events")
+    listed = await place.client().get("/api/jobs")
+    for text in (json.dumps(failed), events.text, listed.text):
+        assert not any(
+            word in text for word in ("Traceback", "/srv", "abcdef", "error_class", str(place.base.data_dir))
+        )
+
+
+@pytest.mark.spec("C2", "C3")
+async def test_a_source_that_is_gone_is_an_io_error(place: Place) -> None:
+    job = await place.upload()
+    (place.settings.uploads / f"{job['id']}.pdf").unlink()
+    await place.world.run_until_idle()
+    failed = await place.job(job["id"])
+    assert (failed["error"]["code"], failed["attemptCount"], place.gateway.calls) == ("IO_ERROR", 3, [])
+
+
+@pytest.mark.spec("C3")
+async def test_a_result_that_cannot_be_written_is_tried_again(place: Place) -> None:
+    job = await place.upload()
+    aside = place.settings.results.with_name("aside")
+    place.settings.results.rename(aside)
+    await place.work()
+    assert (await place.job(job["id"]))["lastError"]["code"] == "IO_ERROR"
+    aside.rename(place.settings.results)
+    await place.world.run_until_idle()
+    assert (await place.job(job["id"]))["status"] == "complete"
+
+
+@pytest.mark.spec("C9", "K14")
+async def test_a_full_gateway_costs_no_attempt(place: Place) -> None:
+    busy = GrobidGateway("http://grobid", dice=lambda: 0.5)._busy(0)
+    place.gateway.errors = [busy] * 5
+    job = await place.upload()
+    await place.work()
+    waiting = await place.job(job["id"])
+    assert (waiting["status"], waiting["attemptCount"]) == ("queued", 0)
+    assert millis(waiting["retryAfter"]) - place.world.clock.now_ms() == 7_500
+    await place.world.run_until_idle()
+    done = await place.job(job["id"])
+    assert (done["status"], done["attemptCount"], len(place.gateway.calls)) == ("complete", 1, 6)
+
+
+@pytest.mark.spec("C4", "K9")
+async def test_a_failing_gateway_pauses_dispatch_until_it_is_well(place: Place) -> None:
+    place.gateway.errors, place.gateway.well = DOWN[:10], False
+    for _ in range(20):
+        await place.upload()
+    await place.work()
+    assert len(place.gateway.calls) == 20, "ten failed, ten did not: half of the last twenty"
+    listed = (await place.client().get("/api/jobs")).json()
+    assert listed["banner"] == BANNER == "Converter busy - jobs will resume automatically"
+    place.world.clock.advance(60)
+    await hold_once(place.kernel)
+    await place.work()
+    statuses = [job["status"] for job in (await place.client().get("/api/jobs")).json()["jobs"]]
+    assert (statuses.count("queued"), len(place.gateway.calls)) == (10, 20), "dispatch goes on while it is held"
+    place.gateway.well = True
+    for probe in range(5):
+        assert (await place.client().get("/api/jobs")).json()["banner"] == BANNER, f"closed after {probe} probes"
+        await hold_once(place.kernel)
+    assert (await place.client().get("/api/jobs")).json()["banner"] is None
+    await place.world.run_until_idle()
+    statuses = [job["status"] for job in (await place.client().get("/api/jobs")).json()["jobs"]]
+    assert statuses == ["complete"] * 20
+
+
+@pytest.mark.spec("C4")
+async def test_a_document_that_is_refused_says_nothing_about_the_gateway(place: Place) -> None:
+    place.gateway.errors = [CallError.from_status(422, "no", {}, now_ms=0) for _ in range(30)]
+    for _ in range(30):
+        await place.upload()
+    await place.work()
+    assert (await place.client().get("/api/jobs")).json()["banner"] is None
+
+
+@pytest.mark.spec("C5", "K2", "K3")
+async def test_two_workers_make_one_result(open_store: Callable[[Clock], AnyStore], tmp_path: Path) -> None:
+    """The first worker loses its lease while it converts; what it brings back late changes nothing."""
+    clock, gateway = HandClock(), ToldGateway(hold=asyncio.Event(), xml=b"<late/>")
+    async with opened(open_store, environment(tmp_path), gateway, clock) as place:
+        job = await place.upload()
+        slow = asyncio.ensure_future(Worker(place.kernel).run_until_idle())
+        await gateway.called.wait()
+        clock.advance(61)
+        await reap_once(place.kernel)
+        clock.advance(2)
+        release, gateway.hold, gateway.xml = gateway.hold, None, XML
+        await Worker(replace(place.kernel, store=open_store(clock))).run_until_idle()
+        gateway.xml = b"<late/>"
+        assert release is not None
+        release.set()
+        await slow
+        done = await place.job(job["id"])
+        assert (done["status"], done["attemptCount"]) == ("complete", 1)
+        assert (await place.client().get(done["result"]["url"])).content == XML
+        assert place.files()[1] == [f"{job['id']}.xml"]
+
+
+@pytest.mark.spec("C5")
+@pytest.mark.parametrize("where", ["call.before", "call.after", "attempt.after_handler", "settle.before_commit"])
+async def test_a_worker_that_dies_anywhere_costs_no_result(place: Place, where: str) -> None:
+    job = await place.upload()
+    place.world.crash_at(where)
+    await place.world.run_until_idle()
+    assert place.world.crashes == 1
+    done = await place.job(job["id"])
+    assert (done["status"], done["attemptCount"]) == ("complete", 1)
+    assert place.files()[1] == [f"{job['id']}.xml"]
+
+
+@pytest.mark.spec("C5")
+async def test_a_claim_waits_in_the_queue_when_its_worker_stops(place: Place) -> None:
+    job = await place.upload()
+    taken, _ = await step(place.kernel, "w", place.kernel.registry.queues, [], 1)
+    assert len(taken) == 1
+    assert (await place.job(job["id"]))["status"] == "processing"
+
+
+@pytest.mark.spec("C8", "C12")
+async def test_a_cancelled_job_ends_at_once_and_leaves_no_result(place: Place) -> None:
+    place.gateway.hold = asyncio.Event()
+    job = await place.upload()
+    work = asyncio.ensure_future(place.work())
+    await place.gateway.called.wait()
+    answer = await place.client().post(f"/api/jobs/{job['id']}/cancel")
+    assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
+    place.gateway.hold.set()
+    await work
+    assert (await place.job(job["id"]))["status"] == "cancelled"
+    assert place.files()[1] == []
+    again = await place.client().post(f"/api/jobs/{job['id']}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "NOT_ALLOWED")
+
+
+@pytest.mark.spec("C8")
+async def test_a_stream_tells_a_job_from_its_first_event_to_its_last(place: Place) -> None:
+    place.gateway.errors = DOWN[:1]
+    job = await place.upload()
+    await place.world.run_until_idle()
+    answer = await place.client().get(f"/api/jobs/{job['id']}/events")
+    told: list[tuple[str, dict[str, Any]]] = read_events(answer.text)
+    assert [name for name, _ in told] == ["queued", "processing", "retry", "processing", "complete"]
+    assert told[2][1]["status"] == "queued" and "retryAfter" in told[2][1]
+    last = answer.text.rsplit("id: ", 1)[1].split()[0]
+    done = await place.client().get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": last})
+    assert done.status_code == 204, "an EventSource would come back for ever"
+
+
+@pytest.mark.spec("C8")
+async def test_an_operator_cancels_too(place: Place) -> None:
+    job = await place.upload()
+    await cancel(place.kernel, job["id"], "ops")
+    assert (await place.job(job["id"]))["status"] == "cancelled"
