@@ -110,7 +110,7 @@ def show_rows(rows: list[dict[str, Any]], as_json: bool, columns: list[str]) -> 
 def show_table(rows: list[dict[str, Any]], columns: list[str]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "system"))
     for row in rows:
         table.add_row(*[_cell(column, row.get(column)) for column in columns])
     Console().print(table, markup=False)
