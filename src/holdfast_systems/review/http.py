@@ -1,0 +1,150 @@
+"""Reviews over HTTP: ask for one, list a changelist's, read one version with its deliveries. For services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast import NotFound
+from holdfast.http.auth import Principal, require
+from holdfast.http.problem import Problem
+from holdfast.kernel.explain import iso
+from holdfast.kernel.kernel import Kernel
+from holdfast.settings import read
+from holdfast_systems.review import reviews
+from holdfast_systems.review.changes import Source
+from holdfast_systems.review.reviews import Delivery, Recipient, Refusal, Request, Stored
+from holdfast_systems.review.settings import ReviewSettings
+
+SERVICE = require("service")
+RECIPIENTS_MAX = 100
+_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+Id = Annotated[str, Path(min_length=1, max_length=200, pattern=_PRINTABLE)]
+Version = Annotated[int, Path(ge=1, le=reviews.VERSION_MAX)]
+Address = Annotated[str, Field(min_length=1, max_length=320, pattern=_PRINTABLE)]
+
+
+class NewRecipient(BaseModel):
+    """Somebody to tell; the review succeeds without one who is not required."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    address: Address
+    required: bool = True
+
+
+class NewReview(BaseModel):
+    """A review to make. An address that cannot be mailed fails its own delivery only, so it is not refused here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=200, pattern=_PRINTABLE)]
+    review_version: Annotated[int, Field(ge=1, le=reviews.VERSION_MAX)]
+    recipients: Annotated[list[Address | NewRecipient], Field(min_length=1, max_length=RECIPIENTS_MAX)]
+    source: Source
+    title: Annotated[str, Field(max_length=300, pattern=r"^[^\x00]*$")] = ""
+    rerun: bool = False
+
+    def request(self, changelist_id: str) -> Request:
+        told = [
+            Recipient(one) if isinstance(one, str) else Recipient(one.address, one.required) for one in self.recipients
+        ]
+        return Request(
+            changelist_id=changelist_id,
+            review_version=self.review_version,
+            idempotency_key=self.idempotency_key,
+            recipients=tuple(told),
+            source=self.source,
+            title=self.title,
+            rerun=self.rerun,
+        )
+
+
+def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
+    """The routes of an open review system."""
+    settings = read(ReviewSettings, env)
+    router = APIRouter(tags=["review"], prefix="/api/changelists/{changelist_id}/reviews")
+
+    @router.post("", status_code=201)
+    async def create(changelist_id: Id, new: NewReview, who: Annotated[Principal, SERVICE]) -> JSONResponse:
+        """Ask for a review: 201 for a new one, 200 for one that was asked for before."""
+        request = new.request(changelist_id)
+        try:
+            async with kernel.store.transaction() as tx:
+                stored, made = await reviews.submit(kernel, tx, request, sender=settings.mail_from, owner=who.sub)
+                told = await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
+        except Refusal as refusal:
+            raise Problem(409, refusal.code, str(refusal)) from None
+        return JSONResponse(shown(stored, told, settings), 201 if made else 200)
+
+    @router.get("")
+    async def versions(
+        changelist_id: Id,
+        who: Annotated[Principal, SERVICE],
+        before: Annotated[int, Query(ge=1, le=reviews.VERSION_MAX + 1)] = reviews.VERSION_MAX + 1,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> dict[str, Any]:
+        """A changelist's reviews, the newest version first."""
+        async with kernel.store.reading() as tx:
+            found = await reviews.of_changelist(tx, changelist_id, before=before, limit=limit + 1)
+            told = [await reviews.deliveries(tx, changelist_id, one.review_version) for one in found[:limit]]
+        items = [shown(one, each, settings) for one, each in zip(found[:limit], told, strict=True)]
+        return {"items": items, "next_before": found[limit - 1].review_version if len(found) > limit else None}
+
+    @router.get("/{review_version}")
+    async def one(changelist_id: Id, review_version: Version, who: Annotated[Principal, SERVICE]) -> dict[str, Any]:
+        async with kernel.store.reading() as tx:
+            stored = await reviews.by_version(tx, changelist_id, review_version)
+            told = await reviews.deliveries(tx, changelist_id, review_version)
+        if stored is None:
+            raise NotFound(f"This changelist has no review of version {review_version}.")
+        return shown(stored, told, settings)
+
+    return router
+
+
+def shown(stored: Stored, told: list[Delivery], settings: ReviewSettings) -> dict[str, Any]:
+    """A review as its caller sees it."""
+    failure = {"error_class": stored.error_class, "message": stored.error} if stored.error_class else None
+    return {
+        "id": stored.id,
+        "changelist_id": stored.changelist_id,
+        "review_version": stored.review_version,
+        "idempotency_key": stored.idempotency_key,
+        "job_id": stored.job_id,
+        "status": stored.status,
+        "stage": stored.stage,
+        "title": stored.title,
+        "source": stored.source,
+        "created_at": iso(stored.created_at),
+        "updated_at": iso(stored.updated_at),
+        "finished_at": _iso(stored.finished_at),
+        "retry_at": _iso(stored.retry_at),
+        "result": stored.result,
+        "failure": failure,
+        "dead_letter_id": stored.dead_letter_id,
+        "deliveries": [_delivery(one) for one in told],
+        "notes": settings.notes(),
+    }
+
+
+def _delivery(one: Delivery) -> dict[str, Any]:
+    return {
+        "recipient": one.recipient,
+        "required": one.required,
+        "status": one.status,
+        "notification_id": one.notification_id,
+        "notified_at": _iso(one.notified_at),
+        "attempts": one.attempts,
+        "error_class": one.error_class,
+        "error": one.error,
+        "effect_key": one.effect_key,
+    }
+
+
+def _iso(at_ms: int | None) -> str | None:
+    return None if at_ms is None else iso(at_ms)

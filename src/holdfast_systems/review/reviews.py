@@ -1,0 +1,326 @@
+"""The reviews: which were asked for, what came of them, whom they were told to. The only module that writes them.
+
+    in_progress <--> retryable_failed        while its job lives: the job's own row says which
+         \\--> succeeded | failed             when its job ended: written with that end, in one transaction
+
+A version is one logical attempt at a changelist. The versions of a changelist only rise, under the lock of its row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from holdfast import IdempotencyConflict, NotAllowed
+from holdfast.core.redact import redact
+from holdfast.errors import StoreBusy
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.submit import prepare, submit_in
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+from holdfast_systems.review.changes import Source
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+KIND = "review.review"
+KIND_AGAIN = "review.notify_again"
+VERSION_MAX = 2_147_483_647
+Status = Literal["in_progress", "retryable_failed", "succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """Somebody to tell. A review that could not be told to one who is not required still succeeds."""
+
+    address: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A review as it is asked for."""
+
+    changelist_id: str
+    review_version: int
+    idempotency_key: str
+    recipients: tuple[Recipient, ...]
+    source: Source
+    title: str = ""
+    rerun: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same request, whichever key it comes under."""
+        told = [[one.address, one.required] for one in self.recipients]
+        parts = [self.changelist_id, self.review_version, told, self.source.model_dump(mode="json"), self.title]
+        return hashlib.sha256(batch.text(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The input of the job. All that the mail is made of is fixed here, so that every attempt sends the same bytes.
+
+    `trusted`: asked for by a person at this machine, who may read any local folder."""
+
+    review_id: str
+    changelist_id: str
+    review_version: int
+    source: Source
+    title: str
+    sender: str
+    dated_at: int
+    trusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One recipient of one version, as the ledger of effects knows it."""
+
+    recipient: str
+    required: bool
+    effect_key: str
+    status: str
+    notification_id: str | None
+    notified_at: int | None
+    provider: str | None
+    attempts: int
+    last_sent_at: int | None
+    error_class: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A review as it lies in the table, with what its job's row adds."""
+
+    id: str
+    changelist_id: str
+    review_version: int
+    idempotency_key: str
+    fingerprint: str
+    job_id: str
+    source: dict[str, Any]
+    title: str
+    sender: str
+    status: Status
+    stage: str | None
+    created_at: int
+    updated_at: int
+    finished_at: int | None
+    result: dict[str, Any] | None
+    error_class: str | None
+    error: str | None
+    retry_at: int | None
+    dead_letter_id: str | None
+
+
+class Refusal(NotAllowed):
+    """This version cannot be reviewed now. `code` is stable."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+async def submit(
+    kernel: Kernel, tx: Tx, request: Request, *, sender: str, owner: str | None = None, trusted: bool = False
+) -> tuple[Stored, bool]:
+    """Accept a review with its job and its delivery rows, or find the one it repeats. True: it is new.
+
+    In the caller's transaction, which a raised error must roll back."""
+    known = await by_key(tx, request.idempotency_key)
+    if known is None:
+        now = kernel.now()
+        latest = await _lock_changelist(tx, request.changelist_id, now)
+        known = await by_version(tx, request.changelist_id, request.review_version)
+        if known is not None:
+            return _same_version(known, request), False
+        _check_version(request, latest)
+        if await _insert(kernel, tx, request, sender, owner, trusted, now):
+            made = await by_key(tx, request.idempotency_key)
+            assert made is not None
+            return made, True
+        known = await by_key(tx, request.idempotency_key)  # another request took the key while we waited for it
+        if known is None:
+            raise StoreBusy("The review's first request vanished while this one waited for it.")
+    if known.fingerprint != request.fingerprint:
+        raise IdempotencyConflict(request.idempotency_key)
+    return known, False
+
+
+def _same_version(known: Stored, request: Request) -> Stored:
+    """Another key for a version that is there: a succeeded one is answered as it is, whatever else is asked."""
+    if known.status != "succeeded" and known.fingerprint != request.fingerprint:
+        raise Refusal(
+            "REVIEW_VERSION_TAKEN",
+            f"Version {request.review_version} of this changelist was asked for with other recipients, title or "
+            "source; ask for a rerun under a higher version.",
+        )
+    return known
+
+
+def _check_version(request: Request, latest: int) -> None:
+    if request.review_version < latest:
+        raise Refusal(
+            "REVIEW_VERSION_LOWER",
+            f"Version {latest} of this changelist has been asked for; {request.review_version} is lower.",
+        )
+    if latest and not request.rerun:
+        raise Refusal(
+            "RERUN_NOT_ASKED",
+            f"This changelist has been reviewed as version {latest}; ask for another with rerun=true.",
+        )
+
+
+async def _insert(
+    kernel: Kernel, tx: Tx, request: Request, sender: str, owner: str | None, trusted: bool, now: int
+) -> bool:
+    review_id, job_id = kernel.new_id(), kernel.new_id()
+    order = Order(
+        review_id=review_id,
+        changelist_id=request.changelist_id,
+        review_version=request.review_version,
+        source=request.source,
+        title=request.title,
+        sender=sender,
+        dated_at=now,
+        trusted=trusted,
+    )
+    rows = await tx.rows(
+        sql.insert,
+        id=review_id,
+        changelist_id=request.changelist_id,
+        review_version=request.review_version,
+        idempotency_key=request.idempotency_key,
+        fingerprint=request.fingerprint,
+        job_id=job_id,
+        source=batch.text(redact(request.source.model_dump(mode="json"))),
+        title=request.title,
+        sender=sender,
+        now=now,
+    )
+    if not rows:
+        return False
+    await tx.rows(sql.raise_version, changelist_id=request.changelist_id, review_version=request.review_version)
+    await _plan_deliveries(tx, request, now)
+    prepared = prepare(kernel.registry.kind(KIND), order, job_id=job_id, now=now, owner=owner, trace=review_id)
+    await submit_in(tx, [prepared], now)
+    return True
+
+
+async def _plan_deliveries(tx: Tx, request: Request, now: int) -> None:
+    for position, one in enumerate(without_doubles(request.recipients)):
+        await tx.rows(
+            sql.plan_delivery,
+            changelist_id=request.changelist_id,
+            recipient=one.address,
+            review_version=request.review_version,
+            position=position,
+            required=int(one.required),
+            effect_key=effect_key(request.changelist_id, one.address, request.review_version),
+            now=now,
+        )
+
+
+def without_doubles(recipients: Sequence[Recipient]) -> list[Recipient]:
+    """Each mailbox once, however it is spelled; required if any mention of it is."""
+    kept: dict[str, Recipient] = {}
+    for one in recipients:
+        key = one.address.casefold()
+        known = kept.get(key)
+        kept[key] = one if known is None else Recipient(known.address, known.required or one.required)
+    return list(kept.values())
+
+
+def effect_key(changelist_id: str, recipient: str, review_version: int) -> str:
+    """The identity of "this recipient was told of this version", for the ledger.
+
+    Different tuples give different keys. The address is in it as a fingerprint: keys stand in logs and dead letters."""
+    who = hashlib.sha256(recipient.casefold().encode()).hexdigest()[:32]
+    return f"review/{quote(changelist_id, safe='')}/{who}/{review_version}"
+
+
+async def _lock_changelist(tx: Tx, changelist_id: str, now: int) -> int:
+    rows = await tx.rows(sql.lock_changelist, changelist_id=changelist_id, now=now)
+    return int(rows[0]["latest_version"])
+
+
+async def by_key(tx: Tx, idempotency_key: str) -> Stored | None:
+    rows = await tx.rows(sql.by_key, idempotency_key=idempotency_key)
+    return _stored(rows[0]) if rows else None
+
+
+async def by_version(tx: Tx, changelist_id: str, review_version: int) -> Stored | None:
+    rows = await tx.rows(sql.by_version, changelist_id=changelist_id, review_version=review_version)
+    return _stored(rows[0]) if rows else None
+
+
+async def of_changelist(
+    tx: Tx, changelist_id: str, *, before: int = VERSION_MAX + 1, limit: int = 50
+) -> Sequence[Stored]:
+    rows = await tx.rows(sql.of_changelist, changelist_id=changelist_id, before=before, limit=limit)
+    return [_stored(row) for row in rows]
+
+
+async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[Delivery]:
+    rows = await tx.rows(sql.deliveries, changelist_id=changelist_id, review_version=review_version)
+    return [
+        Delivery(
+            recipient=row["recipient"],
+            required=bool(row["required"]),
+            effect_key=row["effect_key"],
+            status=row["status"],
+            notification_id=row["notification_id"],
+            notified_at=row["notified_at"],
+            provider=row["provider"],
+            attempts=row["attempts"],
+            last_sent_at=row["last_sent_at"],
+            error_class=row["error_class"],
+            error=row["error"],
+        )
+        for row in rows
+    ]
+
+
+def _stored(row: Row) -> Stored:
+    status, ended = status_of(row), row["finished_at"] is not None and row["job_state"] not in ("queued", "processing")
+    told = json.loads(row["job_error"]) if row["job_error"] and not ended and status == "retryable_failed" else {}
+    return Stored(
+        id=row["id"],
+        changelist_id=row["changelist_id"],
+        review_version=row["review_version"],
+        idempotency_key=row["idempotency_key"],
+        fingerprint=row["fingerprint"],
+        job_id=row["job_id"],
+        source=json.loads(row["source"]),
+        title=row["title"],
+        sender=row["sender"],
+        status=status,
+        stage=row["failed_stage"] if status == "failed" else row["job_stage"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        finished_at=row["finished_at"] if ended else None,
+        result=json.loads(row["result"]) if row["result"] else None,
+        error_class=row["error_class"] if ended else told.get("error_class"),
+        error=row["error"] if ended else told.get("message"),
+        retry_at=row["run_at"] if status == "retryable_failed" else None,
+        dead_letter_id=row["dead_letter_id"] if status == "failed" else None,
+    )
+
+
+def status_of(row: Row) -> Status:
+    """The review's state. A replay revives the job without us, so a live job's row is asked first."""
+    match row["job_state"]:
+        case "queued":
+            return "retryable_failed" if row["failures"] or row["crashes"] else "in_progress"
+        case "processing" | "waiting":
+            return "in_progress"
+        case _:
+            stored: Status = row["status"]
+            return stored

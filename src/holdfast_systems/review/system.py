@@ -1,0 +1,43 @@
+"""The review system, as `holdfast` finds it by its entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from holdfast.kernel.kernel import Kernel
+from holdfast.settings import read
+from holdfast.system import System
+from holdfast_systems.review.jobs import NAME, build_review
+from holdfast_systems.review.settings import ReviewSettings
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+    from typer import Typer
+
+
+def review() -> System:
+    """Changelists are fetched, criticised, and their reviewers are mailed exactly once."""
+    return System(
+        name=NAME,
+        title="Review: changelists and their reviewers",
+        database="REVIEW_DATABASE_URL",
+        build=build_review,
+        routes=_routes,
+        settings=(ReviewSettings,),
+        concurrency=lambda env: read(ReviewSettings, env).concurrency,
+        commands=_commands,
+    )
+
+
+def _routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
+    # A worker needs no web framework, so it is imported only where routes are asked for.
+    from holdfast_systems.review.http import review_routes
+
+    return review_routes(kernel, env)
+
+
+def _commands(cli: Typer) -> None:
+    from holdfast_systems.review.command_line import add_to
+
+    add_to(cli)

@@ -1,0 +1,53 @@
+"""Fixtures: a review system on either database, with a post office outside it that counts what it delivered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.stores.clock import Clock
+from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.seam import Store
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing import HandClock, World
+from holdfast_systems.review.jobs import review_app
+from tests.systems.review.post_office import Desk, PostOffice, engine
+
+OpenStore = Callable[[Clock | None], Store]
+Deploy = Callable[..., Awaitable[World]]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """Opens one and the same database as often as it is called, as several processes would."""
+    if request.param == "sqlite":
+        return lambda clock: SqliteStore(tmp_path / "review.db", clock=clock, inline=True)
+    url = request.getfixturevalue("postgres_url")
+    return lambda clock: PostgresStore(url, clock=clock, pool_max=6)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def deploy(open_store: OpenStore, desk: Desk, tmp_path: Path) -> AsyncIterator[Deploy]:
+    """`await deploy(post)` is a deployment that mails through `post`; a second one shares the database."""
+    worlds: list[World] = []
+    clock = HandClock()
+
+    async def made(post: PostOffice, **more: Any) -> World:
+        app = review_app(engine(post, desk, str(tmp_path), **more))
+        world = World([app], open_store, clock, seed=1)
+        worlds.append(world)
+        await world.kernel.migrate()
+        return world
+
+    yield made
+    for world in worlds:
+        await world.kernel.store.close()
+        await world.close()
