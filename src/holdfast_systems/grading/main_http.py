@@ -1,0 +1,260 @@
+"""The main app over HTTP: learners submit and follow, instructors review. What is not yours is not there: 404."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from holdfast import NotFound
+from holdfast.http.auth import Principal, require, require_stream
+from holdfast.http.idempotency import idempotent
+from holdfast.http.problem import Problem
+from holdfast.http.stream import Event, last_event_id, stream
+from holdfast.kernel.kernel import Kernel
+from holdfast.settings import read
+from holdfast.stores.seam import Tx
+from holdfast_systems.grading import asyncapi, submissions, transitions
+from holdfast_systems.grading.contract import Skill
+from holdfast_systems.grading.grade import Band
+from holdfast_systems.grading.main_app import iso, submit
+from holdfast_systems.grading.settings import MainSettings
+from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
+
+LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
+Limit = Annotated[int, Query(ge=1, le=200)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key")]
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class NewSubmission(BaseModel):
+    """A piece of work to grade; `payload` is as the queue contract has it for the skill."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    skill: Skill
+    payload: dict[str, Any]
+
+
+class Review(BaseModel):
+    """An instructor's grade. Without a band, the band of the score."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", allow_inf_nan=False)
+
+    overall_score: Annotated[float, Field(ge=0, le=10)]
+    band: Band | None = None
+    feedback: Annotated[str, Field(max_length=10_000)] | None = None
+
+
+def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
+    """The routes of an open main app."""
+    router = APIRouter(tags=["grading"])
+    _add_learner_routes(router, kernel, read(MainSettings, env))
+    _add_event_route(router, kernel)
+    _add_instructor_routes(router, kernel)
+    contract = asyncapi.documents()["asyncapi.yaml"]
+
+    @router.get("/asyncapi.yaml", include_in_schema=False)
+    async def queue_contract() -> Response:
+        return Response(contract, media_type="application/yaml")
+
+    return router
+
+
+def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSettings) -> None:
+    @router.post("/api/submissions", status_code=201)
+    async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
+        """Submit a piece of work. The same key and payload give the same answer, however often they come."""
+
+        async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
+            return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
+
+        payload = new.model_dump(mode="json")
+        return await idempotent(kernel, who, "POST /api/submissions", key, payload, make, required=True)
+
+    @router.get("/api/submissions")
+    async def mine(
+        who: Annotated[Principal, LEARNER], cursor: str | None = None, status: Status | None = None, limit: Limit = 50
+    ) -> dict[str, Any]:
+        """The caller's submissions, the newest first."""
+        async with kernel.store.reading() as tx:
+            found = await submissions.page(tx, who.sub, _cursor(cursor), status, limit + 1)
+        return {
+            "items": [shown(one) for one in found[:limit]],
+            "nextCursor": found[limit - 1].id if len(found) > limit else None,
+        }
+
+    @router.get("/api/submissions/{submission_id}")
+    async def one(submission_id: str, who: Annotated[Principal, LEARNER]) -> dict[str, Any]:
+        return shown(await _owned(kernel, submission_id, who))
+
+
+def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
+    @router.get("/api/submissions/{submission_id}/events")
+    async def events(submission_id: str, request: Request, who: Annotated[Principal, LEARNER_STREAM]) -> Response:
+        """Server-sent events: what was missed since `Last-Event-ID`, then what happens, until the end."""
+        await _owned(kernel, submission_id, who)
+        after = last_event_id(request)
+
+        async def fetch(tx: Tx, since: str | None) -> Sequence[Event]:
+            rows = await submissions.events_after(tx, submission_id, since)
+            return [
+                Event(row["event_id"], row["kind"], json.loads(row["data"]), final=row["kind"] in FINAL_EVENTS)
+                for row in rows
+            ]
+
+        async with kernel.store.reading() as tx:
+            over = await _is_over(tx, submission_id) and not await fetch(tx, after)
+        if over:
+            return Response(status_code=204)  # tells an EventSource that has seen the end not to come back
+        return stream(kernel, request, last_event_id=after, fetch=fetch, channel=submissions.CHANNEL)
+
+
+def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
+    @router.get("/api/instructor/queue")
+    async def queue(
+        who: Annotated[Principal, INSTRUCTOR], cursor: str | None = None, limit: Limit = 50
+    ) -> dict[str, Any]:
+        """What waits for a person: by priority, then age."""
+        async with kernel.store.reading() as tx:
+            found = await submissions.in_review(tx, _queue_cursor(cursor), limit + 1)
+        last = found[limit - 1] if len(found) > limit else None
+        return {"items": [for_instructor(one) for one in found[:limit]], "nextCursor": last and _place(last)}
+
+    @router.post("/api/submissions/{submission_id}/review/claim")
+    async def claim(submission_id: str, who: Annotated[Principal, INSTRUCTOR]) -> dict[str, Any]:
+        return await _act(kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now))
+
+    @router.post("/api/submissions/{submission_id}/review/release")
+    async def release(
+        submission_id: str, who: Annotated[Principal, require("instructor", "operator")]
+    ) -> dict[str, Any]:
+        any_claim = who.may("operator")
+        return await _act(
+            kernel, submission_id, lambda one, now: transitions.release(one, who.sub, any_claim=any_claim)
+        )
+
+    @router.post("/api/submissions/{submission_id}/review")
+    async def review(
+        submission_id: str, given: Review, who: Annotated[Principal, INSTRUCTOR], key: Key = None
+    ) -> JSONResponse:
+        """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
+
+        async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
+            return 200, await _decide(
+                kernel,
+                tx,
+                submission_id,
+                lambda one, now: transitions.review(one, who.sub, given.overall_score, given.band, given.feedback, now),
+            )
+
+        route = f"POST /api/submissions/{submission_id}/review"
+        return await idempotent(kernel, who, route, key, given.model_dump(mode="json"), make, required=False)
+
+
+Decide = Callable[[transitions.Submission, int], Change | None]
+
+
+async def _act(kernel: Kernel, submission_id: str, decide: Decide) -> dict[str, Any]:
+    async with kernel.store.transaction() as tx:
+        return await _decide(kernel, tx, submission_id, decide)
+
+
+async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide) -> dict[str, Any]:
+    """An instructor's step: under the row's lock, refused with 409 where the state has no such step."""
+    stored = await submissions.lock(tx, _checked(submission_id))
+    if stored is None:
+        raise NotFound("There is no such submission.")
+    now = kernel.now()
+    try:
+        decided = decide(stored.state, now)
+    except Refusal as refusal:
+        raise Problem(409, refusal.code, str(refusal)) from None
+    return for_instructor(await submissions.change(kernel, tx, stored, decided, now))
+
+
+async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> Stored:
+    """The caller's own submission; anybody else's looks like none."""
+    async with kernel.store.reading() as tx:
+        stored = await submissions.show(tx, _checked(submission_id))
+    if stored is None or stored.user_id != who.sub:
+        raise NotFound("There is no such submission.")
+    return stored
+
+
+async def _is_over(tx: Tx, submission_id: str) -> bool:
+    stored = await submissions.show(tx, submission_id)
+    return stored is not None and stored.state.status in ("COMPLETED", "FAILED")
+
+
+def _checked(submission_id: str) -> str:
+    if not _UUID.fullmatch(submission_id):
+        raise NotFound("There is no such submission.")
+    return submission_id.lower()
+
+
+def _cursor(cursor: str | None) -> str | None:
+    if cursor is not None and not _UUID.fullmatch(cursor):
+        raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
+    return cursor
+
+
+def _queue_cursor(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    rank, _, last = cursor.partition(":")
+    if rank not in ("0", "1", "2", "3") or not _UUID.fullmatch(last):
+        raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
+    return int(rank), last
+
+
+def _place(stored: Stored) -> str:
+    assert stored.state.priority is not None
+    return f"{PRIORITIES.index(stored.state.priority)}:{stored.id}"
+
+
+def shown(stored: Stored) -> dict[str, Any]:
+    """A submission as its learner sees it: no result before it is final."""
+    state = stored.state
+    body: dict[str, Any] = {
+        "id": stored.id,
+        "requestId": stored.request_id,
+        "skill": stored.skill,
+        "attempt": stored.attempt,
+        "status": state.status,
+        "progress": {"status": state.step, "progress": state.progress} if state.step else None,
+        "createdAt": iso(stored.created_at),
+        "updatedAt": iso(stored.updated_at),
+        "deadlineAt": iso(state.deadline_at),
+        "isLate": state.is_late,
+        "payload": stored.payload,
+    }
+    if state.status == "COMPLETED":
+        body |= {"result": state.final_result, "completedAt": iso(state.finished_at or stored.updated_at)}
+    if state.status == "FAILED":
+        body["failureReason"] = state.failure_reason
+    return body
+
+
+def for_instructor(stored: Stored) -> dict[str, Any]:
+    """A submission as an instructor sees it: the AI's, the human's and the final result side by side."""
+    state = stored.state
+    return shown(stored) | {
+        "userId": stored.user_id,
+        "reviewPriority": state.priority,
+        "auditFlag": state.audit_flag,
+        "mode": state.mode,
+        "claimedBy": state.claimed_by,
+        "claimedAt": None if state.claimed_at is None else iso(state.claimed_at),
+        "reviewedBy": state.reviewed_by,
+        "aiResult": state.ai_result,
+        "humanResult": state.human_result,
+        "finalResult": state.final_result,
+    }

@@ -1,0 +1,109 @@
+"""The settings of the two grading services. Each service reads its own group and knows nothing of the other's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from holdfast import Breaker, Retry
+from holdfast.providers.outbound import OutboundPolicy
+from holdfast.settings import database_problems, setting
+from holdfast_systems.grading.audio import AudioLimits
+
+
+@dataclass(frozen=True, slots=True)
+class MainSettings:
+    """The main app: submissions, callbacks, deadlines, the instructor queue."""
+
+    database_url: str | None = setting("MAIN_DATABASE_URL", None, "Database of the main app", secret=True)
+    writing_sla_s: float = setting("GRADING_SLA_WRITING_SEC", 1_200.0, "A text must be graded within", minimum=0.001)
+    speaking_sla_s: float = setting("GRADING_SLA_SPEAKING_SEC", 3_600.0, "Speech must be graded within", minimum=0.001)
+    timeout_check_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
+
+    def problems(self) -> list[str]:
+        return database_problems("MAIN_DATABASE_URL", self.database_url)
+
+    def sla_ms(self, skill: str) -> int:
+        return round((self.writing_sla_s if skill == "writing" else self.speaking_sla_s) * 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The grading service: its providers, their retries and breakers, and what audio it will touch."""
+
+    database_url: str | None = setting("GRADING_DATABASE_URL", None, "Database of the grading service", secret=True)
+    data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
+    openai_base_url: str | None = setting("OPENAI_BASE_URL", None, "OpenAI-compatible endpoint; unset: offline grading")
+    openai_api_key: str | None = setting("OPENAI_API_KEY", None, "Key of that endpoint", secret=True)
+    llm_model: str = setting("LLM_MODEL", "gpt-4o-mini", "The model that grades")
+    llm_runs: int = setting("LLM_RUNS", 2, "Separate gradings of one text, for consistency", minimum=1, maximum=10)
+    llm_timeout_s: float = setting("LLM_TIMEOUT_SEC", 60.0, "One call of the grading model", minimum=0.01)
+    llm_prompt_price: int = setting("LLM_PROMPT_MICROS_PER_1K", 0, "Price of 1,000 prompt tokens, in millionths")
+    llm_answer_price: int = setting("LLM_ANSWER_MICROS_PER_1K", 0, "Price of 1,000 answer tokens, in millionths")
+    stt_model: str = setting("STT_MODEL", "whisper-1", "The model that transcribes")
+    stt_timeout_s: float = setting("STT_TIMEOUT_SEC", 300.0, "One transcription", minimum=0.01)
+    concurrency: int = setting("GRADING_CONCURRENCY", 20, "Gradings in flight per process", minimum=1, maximum=1_000)
+    retries_max: int = setting("GRADING_RETRIES_MAX", 3, "Retries of a stage after its first attempt", minimum=0)
+    retry_base_s: float = setting("GRADING_RETRY_BASE_SEC", 2.0, "Wait before the first retry", minimum=0)
+    retry_multiplier: float = setting("GRADING_RETRY_MULTIPLIER", 2.0, "Growth of that wait", minimum=1)
+    retry_cap_s: float = setting("GRADING_RETRY_CAP_SEC", 300.0, "Longest wait, Retry-After included", minimum=0)
+    retry_jitter_s: float = setting("GRADING_RETRY_JITTER_SEC", 1.0, "Random addition to each wait", minimum=0)
+    breaker_window: int = setting("GRADING_BREAKER_WINDOW", 20, "Calls a breaker looks back on", minimum=1)
+    breaker_open_above: float = setting(
+        "GRADING_BREAKER_OPEN_ABOVE", 0.5, "Share of failures above which it opens", minimum=0, maximum=0.999
+    )
+    breaker_cooldown_s: float = setting("GRADING_BREAKER_COOLDOWN_SEC", 30.0, "Pause once open", minimum=0.01)
+    breaker_trials: int = setting("GRADING_BREAKER_TRIALS", 3, "Good trial calls that close it", minimum=1)
+    audio_private_hosts: str = setting(
+        "GRADING_AUDIO_PRIVATE_HOSTS", "", "Private hosts that audio may come from, by ,"
+    )
+    audio_bytes_max: int = setting("GRADING_AUDIO_BYTES_MAX", 25 * 1_048_576, "Largest audio file", minimum=1)
+    audio_seconds_max: float = setting("GRADING_AUDIO_SECONDS_MAX", 900.0, "Longest audio", minimum=1)
+    audio_fetch_s: float = setting("GRADING_AUDIO_FETCH_SEC", 60.0, "Time to fetch an audio file", minimum=0.01)
+    audio_keep_s: float = setting(
+        "GRADING_AUDIO_KEEP_SEC", 86_400.0, "How long unfinished audio stays on disk", minimum=1
+    )
+
+    def problems(self) -> list[str]:
+        found = database_problems("GRADING_DATABASE_URL", self.database_url)
+        if self.openai_base_url and urlsplit(self.openai_base_url).scheme not in ("http", "https"):
+            found.append("OPENAI_BASE_URL must start with http:// or https://.")
+        if self.openai_api_key and not self.openai_base_url:
+            found.append("OPENAI_API_KEY is set without OPENAI_BASE_URL; grading would stay offline.")
+        return found
+
+    @property
+    def retry(self) -> Retry:
+        return Retry(
+            attempts=self.retries_max + 1,
+            base_s=self.retry_base_s,
+            multiplier=self.retry_multiplier,
+            cap_s=self.retry_cap_s,
+            jitter="additive",
+            jitter_max_s=self.retry_jitter_s,
+            ceiling_s=self.retry_cap_s,
+        )
+
+    @property
+    def breaker(self) -> Breaker:
+        return Breaker(
+            window=self.breaker_window,
+            open_above=self.breaker_open_above,
+            cooldown_s=self.breaker_cooldown_s,
+            cooldown_max_s=max(self.breaker_cooldown_s, 300.0),
+            trials=self.breaker_trials,
+        )
+
+    @property
+    def audio_folder(self) -> Path:
+        return Path(self.data_dir) / "grading-audio"
+
+    @property
+    def audio_limits(self) -> AudioLimits:
+        return AudioLimits(bytes_max=self.audio_bytes_max, duration_s_max=self.audio_seconds_max)
+
+    @property
+    def outbound(self) -> OutboundPolicy:
+        hosts = frozenset(host.strip() for host in self.audio_private_hosts.split(",") if host.strip())
+        return OutboundPolicy(bytes_max=self.audio_bytes_max, total_s_max=self.audio_fetch_s, allow_private_hosts=hosts)

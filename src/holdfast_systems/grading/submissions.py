@@ -1,0 +1,250 @@
+"""The submissions and what their learners are told. The only module that writes either.
+
+Every change comes through `change`: under the row's lock, decided by `transitions`, written by one guarded UPDATE,
+told by one event whose order is the row's version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast_systems.grading.contract import Priority
+from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+NIL = "00000000-0000-0000-0000-000000000000"
+EVENTS_MAX = 500
+CHANNEL = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A submission as it lies in the table: what never changes, its version, and the state that may change."""
+
+    id: str
+    user_id: str
+    skill: str
+    payload: dict[str, Any]
+    request_id: str
+    attempt: int
+    created_at: int
+    updated_at: int
+    version: int
+    state: Submission
+
+
+async def insert(
+    tx: Tx,
+    *,
+    id: str,
+    user_id: str,
+    skill: str,
+    payload: dict[str, Any],
+    request_id: str,
+    attempt: int,
+    deadline_at: int,
+    now: int,
+) -> None:
+    await tx.rows(
+        sql.insert,
+        id=id,
+        user_id=user_id,
+        skill=skill,
+        payload=_text(payload),
+        request_id=request_id,
+        attempt=attempt,
+        deadline_at=deadline_at,
+        now=now,
+    )
+
+
+async def change(
+    kernel: Kernel, tx: Tx, stored: Stored, decided: Change | None, now: int, *, event_id: str | None = None
+) -> Stored:
+    """Write what was decided about a locked submission, and tell its learner. None changes nothing."""
+    if decided is None:
+        return stored
+    after, leaving = decided.after, stored.state.status
+    assert after.status == leaving or (leaving, after.status) in EDGES, f"no edge {leaving} -> {after.status}"
+    version = await save(tx, stored, after, now)
+    if decided.event is not None:
+        data = {"submissionId": stored.id, "status": after.status} | decided.event.data
+        await tell(tx, event_id or kernel.new_uuid4(), stored.id, version, decided.event.name, data, now)
+        await tx.hint(CHANNEL)
+    if after.status != leaving:
+        kernel.watch.count("submissions_settled", status=after.status)
+        kernel.watch.log("submission", submission_id=stored.id, status=after.status, error_code=after.failure_reason)
+    return Stored(
+        stored.id,
+        stored.user_id,
+        stored.skill,
+        stored.payload,
+        stored.request_id,
+        stored.attempt,
+        stored.created_at,
+        now,
+        version,
+        after,
+    )
+
+
+async def save(tx: Tx, stored: Stored, after: Submission, now: int) -> int:
+    """The guarded write; returns the new version. Its caller holds the row's lock, so it always finds its row."""
+    rows = await tx.rows(
+        sql.save,
+        id=stored.id,
+        version=stored.version,
+        leaving=stored.state.status,
+        status=after.status,
+        step=after.step,
+        progress=after.progress,
+        ai_result=_optional_text(after.ai_result),
+        human_result=_optional_text(after.human_result),
+        final_result=_optional_text(after.final_result),
+        failure_reason=after.failure_reason,
+        is_late=int(after.is_late),
+        audit_flag=int(after.audit_flag),
+        priority_rank=None if after.priority is None else PRIORITIES.index(after.priority),
+        mode=after.mode,
+        claimed_by=after.claimed_by,
+        claimed_at=after.claimed_at,
+        reviewed_by=after.reviewed_by,
+        finished_at=after.finished_at,
+        now=now,
+    )
+    assert rows, f"submission {stored.id} changed under its lock"
+    return int(rows[0]["version"])
+
+
+async def tell(tx: Tx, event_id: str, submission_id: str, seq: int, kind: str, data: dict[str, Any], now: int) -> None:
+    await tx.rows(
+        sql.tell, event_id=event_id, submission_id=submission_id, seq=seq, kind=kind, data=_text(data), now=now
+    )
+
+
+async def lock(tx: Tx, submission_id: str) -> Stored | None:
+    return _one(await tx.rows(sql.lock, id=submission_id))
+
+
+async def lock_by_request(tx: Tx, request_id: str) -> Stored | None:
+    return _one(await tx.rows(sql.lock_by_request, request_id=request_id))
+
+
+async def overdue(tx: Tx, now: int, limit: int) -> list[Stored]:
+    """Live submissions past their deadline, locked; what another sweep holds is left to it."""
+    return [_stored(row) for row in await tx.rows(sql.overdue, now=now, limit=limit)]
+
+
+async def show(tx: Tx, submission_id: str) -> Stored | None:
+    return _one(await tx.rows(sql.show, id=submission_id))
+
+
+async def page(tx: Tx, user_id: str, before: str | None, status: str | None, limit: int) -> list[Stored]:
+    rows = await tx.rows(sql.page, user_id=user_id, before=before, status=status, limit=limit)
+    return [_stored(row) for row in rows]
+
+
+async def in_review(tx: Tx, after: tuple[int, str] | None, limit: int) -> list[Stored]:
+    """The instructor queue, the most urgent first."""
+    rank, last = after or (-1, NIL)
+    return [_stored(row) for row in await tx.rows(sql.in_review, rank=rank, after=last, limit=limit)]
+
+
+async def events_after(tx: Tx, submission_id: str, after: str | None, limit: int = EVENTS_MAX) -> Sequence[Row]:
+    return await tx.rows(sql.events_after, submission_id=submission_id, after=after or "", limit=limit)
+
+
+async def accept_callback(
+    tx: Tx, event_id: str, request_id: str, submission_id: str, kind: str, fingerprint: str, now: int
+) -> bool:
+    """True the first time an event is seen."""
+    rows = await tx.rows(
+        sql.accept_callback,
+        event_id=event_id,
+        request_id=request_id,
+        submission_id=submission_id,
+        kind=kind,
+        fingerprint=fingerprint,
+        now=now,
+    )
+    return bool(rows)
+
+
+async def note_callback(tx: Tx, event_id: str, outcome: str) -> None:
+    await tx.rows(sql.note_callback, event_id=event_id, outcome=outcome)
+
+
+async def callback_fingerprint(tx: Tx, event_id: str) -> str | None:
+    rows = await tx.rows(sql.callback_fingerprint, event_id=event_id)
+    return str(rows[0]["fingerprint"]) if rows else None
+
+
+async def refuse_callback(
+    tx: Tx,
+    fingerprint: str,
+    request_id: str | None,
+    submission_id: str | None,
+    reason: str,
+    size_bytes: int,
+    now: int,
+) -> None:
+    await tx.rows(
+        sql.refuse_callback,
+        fingerprint=fingerprint,
+        request_id=request_id,
+        submission_id=submission_id,
+        reason=reason,
+        size_bytes=size_bytes,
+        now=now,
+    )
+
+
+def _one(rows: Sequence[Row]) -> Stored | None:
+    return _stored(rows[0]) if rows else None
+
+
+def _stored(row: Row) -> Stored:
+    names: Sequence[str] = ("id", "user_id", "skill", "request_id", "attempt", "created_at", "updated_at", "version")
+    return Stored(payload=json.loads(row["payload"]), state=_state(row), **{name: row[name] for name in names})
+
+
+def _state(row: Row) -> Submission:
+    rank = row["priority_rank"]
+    priority: Priority | None = None if rank is None else PRIORITIES[rank]
+    return Submission(
+        status=row["status"],
+        deadline_at=row["deadline_at"],
+        step=row["step"],
+        progress=row["progress"],
+        ai_result=_optional_json(row["ai_result"]),
+        human_result=_optional_json(row["human_result"]),
+        final_result=_optional_json(row["final_result"]),
+        failure_reason=row["failure_reason"],
+        is_late=bool(row["is_late"]),
+        audit_flag=bool(row["audit_flag"]),
+        priority=priority,
+        mode=row["mode"],
+        claimed_by=row["claimed_by"],
+        claimed_at=row["claimed_at"],
+        reviewed_by=row["reviewed_by"],
+        finished_at=row["finished_at"],
+    )
+
+
+_text: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def _optional_text(value: dict[str, Any] | None) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _optional_json(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else json.loads(text)

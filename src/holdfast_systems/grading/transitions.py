@@ -1,0 +1,230 @@
+"""The life of a submission, as pure functions: what a callback, the clock or an instructor makes of it.
+
+    PENDING --any callback--> PROCESSING --completed--> COMPLETED
+       \\                         |  \\---completed, review required--> REVIEW_REQUIRED --reviewed--> COMPLETED
+        \\------past deadline, final error------> FAILED
+
+COMPLETED and FAILED never change. Every function answers None for "changes nothing", so that duplicates, stragglers
+and late news are harmless by construction. Nothing here looks at a clock: the time of receipt is an argument, and it
+is compared with the deadline in one place only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, assert_never
+
+from holdfast_systems.grading import messages
+from holdfast_systems.grading.contract import (
+    Callback,
+    CompletedCallback,
+    ErrorCallback,
+    Priority,
+    ProgressCallback,
+    Result,
+)
+from holdfast_systems.grading.grade import Band, band_of
+from holdfast_systems.grading.instructor import settle_review
+
+Status = Literal["PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED", "FAILED"]
+LIVE: frozenset[Status] = frozenset({"PENDING", "PROCESSING"})
+EDGES: frozenset[tuple[Status, Status]] = frozenset(
+    {
+        ("PENDING", "PROCESSING"),
+        ("PENDING", "REVIEW_REQUIRED"),
+        ("PENDING", "COMPLETED"),
+        ("PENDING", "FAILED"),
+        ("PROCESSING", "REVIEW_REQUIRED"),
+        ("PROCESSING", "COMPLETED"),
+        ("PROCESSING", "FAILED"),
+        ("REVIEW_REQUIRED", "COMPLETED"),
+    }
+)
+TIMEOUT = "TIMEOUT"
+STEPS = ("PROCESSING", "ANALYZING", "GRADING")
+PRIORITIES: tuple[Priority, ...] = ("Critical", "High", "Medium", "Low")
+
+Json = dict[str, Any]
+EventName = Literal["grading.progress", "grading.review_required", "grading.completed", "grading.failed"]
+FINAL_EVENTS: frozenset[str] = frozenset({"grading.completed", "grading.failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """All of a submission that may change, and the deadline it is held to."""
+
+    status: Status
+    deadline_at: int
+    step: str | None = None
+    progress: float | None = None
+    ai_result: Json | None = None
+    human_result: Json | None = None
+    final_result: Json | None = None
+    failure_reason: str | None = None
+    is_late: bool = False
+    audit_flag: bool = False
+    priority: Priority | None = None
+    mode: Literal["ai", "hybrid", "human"] | None = None
+    claimed_by: str | None = None
+    claimed_at: int | None = None
+    reviewed_by: str | None = None
+    finished_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the learner is told of a change."""
+
+    name: EventName
+    data: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The submission after something happened; `event` is None if the learner need not know."""
+
+    after: Submission
+    event: Event | None = None
+
+
+class Refusal(Exception):
+    """An instructor asked for a step that the submission's state does not have. `code` is stable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def apply(before: Submission, callback: Callback, received_at: int) -> Change | None:
+    """What a callback changes. The same callback twice, or in another order, never moves a submission backwards."""
+    match callback:
+        case ProgressCallback():
+            return expire(before, received_at) or _progress(before, callback)
+        case ErrorCallback():
+            return expire(before, received_at) or _error(before, callback, received_at)
+        case CompletedCallback():
+            return _completed(before, callback.data.result, received_at)
+        case _:
+            assert_never(callback)
+
+
+def expire(before: Submission, now: int) -> Change | None:
+    """Fail what is past its deadline. The sweep does this, and so does a callback that comes before the sweep."""
+    if before.status not in LIVE or now <= before.deadline_at:
+        return None
+    return _failed(before, TIMEOUT, now)
+
+
+def _progress(before: Submission, callback: ProgressCallback) -> Change | None:
+    data = callback.data
+    if before.status not in LIVE or not _advances(before, data.status, data.progress):
+        return None
+    reached = max(before.progress or 0.0, data.progress or 0.0)
+    after = replace(before, status="PROCESSING", step=data.status, progress=reached)
+    said = {"status": data.status, "progress": reached}
+    return Change(after, Event("grading.progress", said | ({"message": data.message} if data.message else {})))
+
+
+def _advances(before: Submission, step: str, progress: float | None) -> bool:
+    """A later step advances; the same step does if its number rises; an earlier one is a straggler."""
+    known = -1 if before.step is None else STEPS.index(before.step)
+    if STEPS.index(step) != known:
+        return STEPS.index(step) > known
+    return progress is not None and progress > (before.progress or 0.0)
+
+
+def _error(before: Submission, callback: ErrorCallback, received_at: int) -> Change | None:
+    if before.status not in LIVE:
+        return None
+    error = callback.data.error
+    if not error.retryable:
+        return _failed(before, error.code, received_at)
+    after = replace(before, status="PROCESSING", step=before.step or "PROCESSING")
+    said = {"status": after.step, "progress": before.progress or 0.0, "delayedBy": error.code}
+    return Change(after, Event("grading.progress", said))
+
+
+def _completed(before: Submission, result: Result, received_at: int) -> Change | None:
+    """The first result stands. One that comes after the end is kept for audit and changes nothing else."""
+    if before.ai_result is not None:
+        return None
+    kept = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    expired = expire(before, received_at)
+    if expired is not None:
+        return Change(replace(expired.after, ai_result=kept, is_late=True), expired.event)
+    if before.status not in LIVE:
+        return Change(replace(before, ai_result=kept, is_late=True))
+    audit = result.audit_flag or messages.audit_flag(result.confidence_score)
+    graded = replace(before, ai_result=kept, audit_flag=audit)
+    if result.review_required:
+        priority = result.review_priority or messages.review_priority(result.confidence_score) or "Low"
+        after = replace(graded, status="REVIEW_REQUIRED", priority=priority)
+        return Change(after, Event("grading.review_required", {"reviewPriority": priority}))
+    after = replace(graded, status="COMPLETED", mode="ai", final_result=kept, finished_at=received_at)
+    return Change(after, Event("grading.completed", {"result": kept}))
+
+
+def _failed(before: Submission, reason: str, at: int) -> Change:
+    after = replace(before, status="FAILED", failure_reason=reason, finished_at=at)
+    return Change(after, Event("grading.failed", {"failureReason": reason}))
+
+
+def claim(before: Submission, instructor: str, now: int) -> Change | None:
+    """Take a submission for review. Claiming one's own again changes nothing."""
+    _in_review(before)
+    if before.claimed_by == instructor:
+        return None
+    if before.claimed_by is not None:
+        raise Refusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
+    return Change(replace(before, claimed_by=instructor, claimed_at=now))
+
+
+def release(before: Submission, instructor: str, *, any_claim: bool = False) -> Change | None:
+    """Give a claim back. `any_claim`: an operator may free what somebody left behind."""
+    _in_review(before)
+    if before.claimed_by is None:
+        return None
+    if before.claimed_by != instructor and not any_claim:
+        raise Refusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
+    return Change(replace(before, claimed_by=None, claimed_at=None))
+
+
+def review(
+    before: Submission, instructor: str, score: float, band: Band | None, feedback: str | None, now: int
+) -> Change:
+    """Settle a review by the 0.4 / 0.6 rule. The AI's, the human's and the final result are all kept."""
+    _in_review(before)
+    if before.claimed_by is None:
+        raise Refusal("NOT_CLAIMED", "Claim the submission before reviewing it.")
+    if before.claimed_by != instructor:
+        raise Refusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
+    assert before.ai_result is not None, "what is in review was graded"
+    settled = settle_review(before.ai_result["overallScore"], before.ai_result["band"], score, band)
+    human: Json = {"overallScore": score, "band": band or band_of(score), "reviewedBy": instructor}
+    final = before.ai_result | {
+        "overallScore": settled.final_score,
+        "band": settled.band,
+        "mode": settled.mode,
+        "reviewRequired": False,
+        "auditFlag": before.audit_flag or settled.audit_flag,
+    }
+    final.pop("reviewPriority", None)
+    if feedback is not None:
+        human["feedback"] = feedback
+        final["instructorFeedback"] = feedback
+    after = replace(
+        before,
+        status="COMPLETED",
+        human_result=human,
+        final_result=final,
+        mode=settled.mode,
+        audit_flag=before.audit_flag or settled.audit_flag,
+        reviewed_by=instructor,
+        finished_at=now,
+    )
+    return Change(after, Event("grading.completed", {"result": final}))
+
+
+def _in_review(before: Submission) -> None:
+    if before.status != "REVIEW_REQUIRED":
+        raise Refusal("NOT_IN_REVIEW", f"The submission is {before.status}; it is not waiting for a review.")
