@@ -1,0 +1,172 @@
+"""The grading service: takes requests from the queue, grades them in stages, answers through its own outbox.
+
+    grading.request -> intake.py -> job --stages.py--> settled -> answers.py -> grading.callback, grading.dlq
+
+It knows the main app by the queue contract only. Its final answers are written where the job is settled, so that a
+worker, the reaper and the deadline sweep all answer alike, and never twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast import App, Context, Job, Provider, stage
+from holdfast.core.breaker import Gate
+from holdfast.core.job import State
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.settle import Settled
+from holdfast.providers.openai import OpenAIClient
+from holdfast.settings import read
+from holdfast.stores.seam import Tx
+from holdfast.stores.statement import load_migrations
+from holdfast.tables import breakers
+from holdfast.transports.seam import Delivery
+from holdfast_systems.grading import answers, grading_jobs, stages
+from holdfast_systems.grading.contract import Result, SpeakingRequest, WritingRequest
+from holdfast_systems.grading.intake import receive_request
+from holdfast_systems.grading.settings import ServiceSettings
+from holdfast_systems.grading.stages import Audio, Engine, Heard
+from holdfast_systems.grading.topology import QUEUES, REQUESTS
+
+NAME = "grading-service"
+MIGRATIONS = load_migrations("grading_service", Path(__file__).parent / "migrations_service")
+# The job's deadline bounds a stage; a provider's own timeout bounds each call in it.
+STAGE_TIMEOUT_S = 3_600.0
+HELD_BATCH = 200
+HELD_EVERY_S = 1.0
+PRUNE_EVERY_S = 600.0
+
+
+def build_service(env: Mapping[str, str]) -> App:
+    """The grading service for an environment."""
+    return service_app(engine_for(read(ServiceSettings, env)))
+
+
+def engine_for(settings: ServiceSettings) -> Engine:
+    """The engine that the settings ask for: models behind an endpoint, or offline."""
+    llm_s = settings.llm_timeout_s * (settings.llm_runs if settings.openai_base_url else 1)
+    client = OpenAIClient(settings.openai_base_url, settings.openai_api_key) if settings.openai_base_url else None
+    return Engine(
+        settings,
+        llm=Provider("llm", breaker=settings.breaker, timeout_s=llm_s),
+        stt=Provider("stt", breaker=settings.breaker, timeout_s=settings.stt_timeout_s),
+        client=client,
+    )
+
+
+def service_app(engine: Engine) -> App:
+    """The app around an engine."""
+    app = App(NAME, migrations=MIGRATIONS, queues=QUEUES)
+    jobs: dict[str, type[Job[Any]]] = {"writing": _writing(app, engine), "speaking": _speaking(app, engine)}
+
+    @app.consume(REQUESTS)
+    async def take_request(kernel: Kernel, delivery: Delivery) -> None:
+        await receive_request(kernel, delivery, jobs)
+
+    @app.step(every_s=HELD_EVERY_S, channel="breakers")
+    async def tell_held(kernel: Kernel) -> int:
+        return await tell_parked_once(kernel, engine)
+
+    @app.step(every_s=PRUNE_EVERY_S)
+    async def prune_audio(kernel: Kernel) -> int:
+        return await stages.prune_audio(engine, kernel)
+
+    if engine.client is not None:
+        app.closers.append(engine.client.aclose)
+    return app
+
+
+def _writing(app: App, engine: Engine) -> type[Job[Any]]:
+    @app.job(name="grading.writing")
+    class GradeWriting(Job[WritingRequest]):
+        @stage(provider=engine.llm, retry=engine.settings.retry, timeout_s=STAGE_TIMEOUT_S)
+        async def grade(self, ctx: Context, request: WritingRequest) -> Result:
+            return await stages.grade_text(engine, ctx, request)
+
+        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
+            await answer_settled(kernel, tx, change)
+
+    return GradeWriting
+
+
+def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
+    retry = engine.settings.retry
+
+    @app.job(name="grading.speaking")
+    class GradeSpeaking(Job[SpeakingRequest]):
+        @stage(retry=retry, timeout_s=STAGE_TIMEOUT_S)
+        async def fetch_audio(self, ctx: Context, request: SpeakingRequest) -> Audio:
+            return await stages.fetch_audio(engine, ctx, request)
+
+        @stage(provider=engine.stt, retry=retry, timeout_s=STAGE_TIMEOUT_S)
+        async def transcribe(self, ctx: Context, request: SpeakingRequest, fetch_audio: Audio) -> Heard:
+            return await stages.transcribe(engine, ctx, request, fetch_audio)
+
+        @stage(provider=engine.llm, retry=retry, timeout_s=STAGE_TIMEOUT_S)
+        async def grade(self, ctx: Context, request: SpeakingRequest, transcribe: Heard) -> Result:
+            return await stages.grade_speech(engine, ctx, request, transcribe)
+
+        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
+            await answer_settled(kernel, tx, change)
+
+    return GradeSpeaking
+
+
+async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
+    """Answer what the job's change means to its sender, in the transaction of the change."""
+    decision = change.decision
+    if decision.event == "held" and decision.provider is not None:
+        await _tell_held(kernel, tx, change.job.id, decision.provider)
+    if decision.state not in (State.SUCCEEDED, State.DEAD, State.CANCELLED):
+        return
+    job = await grading_jobs.of_job(tx, change.job.id)
+    if job is None:
+        return  # enqueued by hand: there is no sender to answer
+    if decision.state is State.SUCCEEDED:
+        assert change.value is not None, "a graded job has a result"
+        await answers.completed(kernel, tx, job, Result.model_validate_json(change.value, by_name=True))
+    elif decision.state is State.CANCELLED:
+        await answers.cancelled(kernel, tx, job)
+    else:
+        assert decision.failure is not None and decision.buried is not None, "the dead have a reason"
+        await answers.failed(
+            kernel,
+            tx,
+            job,
+            answers.error_of(change.job.stage, decision.failure, decision.buried),
+            attempts_made=decision.failures + decision.crashes,
+            stage=change.job.stage,
+            error_class=decision.failure.error_class,
+        )
+
+
+async def _tell_held(kernel: Kernel, tx: Tx, job_id: str, provider: str) -> None:
+    """A handler met the open breaker itself. A limit that holds it is no news: it passes by itself."""
+    state = (await breakers.read(tx, provider)).state
+    known = await grading_jobs.of_job(tx, job_id)
+    if known is None or state.gate is not Gate.OPEN:
+        return
+    told = await grading_jobs.tell_one(tx, known.request_id, provider, state.generation)
+    if told is not None:
+        await answers.circuit_open(kernel, tx, told, provider)
+
+
+async def tell_parked_once(kernel: Kernel, engine: Engine) -> int:
+    """Tell the senders of jobs that an open breaker parked: once per job and opening. Returns how many were told."""
+    count = 0
+    for provider in (engine.llm.name, engine.stt.name):
+        async with kernel.store.reading() as tx:
+            state = (await breakers.read(tx, provider)).state
+        if state.gate is Gate.OPEN:
+            count += await _tell_parked(kernel, provider, state.generation)
+    return count
+
+
+async def _tell_parked(kernel: Kernel, provider: str, generation: int) -> int:
+    async with kernel.store.transaction() as tx:
+        told = await grading_jobs.tell_parked(tx, provider, generation, HELD_BATCH)
+        for job in told:
+            await answers.circuit_open(kernel, tx, job, provider)
+    return len(told)

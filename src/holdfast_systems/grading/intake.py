@@ -1,0 +1,103 @@
+"""Consumes `grading.request`: a message becomes rows, and is acked after their commit.
+
+valid, new          request row + job + a progress callback
+valid, known        nothing while it runs; once it has ended, its answer again
+past its deadline   a final error at once: grading it would help nobody
+not valid           an error callback where a request id can be read, and a dead letter
+
+Valid requests are known by their request id, whatever message carried them. What cannot be read is known by its bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast import InvalidInput, Job
+from holdfast.kernel.intake import once
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.submit import Order, prepare, submit_in
+from holdfast.stores.seam import Tx
+from holdfast.transports.seam import Delivery
+from holdfast_systems.grading import answers, grading_jobs
+from holdfast_systems.grading.contract import REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
+from holdfast_systems.grading.wire import InvalidMessage
+
+TRACE_LENGTH_MAX = 200
+
+
+async def receive_request(kernel: Kernel, delivery: Delivery, jobs: Mapping[str, type[Job[Any]]]) -> None:
+    """Handle one message; `jobs` has the job class of each skill. Returns once all it means is committed."""
+    try:
+        request = parse_request(delivery.body)
+        order = _order(kernel, request, jobs)
+    except InvalidMessage as invalid:
+        await _refuse(kernel, delivery, invalid)
+        return
+    async with kernel.store.transaction() as tx:
+        outcome = await _accept(kernel, tx, request, order)
+        await kernel.failpoint("intake.before_commit")
+    await kernel.failpoint("intake.after_commit")
+    kernel.watch.count("grading_requests", skill=request.skill, outcome=outcome)
+    kernel.watch.log("request", request_id=request.request_id, job_id=order.id, outcome=outcome)
+
+
+def _order(kernel: Kernel, request: GradingRequest, jobs: Mapping[str, type[Job[Any]]]) -> Order:
+    """The job to enqueue. What cannot become a row is as invalid as what cannot be read."""
+    now = kernel.now()
+    try:
+        return prepare(
+            jobs[request.skill].__holdfast__,
+            request,
+            job_id=kernel.new_id(),
+            now=now,
+            key=request.dedup_key,
+            deadline_s=(request.deadline_ms - now) / 1_000,
+            owner=request.user_id,
+            trace=trace_id_of(request),
+        )
+    except InvalidInput as error:
+        raise InvalidMessage(str(error), request.request_id, request.submission_id) from None
+
+
+async def _accept(kernel: Kernel, tx: Tx, request: GradingRequest, order: Order) -> str:
+    fingerprint = hashlib.sha256(request.payload.model_dump_json().encode()).hexdigest()
+    now, trace_id = kernel.now(), trace_id_of(request)
+    if not await grading_jobs.insert(tx, request, order.id, fingerprint, trace_id, now):
+        return await _repeat(kernel, tx, request, fingerprint)
+    if request.deadline_ms <= now:
+        known = await grading_jobs.of_request(tx, request.dedup_key)
+        assert known is not None
+        late = ErrorDetail(
+            type="TIMEOUT", code="TIMEOUT", message="The request came after its deadline.", retryable=False
+        )
+        await answers.failed(kernel, tx, known, late, attempts_made=0, stage="intake", error_class="DEADLINE_EXCEEDED")
+        return "late"
+    await submit_in(tx, [order], now)
+    await answers.progressed(kernel, tx, request.dedup_key, request.submission_id, trace_id, "PROCESSING", 0.0)
+    return "accepted"
+
+
+async def _repeat(kernel: Kernel, tx: Tx, request: GradingRequest, fingerprint: str) -> str:
+    known = await grading_jobs.repeated(tx, request.dedup_key)
+    if known.fingerprint != fingerprint:
+        kernel.watch.log("request.payload_differs", request_id=known.request_id)
+    if known.status == "running":
+        return "running"
+    await answers.repeat_answer(kernel, tx, known)
+    return "answered_again"
+
+
+async def _refuse(kernel: Kernel, delivery: Delivery, invalid: InvalidMessage) -> None:
+    identity = hashlib.sha256(f"{delivery.message_id or ''}\n".encode() + delivery.body).hexdigest()
+    async with once(kernel, REQUEST_QUEUE, identity, delivery.body) as (tx, first):
+        if first:
+            await answers.invalid(kernel, tx, invalid.request_id, invalid.submission_id, invalid.reason, delivery.body)
+    kernel.watch.count("grading_requests", skill="unknown", outcome="refused" if first else "refused_again")
+    kernel.watch.log("request.refused", request_id=invalid.request_id, error=invalid.reason[:300])
+
+
+def trace_id_of(request: GradingRequest) -> str | None:
+    found = request.trace.trace_id if request.trace else None
+    return found if found and len(found) <= TRACE_LENGTH_MAX else None

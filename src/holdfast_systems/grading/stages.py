@@ -1,0 +1,221 @@
+"""What grading does, stage by stage: fetch the audio, transcribe it, grade the words.
+
+With an endpoint set, models do it; without one, this process does it, in threads. Both go through `ctx.call`, so that
+breakers, timeouts and accounting hold for either. Audio travels between stages on disk, by reference; if the file is
+gone (another machine, a cleaned disk), the next stage fetches it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from holdfast import Context, Cost, Provider
+from holdfast.kernel.kernel import Kernel
+from holdfast.providers.openai import OpenAIClient
+from holdfast.providers.outbound import Fetched, OutboundPolicy, fetch
+from holdfast_systems.grading import answers
+from holdfast_systems.grading.audio import Speech, decode
+from holdfast_systems.grading.confidence import confidence_in
+from holdfast_systems.grading.contract import GradingRequest, Progress, Result, SpeakingRequest, WritingRequest
+from holdfast_systems.grading.grade import Grade, TaskType
+from holdfast_systems.grading.grader import ModelSettings, grade_speaking, grade_writing
+from holdfast_systems.grading.intake import trace_id_of
+from holdfast_systems.grading.messages import result_of
+from holdfast_systems.grading.offline_grader import SPOKEN_WORDS_PER_MINUTE, WORDS_EXPECTED, OfflineGrader
+from holdfast_systems.grading.settings import ServiceSettings
+from holdfast_systems.grading.transcriber import OfflineTranscriber
+
+T = TypeVar("T")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# Endpoints tell the format by the name's end; one that is not known travels as the commonest.
+_SUFFIXES = frozenset({".wav", ".mp3", ".m4a", ".mp4", ".ogg", ".oga", ".opus", ".webm", ".flac"})
+
+
+class TextGrader(Protocol):
+    def grade_writing(self, text: str, task_type: TaskType) -> Grade: ...
+
+    def grade_speaking(self, transcript: str, duration_s: float) -> Grade: ...
+
+
+class SpeechReader(Protocol):
+    def transcribe(self, speech: Speech) -> str: ...
+
+
+class RunBlocking(Protocol):
+    """Runs what would block the loop. The default is a thread; a simulator runs it where it stands."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A fetched file, by its name in the audio folder."""
+
+    name: str
+    filename: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was said, and for how long."""
+
+    transcript: str
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Everything the stages work with. Declaring one loads no model and opens no connection."""
+
+    settings: ServiceSettings
+    llm: Provider
+    stt: Provider
+    client: OpenAIClient | None = None
+    grader: TextGrader = field(default_factory=OfflineGrader)
+    reader: SpeechReader = field(default_factory=OfflineTranscriber)
+    run_blocking: RunBlocking = asyncio.to_thread
+    fetch: Callable[[str, OutboundPolicy], Awaitable[Fetched]] = fetch
+    # Offline work is done one piece at a time. Waiting for one's turn is nobody's slowness, so it is not timed.
+    grading_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    reading_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+    @property
+    def model(self) -> ModelSettings:
+        return ModelSettings(self.settings.llm_model, self.settings.llm_runs, self.settings.llm_timeout_s)
+
+    def price(self, grade: Grade) -> Cost:
+        """What a grade cost, in tokens and money."""
+        spent = grade.prompt_tokens * self.settings.llm_prompt_price
+        spent += grade.completion_tokens * self.settings.llm_answer_price
+        tokens = {"prompt_tokens": grade.prompt_tokens, "completion_tokens": grade.completion_tokens}
+        return Cost(micros=spent // 1_000, units=tokens if any(tokens.values()) else None)
+
+
+async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> Result:
+    """The result of a written answer."""
+    await _tell(ctx, request, "GRADING", 0.5)
+    text, task_type = request.payload.text, request.payload.task_type
+    grade, measured = await _grade(
+        engine,
+        ctx,
+        lambda: engine.grader.grade_writing(text, task_type),
+        lambda client: grade_writing(client, engine.model, text, task_type),
+    )
+    words = len(_WORD.findall(text))
+    sure = confidence_in(grade, words=words, words_expected=WORDS_EXPECTED[task_type], answer=text, measured=measured)
+    return result_of(grade, sure.score)
+
+
+async def fetch_audio(engine: Engine, ctx: Context, request: SpeakingRequest) -> Audio:
+    """Fetch the learner's audio, within the policy, and keep it on disk under a name of our own."""
+    await _tell(ctx, request, "PROCESSING", 0.1)
+    content = (await engine.fetch(request.payload.audio_url, engine.settings.outbound)).content
+    audio = Audio(f"{ctx.job_id}.audio", _filename(request.payload.audio_url), len(content))
+    await engine.run_blocking(lambda: _write(engine.settings.audio_folder / audio.name, content))
+    return audio
+
+
+async def transcribe(engine: Engine, ctx: Context, request: SpeakingRequest, audio: Audio) -> Heard:
+    """The words in the audio. Audio that cannot be decoded, or is shorter than promised, is not tried again."""
+    await _tell(ctx, request, "ANALYZING", 0.4)
+    content = await _content(engine, request, audio)
+    limits, promised_s = engine.settings.audio_limits, request.payload.duration_seconds
+    speech = await engine.run_blocking(lambda: decode(content, limits, duration_s=promised_s))
+    client, settings = engine.client, engine.settings
+    if client is not None:
+        words = await ctx.call(
+            lambda: client.transcribe(settings.stt_model, content, audio.filename, settings.stt_timeout_s),
+            cost=lambda _: Cost(units={"audio_seconds": round(speech.duration_s)}),
+        )
+    else:
+        async with engine.reading_turn:
+            words = await ctx.call(lambda: engine.run_blocking(lambda: engine.reader.transcribe(speech)))
+    return Heard(words, speech.duration_s)
+
+
+async def grade_speech(engine: Engine, ctx: Context, request: SpeakingRequest, heard: Heard) -> Result:
+    """The result of a spoken answer, from its transcript. Its audio is not needed any more."""
+    await _tell(ctx, request, "GRADING", 0.7)
+    await engine.run_blocking(lambda: _forget(engine.settings.audio_folder / f"{ctx.job_id}.audio"))
+    said, duration_s, part = heard.transcript, heard.duration_s, request.payload.part
+    grade, measured = await _grade(
+        engine,
+        ctx,
+        lambda: engine.grader.grade_speaking(said, duration_s),
+        lambda client: grade_speaking(client, engine.model, said, duration_s=duration_s, part=part),
+    )
+    expected = max(40, round(min(duration_s, 240) / 60 * SPOKEN_WORDS_PER_MINUTE))
+    words = len(_WORD.findall(said))
+    sure = confidence_in(grade, words=words, words_expected=expected, answer=said, measured=measured)
+    return result_of(grade, sure.score, transcript=said)
+
+
+async def prune_audio(engine: Engine, kernel: Kernel) -> int:
+    """Remove audio that nobody came back for. Returns 0: what it did shows on the disk, not in a queue."""
+    oldest_s = kernel.now() / 1_000 - engine.settings.audio_keep_s
+    await engine.run_blocking(lambda: _forget_older(engine.settings.audio_folder, oldest_s))
+    return 0
+
+
+async def _grade(
+    engine: Engine,
+    ctx: Context,
+    measure: Callable[[], Grade],
+    ask: Callable[[OpenAIClient], Awaitable[Grade]],
+) -> tuple[Grade, Grade | None]:
+    """The grade, and an independent measurement of the same words where a model gave it."""
+    client = engine.client
+    if client is None:
+        async with engine.grading_turn:
+            return await ctx.call(lambda: engine.run_blocking(measure), cost=engine.price), None
+    grade = await ctx.call(lambda: ask(client), cost=engine.price)
+    return grade, await engine.run_blocking(measure)
+
+
+async def _tell(ctx: Context, request: GradingRequest, status: Progress, share: float) -> None:
+    """Report progress under the lease, on the first try of a stage: a retry is no progress."""
+    if ctx.failures or ctx.job.crashes:
+        return
+    async with ctx.transaction() as tx:
+        await answers.progressed(
+            ctx.kernel, tx, request.dedup_key, request.submission_id, trace_id_of(request), status, share
+        )
+
+
+async def _content(engine: Engine, request: SpeakingRequest, audio: Audio) -> bytes:
+    path = engine.settings.audio_folder / audio.name
+    found = await engine.run_blocking(lambda: path.read_bytes() if path.exists() else None)
+    if found is not None:
+        return found
+    return (await engine.fetch(request.payload.audio_url, engine.settings.outbound)).content
+
+
+def _filename(url: str) -> str:
+    suffix = PurePosixPath(urlsplit(url).path).suffix.lower()
+    return f"audio{suffix if suffix in _SUFFIXES else '.mp3'}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all: a crash leaves no half file under the name that is read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def _forget(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _forget_older(folder: Path, oldest_s: float) -> None:
+    for path in folder.glob("*.*") if folder.exists() else ():
+        if path.stat().st_mtime < oldest_s:
+            path.unlink(missing_ok=True)
