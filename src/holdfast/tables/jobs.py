@@ -117,6 +117,26 @@ async def claim_one(tx: Tx, job_id: str, owner: str, now: int, lease_until: int)
     return Claimed._make(rows[0]) if rows else None
 
 
+async def due_ids(tx: Tx, queue: str, now: int, limit: int) -> list[tuple[str, int]]:
+    """Up to `limit` due jobs of a queue, the most urgent first, each with its attempt. Parks what is held."""
+    rows: list[Row] = []
+    for priority in PRIORITIES:
+        if len(rows) < limit:
+            rows += await tx.rows(sql.due_ids, queue=queue, priority=priority, now=now, limit=limit - len(rows))
+    held = {row["id"]: row["attempt"] for row in rows if row["held"]}
+    if held:
+        await park(tx, held, now)
+    return [(row["id"], row["attempt"]) for row in rows if not row["held"]]
+
+
+async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
+    """Set due jobs aside until their provider's breaker lets them go, and log it."""
+    batched = batch.keyed({job_id: [attempt] for job_id, attempt in sorted(jobs.items())})
+    parked = await tx.rows(sql.park, batch=batched, now=now)
+    if parked:
+        await events.append(tx, [(row["id"], row["attempt"], "parked", None) for row in parked], now)
+
+
 async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
     """End attempts, each behind its own fence, and log it. Ids that do not come back were refused."""
     rows = {left.job.id: _settled_row(left) for left in lefts}

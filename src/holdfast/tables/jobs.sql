@@ -93,6 +93,23 @@ UPDATE holdfast_jobs
 RETURNING CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
           created_at, deadline_at, first_failure_at, not_before, owner, trace, payload
 
+-- name: due_ids
+-- For engines that are told a job's id: who to ring for. One lane a statement, as in the claim.
+SELECT CAST(id AS TEXT) AS id, attempt,
+       CASE WHEN provider IS NOT NULL AND (hold IS NULL OR hold <> 'trial') AND provider IN (
+                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 1 ELSE 0 END AS held
+  FROM holdfast_jobs
+ WHERE state = 'queued' AND parked = 0 AND queue = :queue AND priority = :priority AND run_at <= :now
+ ORDER BY run_at LIMIT :limit
+
+-- name: park
+-- What the claim does to a due row whose provider is held, for engines that do not claim by queue.
+UPDATE holdfast_jobs SET parked = 1, hold = 'breaker', updated_at = :now
+  FROM (SELECT CAST(e.key AS /*id*/) AS k, CAST(e.value->>0 AS BIGINT) AS at FROM json_each(:batch) AS e) AS s
+ WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at
+   AND CASE holdfast_jobs.state WHEN 'queued' THEN holdfast_jobs.parked = 0 ELSE FALSE END
+RETURNING CAST(holdfast_jobs.id AS TEXT) AS id, holdfast_jobs.attempt
+
 -- name: settle @postgres
 -- The one door out of an attempt: the fence is id, attempt and the state it is left from. The CASE keeps the planner
 -- on the primary key: a plain state = 'processing' made it scan the lease index (91 against 51 us per job).

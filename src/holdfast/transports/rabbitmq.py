@@ -27,7 +27,7 @@ from holdfast.transports.rabbitmq_consumer import consume
 from holdfast.transports.rabbitmq_link import Link, is_blocked
 from holdfast.transports.seam import Handler, Message, Queue
 
-PERSISTENT = 2
+TRANSIENT, PERSISTENT = 1, 2
 SUSPECTS_MAX = 10_000
 PUBLISH_TIMEOUT_S = 10.0
 
@@ -158,7 +158,7 @@ def _properties(message: Message) -> spec.Basic.Properties:
         correlation_id=message.correlation_id,
         headers=dict(message.headers),
         timestamp=datetime.now(UTC),
-        delivery_mode=PERSISTENT,
+        delivery_mode=PERSISTENT if message.persistent else TRANSIENT,
     )
 
 

@@ -23,6 +23,7 @@ class Message:
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json; charset=utf-8"
     correlation_id: str | None = None
+    persistent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
