@@ -36,6 +36,9 @@ from holdfast.kernel.call import call
 from holdfast.kernel.kernel import Kernel
 from holdfast.tables import audit, effects
 
+# A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
+BEGUN_MS_MAX = 1_000
+
 
 async def perform(
     kernel: Kernel,
@@ -105,17 +108,20 @@ async def _send(
     send: Callable[[str], Awaitable[str]],
     timeout_s: float | None,
 ) -> str:
-    begun = False
+    begun_at: int | None = None
 
     async def begin() -> None:
-        nonlocal begun
+        nonlocal begun_at
         async with kernel.store.transaction() as tx:
-            if not await effects.begin(tx, row.key, job.id, job.attempt, job.epoch, kernel.now()):
+            now = kernel.now()
+            if not await effects.begin(tx, row.key, job.id, job.attempt, job.epoch, now):
                 raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was sent.")
-        begun = True
+        begun_at = now
         await kernel.failpoint("effect.before_send")
 
     async def sending() -> str:
+        while begun_at is None or kernel.now() - begun_at > BEGUN_MS_MAX:
+            await begin()  # we stood still meanwhile: ask for the lease again, and say when we really send
         provider_id = await send(row.token)
         await kernel.failpoint("effect.after_send")
         return provider_id
@@ -123,7 +129,7 @@ async def _send(
     try:
         provider_id = await call(kernel, provider, sending, job=job, timeout_s=timeout_s, before=begin)
     except CallError as error:
-        if begun:
+        if begun_at is not None:
             await _refused(kernel, job, provider, row, error)
         raise
     async with kernel.store.transaction() as tx:

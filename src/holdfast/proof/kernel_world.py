@@ -162,8 +162,9 @@ class KernelWorld(World):
         kernel.registry = Registry([workload.app, workload.clock])
 
         async def step(kernel: Kernel) -> int:
-            await announce_schedules(kernel)
-            await schedule_once(kernel)
+            if not self.is_healing:  # the end must come
+                await announce_schedules(kernel)
+                await schedule_once(kernel)
             return 0
 
         await repeat(kernel, "schedule", step, 20, stop)
