@@ -95,7 +95,7 @@ def _on_first(
 
 
 def dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [dict(row) for row in rows]  # type: ignore[call-overload]
+    return [dict(row) for row in rows]
 
 
 def show_rows(rows: list[dict[str, Any]], as_json: bool, columns: list[str]) -> None:
