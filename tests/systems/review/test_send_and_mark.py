@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast.kernel import effects
-from holdfast.kernel.failpoint import NAMES
 from holdfast.stores.statement import _statement
 from holdfast.testing import World
 from holdfast_systems.review.jobs import requeue_once
@@ -22,6 +21,12 @@ CLASSES = {
     "neither": PostOffice("neither", can_look=False),
 }
 KNOWING = ["token", "token and lookup", "lookup"]
+# Every failpoint that a worker passes twice on the way of a review.
+PASSED = [
+    *("attempt.before_handler", "attempt.after_handler", "settle.before_commit", "settle.after_commit"),
+    *("call.before", "call.after", "breaker.before_commit"),
+    *("effect.before_send", "effect.after_send", "effect.after_mark"),
+]
 
 
 def office(kind: str) -> PostOffice:
@@ -82,14 +87,14 @@ async def test_a_timeout_after_the_send_is_looked_into_before_any_other_send(dep
 
 @pytest.mark.spec("R5", "R6")
 @pytest.mark.parametrize("kind", KNOWING)
-@pytest.mark.parametrize("place", sorted(NAMES - {name for name in NAMES if name.startswith(("relay", "intake"))}))
+@pytest.mark.parametrize("place", PASSED)
 async def test_a_crash_anywhere_tells_everybody_exactly_once(deploy: Deploy, kind: str, place: str) -> None:
     post = office(kind)
     world = await deploy(post)
     await ask(world)
     world.crash_at(place, visit=2)
     await world.run_until_idle()
-    assert post.mails == ALL_ONCE and (await see(world))[0].status == "succeeded"
+    assert world.crashes == 1 and post.mails == ALL_ONCE and (await see(world))[0].status == "succeeded"
 
 
 @pytest.mark.spec("R6")
