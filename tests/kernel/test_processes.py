@@ -29,6 +29,8 @@ class Fleet:
 
     def __init__(self, place: Place, folder: Path) -> None:
         self.folder = folder
+        if place.dialect == "postgres":
+            place.url += "?synchronous_commit=on"
         self.url = place.url if place.dialect == "postgres" else f"sqlite:///{place.url}"
         self.kernel = Kernel(store=place.open(), registry=Registry([process_app.app]))
         self.children: list[subprocess.Popen[bytes]] = []
