@@ -134,7 +134,8 @@ async def test_settling_again_after_a_lost_answer_is_no_news(deploy: Deploy) -> 
 
 
 @pytest.mark.spec("K3")
-async def test_two_ends_of_one_job_in_one_group_keep_only_the_newer(deploy: Deploy) -> None:
+@pytest.mark.parametrize("newer_first", [True, False])
+async def test_two_ends_of_one_job_in_one_group_keep_only_the_newer(deploy: Deploy, newer_first: bool) -> None:
     world = await deploy(app)
     job_id = await world.enqueue(Work, "x")
     (stalled,) = await take(world.kernel)
@@ -144,7 +145,7 @@ async def test_two_ends_of_one_job_in_one_group_keep_only_the_newer(deploy: Depl
     (again,) = await take(world.kernel)
     ends = [Settlement(again, Next(), '"new"'), Settlement(stalled, Next(), '"old"')]
     async with world.kernel.store.transaction() as tx:
-        assert await settle(world.kernel, tx, ends) == {job_id}
+        assert await settle(world.kernel, tx, ends if newer_first else ends[::-1]) == {job_id}
     async with world.kernel.store.reading() as tx:
         assert (await results.of_jobs(tx, [job_id]))[job_id] == {"first": '"new"'}
 

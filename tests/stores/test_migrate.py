@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import App
+from holdfast import App, Context, Job, stage
 from holdfast.engines import run as runner
 from holdfast.engines.run import prepare
+from holdfast.engines.worker import Worker
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.statement import Migration
@@ -154,3 +156,35 @@ async def test_a_database_that_comes_late_is_waited_for(url: str, monkeypatch: p
     store.migrate = late  # type: ignore[method-assign]
     assert await prepare(Kernel(store=store, registry=Registry([]))) == NAMES
     await store.close()
+
+
+@pytest.mark.spec("K19")
+async def test_a_later_step_runs_forward_while_work_goes_on(url: str) -> None:
+    busy = App("busy", migrations=[BOARD])
+    ran: asyncio.Queue[int] = asyncio.Queue()
+
+    @busy.job()
+    class Count(Job[int]):
+        @stage()
+        async def count(self, ctx: Context, number: int) -> int:
+            ran.put_nowait(number)
+            return number
+
+    worker_store, other_store = open_store(url), open_store(url)
+    kernel = Kernel(store=worker_store, registry=Registry([busy]))
+    await kernel.migrate()
+    stop = asyncio.Event()
+    working = asyncio.create_task(Worker(kernel, concurrency=4).run(stop))
+    for number in range(30):
+        await submit(kernel, Count, number)
+        if number == 15:
+            assert await other_store.migrate([*KERNEL, BOARD, MORE]) == ["board/002"]
+    async with asyncio.timeout(30):
+        assert sorted([await ran.get() for _ in range(30)]) == list(range(30))
+        stop.set()
+        await working
+    ended = "SELECT COUNT(*) AS n FROM holdfast_jobs WHERE state = 'succeeded'"
+    assert await rows(other_store, ended) == [{"n": 30}]
+    assert await rows(other_store, "SELECT body FROM board_notes") == []
+    for store in (worker_store, other_store):
+        await store.close()
