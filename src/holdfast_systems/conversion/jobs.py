@@ -122,6 +122,7 @@ async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Se
     """Write to the document what its job's change means, in the same transaction."""
     job_id, decision, now = change.job.id, change.decision, change.now
     code, message = _told(decision.failure)
+    _log(kernel, change, code)
     if decision.state is State.SUCCEEDED:
         made = Converted.model_validate_json(change.value or "")
         keep_ms = int(settings.result_retention_s * 1_000)
@@ -134,13 +135,25 @@ async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Se
         until = now + int(settings.source_retention_s * 1_000)
         attempts = decision.failures
         await documents.fail(tx, job_id, code=code, message=message, attempts=attempts, source_until=until, now=now)
-        kernel.watch.log("conversion.failed", job_id=job_id, status="failed", error_code=code, attempt=attempts)
     elif decision.state is State.CANCELLED:
         await documents.cancel(tx, job_id, attempts=decision.failures, now=now)
     else:
         await documents.put_back(tx, job_id, attempts=decision.failures, code=code, message=message, now=now)
         return
     await announce(kernel, tx, job_id, now)
+
+
+def _log(kernel: Kernel, change: Settled, code: str | None) -> None:
+    """One line by the names of the source, beside the kernel's own: the public code and what the gateway answered."""
+    decision = change.decision
+    kernel.watch.log(
+        "conversion",
+        job_id=change.job.id,
+        status=decision.event,
+        attempt=change.job.failures + 1,
+        gateway_status=decision.failure.status if decision.failure else None,
+        error_code=code,
+    )
 
 
 def _told(why: Failure | None) -> tuple[str | None, str | None]:

@@ -11,6 +11,7 @@ from holdfast.http.stream import Event
 from holdfast.http.tickets import iso
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers
+from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 
 BANNER = "Converter busy - jobs will resume automatically"
@@ -34,6 +35,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     "expired": ("expired", "expired"),
     "cancelled": ("cancelled", "cancelled"),
 }
+# For a job that died where its own settlement could not be written: then nobody told the document why.
+NO_REASON = {"code": Code.UNKNOWN.value, "message": TABLE[Code.UNKNOWN].message}
 FINAL = frozenset({"complete", "failed", "expired", "cancelled"})
 
 
@@ -61,7 +64,7 @@ def job_json(row: Row, now: int) -> dict[str, Any]:
         "expiresAt": _when(row["expires_at"] if status in ("complete", "expired") else None),
         "sourceAvailable": has_source,
         "canRetry": status == "failed" and has_source,
-        "error": error if status == "failed" else None,
+        "error": (error or NO_REASON) if status == "failed" else None,
         "lastError": error if status in ("queued", "processing") and row["failures"] else None,
         "result": _result(row) if status == "complete" else None,
     }

@@ -103,13 +103,15 @@ function showJob(job) {
   row.created = job.createdAt;
   place(row);
   paint(row, job.status, job.fileName, lineOf(job), job.status === "queued" ? 0 : null);
-  setAct(row.download, job.status === "complete", "Download XML of", job, () => download(job));
-  setAct(row.retry, job.status === "failed", "Retry", job, () => act(job, "retry"));
+  const live = job.status === "queued" || job.status === "processing";
+  setAct(row, row.download, job.status === "complete", "Download XML of", job, () => download(job));
+  setAct(row, row.retry, job.status === "failed", "Retry", job, () => act(job, "retry"));
   row.retry.disabled = !job.canRetry;
-  setAct(row.cancel, job.status === "queued" || job.status === "processing", "Cancel", job, () => act(job, "cancel"));
+  setAct(row, row.cancel, live, "Cancel", job, () => act(job, "cancel"));
 }
 
-function setAct(button, shown, verb, job, run) {
+function setAct(row, button, shown, verb, job, run) {
+  if (!shown && button === document.activeElement) row.element.focus(); // a hidden button would lose the keyboard's place
   button.hidden = !shown;
   button.setAttribute("aria-label", `${verb} ${job.fileName}`);
   button.onclick = run;
