@@ -139,6 +139,9 @@ class Settings:
     sweep_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
     outbox_poll_ms: int = setting("OUTBOX_POLL_INTERVAL_MS", 5_000, "Safety net of the relay", minimum=10)
     outbox_batch: int = setting("OUTBOX_BATCH_SIZE", 50, "Messages per relay round", minimum=1, maximum=5000)
+    outbox_lease_s: float = setting(
+        "OUTBOX_LEASE_SEC", 30.0, "How long a relay may take to publish a batch before another one does", minimum=0.1
+    )
     outbox_stale_ms: int = setting("OUTBOX_STALE_THRESHOLD_MS", 60_000, "Older messages are warned about", minimum=1)
     retention_days: float = setting("HOLDFAST_RETENTION_DAYS", 30.0, "How long finished jobs are kept", minimum=0.0001)
 
@@ -167,6 +170,7 @@ class Settings:
             sweep_s=self.sweep_ms / 1_000,
             relay_poll_s=self.outbox_poll_ms / 1_000,
             relay_batch=self.outbox_batch,
+            relay_lease_s=self.outbox_lease_s,
             outbox_stale_s=self.outbox_stale_ms / 1_000,
             retention_s=self.retention_days * 86_400,
         )

@@ -35,6 +35,18 @@ MIGRATION_LOCK = 0x686F6C6466617374
 CLOCK_EVERY_S = 30.0
 RECONNECT_S = 1.0
 CONNECT_TIMEOUT_S = 10.0
+# A process that stands still, or whose machine is gone, must not keep the rows it has locked: PostgreSQL ends its
+# session. What the database or the role was given as the limit stands.
+LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', false)
+ WHERE current_setting('idle_in_transaction_session_timeout') = '0'"""
+# PostgreSQL does not call a session idle while a statement is only half prepared, and the driver prepares in two
+# messages: so every listener also looks for sessions of ours that have waited for their client for longer than that.
+HANG_UP = """WITH allowed AS (SELECT CAST(current_setting('idle_in_transaction_session_timeout') AS interval) AS t),
+stuck AS (
+  SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a, allowed
+   WHERE a.datname = current_database() AND a.usename = current_user AND a.application_name = 'holdfast'
+     AND a.wait_event = 'ClientRead' AND a.state = 'active' AND a.state_change < clock_timestamp() - allowed.t)
+SELECT CAST(EXTRACT(EPOCH FROM t) AS FLOAT) AS limit_s, (SELECT COUNT(*) FROM stuck) AS ended FROM allowed"""
 
 
 class PostgresStore:
@@ -140,6 +152,7 @@ class PostgresStore:
                         max_size=self._pool_max,
                         command_timeout=self._command_timeout_s,
                         server_settings=PLANNER | {"application_name": "holdfast"},
+                        init=_limit_idle,
                         reset=_keep_session,
                     )
                     async with pool.acquire() as connection:
@@ -161,10 +174,12 @@ class PostgresStore:
             try:
                 connection = await asyncpg.connect(self._url, timeout=10)
                 await connection.add_listener(LISTEN_CHANNEL, self._on_notify)
+                await _limit_idle(connection)
                 self._bells.ring_all()
                 while not connection.is_closed():
                     self._offset_ms = await self._measure(connection)
-                    await asyncio.sleep(CLOCK_EVERY_S)
+                    limit_s = (await connection.fetchrow(HANG_UP))["limit_s"]
+                    await asyncio.sleep(min(CLOCK_EVERY_S, max(RECONNECT_S, limit_s)))
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await asyncio.sleep(RECONNECT_S)
             finally:
@@ -193,6 +208,10 @@ class PostgresTx:
             await self.connection.execute("SELECT pg_notify($1, $2)", LISTEN_CHANNEL, channel)
 
 
+async def _limit_idle(connection: Any) -> None:
+    await connection.execute(LIMIT_IDLE)
+
+
 async def _keep_session(connection: Any) -> None:
     """Pooled connections keep no session state, so nothing needs resetting between uses (saves a round trip)."""
 
@@ -219,6 +238,7 @@ def _translating() -> Any:
         asyncpg.SerializationError,
         asyncpg.DeadlockDetectedError,
         asyncpg.LockNotAvailableError,
+        asyncpg.QueryCanceledError,
     ) as error:
         raise StoreBusy(f"PostgreSQL asked to try again: {error}.") from error
     except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as error:
@@ -230,8 +250,10 @@ def _translating() -> Any:
         asyncpg.CannotConnectNowError,
         asyncpg.AdminShutdownError,
         asyncpg.CrashShutdownError,
+        asyncpg.IdleInTransactionSessionTimeoutError,
         asyncpg.TooManyConnectionsError,
         asyncpg.InterfaceError,
+        asyncpg.InternalClientError,  # the server's last word came between two statements
     ) as error:
         name = type(error).__name__
         raise StoreUnavailable(f"PostgreSQL cannot be reached ({name}); a write may have happened.") from error
