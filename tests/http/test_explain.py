@@ -56,6 +56,8 @@ async def test_a_due_job_without_a_worker_says_so_and_with_one_waits_its_turn() 
             await workers.seen(tx, "w1", "tales,other", 7, w.kernel.now())
         found = await why(w, job)
         assert found.facts["code"] == "DUE" and "1 worker of the queue 'tales' had 7 jobs in flight" in found.sentence
+        w.clock.advance(600)
+        assert (await why(w, job)).facts["code"] == "NO_WORKER"
 
 
 async def test_a_delayed_job_says_when() -> None:

@@ -21,7 +21,9 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit
 from holdfast.settings import Settings
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.statement import Migration
 from holdfast.tables import outbox
+from holdfast.tables.schema import KERNEL
 from holdfast.testing import HandClock
 
 pytestmark = pytest.mark.spec("K17")
@@ -115,13 +117,17 @@ async def test_a_store_that_is_away_costs_its_gauges_and_not_the_scrape(tmp_path
     await kernel.store.close()
 
 
-async def test_ready_means_migrated(tmp_path: Path, settings: Settings) -> None:
+async def test_ready_means_the_schema_of_this_very_code(tmp_path: Path, settings: Settings) -> None:
     kernel = Kernel(store=SqliteStore(tmp_path / "new.db"), registry=Registry([app]))
     transport = httpx.ASGITransport(web_for(settings, kernel))
     async with httpx.AsyncClient(transport=transport, base_url="http://holdfast") as client:
         assert (await client.get("/readyz")).status_code == 503
+        await kernel.store.migrate(KERNEL[:-1])
+        assert "run holdfast migrate" in (await client.get("/readyz")).json()["systems"]["wishes"]
         await kernel.migrate()
         assert (await client.get("/readyz")).json() == {"status": "ready", "systems": {"wishes": "ready"}}
+        await kernel.store.migrate([*KERNEL, Migration("holdfast", 999, "CREATE TABLE later (id INTEGER)")])
+        assert "newer than this code" in (await client.get("/readyz")).json()["systems"]["wishes"]
     await kernel.store.close()
 
 

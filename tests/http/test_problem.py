@@ -71,6 +71,12 @@ async def test_every_answer_carries_the_secure_headers(client: Client) -> None:
         assert "server" not in headers
 
 
+@pytest.mark.parametrize("address", ["/a%00b", "/openapi.json?x=%00"])
+async def test_a_nul_in_an_address_is_refused_before_any_database_sees_it(client: Client, address: str) -> None:
+    answer = await client().get(address)
+    assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+
+
 async def chunks(size: int) -> AsyncIterator[bytes]:
     yield b'{"text": "'
     for _ in range(size // 1_000):

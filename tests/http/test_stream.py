@@ -36,7 +36,8 @@ def parsed(answer: httpx.Response) -> list[tuple[str, str]]:
 async def test_everything_so_far_is_sent_and_the_final_event_ends_it(client: Client, kernel: Kernel) -> None:
     job_id = await submit(kernel, Grant, Wish(text="rain"))
     await tell(kernel, job_id, "claimed", "succeeded", "never_sent")
-    answer = await client("ann", "learner").get(f"/api/wishes/{job_id}/events")
+    async with asyncio.timeout(10):
+        answer = await client("ann", "learner").get(f"/api/wishes/{job_id}/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert [name for _, name in parsed(answer)] == ["created", "claimed", "succeeded"]
 
