@@ -144,7 +144,7 @@ async def _kept(
     try:
         answer = await idempotent(kernel, who, ROUTE, key, payload, make, required=False)
         used = next(iter(REPLAYED)).lower() not in answer.headers
-    except StoreError:
+    except (StoreError, asyncio.CancelledError):
         used = True  # perhaps: the answer of the commit may be what was lost
         raise
     finally:

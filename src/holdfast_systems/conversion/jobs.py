@@ -75,7 +75,7 @@ def build_app(settings: ConversionSettings, gateway: Gateway) -> App:
 def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, provider: Provider) -> None:
     @app.job(name=KIND, announce=True)
     class Convert(Job[Order]):
-        @stage(provider=provider, retry=settings.retry, timeout_s=settings.gateway_timeout_s + SPARE_S)
+        @stage(provider=provider, retry=settings.retry, timeout_s=settings.gateway_timeout_s * 1.2 + SPARE_S)
         async def convert(self, ctx: Context, order: Order) -> Converted:
             try:
                 return await _convert(ctx, settings, gateway, order)
