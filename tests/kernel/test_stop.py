@@ -214,3 +214,25 @@ async def test_a_commit_wakes_an_idle_worker_at_once(place: Place, clock: HandCl
     stop.set()
     await asyncio.wait_for(task, 10)
     await close_all(place)
+
+
+@pytest.mark.spec("K2")
+async def test_a_ring_during_an_empty_claim_is_not_lost(place: Place, clock: HandClock) -> None:
+    desk = Desk()
+    desk.go.set()
+    kernel = place.kernel(desk.app, clock=clock, tuning=Tuning(poll_s=600))
+    done = asyncio.Event()
+
+    async def work_arrives(name: str) -> None:
+        if name == "claim.after_commit" and not done.is_set():
+            done.set()
+            await submit(kernel, desk.job, "x")
+            await asyncio.sleep(0.05)  # the bell is heard while the claim has not yet returned
+
+    kernel.failpoint = work_arrives
+    stop = asyncio.Event()
+    task = asyncio.create_task(Worker(kernel, streams=1).run(stop))
+    await asyncio.wait_for(desk.began.get(), 10)
+    stop.set()
+    await asyncio.wait_for(task, 10)
+    await close_all(place)

@@ -98,6 +98,31 @@ async def test_cancelling_the_wait_for_a_turn_holds_no_lock(place: Place) -> Non
     await close_all(place)
 
 
+SLOW = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600000)
+SELECT COUNT(*) AS n FROM n"""
+
+
+@pytest.mark.spec("K19")
+async def test_a_task_cancelled_twice_in_a_slow_statement_is_rolled_back_all_the_same(place: Place) -> None:
+    store = threaded(place)
+
+    async def write() -> None:
+        async with store.transaction() as tx:
+            await note(tx, "gone")
+            await tx.rows(_statement("slow", {None: SLOW}))
+
+    task = asyncio.create_task(write())
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.sleep(0.005)
+    task.cancel()  # while the rollback waits for its turn behind the slow statement
+    await asyncio.gather(task, return_exceptions=True)
+    async with asyncio.timeout(20):
+        await _touch(store)
+    assert await notes(store) == ["touch"]
+    await close_all(place)
+
+
 async def _touch(store: AnyStore) -> None:
     async with store.transaction() as tx:
         await note(tx, "touch")
