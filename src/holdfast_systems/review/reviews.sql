@@ -47,7 +47,7 @@ SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotenc
        j.failures, j.crashes, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
   FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
        LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
- WHERE r.changelist_id = :changelist_id AND r.review_version < :before
+ WHERE r.changelist_id = :changelist_id AND r.review_version < CAST(:before AS BIGINT)
  ORDER BY r.review_version DESC LIMIT :limit
 
 -- name: deliveries
