@@ -19,6 +19,7 @@ from holdfast.engines.run import Duties, prepare, run, stop_on_signals
 from holdfast.errors import HoldfastError, SettingsError
 from holdfast.kernel.app import App
 from holdfast.kernel.relay import relay_once
+from holdfast.kernel.watch import Watch
 from holdfast.main import (
     close_systems,
     load_app,
@@ -27,6 +28,7 @@ from holdfast.main import (
     start_logging,
 )
 from holdfast.settings import Settings, problems, read
+from holdfast.system import OpenSystem
 
 T = TypeVar("T")
 
@@ -149,12 +151,12 @@ def token(
     as_json: AsJson = False,
 ) -> None:
     """Make a bearer token signed with HOLDFAST_JWT_SECRET (or the data folder's own secret)."""
-    from holdfast.http.auth import ROLES, issue_token, secret_of
+    from holdfast.http.auth import ROLES, token_for
 
     unknown = sorted(set(role) - set(ROLES))
     if unknown:
         fail(f"There is no role '{unknown[0]}'; use {', '.join(sorted(ROLES))}.")
-    made = issue_token(secret_of(_settings()), user, role, ttl_s=hours * 3600)
+    made = token_for(_settings(), user, role, ttl_s=hours * 3600)
     typer.echo(json.dumps({"token": made}) if as_json else made)
 
 
@@ -211,15 +213,27 @@ def _serve(
 async def _run_duties(settings: Settings, system: list[str] | None, apps: list[App], duties: Duties) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
-    opened = await open_systems(settings, os.environ, system, apps)
+    opened = await open_systems(settings, os.environ, system, apps, watch=_watch(settings))
     try:
         for one in opened:
             await prepare(one.kernel)
         async with asyncio.TaskGroup() as group:
             for one in opened:
                 group.create_task(run(one.kernel, one.duties(duties), stop))
+            if settings.metrics_port:
+                group.create_task(_serve_metrics(settings, opened, stop))
     finally:
         await close_systems(opened)
+
+
+async def _serve_metrics(settings: Settings, opened: list[OpenSystem], stop: asyncio.Event) -> None:
+    from holdfast.http.metrics import metrics_server
+
+    server = metrics_server(opened, settings.host, settings.metrics_port)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.serve())
+        await stop.wait()
+        server.should_exit = True
 
 
 async def _relay_once(settings: Settings, system: list[str] | None, apps: list[App]) -> int:
@@ -233,6 +247,14 @@ async def _relay_once(settings: Settings, system: list[str] | None, apps: list[A
         return total
     finally:
         await close_systems(opened)
+
+
+def _watch(settings: Settings) -> Watch | None:
+    if not settings.metrics_port:
+        return None
+    from holdfast.http.metrics import PrometheusWatch
+
+    return PrometheusWatch()
 
 
 def _settings(**given: Any) -> Settings:

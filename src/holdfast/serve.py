@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
 from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
-from holdfast.http.auth import issue_token, secret_of
+from holdfast.http.auth import ROLES, token_for
 from holdfast.http.metrics import PrometheusWatch
 from holdfast.kernel.app import App
 from holdfast.kernel.watch import JsonFormatter
@@ -38,7 +39,8 @@ async def serve_systems(
     try:
         for one in opened:
             await prepare(one.kernel)
-        server = _server(settings, opened)
+        app = create_app(settings, opened)
+        server = _server(settings, app)
         stop_on_signals(stop)
         async with asyncio.TaskGroup() as group:
             for one in opened:
@@ -48,6 +50,7 @@ async def serve_systems(
             if banner:
                 _print_banner(settings, opened)
             await stop.wait()
+            app.state.stopping.set()
             server.should_exit = True
     finally:
         await close_systems(opened)
@@ -65,9 +68,9 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(settings: Settings, opened: Sequence[OpenSystem]) -> _Server:
+def _server(settings: Settings, app: FastAPI) -> _Server:
     config = uvicorn.Config(
-        create_app(settings, opened),
+        app,
         host=settings.host,
         port=settings.port,
         log_config=None,
@@ -95,7 +98,7 @@ def _log_to_file(settings: Settings) -> None:
 
 def _print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
     address = f"http://{settings.host}:{settings.port}"
-    way_in = issue_token(secret_of(settings), "you", ["learner", "instructor", "operator", "service"], ttl_s=43_200)
+    way_in = token_for(settings, "you", ROLES)
     lines = ["", f"  Holdfast is up at {address}", ""]
     lines += [f"    {one.system.title}" for one in opened]
     lines += [
