@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from holdfast.core.job import State
 from holdfast.core.outcome import Called
+from holdfast.errors import NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement, settle
 from holdfast.stores.seam import Tx
@@ -29,14 +30,19 @@ async def once(kernel: Kernel, consumer: str, message_id: str, body: bytes) -> A
 async def called_back(kernel: Kernel, wait_key: str, message_id: str, body: str) -> bool:
     """Resume the job that waits for `wait_key` with the callback's JSON. False: nobody waits, or seen before.
 
-    A callback that comes before its job waits is not recorded, so that the sender's next try is not a duplicate."""
+    A callback that nobody waits for is not recorded, so that the sender's next try is not a duplicate."""
     async with kernel.store.reading() as tx:
         if await jobs.lock_waiting(tx, wait_key) is None:
             return False
-    async with once(kernel, f"callback:{wait_key}", message_id, body.encode()) as (tx, first):
-        locked = await jobs.lock_waiting(tx, wait_key)
-        if not first or locked is None:
-            return False
-        job, provider = locked
-        await settle(kernel, tx, [Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)])
-    return True
+    try:
+        async with once(kernel, f"callback:{wait_key}", message_id, body.encode()) as (tx, first):
+            locked = await jobs.lock_waiting(tx, wait_key)
+            if locked is None:
+                raise NotFound(f"Nobody waits for '{wait_key}' any more.")  # undoes the record of the message
+            if first:
+                job, provider = locked
+                one = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
+                await settle(kernel, tx, [one])
+    except NotFound:
+        return False
+    return first
