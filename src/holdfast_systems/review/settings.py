@@ -25,7 +25,9 @@ class ReviewSettings:
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
     concurrency: int = setting("REVIEW_CONCURRENCY", 8, "Reviews in flight per process", minimum=1, maximum=1_000)
     fetch_s: float = setting("REVIEW_FETCH_SEC", 120.0, "Time for each call that fetches a change", minimum=0.01)
-    local_roots: str = setting("REVIEW_LOCAL_ROOTS", "", "Folders whose repositories may be asked for over HTTP, by ,")
+    local_roots: str = setting(
+        "REVIEW_LOCAL_ROOTS", ".", "Folders whose repositories may be asked for over HTTP, by commas; '' is none"
+    )
     private_hosts: str = setting("REVIEW_PRIVATE_HOSTS", "", "Private hosts that a diff may come from, by ,")
     git_private: bool = setting("REVIEW_GIT_PRIVATE_HOSTS", False, "Repositories on private hosts may be cloned")
     p4_depots: str = setting("REVIEW_P4_DEPOTS", "", "Depot paths that may be read, by ,; none: nothing may")
