@@ -67,6 +67,11 @@ async def no_audio(url: str, policy: OutboundPolicy) -> Fetched:
     raise AssertionError("this test fetches nothing")
 
 
+async def village(url: str, policy: OutboundPolicy) -> Fetched:
+    """Sixteen seconds of real speech, wherever it is fetched from."""
+    return Fetched((Path(__file__).parent / "data" / "village.ogg").read_bytes(), "audio/ogg", url)
+
+
 def endpoint(*, score: float = 7.0, runs: list[int] | None = None) -> OpenAIClient:
     """An OpenAI-compatible endpoint that grades everything alike; each chat is counted in `runs`."""
     scored = {"score": score, "feedback": "Good."}

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.systems.grading.pair import SPEAKING, WRITING, Pair, endpoint, made_engine, opened
+from tests.systems.grading.pair import SPEAKING, WRITING, Pair, endpoint, made_engine, opened, village
 
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.errors import TransportDown
@@ -30,7 +30,6 @@ from holdfast_systems.grading.grading_service import engine_for, service_app
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.system import grading_main
 
-DATA = Path(__file__).parent / "data"
 EMAIL = (
     "Dear Sam,\n\nThank you for your letter. I am writing because I would like to tell you about my new school, which "
     "is near the river. Although it is small, the teachers are friendly and we learn a lot. In the afternoon we often "
@@ -161,10 +160,6 @@ async def test_a_replay_in_the_service_is_kept_but_the_learner_was_told_already(
     state = (await sure.show(one.id)).state
     assert (state.status, state.is_late) == ("FAILED", True) and state.ai_result is not None
     assert sure.callbacks[-1]["kind"] == "completed"
-
-
-async def village(url: str, policy: OutboundPolicy) -> Fetched:
-    return Fetched((DATA / "village.ogg").read_bytes(), "audio/ogg", url)
 
 
 @pytest.mark.spec("G6", "G15", "K6")
