@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from holdfast import IdempotencyConflict, NotAllowed
 from holdfast.core.redact import redact
@@ -241,9 +240,10 @@ def without_doubles(recipients: Sequence[Recipient]) -> list[Recipient]:
 def effect_key(changelist_id: str, recipient: str, review_version: int) -> str:
     """The identity of "this recipient was told of this version", for the ledger.
 
-    Different tuples give different keys. The address is in it as a fingerprint: keys stand in logs and dead letters."""
+    Different tuples give different keys: read from its end, a key has one reading. The address is in it as a
+    fingerprint only, because keys stand in logs and dead letters."""
     who = hashlib.sha256(recipient.casefold().encode()).hexdigest()[:32]
-    return f"review/{quote(changelist_id, safe='')}/{who}/{review_version}"
+    return f"review/{changelist_id}/{who}/{review_version}"
 
 
 async def _lock_changelist(tx: Tx, changelist_id: str, now: int) -> int:
@@ -289,8 +289,9 @@ async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[De
 
 
 def _stored(row: Row) -> Stored:
-    status, ended = status_of(row), row["finished_at"] is not None and row["job_state"] not in ("queued", "processing")
-    told = json.loads(row["job_error"]) if row["job_error"] and not ended and status == "retryable_failed" else {}
+    status = status_of(row)
+    ended = row["finished_at"] is not None and status in ("succeeded", "failed")
+    told = json.loads(row["job_error"]) if row["job_error"] and status in ("retryable_failed", "failed") else {}
     return Stored(
         id=row["id"],
         changelist_id=row["changelist_id"],
@@ -302,7 +303,7 @@ def _stored(row: Row) -> Stored:
         title=row["title"],
         sender=row["sender"],
         status=status,
-        stage=row["failed_stage"] if status == "failed" else row["job_stage"],
+        stage=(row["failed_stage"] if status == "failed" else None) or row["job_stage"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         finished_at=row["finished_at"] if ended else None,
@@ -315,12 +316,15 @@ def _stored(row: Row) -> Stored:
 
 
 def status_of(row: Row) -> Status:
-    """The review's state. A replay revives the job without us, so a live job's row is asked first."""
+    """The review's state. A replay revives the job without us, and a job that could not be settled as it should dies
+    without us: so the job's row is asked first."""
     match row["job_state"]:
         case "queued":
             return "retryable_failed" if row["failures"] or row["crashes"] else "in_progress"
         case "processing" | "waiting":
             return "in_progress"
+        case "dead" | "cancelled":
+            return "failed"
         case _:
             stored: Status = row["status"]
             return stored

@@ -109,6 +109,7 @@ def test_settings_that_cannot_work_are_sentences(env: dict[str, str], says: str)
 
 @pytest.mark.spec("R8")
 def test_over_http_no_local_folder_may_be_read_unless_it_is_named() -> None:
-    assert ReviewSettings().git_policy(trusted=False).local_roots == ()
+    assert ReviewSettings().git_policy(trusted=False).local_roots == (".",), "the folder that Holdfast runs in"
+    assert ReviewSettings(local_roots="").git_policy(trusted=False).local_roots == ()
     assert ReviewSettings(local_roots="/srv/a, /srv/b").git_policy(trusted=False).local_roots == ("/srv/a", "/srv/b")
     assert ReviewSettings().git_policy(trusted=True).local_roots is None

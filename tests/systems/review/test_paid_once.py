@@ -15,10 +15,11 @@ from holdfast.providers.openai import OpenAIClient
 from holdfast.testing import HandClock, World
 from holdfast_systems.review import changes
 from holdfast_systems.review.changelist import Fetched
+from holdfast_systems.review.findings import Finding, Review
 from holdfast_systems.review.jobs import review_app
 from tests.kernel.places import rows
 from tests.systems.review.conftest import OpenStore
-from tests.systems.review.post_office import Desk, PostOffice, ask, engine, see
+from tests.systems.review.post_office import Desk, PostOffice, ask, engine, request, see
 
 SECRET = "ghp_" + "a8Bc9De0Fg1Hi2Jk3Lm4No5Pq6Rs7Tu8Vw9X"
 
@@ -59,11 +60,12 @@ class Setting:
         prices = {"llm_prompt_price": 1_000, "llm_answer_price": 2_000, "tokens_max": 1_000}
         made = engine(self.post, self.desk, str(folder), openai_base_url="http://llm.test/v1", **prices)
         self.engine = replace(made, client=client, **more)
+        self.open_store = open_store
         self.world = World([review_app(self.engine)], open_store, HandClock(), seed=1)
 
-    async def run(self) -> None:
+    async def run(self, **asked: Any) -> None:
         await self.world.kernel.migrate()
-        await ask(self.world)
+        await ask(self.world, request(**asked))
         await self.world.run_until_idle()
 
 
@@ -110,6 +112,30 @@ async def test_even_a_full_replay_pays_only_for_what_changed(setting: Setting) -
     await setting.world.run_until_idle()
     assert setting.desk.fetched == 2 and set(setting.endpoint.prompts.values()) == {1}
     assert (await see(setting.world))[0].status == "succeeded" and set(setting.post.mails.values()) == {1}
+
+
+@pytest.mark.spec("K8", "K6")
+async def test_a_full_replay_of_a_changed_source_asks_about_what_is_new(setting: Setting) -> None:
+    setting.post.refused = {"bob@example.test"}
+    await setting.run()
+    setting.desk.diff = setting.desk.diff.replace("value_3_", "other_3_")
+    await setting.world.mend_and_replay((await see(setting.world))[0].dead_letter_id or "", full=True)
+    await setting.world.run_until_idle()
+    assert len(setting.endpoint.prompts) == 7, "five parts are as they were, one is new"
+
+
+@pytest.mark.spec("R8")
+async def test_what_a_critic_quotes_is_redacted_before_it_is_stored(setting: Setting) -> None:
+    async def quoting(*_: object, **__: object) -> Review:
+        found = Finding("f0.py", 1, "error", "secret", f"The token {SECRET} stands here.", "offline")
+        return Review(f"It shows {SECRET}.", (found,), "offline")
+
+    made = replace(setting.engine, client=None, criticise=quoting)
+    setting.world = World([review_app(made)], setting.open_store, HandClock(), seed=1)
+    await setting.run(title=f"Use {SECRET}")
+    kept = await rows(setting.world.kernel.store, "SELECT result, title FROM reviews")
+    held = await rows(setting.world.kernel.store, "SELECT value FROM holdfast_results WHERE stage = 'llm'")
+    assert "stands here" in kept[0]["result"] and SECRET not in f"{kept}{held}"
 
 
 @pytest.mark.spec("R8")
@@ -162,3 +188,4 @@ def test_another_change_under_the_same_reference_is_refused(tmp_path: Path) -> N
         changes.same_again(one, other)
     assert caught.value.failure.error_class == "CHANGE_LOST" and not caught.value.failure.retryable  # type: ignore[attr-defined]
     assert changes.kept(one, tmp_path) == Fetched("x", "t", "a")
+    assert changes.kept(replace(one, packed=other.packed), tmp_path) is None, "not what was fetched"

@@ -11,6 +11,7 @@ from holdfast import CallError, Category
 from holdfast.kernel import operate
 from holdfast.tables import cases
 from holdfast.testing import World
+from holdfast_systems.review import reviews
 from holdfast_systems.review.reviews import Recipient
 from tests.systems.review.conftest import Deploy
 from tests.systems.review.post_office import ADA, BOB, CY, Desk, PostOffice, ask, request, see
@@ -208,6 +209,28 @@ async def test_the_breaker_of_the_mail_holds_reviews_without_spending_their_atte
     assert post.mails == {ADA: 4}
     for number in range(4):
         assert (await see(world, changelist_id=f"cl-{number}"))[0].status == "succeeded"
+
+
+@pytest.mark.spec("R7", "K15")
+async def test_a_review_cannot_succeed_while_a_required_recipient_is_untold(deploy: Deploy) -> None:
+    """Whatever a stage says: the end is written only beside evidence for everybody."""
+    post = PostOffice()
+    world = await deploy(post)
+    asked = request(to=(ADA,))
+    stored = await ask(world, asked)
+    send = post.send
+
+    async def and_one_more(message: Any, token: str) -> str:
+        late = {"changelist_id": "cl-1", "recipient": BOB, "review_version": 1, "effect_key": "late", "now": 1}
+        async with world.kernel.store.transaction() as tx:
+            await tx.rows(reviews.sql.plan_delivery, **late, position=9, required=1)
+        return await send(message, token)
+
+    post.send = and_one_more  # type: ignore[method-assign]
+    await world.run_until_idle()
+    after, _ = await see(world)
+    assert await world.state(stored.job_id) == "dead"
+    assert (after.status, after.stage, after.error_class) == ("failed", "notify", "SETTLE_FAILED")
 
 
 @pytest.mark.spec("R1")
