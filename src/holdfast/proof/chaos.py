@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from holdfast.kernel.failpoint import NAMES
 from holdfast.proof.broker import Broker, Faults
 from holdfast.proof.history import Stall
 from holdfast.proof.hosts import Host
@@ -27,6 +28,9 @@ ILLNESSES = ("unreachable", "limited", "refused", "error_before", "error_after",
 STALL_MS_MAX = 150_000
 IN_TRANSACTION_STALL_MS_MAX = 8_000
 STEPS_BETWEEN = 900
+# A few places where this seed's hosts die or stall again and again: rare interactions need the same place twice.
+FAVOURITES = 2
+FAVOURITE_CHANCE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Swarm:
     faults_s: int
     failpoint: float
     every_s: float
+    favourites: frozenset[str] = frozenset()
     skews_ms: tuple[int, ...] = (0,)
     store: StoreFaults = field(default_factory=StoreFaults)
     broker: Faults = field(default_factory=Faults)
@@ -54,9 +59,10 @@ def draw_swarm(dice: Random, providers: tuple[str, ...]) -> Swarm:
     )
     return Swarm(
         on=on,
-        faults_s=dice.randint(60, 600),
+        faults_s=dice.randint(60, 1_000),
         failpoint=dice.choice((0.005, 0.02, 0.06)),
         every_s=dice.choice((20.0, 60.0, 120.0)),
+        favourites=frozenset(dice.sample(sorted(NAMES), FAVOURITES)),
         skews_ms=tuple(dice.randint(-skew, skew) for _ in range(8)),
         store=store,
         broker=draw_broker(dice),
@@ -122,7 +128,8 @@ class Chaos:
     async def failpoint(self, name: str) -> None:
         """Bound to `kernel.failpoint`: the named place where this host may die or stand still."""
         self.visits[name] += 1
-        if not self.on or self.dice.random() >= self.swarm.failpoint:
+        chance = FAVOURITE_CHANCE if name in self.swarm.favourites else self.swarm.failpoint
+        if not self.on or self.dice.random() >= chance:
             return
         if "failpoint_kill" in self.swarm.on and self.dice.random() < 0.5:
             self.done["failpoint_kill"] += 1
@@ -173,7 +180,7 @@ class Chaos:
             self._note_stall(host, self._stall_ms(False))
 
     def _stall_ms(self, in_transaction: bool) -> int:
-        longest = IN_TRANSACTION_STALL_MS_MAX if in_transaction else self.dice.choice((5_000, STALL_MS_MAX))
+        longest = IN_TRANSACTION_STALL_MS_MAX if in_transaction else self.dice.choice((5_000, 20_000, STALL_MS_MAX))
         return self.dice.randint(50, longest)
 
     def _note_stall(self, host: Host, stall_ms: int) -> None:

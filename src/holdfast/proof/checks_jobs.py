@@ -111,6 +111,17 @@ def _left(change: Change, holder: str) -> Iterator[Finding]:
         yield Finding("S4", f"{text} ({change.event}).", change.job)
 
 
+def check_progress(history: History) -> Iterator[Finding]:
+    """S4: only the attempt that holds the lease reports progress."""
+    running: dict[str, int] = {}
+    for line in history.lines:
+        if line.what == "job":
+            running[line.id] = line.data[5] if line.data[1] == "processing" else -1
+        elif line.what == "event" and line.data[1] == "progress" and running.get(line.id) != line.data[0]:
+            text = f"Attempt {line.data[0]} of job {line.id} reported progress without holding it, by {line.host}."
+            yield Finding("S4", text, line.id)
+
+
 def check_budget(history: History) -> Iterator[Finding]:
     """S12: a stage fails as often as its policy says and no more; what is free costs nothing; crashes are bounded."""
     for job, changes in history.changes.items():
@@ -191,6 +202,7 @@ JOBS = (
     check_one_terminal,
     check_legal_edges,
     check_fencing,
+    check_progress,
     check_budget,
     check_deadline,
     check_dead_letters,

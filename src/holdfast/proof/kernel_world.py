@@ -106,10 +106,16 @@ class KernelWorld(World):
         dice = self.loop.stream("wishes")
         kinds = dice.sample(COMMON, dice.randint(3, len(COMMON)))
         wishes = [self._wish(dice, number, kinds) for number in range(dice.randint(4, 9))]
+        if dice.random() < 0.4:
+            for number in range(3):
+                hurry = {"deadline_s": dice.uniform(0.5, 5)}
+                wishes.append(Wish(dice.randint(0, 90_000), Hasty, Order(f"hasty-{number}"), None, hurry))
         if dice.random() < 0.4:  # a burst: what breakers and batches are for
-            at_ms, burst = dice.randint(0, 60_000), dice.choice((Summary, Letter))
+            at_ms, burst = dice.randint(0, 60_000), dice.choice((Summary, Letter, Parcel, Hasty, Hasty))
             for number in range(dice.randint(5, 9)):
-                wishes.append(Wish(at_ms + dice.randint(0, 5_000), burst, Order(f"burst-{number}"), None))
+                options = {"deadline_s": dice.uniform(1, 8)} if burst is Hasty else {}
+                order = Order(f"burst-{number}")
+                wishes.append(Wish(at_ms + dice.randint(0, 40_000), burst, order, None, options))
         if dice.random() < 0.3:
             wishes.append(Wish(dice.randint(0, 30_000), Poison, Order("poison"), "poison"))
         for wish in list(wishes):

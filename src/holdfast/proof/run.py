@@ -82,7 +82,8 @@ def reports(
 ) -> Iterator[SeedReport]:
     """One report per seed, in order."""
     if processes <= 1 or seeds <= CHUNK:
-        yield from _run_chunk(first_seed, seeds, system, mutant)
+        for seed in range(first_seed, first_seed + seeds):
+            yield run_seed(seed, system=system, mutant=mutant)
         return
     starts = range(first_seed, first_seed + seeds, CHUNK)
     sizes = [min(CHUNK, first_seed + seeds - start) for start in starts]

@@ -226,4 +226,5 @@ def _open(path: str) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")  # the file is in memory: nothing here tests power loss
     connection.execute("PRAGMA busy_timeout = 0")
+    connection.execute("PRAGMA wal_autocheckpoint = 20000")
     return connection

@@ -1,0 +1,5 @@
+"""The audit runs on both databases; see tests/kernel/places.py."""
+
+from tests.kernel.places import clock, deploy, place, postgres_database, sqlite_template
+
+__all__ = ["clock", "deploy", "place", "postgres_database", "sqlite_template"]

@@ -1,0 +1,37 @@
+"""Every planted bug: what must catch it, and within how many seeds (about five times the mean)."""
+
+from __future__ import annotations
+
+from tests.proof import mutants_jobs, mutants_world
+from tests.proof.plant import Mutant
+
+MUTANTS = (
+    Mutant(mutants_world.mark_before_send, ("S6",), 60),
+    Mutant(mutants_world.attempt_in_token, ("S9",), 20),
+    Mutant(mutants_world.lookup_too_early, ("S7", "S8"), 200),
+    Mutant(mutants_world.resend_without_proof, ("S7", "S8"), 200),
+    Mutant(mutants_world.doubt_forgotten, ("S7", "S8", "S20"), 60),
+    Mutant(mutants_jobs.unfenced_completion, ("S2", "S3", "S4", "crash"), 60),
+    Mutant(mutants_jobs.unfenced_attempt, ("S4",), 200),
+    Mutant(mutants_jobs.unfenced_reaper, ("S5",), 40),
+    Mutant(mutants_jobs.progress_unfenced, ("S4",), 200),
+    Mutant(mutants_jobs.sweep_touches_the_ended, ("S2", "S3"), 40),
+    Mutant(mutants_jobs.late_result_flips_state, ("S15",), 60),
+    Mutant(mutants_jobs.attempt_spent_while_open, ("S12", "S14"), 60),
+    Mutant(mutants_jobs.budget_shared_by_stages, ("S12",), 60),
+    Mutant(mutants_jobs.crashes_not_counted, ("S12", "L1"), 60),
+    Mutant(mutants_jobs.retry_after_ignored, ("S13",), 60),
+    Mutant(mutants_jobs.retry_after_lost_in_replay, ("S13",), 400),
+    Mutant(mutants_jobs.replay_from_the_first_stage, ("S3", "S19"), 60),
+    Mutant(mutants_world.ack_before_commit, ("S16", "S18"), 20),
+    Mutant(mutants_world.no_inbox, ("S17",), 20),
+    Mutant(mutants_world.published_before_confirmed, ("S16",), 20),
+    Mutant(mutants_world.outbox_outside_the_transaction, ("S16",), 200),
+    Mutant(mutants_world.early_callback_dropped, ("S18",), 60),
+    Mutant(mutants_world.trial_permit_leaked, ("L1",), 200),
+    Mutant(mutants_world.open_breaker_ignored, ("S13", "S14"), 60),
+    Mutant(mutants_world.key_conflict_ignored, ("S1",), 60),
+    Mutant(mutants_world.keys_dropped, ("S1",), 20),
+    Mutant(mutants_world.secrets_in_events, ("S21",), 20),
+    Mutant(mutants_world.answered_before_commit, ("S1",), 60),
+)

@@ -1,0 +1,255 @@
+"""Planted bugs about the world: effects, messages, providers, keys, secrets. Production code holds none of this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core import breaker, effect
+from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.effect import LookUp, Send
+from holdfast.errors import LeaseLost
+from holdfast.kernel import call, claim, effects, intake, relay, settle, submit
+from holdfast.proof import messages
+from holdfast.proof.transport import SimTransport
+from holdfast.tables import effects as ledger
+from holdfast.tables import inbox, jobs, outbox
+from holdfast.transports.seam import Delivery, Message
+from tests.proof.plant import respelled, swapped
+
+# Effects
+
+
+@contextmanager
+def mark_before_send() -> Iterator[None]:
+    """The ledger says 'sent' before anything is."""
+
+    async def send_late(kernel: Any, job: Any, provider: Any, row: Any, send: Any, timeout_s: Any) -> str:
+        async with kernel.store.transaction() as tx:
+            if not await ledger.begin(tx, row.key, job.id, job.attempt, job.epoch, kernel.now()):
+                raise LeaseLost("gone")
+            await ledger.mark(tx, row.key, job.attempt, "guessed", kernel.now())
+        found = await call.call(kernel, provider, lambda: send(row.token), job=job, timeout_s=timeout_s)
+        async with kernel.store.transaction() as tx:
+            await tx.lane.execute(
+                "UPDATE holdfast_effects SET provider_id = :found WHERE key = :key", {"found": found, "key": row.key}
+            )
+        return str(found)
+
+    with swapped(effects, "_send", send_late):
+        yield
+
+
+@contextmanager
+def attempt_in_token() -> Iterator[None]:
+    """Every attempt is a new request to the provider."""
+    intact = effects._send
+
+    async def send(kernel: Any, job: Any, provider: Any, row: Any, *rest: Any) -> str:
+        return await intact(kernel, job, provider, replace(row, token=f"{row.token}-{job.attempt}"), *rest)
+
+    with swapped(effects, "_send", send):
+        yield
+
+
+@contextmanager
+def lookup_too_early() -> Iterator[None]:
+    """'Not found' is believed while the effect may still arrive."""
+    intact = effect._after_ambiguity
+
+    def hurry(row: Any, provider: Any, now: int, can_look: bool) -> Any:
+        return LookUp() if provider.effects == "lookup" and can_look else intact(row, provider, now, can_look)
+
+    with swapped(effect, "_after_ambiguity", hurry):
+        yield
+
+
+@contextmanager
+def resend_without_proof() -> Iterator[None]:
+    """After doubt, a provider with neither token nor lookup is simply asked again."""
+    intact = effect._after_ambiguity
+
+    def again(row: Any, provider: Any, now: int, can_look: bool) -> Any:
+        return Send() if provider.effects == "neither" else intact(row, provider, now, can_look)
+
+    with swapped(effect, "_after_ambiguity", again):
+        yield
+
+
+@contextmanager
+def doubt_forgotten() -> Iterator[None]:
+    """A timeout is taken for a refusal."""
+    intact = effects._refused
+
+    async def sure(kernel: Any, job: Any, provider: Any, row: Any, error: Any) -> None:
+        error.failure = replace(error.failure, ambiguous=False, retryable=True)
+        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error)
+
+    with swapped(effects, "_refused", sure):
+        yield
+
+
+# Messages
+
+
+@contextmanager
+def ack_before_commit() -> Iterator[None]:
+    """A message is acked when it arrives."""
+
+    async def consume(self: SimTransport, queue: str, handler: Any, *, prefetch: int = 20) -> None:
+        async def handle(delivery: messages.Delivery) -> None:
+            await delivery.ack()
+            await handler(Delivery(queue, delivery.body, delivery.message_id, dict(delivery.headers)))
+
+        self.broker.consume(queue, self.loop.current, handle, prefetch=prefetch)
+        await asyncio.Event().wait()
+
+    with swapped(SimTransport, "consume", consume):
+        yield
+
+
+@contextmanager
+def no_inbox() -> Iterator[None]:
+    """Every delivery is the first."""
+    intact = inbox.accept
+
+    async def accept(*args: Any) -> bool:
+        await intact(*args)
+        return True
+
+    with swapped(inbox, "accept", accept):
+        yield
+
+
+@contextmanager
+def published_before_confirmed() -> Iterator[None]:
+    """The relay does not wait for the broker."""
+
+    async def hasty(kernel: Any, row: Any) -> None:
+        message = Message(id=row["id"], destination=row["destination"], body=row["payload"].encode())
+        sending = asyncio.ensure_future(kernel.transport.publish(message))
+        sending.add_done_callback(lambda done: done.exception())
+
+    with swapped(relay, "_publish", hasty):
+        yield
+
+
+@contextmanager
+def outbox_outside_the_transaction() -> Iterator[None]:
+    """Messages are written a moment after the change they tell of."""
+    intact = settle.settle
+
+    async def later(kernel: Any, told: list[Any]) -> None:
+        await asyncio.sleep(0.01)
+        async with kernel.store.transaction() as tx:
+            await outbox.put(tx, told, kernel.now())
+
+    async def apart(kernel: Any, tx: Any, settlements: Any) -> set[str]:
+        told = [message for one in settlements for message in one.messages]
+        for one in settlements:
+            one.messages = []
+        accepted: set[str] = await intact(kernel, tx, settlements)
+        if told:
+            writing = asyncio.ensure_future(later(kernel, told))
+            writing.add_done_callback(lambda done: done.exception())
+        return accepted
+
+    with swapped(claim, "settle", apart):
+        yield
+
+
+@contextmanager
+def early_callback_dropped() -> Iterator[None]:
+    """A callback that comes before its job waits is remembered as handled."""
+
+    async def called_back(kernel: Any, wait_key: str, message_id: str, body: str) -> bool:
+        async with intake.once(kernel, f"callback:{wait_key}", message_id, body.encode()) as (tx, first):
+            locked = await jobs.lock_waiting(tx, wait_key)
+            if not first or locked is None:
+                return False
+            job, provider = locked
+            one = settle.Settlement(job, intake.Called(body), body, expected=intake.State.WAITING, provider=provider)
+            await settle.settle(kernel, tx, [one])
+        return True
+
+    from holdfast.proof import workload
+
+    with swapped(workload, "called_back", called_back):
+        yield
+
+
+# Providers, keys, secrets
+
+
+@contextmanager
+def trial_permit_leaked() -> Iterator[None]:
+    """The permit of a worker that died is never given back."""
+    intact = breaker.tick
+
+    def leak(state: BreakerState, policy: Any, now: int) -> BreakerState:
+        return state if state.gate is not Gate.OPEN else intact(state, policy, now)
+
+    with swapped(breaker, "tick", leak):
+        yield
+
+
+@contextmanager
+def open_breaker_ignored() -> Iterator[None]:
+    """Nobody asks the breaker before a call."""
+
+    async def always(kernel: Any, provider: Any) -> call.Ticket:
+        return call.Ticket(kernel.new_id(), 0)
+
+    claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
+    with swapped(call, "admit", always), respelled(jobs.sql, "claim", (claims, f"{claims} AND FALSE")):
+        yield
+
+
+@contextmanager
+def key_conflict_ignored() -> Iterator[None]:
+    """Another payload under a known key is taken for the same."""
+
+    async def earlier(tx: Any, order: Any) -> str:
+        known = await jobs.by_key(tx, order.row.kind, order.row.job_key) if order.row.job_key else None
+        return str(known["id"]) if known else str(order.id)
+
+    with swapped(submit, "_earlier", earlier):
+        yield
+
+
+@contextmanager
+def keys_dropped() -> Iterator[None]:
+    """The key is not stored, so a second try is a second job."""
+    intact: Callable[..., Any] = submit.prepare
+
+    def prepare(*args: Any, key: str | None = None, **kwargs: Any) -> Any:
+        return intact(*args, **kwargs)
+
+    with swapped(submit, "prepare", prepare):
+        yield
+
+
+@contextmanager
+def secrets_in_events() -> Iterator[None]:
+    """Error messages are stored as they come."""
+    with swapped(settle, "redact_text", lambda text: text):
+        yield
+
+
+@contextmanager
+def answered_before_commit() -> Iterator[None]:
+    """The client is told 'accepted' before anything is durable."""
+    intact: Callable[..., Awaitable[Any]] = submit.submit_orders
+
+    async def eager(kernel: Any, orders: Any) -> list[str]:
+        writing = asyncio.ensure_future(intact(kernel, orders))
+        writing.add_done_callback(lambda done: done.exception())
+        return [order.id for order in orders]
+
+    from holdfast.proof import kernel_world
+
+    with swapped(submit, "submit_orders", eager), swapped(kernel_world, "submit_orders", eager):
+        yield

@@ -1,0 +1,57 @@
+"""How a bug is planted: by replacing one function, or the words of one statement, for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.core.decide import Decision
+from holdfast.kernel import settle
+from holdfast.stores.statement import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug, the promises that catch it, and the seeds that must suffice."""
+
+    plant: Callable[[], AbstractContextManager[None]]
+    caught_by: tuple[str, ...]
+    seeds: int
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+    @property
+    def path(self) -> str:
+        return f"{self.plant.__module__}:{self.plant.__name__}"
+
+
+@contextmanager
+def swapped(owner: Any, name: str, new: Any) -> Iterator[None]:
+    old = getattr(owner, name)
+    setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        setattr(owner, name, old)
+
+
+@contextmanager
+def respelled(statements: Statements, name: str, *pairs: tuple[str, str]) -> Iterator[None]:
+    old = statements.named[name]
+    text = old.sqlite
+    for before, after in pairs:
+        assert before in text, f"'{name}' does not say '{before}' any more"
+        text = text.replace(before, after)
+    statements.named[name] = replace(old, sqlite=text)
+    try:
+        yield
+    finally:
+        statements.named[name] = old
+
+
+def decided(change: Callable[..., Decision]) -> Any:
+    return swapped(settle, "decide", change)

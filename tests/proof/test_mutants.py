@@ -1,0 +1,54 @@
+"""The checker is proven: every planted bug is caught by the promise it breaks, within a stated number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.proof.run import run_seed, simulate
+from tests.proof.mutants import MUTANTS, Mutant
+
+FIRST_SEED = 500_000
+
+
+def seeds_until_caught(mutant: Mutant) -> int | None:
+    for number in range(mutant.seeds):
+        report = run_seed(FIRST_SEED + number, mutant=mutant.path)
+        if {finding.promise for finding in report.findings} & set(mutant.caught_by):
+            return number + 1
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_caught(mutant: Mutant) -> None:
+    found_after = seeds_until_caught(mutant)
+    assert found_after is not None, f"'{mutant.name}' survived {mutant.seeds} seeds"
+
+
+def test_the_common_bugs_are_caught_at_once() -> None:
+    for mutant in MUTANTS:
+        if mutant.name in ("attempt_in_token", "no_inbox", "published_before_confirmed", "secrets_in_events"):
+            assert seeds_until_caught(mutant) is not None, mutant.name
+
+
+def test_a_planted_bug_leaves_nothing_behind() -> None:
+    intact = run_seed(FIRST_SEED).hash
+    for mutant in MUTANTS:
+        run_seed(FIRST_SEED, mutant=mutant.path)
+    assert run_seed(FIRST_SEED).hash == intact
+
+
+def density_table(seeds: int = 200, processes: int = 2) -> str:
+    """How often each bug is caught, as a table for the documentation: python -m tests.proof.test_mutants."""
+    lines = ["| planted bug | caught by | seeds that catch it, of 1,000 | first seed |", "| --- | --- | --- | --- |"]
+    for mutant in MUTANTS:
+        totals = simulate(seeds, FIRST_SEED, "kernel", processes, mutant.path)
+        caught = [r for r in totals.failed if {f.promise for f in r.findings} & set(mutant.caught_by)]
+        first = caught[0].seed - FIRST_SEED + 1 if caught else "none"
+        name = mutant.name.replace("_", " ")
+        lines.append(f"| {name} | {', '.join(mutant.caught_by)} | {len(caught) * 1_000 // seeds} | {first} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(density_table())
