@@ -50,8 +50,6 @@ def prepare(
             f"The input of '{kind.name}' is {len(payload):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}. "
             "Store it elsewhere and pass a reference."
         )
-    if "\\u0000" in payload:
-        raise InvalidInput(f"The input of '{kind.name}' contains a NUL character, which PostgreSQL cannot store.")
     if any("\0" in text for text in (key, owner, trace) if text is not None):
         raise InvalidInput(f"The key, owner or trace of '{kind.name}' contains a NUL character.")
     if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:

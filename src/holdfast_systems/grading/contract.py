@@ -143,7 +143,7 @@ class _Request(Message):
 
     @property
     def deadline_ms(self) -> int:
-        return int(self.deadline_at.timestamp() * 1_000)
+        return round(self.deadline_at.timestamp() * 1_000)
 
 
 class WritingRequest(_Request):
