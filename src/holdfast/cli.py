@@ -187,6 +187,23 @@ def audit(system: SystemNames = None, app: AppPath = None, as_json: AsJson = Fal
 
 
 @cli.command()
+def demo(as_json: AsJson = False) -> None:
+    """See it work, in under a minute: real work, a provider that goes down, a dead letter, an account of it all."""
+    from rich.console import Console
+
+    from holdfast.demo import demo as play
+
+    try:
+        account = _run(play(Console(quiet=as_json)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        typer.echo("Stopped; everything the demo made is removed.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps(account.as_json()))
+    raise typer.Exit(0 if account.adds_up else 1)
+
+
+@cli.command()
 def simulate(
     seeds: Annotated[int, typer.Option(help="How many seeds to run.", min=1)] = 100,
     first_seed: Annotated[int, typer.Option(help="The first seed; a failure prints its own.")] = 1,
