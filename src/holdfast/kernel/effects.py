@@ -34,6 +34,7 @@ from holdfast.core.redact import redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
 from holdfast.kernel.call import call
 from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
 from holdfast.tables import audit, effects
 
 # A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
@@ -134,11 +135,26 @@ async def _send(
         raise
     async with kernel.store.transaction() as tx:
         marked = await effects.mark(tx, row.key, job.attempt, provider_id, kernel.now())
+        if not marked:
+            await _overtaken(kernel, tx, provider, row.key, provider_id)
     await kernel.failpoint("effect.after_mark")
     if not marked:
         raise LeaseLost(f"Another attempt took over the effect of job {job.id}; its record stands.")
     kernel.watch.count("effects_sent", provider=provider.name)
     return provider_id
+
+
+async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, key: str, provider_id: str) -> None:
+    """Somebody else sent while we stood still, and so did we. Where no token made the two one, that is written down:
+    it could not be prevented, so it must be seen."""
+    found = await effects.lock(tx, key)
+    known = found.provider_id if found else provider_id
+    if known == provider_id or (known is None and provider.effects == "token"):
+        return
+    data = {"provider": provider.name, "ours": provider_id, "theirs": known}
+    await audit.write(tx, "kernel", "effect.duplicate", f"effect:{key}", data, kernel.now())
+    kernel.watch.log("effect.duplicate", key=redact_text(key), **data)
+    kernel.watch.count("effects_duplicated", provider=provider.name)
 
 
 async def _refused(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, error: CallError) -> None:

@@ -24,11 +24,11 @@ RETURNING sends
 
 -- name: mark
 -- One write sets id, time and status. Fenced by the attempt that sent: a later sender's row is not touched.
--- A row that was handed to a person meanwhile is marked too: now there is evidence.
+-- A row that was handed to a person meanwhile, or thought unsent, is marked too: now there is evidence.
 UPDATE holdfast_effects
    SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
        error_class = NULL, error = NULL
- WHERE key = :key AND attempt = :attempt AND status IN ('sending', 'unknown', 'review')
+ WHERE key = :key AND attempt = :attempt AND status IN ('sending', 'unknown', 'review', 'planned')
 RETURNING key
 
 -- name: backfill
