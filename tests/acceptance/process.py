@@ -40,12 +40,14 @@ async def until(
     """What `ready` answers, once that is true. Fails with `what`, and what the process has said, at the deadline."""
     try:
         async with asyncio.timeout(patience_s):
-            while not (found := await ready()):
+            while True:
+                found = await ready()
+                if found:
+                    return found
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         log = process.tail() if process else ""
         raise AssertionError(f"waited {patience_s:g} s for {what}\n{log}") from None
-    return found
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ def gated(ledger: Ledger) -> App:
         @stage(timeout_s=60)
         async def work(self, ctx: Context, one: Name) -> None:
             ledger.note(f"began {one.name}")
-            while "open" not in ledger.notes():
+            while True:
+                if "open" in ledger.notes():
+                    return
                 await asyncio.sleep(LOOK_S)
 
     return app
