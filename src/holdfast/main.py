@@ -109,7 +109,7 @@ async def open_systems(
     transport = open_transport(settings)
     opened = []
     for system in chosen:
-        url = env.get(system.database) or f"sqlite:///{Path(settings.data_dir) / (system.name + '.db')}"
+        url = system.database_url(env, settings.data_dir)
         kernel = open_kernel(settings, [system.build(env)], database_url=url, transport=transport, watch=watch)
         opened.append(OpenSystem(system, kernel, env))
     return opened

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engines.run import Duties
@@ -23,18 +24,25 @@ if TYPE_CHECKING:
 class System:
     """`build` makes the app from an environment; `routes` makes its HTTP routes for an open kernel.
 
-    `database` names the environment variable of its database URL; unset, it is `<name>.db` in the data folder.
+    `database` names the environment variables of its database URL, the first that is set counts; with none, it is
+    `<name>.db` in the data folder.
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
     to the command line."""
 
     name: str
     title: str
-    database: str
+    database: str | tuple[str, ...]
     build: Callable[[Mapping[str, str]], App]
     routes: Callable[[Kernel, Mapping[str, str]], APIRouter] | None = None
     settings: Sequence[type[Any]] = ()
     concurrency: Callable[[Mapping[str, str]], int] | None = None
     commands: Callable[[Typer], None] | None = None
+
+
+    def database_url(self, env: Mapping[str, str], data_dir: str) -> str:
+        names = (self.database,) if isinstance(self.database, str) else self.database
+        given = next((env[name] for name in names if env.get(name)), None)
+        return given or f"sqlite:///{Path(data_dir) / (self.name + '.db')}"
 
 
 @dataclass(frozen=True)

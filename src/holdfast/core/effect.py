@@ -108,7 +108,8 @@ def next_step(row: EffectRow, provider: Provider, epoch: int, now: int, *, can_l
 def _after_ambiguity(row: EffectRow, provider: Provider, now: int, can_look: bool) -> Step:
     """An earlier send may have happened. Looking beats sending again, even where a token makes that safe."""
     if row.provider != provider.name:
-        return AskPerson(f"an earlier send through '{row.provider}' may have happened, and '{provider.name}' cannot know")
+        why = f"an earlier send through '{row.provider}' may have happened, and '{provider.name}' cannot know"
+        return AskPerson(why)
     if provider.effects == "token":
         if can_look:
             return LookUp()

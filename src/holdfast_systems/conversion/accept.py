@@ -16,15 +16,11 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
-from holdfast.errors import StoreError
 from holdfast.http.auth import Principal
 from holdfast.http.guard import allow_body
 from holdfast.http.idempotency import REPLAYED, idempotent, parse_key
 from holdfast.http.problem import Problem
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import prepare, submit_in
-from holdfast.stores.seam import Tx
-from holdfast.tables import batch, idempotency
+from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, submit_in
 from holdfast_systems.conversion import documents, views
 from holdfast_systems.conversion.codes import TABLE, Code, ConversionError, public_error
 from holdfast_systems.conversion.documents import KIND, NewDocument

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from holdfast.core.failure import Category, Failure, classify, failure
-from holdfast.errors import HoldfastError
+from holdfast import Category, Failure, HoldfastError
+from holdfast.kit import classify, failure
 
 
 class Code(StrEnum):

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
-from holdfast.stores.statement import load_statements
-from holdfast.tables import batch
+from holdfast.kit import Row, Tx, batch, load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 

@@ -31,8 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 
 _CHILD = "holdfast_systems.conversion.pdf_to_xml"

@@ -12,9 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Tx
-from holdfast.tables import events, jobs
+from holdfast.kit import Kernel, Tx, events, jobs
 from holdfast_systems.conversion import documents, results
 from holdfast_systems.conversion.results import checked_uuid, in_thread
 from holdfast_systems.conversion.settings import ConversionSettings

@@ -23,8 +23,8 @@ from typing import BinaryIO, Protocol
 
 import httpx
 
-from holdfast.core.failure import Category, classify
-from holdfast.errors import CallError, SettingsError
+from holdfast import CallError, Category
+from holdfast.kit import SettingsError, classify
 from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 

@@ -12,11 +12,8 @@ from starlette.responses import FileResponse
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kernel import operate
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel, Row, Tx, events, operate
 from holdfast.settings import read
-from holdfast.stores.seam import Row, Tx
-from holdfast.tables import events
 from holdfast_systems.conversion import documents, results, views
 from holdfast_systems.conversion.accept import accept
 from holdfast_systems.conversion.codes import TABLE, Code

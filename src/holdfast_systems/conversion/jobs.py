@@ -14,13 +14,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from holdfast import App, CallError, Category, Context, Failure, Job, LeaseLost, Provider, ProviderHeld, stage
-from holdfast.core.job import State
-from holdfast.errors import StoreError
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settled
+from holdfast.kit import Kernel, Settled, State, StoreError, Tx, load_migrations
 from holdfast.settings import read
-from holdfast.stores.seam import Tx
-from holdfast.stores.statement import load_migrations
 from holdfast_systems.conversion import documents, results
 from holdfast_systems.conversion.codes import Code, ConversionError, conversion_failure, public_error
 from holdfast_systems.conversion.documents import KIND

@@ -6,11 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.breaker import Gate
 from holdfast.http.stream import Event
 from holdfast.http.tickets import iso
-from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers
+from holdfast.kit import Gate, Row, Tx, breakers
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 

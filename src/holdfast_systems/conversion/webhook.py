@@ -21,12 +21,9 @@ import httpx
 from pydantic import BaseModel
 
 from holdfast import App, CallError, Category, Context, Job, Priority, Provider, stage
-from holdfast.core.failure import classify
 from holdfast.http.tickets import iso
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import prepare, submit_in
+from holdfast.kit import Kernel, Tx, classify, prepare, submit_in
 from holdfast.providers.outbound import OutboundPolicy, is_public, resolve
-from holdfast.stores.seam import Tx
 from holdfast_systems.conversion import documents
 from holdfast_systems.conversion.settings import ConversionSettings
 

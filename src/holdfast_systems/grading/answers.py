@@ -12,10 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Failure
-from holdfast.core.redact import redact_text
-from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Tx
-from holdfast.tables import outbox
+from holdfast.kit import Kernel, Tx, outbox, redact_text
 from holdfast_systems.grading import grading_jobs, messages
 from holdfast_systems.grading.contract import (
     CALLBACK_QUEUE,

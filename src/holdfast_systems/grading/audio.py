@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 
 if TYPE_CHECKING:
     import numpy as np

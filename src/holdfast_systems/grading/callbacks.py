@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Tx
-from holdfast.transports.seam import Delivery
+from holdfast.kit import Delivery, Kernel, Tx
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.contract import Callback, parse_callback
 from holdfast_systems.grading.transitions import apply

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast.errors import CallError
+from holdfast import CallError
 from holdfast.providers.openai import ChatAnswer, OpenAIClient
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of, to_half
 from holdfast_systems.grading.offline_grader import has_injection

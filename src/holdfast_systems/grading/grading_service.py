@@ -13,16 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import App, Context, Job, Provider, stage
-from holdfast.core.breaker import Gate
-from holdfast.core.job import State
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settled
+from holdfast.kit import Delivery, Gate, Kernel, Settled, State, Tx, breakers, load_migrations
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
-from holdfast.stores.seam import Tx
-from holdfast.stores.statement import load_migrations
-from holdfast.tables import breakers
-from holdfast.transports.seam import Delivery
 from holdfast_systems.grading import answers, grading_jobs, stages
 from holdfast_systems.grading.contract import Result, SpeakingRequest, WritingRequest
 from holdfast_systems.grading.intake import receive_request

@@ -15,11 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast import InvalidInput, Job
-from holdfast.kernel.intake import once
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import Order, prepare, submit_in
-from holdfast.stores.seam import Tx
-from holdfast.transports.seam import Delivery
+from holdfast.kit import Delivery, Kernel, Order, Tx, once, prepare, submit_in
 from holdfast_systems.grading import answers, grading_jobs
 from holdfast_systems.grading.contract import REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
 from holdfast_systems.grading.wire import InvalidMessage

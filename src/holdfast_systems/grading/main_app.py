@@ -14,11 +14,8 @@ from typing import Any
 
 import holdfast
 from holdfast import App, InvalidInput
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel, Tx, load_migrations, outbox
 from holdfast.settings import read
-from holdfast.stores.seam import Tx
-from holdfast.stores.statement import load_migrations
-from holdfast.tables import outbox
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.callbacks import receive_callback
 from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request

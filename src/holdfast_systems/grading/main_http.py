@@ -17,9 +17,8 @@ from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.idempotency import idempotent
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel, Tx
 from holdfast.settings import read
-from holdfast.stores.seam import Tx
 from holdfast_systems.grading import asyncapi, submissions, transitions
 from holdfast_systems.grading.contract import Skill
 from holdfast_systems.grading.grade import Band

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from holdfast import Context, Cost, Provider
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel
 from holdfast.providers.openai import OpenAIClient
 from holdfast.providers.outbound import Fetched, OutboundPolicy, fetch
 from holdfast_systems.grading import answers

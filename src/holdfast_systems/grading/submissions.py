@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Row, Tx
-from holdfast.stores.statement import load_statements
+from holdfast.kit import Kernel, Row, Tx, load_statements
 from holdfast_systems.grading.contract import Priority
 from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
 

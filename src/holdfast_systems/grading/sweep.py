@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.transitions import expire
 

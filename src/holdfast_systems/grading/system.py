@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast.system import System
 from holdfast_systems.grading.grading_service import build_service

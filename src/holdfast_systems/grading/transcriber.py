@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 from holdfast_systems.grading.audio import SAMPLE_RATE, Speech
 
 if TYPE_CHECKING:

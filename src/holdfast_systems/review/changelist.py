@@ -16,8 +16,7 @@ from unidiff.errors import UnidiffParseError
 from unidiff.patch import Hunk as PatchHunk
 from unidiff.patch import PatchedFile, PatchSet
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 
 DIFF_BYTES_MAX = 5_000_000
 FILES_MAX = 3_000

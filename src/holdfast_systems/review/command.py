@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 
 STDERR_BYTES_MAX = 16_384
 _READ_BYTES = 65_536

@@ -22,9 +22,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from holdfast import HoldfastError
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
-from holdfast.errors import HoldfastError
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast_systems.review import reviews

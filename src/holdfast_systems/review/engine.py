@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import httpx
 
 from holdfast import Provider
-from holdfast.core.redact import redact_text
+from holdfast.kit import redact_text
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review import offline_critic
 from holdfast_systems.review.changelist import Changelist, Fetched

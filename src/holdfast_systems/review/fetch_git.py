@@ -23,8 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 from holdfast_systems.review.changelist import DIFF_BYTES_MAX, SUBMODULE_MODE, SYMLINK_MODE, Fetched
 from holdfast_systems.review.command import Ran, run
 from holdfast_systems.review.git_failure import git_failure

@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from holdfast.core.failure import Category
-from holdfast.core.redact import redact_text
-from holdfast.errors import CallError
+from holdfast import CallError, Category
+from holdfast.kit import redact_text
 from holdfast_systems.review.changelist import DIFF_BYTES_MAX, Fetched
 from holdfast_systems.review.command import run
 

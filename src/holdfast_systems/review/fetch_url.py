@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 from holdfast.providers.outbound import OutboundPolicy, fetch
 from holdfast_systems.review.changelist import DIFF_BYTES_MAX, Fetched, parse_diff
 

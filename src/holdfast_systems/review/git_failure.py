@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-from holdfast.core.failure import Category
-from holdfast.core.redact import redact_text
-from holdfast.errors import CallError
+from holdfast import CallError, Category
+from holdfast.kit import redact_text
 
 _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
     (

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 from holdfast.providers.outbound import is_public
 
 

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require
 from holdfast.http.problem import Problem
-from holdfast.kernel.explain import iso
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel, iso
 from holdfast.settings import read
 from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import Source

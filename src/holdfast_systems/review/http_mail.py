@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
-from holdfast.core.failure import Category, classify
-from holdfast.errors import CallError
+from holdfast import CallError, Category
+from holdfast.kit import classify
 from holdfast_systems.review.notifier import EffectClass
 
 RETENTION_S = 86_400.0

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError, SettingsError
+from holdfast import CallError, Category
+from holdfast.kit import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

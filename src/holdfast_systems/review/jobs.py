@@ -19,14 +19,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from holdfast import App, Context, Job, stage
-from holdfast.core.job import State
-from holdfast.core.redact import redact_text
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settled
-from holdfast.kernel.submit import prepare, submit_in
+from holdfast.kit import Kernel, Settled, State, Tx, load_migrations, prepare, redact_text, submit_in
 from holdfast.settings import read
-from holdfast.stores.seam import Tx
-from holdfast.stores.statement import load_migrations
 from holdfast_systems.review import changes, critique, reviews
 from holdfast_systems.review.changes import Change
 from holdfast_systems.review.critique import Critique

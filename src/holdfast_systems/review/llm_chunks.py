@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from holdfast.core.failure import Category
-from holdfast.core.redact import MASK, redact_text
-from holdfast.errors import CallError
+from holdfast import CallError, Category
+from holdfast.kit import MASK, redact_text
 from holdfast_systems.review.changelist import ChangedFile, Changelist, DiffLine
 
 Redact = Callable[[str], str]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.redact import redact_text
+from holdfast.kit import redact_text
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review.changelist import Changelist
 from holdfast_systems.review.findings import SEVERITIES, Finding, Review, counted, settle

@@ -19,8 +19,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError
+from holdfast import CallError, Category
 from holdfast_systems.review.notifier import EffectClass
 
 

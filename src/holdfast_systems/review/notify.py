@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kernel.effects import ask_person
+from holdfast.kit import ask_person
 from holdfast_systems.review import reviews
 from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.engine import Engine

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from holdfast.core.redact import redact_text
-from holdfast.errors import CallError
+from holdfast import CallError
+from holdfast.kit import redact_text
 from holdfast_systems.review.changelist import ChangedFile, Changelist
 from holdfast_systems.review.command import run
 from holdfast_systems.review.findings import NOT_RUN, Finding, Review, Severity, counted, settle

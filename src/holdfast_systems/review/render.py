@@ -17,9 +17,8 @@ from email.utils import format_datetime
 from html import escape
 from itertools import groupby
 
-from holdfast.core.failure import Category
-from holdfast.core.redact import redact_text
-from holdfast.errors import CallError
+from holdfast import CallError, Category
+from holdfast.kit import redact_text
 from holdfast_systems.review.findings import Finding, Review, counted, counts
 
 SUBJECT_CHARS_MAX = 150

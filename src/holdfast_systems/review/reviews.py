@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast import IdempotencyConflict, NotAllowed
-from holdfast.core.redact import redact
-from holdfast.errors import StoreBusy
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import prepare, submit_in
-from holdfast.stores.seam import Row, Tx
-from holdfast.stores.statement import load_statements
-from holdfast.tables import batch
+from holdfast.kit import Kernel, Row, StoreBusy, Tx, batch, load_statements, prepare, redact, submit_in
 from holdfast_systems.review.changes import Source
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))

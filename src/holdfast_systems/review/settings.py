@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
-from holdfast.errors import SettingsError
+from holdfast.kit import SettingsError
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
 from holdfast_systems.review.fetch_p4 import P4Policy

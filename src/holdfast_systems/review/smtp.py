@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import aiosmtplib
 
-from holdfast.core.failure import Category
-from holdfast.errors import CallError, SettingsError
+from holdfast import CallError, Category
+from holdfast.kit import SettingsError
 from holdfast_systems.review.imap import ImapAddress, find_message, parse_imap_url
 from holdfast_systems.review.notifier import EffectClass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.kernel.kernel import Kernel
+from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast.system import System
 from holdfast_systems.review.jobs import NAME, build_review
@@ -21,7 +21,7 @@ def review() -> System:
     return System(
         name=NAME,
         title="Review: changelists and their reviewers",
-        database="REVIEW_DATABASE_URL",
+        database=("REVIEW_DATABASE_URL", "DATABASE_URL"),
         build=build_review,
         routes=_routes,
         settings=(ReviewSettings,),

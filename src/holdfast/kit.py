@@ -1,0 +1,57 @@
+"""What a system is built with, beyond the names of `holdfast` itself: one door, kept stable.
+
+A system that writes its own tables beside the kernel's needs more than one that only declares jobs: statements and
+migrations, transactions, the outbox, the door for jobs, the values of a settlement. Grading, conversion and review
+import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `holdfast.settings`; nothing deeper.
+"""
+
+from holdfast.core.breaker import Gate
+from holdfast.core.failure import classify, failure
+from holdfast.core.job import State
+from holdfast.core.redact import MASK, redact, redact_text
+from holdfast.errors import SettingsError, StoreBusy, StoreError
+from holdfast.kernel import operate
+from holdfast.kernel.effects import ask_person
+from holdfast.kernel.explain import iso
+from holdfast.kernel.intake import once
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.settle import Settled
+from holdfast.kernel.submit import Order, prepare, submit_in
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_migrations, load_statements
+from holdfast.tables import batch, breakers, events, idempotency, jobs, outbox
+from holdfast.transports.seam import Delivery, Queue
+
+__all__ = [
+    "MASK",
+    "Delivery",
+    "Gate",
+    "Kernel",
+    "Order",
+    "Queue",
+    "Row",
+    "SettingsError",
+    "Settled",
+    "State",
+    "StoreBusy",
+    "StoreError",
+    "Tx",
+    "ask_person",
+    "batch",
+    "breakers",
+    "classify",
+    "events",
+    "failure",
+    "idempotency",
+    "iso",
+    "jobs",
+    "load_migrations",
+    "load_statements",
+    "once",
+    "operate",
+    "outbox",
+    "prepare",
+    "redact",
+    "redact_text",
+    "submit_in",
+]
