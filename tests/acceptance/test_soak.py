@@ -1,0 +1,140 @@
+"""Two hundred orders while workers are killed and stopped at random and the database restarts; then everything holds.
+
+The luck is seeded, though the machine is not: a failure prints the seed and what was done to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.submit import submit
+from tests.acceptance.apps.orders import OrderIn
+from tests.acceptance.deployment import Deployment, all_ended, kind, rows
+from tests.acceptance.process import Process, until
+from tests.acceptance.verify import verify
+
+pytestmark = pytest.mark.slow
+
+ORDERS = 200
+FAULTS_S = 25.0
+WORKERS = 3
+LEASE_S = 2.0
+KILLS_MIN, STOPS_MIN = 8, 4
+
+
+@dataclass
+class Chaos:
+    """Keeps a number of workers running and hurts them."""
+
+    site: Deployment
+    dice: random.Random
+    workers: list[Process] = field(default_factory=list)
+    stopped: dict[int, float] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+
+    def fill(self) -> None:
+        """A killed worker is started again, as a supervisor would."""
+        self.workers = [worker for worker in self.workers if worker.exit_code() is None]
+        while len(self.workers) < WORKERS:
+            self.workers.append(self.site.worker(WORKER_LEASE_TTL_SEC=str(LEASE_S)))
+
+    async def run(self, until_s: float) -> None:
+        assert self.site.server is not None
+        restart_at = until_s - FAULTS_S / 2
+        while (now := time.monotonic()) < until_s:
+            self._wake(now)
+            if now > restart_at:
+                restart_at = until_s
+                self.done.append("restart")
+                await asyncio.to_thread(self.site.server.halt, immediate=True)
+                self.site.server.resume()
+            else:
+                self._hurt(now)
+            self.fill()
+            await asyncio.sleep(self.dice.uniform(0.2, 1.2))
+        self._wake(until_s + LEASE_S * 10)
+
+    def _hurt(self, now: float) -> None:
+        victim = self.dice.choice(self.workers)
+        action = self.dice.choice(("kill", "kill", "stop", "end"))
+        if victim.pid in self.stopped and action != "kill":
+            return
+        self.done.append(action)
+        if action == "stop":
+            victim.send(signal.SIGSTOP)
+            self.stopped[victim.pid] = now + self.dice.uniform(0.2, LEASE_S * 2)
+        else:
+            victim.send(signal.SIGKILL if action == "kill" else signal.SIGTERM)
+
+    def _wake(self, now: float) -> None:
+        for worker in self.workers:
+            if self.stopped.get(worker.pid, now + 1) <= now:
+                del self.stopped[worker.pid]
+                worker.send(signal.SIGCONT)
+
+
+async def enqueue(kernel: Kernel) -> None:
+    """Steadily, and again by the same key after an error: it may have been committed."""
+    for number in range(ORDERS):
+
+        async def accepted(number: int = number) -> bool:
+            try:
+                await submit(kernel, kind(kernel, "order"), OrderIn(number, number % 9 == 0), key=f"order:{number}")
+            except StoreError:
+                return False
+            return True
+
+        await until(accepted, f"order {number} to be accepted")
+        await asyncio.sleep(FAULTS_S / ORDERS / 2)
+
+
+@pytest.mark.spec("K1", "K3", "K10", "K11", "K12", "K15", "K16")
+async def test_a_soak_with_random_faults_leaves_nothing_undone_and_nothing_done_twice(site: Deployment) -> None:
+    seed = int(os.environ.get("ACCEPTANCE_SEED") or random.SystemRandom().randrange(1_000_000))
+    chaos = Chaos(site, random.Random(seed))
+    chaos.fill()
+    async with site.kernel() as kernel:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(enqueue(kernel))
+                group.create_task(chaos.run(time.monotonic() + FAULTS_S))
+            chaos.fill()
+            await _healed(kernel, chaos)
+            await verify(site, kernel, zombies=True)
+            await _as_many_as_accepted(kernel)
+        except Exception as error:
+            raise AssertionError(f"ACCEPTANCE_SEED={seed} after {chaos.done}: {error}") from error
+    done = Counter(chaos.done)
+    assert done["kill"] >= KILLS_MIN and done["stop"] >= STOPS_MIN and done["restart"] == 1, f"it hardly ran: {done}"
+
+
+async def _healed(kernel: Kernel, chaos: Chaos) -> None:
+    async def ended() -> bool:
+        chaos.fill()  # one that was asked to end may only now have done so
+        try:
+            return await all_ended(kernel)
+        except StoreError:
+            return False
+
+    await until(ended, "every job to end after the faults", 60, process=chaos.workers[0])
+    for worker in chaos.workers:
+        worker.send(signal.SIGTERM)
+    for worker in chaos.workers:
+        assert await worker.until_ended() in (0, -signal.SIGTERM), worker.tail()
+
+
+async def _as_many_as_accepted(kernel: Kernel) -> None:
+    """Every order is there; one that lost three workers is rightly a dead letter, and nothing else is."""
+    found = await rows(kernel, "SELECT state, error FROM holdfast_jobs WHERE kind = 'orders.order'")
+    assert len(found) == ORDERS
+    assert all(job["state"] == "succeeded" or "POISON_JOB" in job["error"] for job in found), found
