@@ -238,7 +238,8 @@ async def test_a_stream_tells_a_job_from_its_first_event_to_its_last(place: Plac
     assert [name for name, _ in told] == ["queued", "processing", "retry", "processing", "complete"]
     assert told[2][1]["status"] == "queued" and "retryAfter" in told[2][1]
     last = answer.text.rsplit("id: ", 1)[1].split()[0]
-    done = await place.client().get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": last})
+    async with asyncio.timeout(10):
+        done = await place.client().get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": last})
     assert done.status_code == 204, "an EventSource would come back for ever"
 
 

@@ -72,7 +72,9 @@ async def test_a_retry_is_a_replay_of_its_case_and_audited(place: Place) -> None
 @pytest.mark.spec("C7")
 async def test_only_a_failed_job_is_retried(place: Place) -> None:
     job = await place.upload()
-    assert (await post(place, job["id"], "retry"))[1]["code"] == "NOT_ALLOWED"
+    _, refusal = await post(place, job["id"], "retry")
+    assert refusal["code"] == "NOT_ALLOWED"
+    assert refusal["detail"] == "The job is queued; only a failed job can be retried."
     await place.work()
     assert (await post(place, job["id"], "retry"))[0] == 409
     job_id = await failed_job(place)
