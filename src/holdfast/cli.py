@@ -14,10 +14,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from holdfast import cli_ops
-from holdfast.cli_reach import fail
+from holdfast.cli_reach import fail, say
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
 from holdfast.errors import HoldfastError, SettingsError
 from holdfast.kernel.app import App
+from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.watch import Watch
 from holdfast.main import (
@@ -95,13 +96,15 @@ def relay(
     system: SystemNames = None,
     app: AppPath = None,
     once: Annotated[bool, typer.Option("--once", help="Publish what is pending, then stop.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Publish the outbox. Several relays may run at once."""
     settings = _settings()
     start_logging(settings)
     apps = _own_apps(app)
     if once:
-        typer.echo(f"published {_run(_relay_once(settings, system, apps))}")
+        number = _run(_relay_once(settings, system, apps))
+        say(f"published {number}", as_json, published=number)
         return
     _run(_run_duties(settings, system, apps, Duties(work=False, consume=False, keep=False)))
 
@@ -259,11 +262,19 @@ async def _relay_once(settings: Settings, system: list[str] | None, apps: list[A
         total = 0
         for one in opened:
             await prepare(one.kernel)
+            await _declare_queues(one.kernel)
             while done := await relay_once(one.kernel):
                 total += done
         return total
     finally:
         await close_systems(opened)
+
+
+async def _declare_queues(kernel: Kernel) -> None:
+    """A queue that is not there yet must not count against its messages."""
+    queues = [queue for app in kernel.registry.apps for queue in app.queues]
+    if queues and kernel.transport is not None:
+        await kernel.transport.declare(queues)
 
 
 def _watch(settings: Settings) -> Watch | None:

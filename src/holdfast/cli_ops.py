@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from holdfast.cli_reach import dicts, each, fail, on_case, on_job, on_provider, show_rows, show_table
+from holdfast.cli_reach import (
+    check_id,
+    dicts,
+    each,
+    fail,
+    keep_showing,
+    newest,
+    on_case,
+    on_job,
+    on_provider,
+    say,
+    show_rows,
+    show_table,
+)
+from holdfast.core.case import NEXT_STEP, CaseState, Cause
+from holdfast.core.effect import EffectStatus
+from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.effects import answer
@@ -18,7 +33,18 @@ from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers, cases, effects, events, jobs
+from holdfast.tables import breakers, cases, effects, events, jobs, ops
+
+
+def _me() -> str:
+    """The name at this terminal; a container may run under a number that has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "operator"
+
+
+ME = _me()
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 dead_cli = typer.Typer(help="Work through dead letters: triage, remediate, replay, resolve.", no_args_is_help=True)
@@ -30,7 +56,6 @@ AppPaths = Annotated[list[str] | None, typer.Option("--app", help="Your own app,
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Actor = Annotated[str, typer.Option("--actor", help="Who is doing this; written to the audit.")]
 Limit = Annotated[int, typer.Option(help="How many rows.", min=1, max=1000)]
-ME = getpass.getuser() if os.environ.get("USER") or os.name == "posix" else "operator"
 
 
 def add_to(cli: typer.Typer) -> None:
@@ -42,20 +67,27 @@ def add_to(cli: typer.Typer) -> None:
 
 @jobs_cli.command("list")
 def jobs_list(
-    state: Annotated[str | None, typer.Option(help="queued, processing, waiting, succeeded, dead, cancelled.")] = None,
+    state: Annotated[State | None, typer.Option(help="Only jobs in this state.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
     limit: Limit = 50,
     system: SystemNames = None,
     app: AppPaths = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show them anew every two seconds, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The newest jobs first."""
+    columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
 
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
         async with one.kernel.store.reading() as tx:
             return dicts(await jobs.page(tx, state=state, kind=kind, limit=limit))
 
-    show_rows(each(system, app, go), as_json, ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"])
+    if watch and as_json:
+        raise typer.BadParameter("--watch draws tables; leave --json out.")
+    if watch:
+        keep_showing(lambda: newest(each(system, app, go), limit), ["system", *columns])
+    else:
+        show_rows(newest(each(system, app, go), limit), as_json, columns)
 
 
 @jobs_cli.command("show")
@@ -71,6 +103,7 @@ def jobs_show(job_id: str, system: SystemNames = None, app: AppPaths = None, as_
         why = await explain(one.kernel, job_id)
         return [{**dicts([row])[0], "why": why.sentence, "events": history}]
 
+    check_id(job_id, "job")
     found = each(system, app, go)
     if not found:
         fail(f"There is no job {job_id}.")
@@ -84,39 +117,43 @@ def jobs_show(job_id: str, system: SystemNames = None, app: AppPaths = None, as_
 
 
 @jobs_cli.command("cancel")
-def jobs_cancel(job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPaths = None) -> None:
+def jobs_cancel(
+    job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False
+) -> None:
     """End a job that has not ended."""
     on_job(system, app, job_id, lambda kernel: operate.cancel(kernel, job_id, actor))
-    typer.echo(f"Job {job_id} is cancelled.")
+    say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, state="cancelled")
 
 
 @jobs_cli.command("retry")
 def jobs_retry(
     job_id: str,
     evidence: Annotated[str, typer.Option(help="What was mended, and how that is known.")],
-    cause: Annotated[str, typer.Option(help="transient, data, auth_config or code.")] = "transient",
+    cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")] = Cause.TRANSIENT,
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPaths = None,
+    as_json: AsJson = False,
 ) -> None:
     """Take a dead job through triage, remediation and replay in one go."""
 
     async def go(kernel: Kernel) -> None:
         async with kernel.store.reading() as tx:
-            case = await cases.lock_of_job(tx, job_id)
+            case = await ops.case_of_job(tx, job_id)
         if case is None:
             raise NotFound(f"Job {job_id} has no dead letter; only a dead job can be retried by hand.")
-        await operate.triage(kernel, case["id"], cause=cause, actor=actor)
+        if case["state"] != CaseState.REMEDIATED:  # somebody may have come so far already
+            await operate.triage(kernel, case["id"], cause=cause, actor=actor)
         await operate.remediate(kernel, case["id"], evidence=evidence, actor=actor)
         await operate.replay(kernel, case["id"], actor=actor)
 
     on_job(system, app, job_id, go)
-    typer.echo(f"Job {job_id} is queued again at its failed stage.")
+    say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, state="queued")
 
 
 @dead_cli.command("list")
 def dead_list(
-    state: Annotated[str | None, typer.Option(help="open, triaged, remediated, replayed, resolved, escalated.")] = None,
+    state: Annotated[CaseState | None, typer.Option(help="Only dead letters in this state.")] = None,
     error_class: Annotated[str | None, typer.Option(help="Only this error class.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
     stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
@@ -133,19 +170,19 @@ def dead_list(
             return dicts(rows)
 
     columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
-    show_rows(each(system, app, go), as_json, columns)
+    show_rows(newest(each(system, app, go), limit), as_json, columns)
 
 
 @dead_cli.command("show")
 def dead_show(case_id: str, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False) -> None:
     """Everything about one dead letter, and the next step."""
-    from holdfast.core.case import NEXT_STEP, CaseState
 
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
         async with one.kernel.store.reading() as tx:
             row = await cases.show(tx, case_id)
         return [] if row is None else dicts([row])
 
+    check_id(case_id, "dead letter")
     found = each(system, app, go)
     if not found:
         fail(f"There is no dead letter {case_id}.")
@@ -161,15 +198,16 @@ def dead_show(case_id: str, system: SystemNames = None, app: AppPaths = None, as
 @dead_cli.command("triage")
 def dead_triage(
     case_id: str,
-    cause: Annotated[str, typer.Option(help="transient, data, auth_config or code.")],
+    cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")],
     notes: Annotated[str | None, typer.Option(help="What you found.")] = None,
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPaths = None,
+    as_json: AsJson = False,
 ) -> None:
     """Step 1: say what kind of cause it was."""
     on_case(system, app, case_id, lambda k: operate.triage(k, case_id, cause=cause, actor=actor, notes=notes))
-    typer.echo(f"Dead letter {case_id} is triaged as {cause}.")
+    say(f"Dead letter {case_id} is triaged as {cause}.", as_json, id=case_id, state="triaged", cause=cause)
 
 
 @dead_cli.command("remediate")
@@ -179,10 +217,11 @@ def dead_remediate(
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPaths = None,
+    as_json: AsJson = False,
 ) -> None:
     """Step 2: record what was mended. A replay refuses without it."""
     on_case(system, app, case_id, lambda k: operate.remediate(k, case_id, evidence=evidence, actor=actor))
-    typer.echo(f"Dead letter {case_id} is remediated.")
+    say(f"Dead letter {case_id} is remediated.", as_json, id=case_id, state="remediated")
 
 
 @dead_cli.command("replay")
@@ -196,8 +235,8 @@ def dead_replay(
 ) -> None:
     """Step 3: put the job back at its failed stage, with fresh budgets."""
     done = on_case(system, app, case_id, lambda k: operate.replay(k, case_id, actor=actor, full=full))
-    body = {"job_id": done.job_id, "stage": done.stage, "run_at": done.run_at}
-    typer.echo(json.dumps(body) if as_json else f"Job {done.job_id} is queued at stage '{done.stage}'.")
+    sentence = f"Job {done.job_id} is queued at stage '{done.stage}'."
+    say(sentence, as_json, job_id=done.job_id, stage=done.stage, run_at=done.run_at)
 
 
 @dead_cli.command("resolve")
@@ -207,10 +246,11 @@ def dead_resolve(
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPaths = None,
+    as_json: AsJson = False,
 ) -> None:
     """Step 4: close the case."""
     on_case(system, app, case_id, lambda k: operate.resolve(k, case_id, notes=notes, actor=actor))
-    typer.echo(f"Dead letter {case_id} is resolved.")
+    say(f"Dead letter {case_id} is resolved.", as_json, id=case_id, state="resolved")
 
 
 @breakers_cli.command("list")
@@ -231,22 +271,25 @@ def breakers_open(
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPaths = None,
+    as_json: AsJson = False,
 ) -> None:
     """Stop all calls to a provider until it is closed by hand."""
     on_provider(system, app, name, lambda k: force(k, name, open=True, actor=actor, reason=reason))
-    typer.echo(f"Breaker {name} is open; its jobs wait and spend nothing.")
+    say(f"Breaker {name} is open; its jobs wait and spend nothing.", as_json, name=name, gate="open")
 
 
 @breakers_cli.command("close")
-def breakers_close(name: str, actor: Actor = ME, system: SystemNames = None, app: AppPaths = None) -> None:
+def breakers_close(
+    name: str, actor: Actor = ME, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False
+) -> None:
     """Let calls through again."""
     on_provider(system, app, name, lambda k: force(k, name, open=False, actor=actor, reason="closed by hand"))
-    typer.echo(f"Breaker {name} is closed; its jobs drain with a ramp.")
+    say(f"Breaker {name} is closed; its jobs drain with a ramp.", as_json, name=name, gate="closed")
 
 
 @effects_cli.command("list")
 def effects_list(
-    status: Annotated[str | None, typer.Option(help="planned, sending, unknown, sent, failed, review.")] = None,
+    status: Annotated[EffectStatus | None, typer.Option(help="Only effects in this status.")] = None,
     limit: Limit = 50,
     system: SystemNames = None,
     app: AppPaths = None,
@@ -269,6 +312,7 @@ def effects_answer(
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPaths = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say whether a doubtful effect happened; then replay its job."""
 
@@ -278,4 +322,4 @@ def effects_answer(
 
     if not each(system, app, go):
         fail(f"No effect with the key '{key}' waits for an answer.")
-    typer.echo(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.")
+    say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, key=key, sent=sent)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
+from uuid import UUID
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from holdfast.errors import HoldfastError
 from holdfast.kernel.kernel import Kernel
@@ -22,6 +27,8 @@ from holdfast.system import OpenSystem
 from holdfast.tables import cases, jobs
 
 T = TypeVar("T")
+PIPED_WIDTH = 240  # a program that reads a table wants whole cells
+WATCH_S = 2.0
 
 
 def each(
@@ -55,6 +62,7 @@ def on_job(
         async with kernel.store.reading() as tx:
             return await jobs.show(tx, job_id) is not None
 
+    check_id(job_id, "job")
     return _on_first(names, apps, has, act, f"There is no job {job_id}.")
 
 
@@ -63,14 +71,31 @@ def on_case(names: list[str] | None, apps: list[str] | None, case_id: str, act: 
         async with kernel.store.reading() as tx:
             return await cases.show(tx, case_id) is not None
 
+    check_id(case_id, "dead letter")
     return _on_first(names, apps, has, act, f"There is no dead letter {case_id}.")
 
 
 def on_provider(names: list[str] | None, apps: list[str] | None, name: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
+    """Act in the system that declares the provider; two that do must be told apart by `--system`."""
+
     async def has(kernel: Kernel) -> bool:
         return name in kernel.registry.providers
 
+    async def declares(one: OpenSystem) -> list[dict[str, Any]]:
+        return [{}] if await has(one.kernel) else []
+
+    found = [row["system"] for row in each(names, apps, declares)]
+    if len(found) > 1:
+        fail(f"Several systems have a provider named '{name}'; add --system with one of {', '.join(found)}.")
     return _on_first(names, apps, has, act, f"No loaded app declares a provider named '{name}'.")
+
+
+def check_id(text: str, noun: str) -> None:
+    """Refuse what cannot be an id before a database does, in the words for one that is not there."""
+    try:
+        UUID(text)
+    except ValueError:
+        fail(f"There is no {noun} {text}.")
 
 
 def _on_first(
@@ -98,6 +123,11 @@ def dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
+def newest(rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
+    """The newest of several systems together; ids sort by time."""
+    return sorted(rows, key=lambda row: str(row["id"]), reverse=True)[:limit]
+
+
 def show_rows(rows: list[dict[str, Any]], as_json: bool, columns: list[str]) -> None:
     if as_json:
         typer.echo(json.dumps(rows, default=str))
@@ -107,19 +137,40 @@ def show_rows(rows: list[dict[str, Any]], as_json: bool, columns: list[str]) -> 
         show_table(rows, ["system", *columns])
 
 
+def say(sentence: str, as_json: bool, **body: Any) -> None:
+    """What was done: a sentence for a person, an object for a program."""
+    typer.echo(json.dumps(body) if as_json else sentence)
+
+
 def show_table(rows: list[dict[str, Any]], columns: list[str]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPED_WIDTH)
+    console.print(table_of(rows, columns))
+
+
+def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "system"))
     for row in rows:
-        table.add_row(*[_cell(column, row.get(column)) for column in columns])
-    Console().print(table, markup=False)
+        # As Text: what a user or a provider wrote is no markup.
+        table.add_row(*[Text(_cell(column, row.get(column))) for column in columns])
+    return table
+
+
+def keep_showing(ask: Callable[[], list[dict[str, Any]]], columns: list[str]) -> None:
+    """Draw the table anew every two seconds, until Ctrl-C."""
+    with suppress(KeyboardInterrupt), Live(table_of(ask(), columns), auto_refresh=False) as live:
+        while True:
+            time.sleep(WATCH_S)
+            live.update(table_of(ask(), columns), refresh=True)
 
 
 def _cell(column: str, value: Any) -> str:
     if value is None:
         return ""
-    if column.endswith("_at") or column == "at":
+    if column.endswith("_at") or column in ("at", "not_before"):
         return datetime.fromtimestamp(int(value) / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return str(value)
 

@@ -1,0 +1,159 @@
+"""The operator's commands: each does what it says, speaks JSON, and fails in one sentence with exit code 1."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+
+from tests.cli import shop
+from tests.cli.conftest import Place
+
+NOBODY = str(uuid4())
+
+
+@pytest.mark.spec("K8", "K9")
+def test_jobs_are_listed_the_newest_first_and_by_state(place: Place) -> None:
+    paid, refused = place.job(shop.Pay, 5), place.job(shop.Pay, -5)
+    assert [row["id"] for row in place.json("jobs", "list")] == [refused, paid]
+    assert [row["id"] for row in place.json("jobs", "list", "--state", "dead")] == [refused]
+    assert [row["id"] for row in place.json("jobs", "list", "--limit", "1")] == [refused]
+    table = place.ok("jobs", "list", "--kind", "shop.pay")
+    assert paid in table and "succeeded" in table
+    assert place.ok("jobs", "list", "--kind", "none").strip() == "Nothing."
+
+
+def test_what_a_provider_wrote_is_shown_as_it_wrote_it(place: Place) -> None:
+    place.dead()
+    assert "[bold]no[/bold] such amount" in place.ok("dead", "list")
+
+
+@pytest.mark.spec("K8")
+def test_a_job_is_shown_with_its_story_and_why_it_is_where_it_is(place: Place) -> None:
+    job_id = place.job(shop.Pay, 5)
+    shown = place.json("jobs", "show", job_id)
+    assert [event["type"] for event in shown["events"]] == ["created", "claimed", "succeeded"]
+    text = place.ok("jobs", "show", job_id)
+    assert shown["why"] in " ".join(text.split()) and "claimed" in text
+
+
+@pytest.mark.spec("K18")
+def test_a_job_that_has_not_ended_is_cancelled_once(place: Place) -> None:
+    job_id = place.job(shop.Pay, 5, work=False)
+    assert place.ok("jobs", "cancel", job_id).strip() == f"Job {job_id} is cancelled."
+    assert "is cancelled; only a job that has not ended" in place.refused("jobs", "cancel", job_id)
+    other = place.job(shop.Pay, 5, work=False)
+    assert place.json("jobs", "cancel", other) == {"job_id": other, "state": "cancelled"}
+
+
+@pytest.mark.spec("K8")
+def test_a_dead_job_is_retried_in_one_go_from_wherever_its_case_is(place: Place) -> None:
+    job_id, case_id = place.dead()
+    place.ok("dead", "triage", case_id, "--cause", "data")
+    place.ok("dead", "remediate", case_id, "--evidence", "mended")
+    assert "queued again" in place.ok("jobs", "retry", job_id, "--evidence", "mended twice")
+    assert place.json("jobs", "show", job_id)["state"] == "queued"
+    assert place.json("dead", "show", case_id)["state"] == "replayed"
+
+
+def test_a_job_without_a_dead_letter_is_not_retried(place: Place) -> None:
+    job_id = place.job(shop.Pay, 5)
+    assert "only a dead job can be retried" in place.refused("jobs", "retry", job_id, "--evidence", "x")
+
+
+@pytest.mark.spec("K8")
+def test_a_dead_letter_goes_through_its_steps_and_no_other_way(place: Place) -> None:
+    job_id, case_id = place.dead()
+    assert [row["id"] for row in place.json("dead", "list", "--state", "open")] == [case_id]
+    assert "AMOUNT_REFUSED" in place.ok("dead", "show", case_id)
+    assert "Next: triage it" in place.refused("dead", "replay", case_id)
+    assert place.json("dead", "triage", case_id, "--cause", "data")["cause"] == "data"
+    assert "Evidence must say" in place.refused("dead", "remediate", case_id, "--evidence", " ")
+    assert place.json("dead", "remediate", case_id, "--evidence", "mended")["state"] == "remediated"
+    assert place.json("dead", "replay", case_id)["job_id"] == job_id
+    assert place.json("dead", "resolve", case_id, "--notes", "done")["state"] == "resolved"
+    assert place.json("dead", "list", "--state", "open") == []
+
+
+def test_dead_letters_are_filtered_by_class_kind_and_stage(place: Place) -> None:
+    _, case_id = place.dead()
+    for filters in (("--error-class", "AMOUNT_REFUSED"), ("--kind", "shop.pay"), ("--stage", "pay")):
+        assert [row["id"] for row in place.json("dead", "list", *filters)] == [case_id]
+        assert place.json("dead", "list", filters[0], "other") == []
+
+
+@pytest.mark.spec("K9")
+def test_a_breaker_is_opened_and_closed_by_hand_and_holds_what_comes(place: Place) -> None:
+    assert place.json("breakers", "open", "bank", "--reason", "maintenance") == {"name": "bank", "gate": "open"}
+    job_id = place.job(shop.Pay, 5)
+    listed = place.json("breakers", "list")
+    assert [(row["name"], row["gate"], row["parked"]) for row in listed] == [("bank", "open", 1)]
+    assert "maintenance" in place.json("jobs", "show", job_id)["why"]
+    assert "is closed" in place.ok("breakers", "close", "bank")
+    assert place.json("breakers", "list")[0]["gate"] == "closed"
+
+
+def test_a_provider_of_two_systems_must_be_told_apart(place: Place) -> None:
+    done = place.on_shop("breakers", "open", "bank", "--app", "tests.cli.shop:rival")
+    assert done.exit_code == 1
+    assert "add --system with one of rival, shop" in done.stderr or "with one of shop, rival" in done.stderr
+
+
+@pytest.mark.spec("K12")
+def test_an_effect_that_nobody_can_vouch_for_is_answered_by_a_person(place: Place) -> None:
+    place.job(shop.Remind, 5)
+    doubtful = place.json("effects", "list", "--status", "review")
+    assert [row["provider"] for row in doubtful] == ["post"]
+    key = doubtful[0]["key"]
+    assert key in place.ok("effects", "list")
+    assert place.json("effects", "answer", key, "--sent", "--provider-id", "p-1") == {"key": key, "sent": True}
+    assert "waits for an answer" in place.refused("effects", "answer", key, "--sent")
+
+
+@pytest.mark.parametrize("nobody", [NOBODY, "nope"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "jobs show {}",
+        "jobs cancel {}",
+        "jobs retry {} --evidence x",
+        "dead show {}",
+        "dead triage {} --cause code",
+        "dead remediate {} --evidence x",
+        "dead replay {}",
+        "dead resolve {} --notes x",
+    ],
+)
+def test_what_is_not_there_is_said_in_one_sentence(place: Place, words: str, nobody: str) -> None:
+    noun = "job" if words.startswith("jobs") else "dead letter"
+    assert place.refused(*words.format(nobody).split()) == f"There is no {noun} {nobody}."
+
+
+@pytest.mark.parametrize("verb", ["open", "close"])
+def test_a_provider_that_nobody_declares_is_refused(place: Place, verb: str) -> None:
+    assert place.refused("breakers", verb, "nope") == "No loaded app declares a provider named 'nope'."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "jobs list --state bogus",
+        "dead list --state bogus",
+        "effects list --status bogus",
+        "jobs list --limit 0",
+        "dead triage x --cause bogus",
+        "dead triage x",
+        "jobs retry x",
+        "effects answer k",
+        "jobs list --watch --json",
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_changes_nothing(place: Place, words: str) -> None:
+    assert place.on_shop(*words.split()).exit_code == 2
+
+
+def test_a_database_that_cannot_be_reached_is_a_sentence(place: Place) -> None:
+    away = Place(place.env | {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
+    assert "127.0.0.1" not in json.dumps(place.env)
+    assert away.refused("jobs", "list")
