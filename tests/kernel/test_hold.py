@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Breaker, CallError, Category, Context, Job, NotFound, Provider, Retry, stage
+from holdfast.core.breaker import record
 from holdfast.engines.worker import Worker
 from holdfast.kernel.call import admit, call
 from holdfast.kernel.hold import force, hold_once
@@ -182,6 +183,24 @@ async def test_in_hold_mode_good_probes_close_it_and_no_trial_is_made(deploy: De
     assert await gate(world, "gateway") == "closed" and health["probes"] == 6
     await world.run_until_idle()
     assert health["calls"] == 7
+
+
+@pytest.mark.spec("K9")
+async def test_another_systems_held_breaker_on_the_same_database_is_left_to_that_system(
+    place: Place, clock: HandClock
+) -> None:
+    ours, theirs = place.kernel(app, clock=clock), place.kernel(App("elsewhere"), clock=clock, seed=2)
+    async with ours.store.transaction() as tx:
+        row = await breakers.lock(tx, "gateway", ours.now())
+        state = row.state
+        for number in range(4):
+            state = record(state, gateway.breaker or QUICK, ours.now(), state.generation, str(number), False)
+        await breakers.swap(tx, "gateway", row.state, state, ours.now())
+    clock.advance(3_600)
+    await hold_once(theirs)
+    async with ours.store.reading() as tx:
+        assert (await breakers.read(tx, "gateway")).state.gate == "open"
+    await close_all(place)
 
 
 @pytest.mark.spec("K9")

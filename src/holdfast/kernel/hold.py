@@ -18,11 +18,16 @@ PROBE_TIMEOUT_S = 10.0
 
 
 async def hold_once(kernel: Kernel) -> int:
-    """One look at every breaker that needs attention; returns how many jobs were let through."""
+    """One look at every breaker that needs attention; returns how many jobs were let through.
+
+    A breaker of another system on the same database is left to that system, which knows its policy. One that nobody
+    declares any more, but that jobs of ours wait for, is ours."""
     async with kernel.store.reading() as tx:
-        names = await breakers.attention(tx)
+        names = await breakers.attention(tx, kernel.registry.queues)
     released = 0
-    for name in names:
+    for name, ours in names.items():
+        if name not in kernel.registry.providers and not ours:
+            continue
         provider = kernel.registry.provider(name)
         healthy = await _probe(kernel, provider)
         released += await _attend(kernel, provider, healthy)

@@ -85,5 +85,7 @@ async def every(tx: Tx) -> Sequence[Row]:
     return await tx.rows(sql.every)
 
 
-async def attention(tx: Tx) -> list[str]:
-    return [row["name"] for row in await tx.rows(sql.attention)]
+async def attention(tx: Tx, queues: Sequence[str]) -> dict[str, bool]:
+    """Breakers to look at, each with whether jobs of these queues wait for it."""
+    rows = await tx.rows(sql.attention, queues=batch.ids(queues))
+    return {row["name"]: bool(row["ours"]) for row in rows}

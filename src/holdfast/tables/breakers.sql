@@ -36,7 +36,10 @@ SELECT b.name, b.gate, b.state, b.not_before, b.updated_at, b.ramp,
   FROM holdfast_breakers AS b ORDER BY b.name
 
 -- name: attention
--- Breakers that are not closed, and closed ones that still hold jobs back.
-SELECT b.name, b.gate FROM holdfast_breakers AS b
+-- Breakers that are not closed, and closed ones that still hold jobs back; `ours` if the jobs wait in our queues.
+SELECT b.name, b.gate,
+       EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name
+                  AND j.queue IN (SELECT e.key FROM json_each(:queues) AS e)) AS ours
+  FROM holdfast_breakers AS b
  WHERE b.gate <> 'closed'
     OR EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name)
