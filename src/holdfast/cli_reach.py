@@ -143,10 +143,12 @@ def say(sentence: str, as_json: bool, **body: Any) -> None:
 
 
 def show_table(rows: list[dict[str, Any]], columns: list[str]) -> None:
+    _console().print(table_of(rows, columns))
+
+
+def _console() -> Console:
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPED_WIDTH)
-    console.print(table_of(rows, columns))
+    return console if console.is_terminal else Console(width=PIPED_WIDTH)
 
 
 def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
@@ -161,10 +163,15 @@ def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
 
 def keep_showing(ask: Callable[[], list[dict[str, Any]]], columns: list[str]) -> None:
     """Draw the table anew every two seconds, until Ctrl-C."""
-    with suppress(KeyboardInterrupt), Live(table_of(ask(), columns), auto_refresh=False) as live:
+    console = _console()
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
+            table = table_of(ask(), columns)
+            if console.is_terminal:
+                live.update(table, refresh=True)
+            else:
+                console.print(table)
             time.sleep(WATCH_S)
-            live.update(table_of(ask(), columns), refresh=True)
 
 
 def _cell(column: str, value: Any) -> str:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from holdfast import Job
+from holdfast import App, Job
 from holdfast.cli import cli
 from holdfast.engines.run import prepare
 from holdfast.engines.worker import Worker
@@ -65,10 +64,7 @@ class Place:
                 await Worker(kernel).run_until_idle()
             return job_id
 
-        return self._in_kernel(go)
-
-    def work(self) -> None:
-        self._in_kernel(lambda kernel: Worker(kernel).run_until_idle())
+        return self.in_kernel(go, shop.rival if kind is shop.Collect else shop.app)
 
     def dead(self) -> tuple[str, str]:
         """A bill that died: its job and its case."""
@@ -78,11 +74,11 @@ class Place:
             async with kernel.store.reading() as tx:
                 return str((await cases.page(tx))[0]["id"])
 
-        return job_id, self._in_kernel(go)
+        return job_id, self.in_kernel(go)
 
-    def _in_kernel(self, go: Callable[[Kernel], Awaitable[T]]) -> T:
+    def in_kernel(self, go: Callable[[Kernel], Awaitable[T]], owner: App = shop.app) -> T:
         async def open_and_go() -> T:
-            opened = await open_systems(read(Settings, self.env), self.env, None, [shop.app])
+            opened = await open_systems(read(Settings, self.env), self.env, None, [owner])
             try:
                 await prepare(opened[0].kernel)
                 return await go(opened[0].kernel)

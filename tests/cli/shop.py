@@ -10,7 +10,8 @@ from holdfast.transports.seam import Queue
 app = App("shop", queues=[Queue("shop.paid")])
 bank = Provider("bank", breaker=Breaker())
 post = Provider("post", effects="neither")
-rival = App("rival")
+rival = App("rival", queues=[Queue("rival.done", sink=True)])
+number = 7
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Collect(Job[Bill]):
     @stage(provider=bank)
     async def collect(self, ctx: Context, bill: Bill) -> None:
         await ctx.call(lambda: _nothing())
+        ctx.emit("rival.done", {"number": bill.number})
 
 
 async def _nothing() -> None:

@@ -1,0 +1,205 @@
+"""The commands beside the operator's: databases, settings, tokens, processes. And what holds for every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+import typer.main
+
+from holdfast.cli import cli
+from holdfast.tables import outbox
+from tests.cli import shop
+from tests.cli.conftest import Place
+
+ROOT = Path(__file__).parents[2]
+SYSTEMS = ["conversion", "grading-main", "grading-service", "review"]
+
+
+def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that can be typed, with the words that lead to it."""
+    if not hasattr(group, "commands"):
+        yield path, group
+        return
+    for name, one in group.commands.items():
+        yield from commands(one, *path, name)
+
+
+EVERY = dict(commands(typer.main.get_command(cli)))
+# They run until they are stopped, and print nothing that a program would read.
+RUNNERS = {("up",), ("serve",), ("worker",)}
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_command_says_what_it_does_and_what_its_options_are(place: Place, path: tuple[str, ...]) -> None:
+    done = place.run(*path, "--help")
+    assert done.exit_code == 0
+    assert (EVERY[path].help or "").strip().splitlines()[0].split(".")[0] in " ".join(done.stdout.split())
+    undocumented = [one.name for one in EVERY[path].params if one.param_type_name == "option" and not one.help]
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("path", sorted(set(EVERY) - RUNNERS), ids=" ".join)
+def test_every_command_that_prints_speaks_json(path: tuple[str, ...]) -> None:
+    assert "--json" in [flag for one in EVERY[path].params for flag in one.opts]
+
+
+def test_the_databases_are_brought_forward_once(place: Place) -> None:
+    assert place.json("migrate") == {"shop": ["holdfast/001", "holdfast/002"]}
+    assert place.ok("migrate").strip() == "shop: up to date"
+
+
+def test_without_a_name_every_installed_system_is_meant(place: Place) -> None:
+    done = place.run("migrate", "--json")
+    assert done.exit_code == 0 and sorted(json.loads(done.stdout)) == SYSTEMS
+    refused = place.run("migrate", "--system", "nope")
+    assert refused.exit_code == 1
+    assert refused.stderr.strip() == f"There is no system named 'nope'; known: {', '.join(SYSTEMS)}."
+
+
+def test_good_settings_pass_the_check(place: Place) -> None:
+    done = place.run("check")
+    assert (done.exit_code, done.stdout.strip()) == (0, "All settings are fine.")
+    assert json.loads(place.run("check", "--json").stdout) == {"problems": []}
+
+
+def test_the_check_says_everything_that_is_wrong_at_once_each_in_a_sentence(place: Place) -> None:
+    bad = Place(place.env | {"HOLDFAST_PORT": "high", "GRADING_RETRIES_MAX": "-1", "RETRY_MAX_ATTEMPTS": "0"})
+    done = bad.run("check")
+    assert (done.exit_code, done.stdout) == (1, "")
+    said = done.stderr.splitlines()
+    assert [line.split(" ")[0] for line in said] == ["HOLDFAST_PORT", "RETRY_MAX_ATTEMPTS", "GRADING_RETRIES_MAX"]
+    assert all(line.endswith(".") for line in said)
+    parsed = bad.run("check", "--json")
+    assert parsed.exit_code == 1 and json.loads(parsed.stdout)["problems"] == said
+
+
+@pytest.mark.parametrize("words", ["jobs list", "migrate", "token --user ann --role learner", "relay --once"])
+def test_a_bad_setting_stops_every_command_with_a_sentence(place: Place, words: str) -> None:
+    done = Place(place.env | {"HOLDFAST_PORT": "high"}).run(*words.split())
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.strip() == "HOLDFAST_PORT is 'high'; it must be a whole number."
+
+
+def test_a_token_is_signed_for_the_user_and_the_roles(place: Place) -> None:
+    secret = "s" * 32
+    words = ("token", "--user", "ann", "--role", "learner", "--role", "operator", "--hours", "2", "--json")
+    made = json.loads(Place(place.env | {"HOLDFAST_JWT_SECRET": secret}).run(*words).stdout)["token"]
+    claims = jwt.decode(made, secret, algorithms=["HS256"])
+    assert (claims["sub"], claims["roles"]) == ("ann", ["learner", "operator"])
+    assert claims["exp"] - claims["iat"] == 7_200
+
+
+def test_a_token_for_an_unknown_role_is_refused(place: Place) -> None:
+    done = place.run("token", "--user", "ann", "--role", "king")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.strip() == "There is no role 'king'; use instructor, learner, operator, service."
+
+
+@pytest.mark.spec("K1")
+def test_relay_once_publishes_what_is_pending(place: Place) -> None:
+    place.job(shop.Collect, 5)
+    words = ("relay", "--once", "--json", "--app", "tests.cli.shop:rival")
+    assert [json.loads(place.run(*words).stdout) for _ in range(2)] == [{"published": 1}, {"published": 0}]
+
+
+@pytest.mark.spec("K1")
+def test_relay_once_without_a_consumer_keeps_the_message_and_says_so(place: Place) -> None:
+    place.job(shop.Pay, 5)
+    for _ in range(10):
+        assert place.refused("relay", "--once") == "Nobody consumes the queue 'shop.paid' yet."
+
+    async def pending(kernel: object) -> tuple[int, int]:
+        async with kernel.store.reading() as tx:  # type: ignore[attr-defined]
+            stuck = await outbox.stuck(tx)
+            return (await outbox.lag(tx))["pending"], sum(row["retry_count"] for row in stuck)
+
+    assert place.in_kernel(pending) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("nope", "'nope' does not name an app; write module:app."),
+        ("nope.nope:app", "The module 'nope.nope' cannot be imported: No module named 'nope'."),
+        ("tests.cli.shop:nope", "'tests.cli.shop' has no app named 'nope'."),
+        ("tests.cli.shop:number", "'tests.cli.shop' has no app named 'number'."),
+    ],
+)
+@pytest.mark.parametrize("command", ["worker", "relay", "jobs list", "migrate", "serve"])
+def test_an_app_that_cannot_be_loaded_is_said_in_one_sentence(
+    place: Place, command: str, path: str, sentence: str
+) -> None:
+    done = place.run(*command.split(), "--app", path)
+    assert (done.exit_code, done.stdout, done.stderr.strip()) == (1, "", sentence)
+
+
+def test_the_audit_of_a_healthy_database_finds_nothing(place: Place) -> None:
+    place.job(shop.Pay, 5)
+    place.dead()
+    assert place.ok("audit").strip() == "Every promise was kept."
+    assert place.json("audit") == {"findings": []}
+
+
+@pytest.mark.slow
+def test_the_demo_accounts_for_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        _holdfast("demo", "--json"), env=_env(tmp_path), capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    account = json.loads(done.stdout)
+    assert account["accounted"] and account["seconds"] < 60
+    given = {row["system"]: (row["accepted"], row["done"]) for row in account["systems"]}
+    assert given == {
+        "conversion": (2, 2),
+        "grading-main": (3, 3),
+        "grading-service": (0, 0),
+        "review": (1, 1),
+        "postcards": (30, 30),
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals) -> None:
+    started = subprocess.Popen(
+        _holdfast("demo"), env=_env(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    while "postcards" not in started.stdout.readline():
+        assert started.poll() is None
+    started.send_signal(number)
+    _, said = started.communicate(timeout=60)
+    assert (started.returncode, said.strip()) == (130, "Stopped; everything the demo made is removed.")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_watched_jobs_are_shown_until_ctrl_c(place: Place) -> None:
+    job_id = place.job(shop.Pay, 5)
+    words = _holdfast("jobs", "list", "--watch", "--app", "tests.cli.shop:app")
+    env = dict(os.environ) | place.env | {"PYTHONUNBUFFERED": "1"}
+    started = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert started.stdout is not None
+    while job_id not in started.stdout.readline():
+        assert started.poll() is None
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=60)
+    assert (started.returncode, said) == (0, "")
+
+
+def _holdfast(*words: str) -> list[str]:
+    return [sys.executable, "-c", "from holdfast.cli import main; main()", *words]
+
+
+def _env(folder: Path) -> dict[str, str]:
+    return dict(os.environ) | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
