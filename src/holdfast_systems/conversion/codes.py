@@ -94,6 +94,7 @@ TABLE: Mapping[str, Public] = {
     # the kernel
     "PROVIDER_HELD": _BUSY,
     "DEADLINE_EXCEEDED": _SLOW,
+    "STAGE_TIMEOUT": _SLOW,
     # the categories
     Category.NETWORK: _DOWN,
     Category.RATE_LIMIT: _BUSY,
