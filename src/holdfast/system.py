@@ -38,7 +38,6 @@ class System:
     concurrency: Callable[[Mapping[str, str]], int] | None = None
     commands: Callable[[Typer], None] | None = None
 
-
     def database_url(self, env: Mapping[str, str], data_dir: str) -> str:
         names = (self.database,) if isinstance(self.database, str) else self.database
         given = next((env[name] for name in names if env.get(name)), None)

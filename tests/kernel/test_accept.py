@@ -135,7 +135,7 @@ async def test_bad_input_gets_one_sentence_and_writes_nothing(
 @pytest.mark.spec("K1", "K19")
 async def test_an_input_may_hold_any_text_that_json_can_say(deploy: Deploy) -> None:
     world = await deploy(app)
-    note = "NUL \0, the six characters \\u0000, quotes \" and \u2028"
+    note = 'NUL \0, the six characters \\u0000, quotes " and \u2028'
     job = await world.enqueue(Ship, Order(1, note))
     payload = (await world.job(job))["payload"]
     assert Ship.__holdfast__.load_input(payload) == Order(1, note)
