@@ -25,7 +25,7 @@ test: $(DEV) servers lint ## run every check and every test, with private Postgr
 	@$(BIN)/python -m tests.spec_table --last --summary
 
 check: lint ## the fast loop, under a minute: format, lint, types, imports, fast tests
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q --fast
 
 .PHONY: lint
 lint: $(DEV)
@@ -49,7 +49,8 @@ bench: $(DEV) servers ## measure Holdfast and its peers on the same work
 bench-quick: $(DEV) servers ## a shorter run of the same
 	@$(BIN)/python -m bench --quick
 
-docs: $(DEV) ## check the documentation: its examples run, its links lead somewhere
+docs: $(DEV) ## write the reference pages from the code, and check the documentation: examples run, links lead somewhere
+	@$(BIN)/python scripts/reference
 	@$(BIN)/python -m pytest -q tests/docs
 
 servers: $(DEV) ## fetch PostgreSQL's and RabbitMQ's programs for the tests, if they are missing

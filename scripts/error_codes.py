@@ -1,0 +1,160 @@
+"""Finds the error classes and problem codes in the source, for the reference page.
+
+A class is a text that stands beside a `Category`, or that is handed to a function which puts it there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from holdfast.core.failure import RETRYABLE, Category
+from holdfast.http.problem import CODES, KNOWN
+from holdfast_systems.conversion.codes import TABLE, Code
+
+# Rehearsals of failures, not failures.
+LEFT_OUT = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
+Table = Callable[..., str]
+
+
+def page(source: Path, table: Table) -> str:
+    parts = [
+        "# Error codes",
+        "Codes never change their meaning; alert on them, and match them in clients.",
+        "## Error classes",
+        "Every failed attempt and every dead letter has one, in one of nine categories. "
+        f"Retried: {', '.join(f'`{one}`' for one in Category if one in RETRYABLE)}; the others reach a person. "
+        "A provider may say otherwise with its answer, and a system with its own table. Where no category stands, it "
+        "is that of the failure behind it.",
+        table(("class", "category", "from"), _class_rows(source)),
+        "## Problem codes",
+        "The `code` of an HTTP answer of 400 or more.",
+        table(("code", "status", "from"), _problem_rows(source)),
+        "## Codes of a conversion",
+        "All that a client of the conversion API sees of a failed job, whatever the cause was.",
+        table(("code", "what the client is told"), [(f"`{code}`", TABLE[code].message) for code in Code]),
+        "## Codes of a failed grading",
+        "The `type` and `code` of the error in a callback. A code of an audio file is its error class.",
+        table(("type", "code"), _grading_rows(source / "holdfast_systems" / "grading" / "answers.py")),
+    ]
+    return "\n\n".join(parts)
+
+
+def _class_rows(source: Path) -> list[tuple[str, str, str]]:
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for part, tree in _modules(source):
+        for name, category in _classes(tree):
+            categories, parts = found.setdefault(name, (set(), set()))
+            categories |= {category} - {""}
+            parts.add(part)
+    return [
+        (f"`{name}`", ", ".join(f"`{one}`" for one in sorted(categories)), ", ".join(sorted(parts)))
+        for name, (categories, parts) in sorted(found.items())
+    ]
+
+
+def _modules(source: Path) -> Iterator[tuple[str, ast.Module]]:
+    """Every module with the part of Holdfast it belongs to."""
+    for path in sorted(source.rglob("*.py")):
+        name = path.relative_to(source).as_posix()
+        if not name.startswith(LEFT_OUT):
+            parts = name.split("/")
+            yield (parts[1] if parts[0] == "holdfast_systems" else "kernel"), ast.parse(path.read_text())
+
+
+def _classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for function in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]:
+        for node in ast.walk(function):
+            if isinstance(node, ast.AnnAssign | ast.keyword):
+                yield from ((name, "") for name in _named_class(node))
+            values = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
+            for category, value in pairwise(values):
+                if isinstance(category, ast.Attribute) and ast.unparse(category.value) == "Category":
+                    for name in _values(value, function, tree):
+                        yield name, Category[category.attr].value
+
+
+def _named_class(node: ast.AnnAssign | ast.keyword) -> list[str]:
+    name = node.arg if isinstance(node, ast.keyword) else ast.unparse(node.target)
+    return _texts(node.value) if name == "error_class" and isinstance(node.value, ast.Constant) else []
+
+
+def _values(value: ast.expr, function: ast.Module | ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
+    """The texts an expression may be: itself, a module's table of them, or what callers hand to a parameter."""
+    if isinstance(value, ast.Constant | ast.IfExp):
+        yield from _texts(value)
+    elif isinstance(value, ast.Starred):
+        named = ast.unparse(value.value).partition("[")[0]
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign | ast.Assign) and node.value and named in _targets(node):
+                yield from _texts(node.value)
+    elif isinstance(value, ast.Name) and isinstance(function, ast.FunctionDef):
+        yield from _handed(value.id, function, tree)
+
+
+def _handed(name: str, function: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
+    names = [one.arg for one in function.args.args]
+    at = names.index(name) if name in names else -1
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and name in _targets(node):
+            yield from _texts(node.value)
+    for node in ast.walk(tree):
+        if at >= 0 and isinstance(node, ast.Call) and ast.unparse(node.func) == function.name and len(node.args) > at:
+            yield from _texts(node.args[at])
+
+
+def _targets(node: ast.AnnAssign | ast.Assign) -> list[str]:
+    return [ast.unparse(one) for one in (node.targets if isinstance(node, ast.Assign) else [node.target])]
+
+
+def _texts(node: ast.AST | None) -> list[str]:
+    found = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)] if node else []
+    return [one for one in found if isinstance(one, str) and one.isupper() and one.replace("_", "").isalnum()]
+
+
+def _problem_rows(source: Path) -> list[tuple[str, str, str]]:
+    found: dict[tuple[str, int], set[str]] = {(code, status): {"kernel"} for status, code in CODES.items()}
+    for _, status, code, _ in KNOWN:
+        found.setdefault((code, status), set()).add("kernel")
+    for part, tree in _modules(source):
+        for status, code in _problems(tree):
+            found.setdefault((code, status), set()).add(part)
+    return [(f"`{code}`", str(status), ", ".join(sorted(parts))) for (code, status), parts in sorted(found.items())]
+
+
+def _problems(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        made, first = ast.unparse(node.func), node.args[0]
+        if made == "Problem" and isinstance(first, ast.Constant) and len(node.args) > 1:
+            yield from ((int(str(first.value)), code) for code in _code(node.args[1]))
+        if made == "Refusal":
+            yield from ((409, code) for code in _texts(first))
+
+
+def _code(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("Code."):
+        return [Code[ast.unparse(node).split(".")[1]].value]
+    return _texts(node)
+
+
+def _grading_rows(answers: Path) -> list[tuple[str, str]]:
+    """What the one function that names a failed grading may return."""
+    tree = ast.parse(answers.read_text())
+    names = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_names")
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(names):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            kind, code = node.value.elts
+            said = {one for one in _texts(code) if not one.endswith("_")}
+            said |= {"AUDIO_*"} if "error_class" in _names_in(code) else set()
+            found.setdefault(_texts(kind)[0], set()).update(said)
+    return [(f"`{kind}`", ", ".join(f"`{code}`" for code in sorted(codes))) for kind, codes in sorted(found.items())]
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    body = node.body if isinstance(node, ast.IfExp) else node
+    return {one.id for one in ast.walk(body) if isinstance(one, ast.Name)}
