@@ -157,3 +157,16 @@ def test_a_database_that_cannot_be_reached_is_a_sentence(place: Place) -> None:
     away = Place(place.env | {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
     assert "127.0.0.1" not in json.dumps(place.env)
     assert away.refused("jobs", "list")
+
+
+@pytest.mark.slow
+def test_the_commands_do_the_same_on_postgresql(place: Place, postgres_url: str) -> None:
+    on = Place(place.env | {"DATABASE_URL": postgres_url})
+    job_id, case_id = on.dead()
+    assert on.refused("jobs", "show", "nope") == "There is no job nope."
+    assert on.refused("dead", "triage", "nope", "--cause", "data") == "There is no dead letter nope."
+    assert [row["id"] for row in on.json("jobs", "list", "--state", "dead")] == [job_id]
+    on.ok("jobs", "retry", job_id, "--evidence", "mended")
+    assert on.json("dead", "show", case_id)["state"] == "replayed"
+    on.ok("jobs", "cancel", job_id)
+    assert on.json("effects", "list") == [] and on.json("audit") == {"findings": []}

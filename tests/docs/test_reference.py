@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 
 
+@pytest.mark.slow
 def test_the_reference_pages_are_what_the_code_says() -> None:
     done = subprocess.run(
         [sys.executable, "scripts/reference", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
