@@ -116,7 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if unknown := [id for id in ids if id not in known]:
             raise pytest.UsageError(f"{item.nodeid} shows {unknown}, which {ROWS.name} does not list")
         if ids:
-            config.stash[_notebook].rows_of[item.nodeid] = ids
+            item.user_properties.append(("spec", ids))  # travels with the report, also from another process
 
 
 class _Recorder:
@@ -124,6 +124,9 @@ class _Recorder:
         self._notebook = notebook
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, ids in report.user_properties:
+            if name == "spec":
+                self._notebook.rows_of[report.nodeid] = tuple(ids)
         if report.when == "call" or report.outcome != "passed":
             self._notebook.note(report.nodeid, report.outcome)
 
@@ -131,8 +134,15 @@ class _Recorder:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the results of a run of everything. A run of some tests says nothing about the others."""
     option = session.config.option
+    if hasattr(session.config, "workerinput"):
+        return  # one of several processes: the one that started them keeps the results
     is_whole = session.config.args == session.config.getini("testpaths") and not (
-        option.keyword or option.markexpr or option.collectonly or session.shouldstop or session.shouldfail
+        option.keyword
+        or option.markexpr
+        or option.collectonly
+        or option.fast
+        or session.shouldstop
+        or session.shouldfail
     )
     if is_whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         RESULTS.parent.mkdir(exist_ok=True)
@@ -148,7 +158,9 @@ def main() -> int:
     parser.add_argument("--last", action="store_true", help="use the last whole run, however old")
     asked = parser.parse_args()
     if not asked.last and not _results_are_fresh():
-        subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=REPOSITORY, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal"], cwd=REPOSITORY, check=False
+        )
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     rows = with_results(read_rows(ROWS.read_text()), results)
     if not asked.summary:

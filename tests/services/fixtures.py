@@ -28,9 +28,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only what needs no server, no browser and little time")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the broker's tests last: it boots while the others run."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the broker's tests last: it boots while the others run. With --fast, leave out what needs a server."""
+    if config.getoption("--fast"):
+        left_out = [item for item in items if _needs_a_server(item) or item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=_needs_rabbitmq)
 
 
@@ -93,6 +101,13 @@ def rabbitmq_url(rabbitmq_server: RabbitMQServer) -> Iterator[str]:
 
 def _needs_rabbitmq(item: pytest.Item) -> bool:
     return "rabbitmq_server" in getattr(item, "fixturenames", ())
+
+
+def _needs_a_server(item: pytest.Item) -> bool:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    words = {str(value) for value in params.values()}
+    needs = {"postgres_server", "rabbitmq_server"} & set(getattr(item, "fixturenames", ()))
+    return (bool(needs) and not words & {"sqlite", "memory"}) or bool(words & {"postgres", "rabbitmq"})
 
 
 def _begin_rabbitmq() -> RabbitMQServer | ServerUnavailable:
