@@ -42,14 +42,26 @@ def make() -> App:
 def orders(ledger: Ledger) -> App:
     """The app over one provider's ledger."""
     app = App("orders", queues=[DONE])
+    declare_order(app, ledger, declare_receipt(app, ledger))
+    declare_fax(app, ledger)
+    declare_broken(app, ledger)
+    declare_consumer(app)
+    return app
 
+
+def declare_receipt(app: App, ledger: Ledger) -> type[Job[Note]]:
+    @app.job()
+    class Receipt(Job[Note]):
+        @stage(retry=SOON)
+        async def file(self, ctx: Context, note: Note) -> None:
+            ledger.note(note.about)
+
+    return Receipt
+
+
+def declare_order(app: App, ledger: Ledger, receipt: type[Job[Note]]) -> None:
     async def find_mail(token: str) -> str | None:
         return ledger.find("mail", token)
-
-    catalog = Provider("catalog", breaker=Breaker(window=20), timeout_s=5.0)
-    bank = Provider("bank", effects="token", timeout_s=5.0)
-    mail = Provider("mail", effects="lookup", timeout_s=0.5, late_bound_s=0.5, lookup=find_mail)
-    fax = Provider("fax", effects="neither", timeout_s=5.0)
 
     async def post_mail(token: str, doubt: bool) -> str:
         first = ledger.find("mail", token) is None
@@ -58,17 +70,9 @@ def orders(ledger: Ledger) -> App:
             raise TimeoutError("the answer was lost on its way")
         return found
 
-    @app.job()
-    class Receipt(Job[Note]):
-        @stage(retry=SOON)
-        async def file(self, ctx: Context, note: Note) -> None:
-            ledger.note(note.about)
-
-    @app.job()
-    class Booking(Job[Note]):
-        @stage(retry=SOON)
-        async def book(self, ctx: Context, note: Note) -> str:
-            return note.about
+    catalog = Provider("catalog", breaker=Breaker(window=20), timeout_s=5.0)
+    bank = Provider("bank", effects="token", timeout_s=5.0)
+    mail = Provider("mail", effects="lookup", timeout_s=0.5, late_bound_s=0.5, lookup=find_mail)
 
     @app.job()
     class Order(Job[OrderIn]):
@@ -89,8 +93,12 @@ def orders(ledger: Ledger) -> App:
         @stage(provider=mail, retry=SOON)
         async def post(self, ctx: Context, order: OrderIn, charge: str) -> None:
             await ctx.effect(("mail", order.id), send=lambda token: post_mail(token, order.doubt))
-            await submit(ctx.kernel, Receipt, Note(f"receipt {order.id}"), key=f"receipt:{order.id}")
+            await submit(ctx.kernel, receipt, Note(f"receipt {order.id}"), key=f"receipt:{order.id}")
             ctx.emit(DONE.name, {"order": order.id, "charge": charge}, type="order.done")
+
+
+def declare_fax(app: App, ledger: Ledger) -> None:
+    fax = Provider("fax", effects="neither", timeout_s=5.0)
 
     @app.job()
     class Fax(Job[OrderIn]):
@@ -101,12 +109,22 @@ def orders(ledger: Ledger) -> App:
 
             return await ctx.effect(("fax", order.id), send=dial)
 
+
+def declare_broken(app: App, ledger: Ledger) -> None:
     @app.job()
     class Broken(Job[OrderIn]):
         @stage(retry=SOON)
         async def try_it(self, ctx: Context, order: OrderIn) -> None:
             if "mended" not in ledger.notes():
                 raise CallError.of(Category.VALIDATION, "NOT_MENDED", "The ledger does not say that it was mended.")
+
+
+def declare_consumer(app: App) -> None:
+    @app.job()
+    class Booking(Job[Note]):
+        @stage(retry=SOON)
+        async def book(self, ctx: Context, note: Note) -> str:
+            return note.about
 
     @app.consume(DONE)
     async def done(kernel: Kernel, delivery: Delivery) -> None:
@@ -117,5 +135,3 @@ def orders(ledger: Ledger) -> App:
                 now = kernel.now()
                 booking = prepare(Booking.__holdfast__, Note(f"booking {about}"), job_id=kernel.new_id(), now=now)
                 await submit_in(tx, [booking], now)
-
-    return app
