@@ -253,3 +253,57 @@ def answered_before_commit() -> Iterator[None]:
 
     with swapped(submit, "submit_orders", eager), swapped(kernel_world, "submit_orders", eager):
         yield
+
+
+# Bugs that were real: the simulator found them, and each stays planted here
+
+
+@contextmanager
+def unguarded_provider_called_early() -> Iterator[None]:
+    """A provider without breaker or limit is not asked when it wants to be called again."""
+    intact = call.admit
+
+    async def admit(kernel: Any, provider: Any) -> call.Ticket:
+        if provider.breaker is None and provider.per_minute is None:
+            return call.Ticket(kernel.new_id(), 0)
+        return await intact(kernel, provider)
+
+    with swapped(call, "admit", admit):
+        yield
+
+
+@contextmanager
+def refusal_wipes_out_doubt() -> Iterator[None]:
+    """A refused re-send under a token is taken for proof that the first send did nothing."""
+    intact = effects._refused
+
+    async def forget(kernel: Any, job: Any, provider: Any, row: Any, error: Any) -> None:
+        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error)
+
+    with swapped(effects, "_refused", forget):
+        yield
+
+
+@contextmanager
+def late_results_tell() -> Iterator[None]:
+    """A result that came too late is kept as late, and its messages are published all the same."""
+    intact = settle.settle
+
+    async def tell(kernel: Any, tx: Any, settlements: Any) -> set[str]:
+        accepted: set[str] = await intact(kernel, tx, settlements)
+        now = kernel.now()
+        for one in settlements:
+            late = one.job.deadline_at is not None and one.job.deadline_at < now
+            if late and one.job.id in accepted and one.messages:
+                await outbox.put(tx, one.messages, now)
+        return accepted
+
+    with swapped(claim, "settle", tell):
+        yield
+
+
+@contextmanager
+def paused_before_the_send() -> Iterator[None]:
+    """A process that stood still between its check of the lease and the send sends all the same."""
+    with swapped(effects, "BEGUN_MS_MAX", 10**12):
+        yield

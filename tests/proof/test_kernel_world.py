@@ -34,7 +34,7 @@ def told(totals: Totals) -> str:
 
 
 @pytest.mark.parametrize("seed", corpus())
-def test_a_seed_that_once_failed_does_not_fail_again(seed: int) -> None:
+def test_a_seed_that_showed_a_real_bug_does_not_fail_again(seed: int) -> None:
     report = run_seed(seed)
     assert report.findings == [], report.text()
 

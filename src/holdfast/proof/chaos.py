@@ -25,7 +25,7 @@ HOST_FAULTS = ("kill", "stall", "terminate", "failpoint_kill", "failpoint_stall"
 STORE_FAULTS = ("store_down", "store_busy", "answer_lost", "hint_lost")
 FAULT_KINDS = frozenset((*HOST_FAULTS, *STORE_FAULTS, "clock_skew", "broker_restart"))
 ILLNESSES = ("unreachable", "limited", "refused", "error_before", "error_after", "silent")
-STALL_MS_MAX = 150_000
+STALL_MS_MAX = 200_000
 IN_TRANSACTION_STALL_MS_MAX = 8_000
 STEPS_BETWEEN = 900
 # A few places where this seed's hosts die or stall again and again: rare interactions need the same place twice.

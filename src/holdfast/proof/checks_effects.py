@@ -50,6 +50,19 @@ def check_resends(history: History) -> Iterator[Finding]:
                 yield Finding("S8", text, owners.get(token))
 
 
+def check_senders(history: History) -> Iterator[Finding]:
+    """S4: an effect that cannot be repeated is sent by the process that holds its job, and by no other."""
+    owners = _owners(history)
+    for tale in _effect_tales(history):
+        if tale.dedup == "token" or history.pauses_excused:
+            continue
+        for token, calls in _sends(tale).items():
+            for call in calls:
+                if token in owners and _holder(history, owners[token], call.at_ms) != call.host:
+                    text = f"{tale.name} was sent call {call.call} by {call.host}, which did not hold the job."
+                    yield Finding("S4", text, owners[token])
+
+
 def check_tokens(history: History) -> Iterator[Finding]:
     """S9: a provider sees one token per key, the ledger's; S10: and none that it may have forgotten."""
     owners = _owners(history)
@@ -86,6 +99,21 @@ def check_evidence(history: History) -> Iterator[Finding]:
             doubtful = [line.id for line in rows.values() if line.data[7] == job and line.data[1] != "sent"]
             if doubtful:
                 yield Finding("S6", f"Job {job} succeeded but its effect '{doubtful[0]}' is not marked as sent.", job)
+
+
+def check_doubts(history: History) -> Iterator[Finding]:
+    """S20: the ledger does not forget an earlier send in doubt because a later one under the same token was refused."""
+    for line in history.of("effect"):
+        tale = history.providers.get(line.data[8])
+        if line.data[1] not in ("planned", "failed") or tale is None or tale.dedup != "token":
+            continue
+        if line.data[6] in history.answered:
+            continue
+        sends = [call for call in _sends(tale).get(line.data[6], ()) if call.at_ms < line.at_ms]
+        doubtful = [call for call in sends[:-1] if not _was_definite(tale, call)]
+        if doubtful:
+            text = f"The ledger calls '{line.id}' {line.data[1]} although call {doubtful[0].call} is in doubt."
+            yield Finding("S20", text, line.data[7])
 
 
 def check_retry_after(history: History) -> Iterator[Finding]:
@@ -184,13 +212,27 @@ def _looked_between(tale: ProviderTale, before: ProviderEvent, after: ProviderEv
 
 def _is_zombie(history: History, job: str | None, call: ProviderEvent) -> bool:
     """The caller did not hold the job's lease when it called: it had stood still since its last check."""
+    return history.pauses_excused and _holder(history, job or "", call.at_ms) != call.host
+
+
+def _holder(history: History, job: str, at_ms: int) -> str:
+    """Who held the job just then. What happened in the very same millisecond may have happened after."""
     holder = ""
-    for change in history.changes.get(job or "", ()):
-        if change.at_ms > call.at_ms:
-            break
-        holder = change.host if change.event == "claimed" else holder
-        holder = "" if change.state != "processing" else holder
-    return holder != call.host
+    for change in history.changes.get(job, ()):
+        if change.event == "claimed" and change.at_ms <= at_ms:
+            holder = change.host
+        elif change.state != "processing" and change.at_ms < at_ms:
+            holder = ""
+    return holder
 
 
-EFFECTS = (check_effects, check_resends, check_tokens, check_evidence, check_retry_after, check_breakers)
+EFFECTS = (
+    check_effects,
+    check_resends,
+    check_senders,
+    check_tokens,
+    check_evidence,
+    check_doubts,
+    check_retry_after,
+    check_breakers,
+)

@@ -32,6 +32,8 @@ from holdfast.stores.statement import Migration
 MEMORY = Path("/dev/shm")
 BUSY_RETRY_S = 0.25
 NOTIFY_MS_MAX = 30
+# How often others run between a call into the store and its work, and between its commit and the answer.
+PAUSES = 0.3
 
 
 @dataclass(slots=True)
@@ -136,7 +138,8 @@ class SimStore(SqliteStore):
         async with super().transaction() as tx:
             yield tx
         self._notify(tx.hints)
-        await asyncio.sleep(0)
+        if self._dice.random() < PAUSES:
+            await asyncio.sleep(0)
         if faults.answer_lost and self._dice.random() < faults.answer_lost:
             raise StoreUnavailable("The connection broke while the commit was under way; it may have happened.")
 
@@ -153,7 +156,8 @@ class SimStore(SqliteStore):
 
     async def _arrive(self) -> None:
         await self._loop.gate()
-        await asyncio.sleep(0)
+        if self._dice.random() < PAUSES:
+            await asyncio.sleep(0)
         if self._arena.faults.down_until_ms > self._loop.now_ms:
             raise StoreUnavailable("The database is down.")
 
