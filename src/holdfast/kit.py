@@ -17,6 +17,7 @@ from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settled
 from holdfast.kernel.submit import Order, prepare, submit_in
+from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
 from holdfast.tables import batch, breakers, events, idempotency, jobs, outbox
@@ -54,4 +55,5 @@ __all__ = [
     "redact",
     "redact_text",
     "submit_in",
+    "trace_headers",
 ]

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreUnavailable, TransportError
@@ -22,6 +23,8 @@ from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.schedule import announce_schedules, schedule_once
+from holdfast.kernel.trace import HEADER, span
+from holdfast.transports.seam import Delivery
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
@@ -101,12 +104,15 @@ async def _declare(kernel: Kernel) -> None:
             await asyncio.sleep(CONNECT_WAIT_S)
 
 
+async def _handle(kernel: Kernel, consumer: Consumer, delivery: Delivery) -> None:
+    with span(f"consume {delivery.queue}", delivery.headers.get(HEADER)):
+        await consumer.handle(kernel, delivery)
+
+
 async def _consume(kernel: Kernel, consumer: Consumer, stop: asyncio.Event) -> None:
     assert kernel.transport is not None
     work = asyncio.ensure_future(
-        kernel.transport.consume(
-            consumer.queue.name, lambda delivery: consumer.handle(kernel, delivery), prefetch=consumer.prefetch
-        )
+        kernel.transport.consume(consumer.queue.name, partial(_handle, kernel, consumer), prefetch=consumer.prefetch)
     )
     stopping = asyncio.ensure_future(stop.wait())
     try:

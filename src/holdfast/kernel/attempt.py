@@ -22,6 +22,7 @@ from holdfast.kernel.context import Context
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
 from holdfast.kernel.settle import Settlement
+from holdfast.kernel.trace import span
 
 UNKNOWN_KIND_SNOOZE_S = 60.0
 STORE_AWAY_SNOOZE_S = 2.0
@@ -42,7 +43,8 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     started = kernel.now()
     context = Context(kernel, kind, stage, job)
     try:
-        outcome, value = await _outcome(kernel, context, kind, stage, taken)
+        with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
+            outcome, value = await _outcome(kernel, context, kind, stage, taken)
     except LeaseLost:
         return None
     return Settlement(

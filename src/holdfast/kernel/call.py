@@ -19,6 +19,7 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, breakers, calls
 from holdfast.tables.breakers import ProviderRow
@@ -62,7 +63,8 @@ async def call(
     limit_ms = clip_ms(int((timeout_s or provider.timeout_s) * 1_000), job.deadline_at if job else None, started)
     try:
         async with asyncio.timeout(limit_ms / 1_000):
-            value: T = await kernel.reach(provider, run)
+            with span(f"call {provider.name}"):
+                value: T = await kernel.reach(provider, run)
     except LeaseLost:
         raise
     except Exception as error:

@@ -18,6 +18,7 @@ from holdfast.kernel.call import Cost, call
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
+from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs
 from holdfast.tables.events import NewEvent
@@ -113,9 +114,8 @@ class Context:
         """Publish a message if and only if this attempt's result is accepted. Returns the message's id."""
         identity = message_id or self.kernel.new_uuid4()
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-        self.messages.append(
-            (identity, aggregate_id or self.job.id, destination, type, text, batch.text(headers or {}))
-        )
+        sent = batch.text({**trace_headers(), **(headers or {})})
+        self.messages.append((identity, aggregate_id or self.job.id, destination, type, text, sent))
         return identity
 
     async def progress(self, **data: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from holdfast.core.redact import redact_text
 from holdfast.errors import TransportDown, TransportError
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.trace import HEADER, span
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import outbox
 from holdfast.transports.seam import Message
@@ -57,7 +58,8 @@ async def _publish(kernel: Kernel, row: Row) -> TransportError | None:
         correlation_id=row["aggregate_id"],
     )
     try:
-        await kernel.transport.publish(message)
+        with span(f"publish {row['destination']}", headers.get(HEADER)):
+            await kernel.transport.publish(message)
     except TransportError as error:
         return error
     return None

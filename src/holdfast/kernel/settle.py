@@ -22,6 +22,7 @@ from holdfast.core.redact import redact_stack, redact_text
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs, outbox, results
 from holdfast.tables.events import NewEvent
@@ -187,7 +188,8 @@ async def _hook(kernel: Kernel, tx: Tx, one: Settlement, decision: Decision, now
     """Let the job's own class write what belongs to the change, in the same transaction."""
     kind = kernel.registry.kinds.get(one.job.kind)
     if kind is not None and kind.settled is not None:
-        await kind.settled(kind.instance, kernel, tx, Settled(one.job, decision, one.value, now))
+        with span(f"{one.job.kind} {decision.event}", one.job.trace, {"job.id": one.job.id}):
+            await kind.settled(kind.instance, kernel, tx, Settled(one.job, decision, one.value, now))
 
 
 async def _refused(kernel: Kernel, tx: Tx, refused: Sequence[tuple[Settlement, Decision]], now: int) -> None:

@@ -13,6 +13,7 @@ from holdfast.errors import IdempotencyConflict, InvalidInput
 from holdfast.kernel.app import Job
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
+from holdfast.kernel.trace import traceparent
 from holdfast.stores.seam import Tx
 from holdfast.tables import jobs
 from holdfast.tables.jobs import NewJob
@@ -72,7 +73,7 @@ def prepare(
         job_key=key,
         fingerprint=hashlib.sha256(payload.encode()).hexdigest() if key is not None else None,
         owner=owner,
-        trace=trace,
+        trace=trace or traceparent(),
         payload=payload,
     )
     return Order(job_id, row)

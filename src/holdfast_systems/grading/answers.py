@@ -12,7 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Failure
-from holdfast.kit import Kernel, Tx, outbox, redact_text
+from holdfast.kit import Kernel, Tx, batch, outbox, redact_text, trace_headers
 from holdfast_systems.grading import grading_jobs, messages
 from holdfast_systems.grading.contract import (
     CALLBACK_QUEUE,
@@ -177,7 +177,8 @@ async def lay_down(kernel: Kernel, tx: Tx, letter: DeadLetter, aggregate_id: str
 
 
 async def _put(tx: Tx, message_id: str, aggregate_id: str, queue: str, body: bytes, now: int) -> None:
-    await outbox.put(tx, [(message_id, aggregate_id, destination(queue), queue, body.decode(), "{}")], now)
+    headers = batch.text(trace_headers())
+    await outbox.put(tx, [(message_id, aggregate_id, destination(queue), queue, body.decode(), headers)], now)
     await tx.hint("outbox")
 
 

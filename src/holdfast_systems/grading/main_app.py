@@ -14,7 +14,7 @@ from typing import Any
 
 import holdfast
 from holdfast import App, InvalidInput
-from holdfast.kit import Kernel, Tx, load_migrations, outbox
+from holdfast.kit import Kernel, Tx, batch, load_migrations, outbox, trace_headers
 from holdfast.settings import read
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.callbacks import receive_callback
@@ -61,7 +61,8 @@ async def submit(
         now=now,
     )
     body = request.body().decode()
-    message = (kernel.new_uuid4(), submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, "{}")
+    headers = batch.text(trace_headers())
+    message = (kernel.new_uuid4(), submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers)
     await outbox.put(tx, [message], now)
     await tx.hint("outbox")
     stored = await submissions.show(tx, submission_id)

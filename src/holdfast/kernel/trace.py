@@ -1,0 +1,50 @@
+"""Traces, by OpenTelemetry's API: one trace from the HTTP request through outbox, broker, worker and provider.
+
+The context travels as a W3C `traceparent`: in the job's row and in a message's headers; FastAPI reads a request's by
+itself. Without the `tracing` extra, or without a tracer provider set up by the program, everything here does nothing
+and costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+try:
+    from opentelemetry import trace as otel
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:  # the extra is not installed
+    otel = None  # type: ignore[assignment]
+
+HEADER = "traceparent"
+
+
+def tracing() -> bool:
+    """Whether the program has set up a tracer provider."""
+    return otel is not None and not isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider)
+
+
+def traceparent() -> str | None:
+    """The present span, as it travels; None if there is none."""
+    if not tracing():
+        return None
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get(HEADER)
+
+
+def trace_headers() -> dict[str, str]:
+    """Headers that let a message's receiver go on with this trace."""
+    parent = traceparent()
+    return {} if parent is None else {HEADER: parent}
+
+
+@contextmanager
+def span(name: str, parent: str | None = None, attributes: Mapping[str, str | int] | None = None) -> Iterator[None]:
+    """A span around a block; under `parent`, if one is given and readable, else under the present one."""
+    if not tracing():
+        yield
+        return
+    context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
+    with otel.get_tracer("holdfast").start_as_current_span(name, context=context, attributes=dict(attributes or {})):
+        yield
