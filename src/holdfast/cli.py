@@ -7,28 +7,26 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
-from holdfast import cli_ops
+from holdfast import cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
+from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
-from holdfast.errors import HoldfastError, SettingsError
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.watch import Watch
 from holdfast.main import (
     close_systems,
-    load_app,
     load_systems,
     open_systems,
     start_logging,
 )
-from holdfast.settings import Settings, problems, read
+from holdfast.settings import Settings, problems
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")
@@ -40,12 +38,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 cli_ops.add_to(cli)
-
-SystemNames = Annotated[
-    list[str] | None, typer.Option("--system", help="Only this system; repeat for more. Default: all.")
-]
-AppPath = Annotated[list[str] | None, typer.Option("--app", help="Your own app, as module:app; repeat for more.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+cli_proof.add_to(cli)
 
 
 @cli.command()
@@ -79,16 +72,16 @@ def worker(
     relay: Annotated[bool, typer.Option("--relay/--no-relay", help="Also publish the outbox.")] = True,
 ) -> None:
     """Run jobs. SIGTERM stops claiming, finishes what is in flight within the grace time and gives back the rest."""
-    settings = _settings()
+    settings = settings_now()
     start_logging(settings)
-    apps = _own_apps(app)
+    apps = own_apps(app)
     if settings.engine == "celery":
         from holdfast.engines.celery import run_celery_worker
 
         run_celery_worker(settings, system, apps, concurrency or settings.concurrency)
         return
     duties = Duties(relay=relay, concurrency=concurrency or settings.concurrency, grace_s=settings.grace_s)
-    _run(_run_duties(settings, system, apps, duties))
+    run_to_end(_run_duties(settings, system, apps, duties))
 
 
 @cli.command()
@@ -99,14 +92,14 @@ def relay(
     as_json: AsJson = False,
 ) -> None:
     """Publish the outbox. Several relays may run at once."""
-    settings = _settings()
+    settings = settings_now()
     start_logging(settings)
-    apps = _own_apps(app)
+    apps = own_apps(app)
     if once:
-        number = _run(_relay_once(settings, system, apps))
+        number = run_to_end(_relay_once(settings, system, apps))
         say(f"published {number}", as_json, published=number)
         return
-    _run(_run_duties(settings, system, apps, Duties(work=False, consume=False, keep=False)))
+    run_to_end(_run_duties(settings, system, apps, Duties(work=False, consume=False, keep=False)))
 
 
 @cli.command()
@@ -114,13 +107,13 @@ def migrate(system: SystemNames = None, app: AppPath = None, as_json: AsJson = F
     """Bring every database forward to what this version needs. Safe on a live database, and to repeat."""
 
     async def go() -> dict[str, list[str]]:
-        opened = await open_systems(_settings(), os.environ, system, _own_apps(app))
+        opened = await open_systems(settings_now(), os.environ, system, own_apps(app))
         try:
             return {one.name: await one.kernel.migrate() for one in opened}
         finally:
             await close_systems(opened)
 
-    done = _run(go())
+    done = run_to_end(go())
     if as_json:
         typer.echo(json.dumps(done))
     else:
@@ -159,64 +152,8 @@ def token(
     unknown = sorted(set(role) - set(ROLES))
     if unknown:
         fail(f"There is no role '{unknown[0]}'; use {', '.join(sorted(ROLES))}.")
-    made = token_for(_settings(), user, role, ttl_s=hours * 3600)
+    made = token_for(settings_now(), user, role, ttl_s=hours * 3600)
     typer.echo(json.dumps({"token": made}) if as_json else made)
-
-
-@cli.command()
-def audit(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Check a live database against everything Holdfast promises. Exits 1 if a promise was broken."""
-    from holdfast.proof.audit import audit as check_database
-
-    async def go() -> list[dict[str, str]]:
-        opened = await open_systems(_settings(), os.environ, system, _own_apps(app))
-        try:
-            found = []
-            for one in opened:
-                await one.kernel.migrate()
-                found += [{"system": one.name, "finding": str(each)} for each in await check_database(one.kernel)]
-            return found
-        finally:
-            await close_systems(opened)
-
-    findings = _run(go())
-    if as_json:
-        typer.echo(json.dumps({"findings": findings}))
-    else:
-        for one in findings:
-            typer.echo(f"{one['system']}: {one['finding']}")
-        typer.echo("Every promise was kept." if not findings else f"{len(findings)} finding(s).")
-    raise typer.Exit(1 if findings else 0)
-
-
-@cli.command()
-def demo(as_json: AsJson = False) -> None:
-    """See it work, in under a minute: real work, a provider that goes down, a dead letter, an account of it all."""
-    from rich.console import Console
-
-    from holdfast.demo import demo as play
-
-    try:
-        account = _run(play(Console(quiet=as_json)))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        typer.echo("Stopped; everything the demo made is removed.", err=True)
-        raise typer.Exit(130) from None
-    if as_json:
-        typer.echo(json.dumps(account.as_json()))
-    raise typer.Exit(0 if account.adds_up else 1)
-
-
-@cli.command()
-def simulate(
-    seeds: Annotated[int, typer.Option(help="How many seeds to run.", min=1)] = 100,
-    first_seed: Annotated[int, typer.Option(help="The first seed; a failure prints its own.")] = 1,
-    system: Annotated[str, typer.Option(help="Which world: kernel, a system's name, or all.")] = "all",
-    as_json: AsJson = False,
-) -> None:
-    """Run the whole system under simulated faults: kills, stalls, lost answers, hostile providers and brokers."""
-    from holdfast.proof.run import main as run_simulation
-
-    raise typer.Exit(run_simulation(seeds=seeds, first_seed=first_seed, system=system, as_json=as_json))
 
 
 def _serve(
@@ -224,10 +161,10 @@ def _serve(
 ) -> None:
     from holdfast.serve import serve_systems
 
-    settings = _settings(HOLDFAST_HOST=host, HOLDFAST_PORT=port)
+    settings = settings_now(HOLDFAST_HOST=host, HOLDFAST_PORT=port)
     if not banner:
         start_logging(settings)
-    _run(serve_systems(settings, os.environ, system, _own_apps(app), duties, banner=banner))
+    run_to_end(serve_systems(settings, os.environ, system, own_apps(app), duties, banner=banner))
 
 
 async def _run_duties(settings: Settings, system: list[str] | None, apps: list[App], duties: Duties) -> None:
@@ -283,42 +220,6 @@ def _watch(settings: Settings) -> Watch | None:
     from holdfast.http.metrics import PrometheusWatch
 
     return PrometheusWatch()
-
-
-def _settings(**given: Any) -> Settings:
-    """The environment's settings, with what the command line gave on top."""
-    env = dict(os.environ) | {name: str(value) for name, value in given.items() if value is not None}
-    try:
-        return read(Settings, env)
-    except SettingsError as error:
-        for problem in error.problems:
-            typer.echo(problem, err=True)
-        raise typer.Exit(1) from None
-
-
-def _own_apps(paths: list[str] | None) -> list[App]:
-    try:
-        return [load_app(path) for path in paths or ()]
-    except HoldfastError as error:
-        fail(str(error))
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; what Holdfast raises on purpose is one sentence and exit code 1."""
-    try:
-        return asyncio.run(work)
-    except HoldfastError as error:
-        fail(str(error))
-    except BaseExceptionGroup as group:
-        expected = group.subgroup(HoldfastError)
-        if expected is None:
-            raise
-        fail(str(_first(expected)))
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    inner: BaseException = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def main() -> None:

@@ -255,3 +255,8 @@ async def finished_since(tx: Tx, since: int) -> Sequence[Row]:
 
 async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:
     return sorted(row["id"] for row in await tx.rows(sql.prune, after=after, upto=upto, before=before, limit=limit))
+
+
+async def forget(tx: Tx, queue: str, limit: int) -> list[str]:
+    """Delete a batch of a queue's jobs that nobody is running."""
+    return [row["id"] for row in await tx.rows(sql.forget, queue=queue, limit=limit)]

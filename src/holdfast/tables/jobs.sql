@@ -246,3 +246,10 @@ DELETE FROM holdfast_jobs WHERE id IN (
           SELECT 1 FROM holdfast_dead_letters AS d WHERE d.job_id = j.id AND d.state = 'resolved')))
    ORDER BY j.id LIMIT :limit)
 RETURNING CAST(id AS TEXT) AS id
+
+-- name: forget
+-- Everything of a queue, in bounded batches: for queues that only measured something.
+WITH picked AS MATERIALIZED (
+  SELECT id AS k FROM holdfast_jobs WHERE queue = :queue AND state <> 'processing' LIMIT :limit /*skip_locked*/)
+DELETE FROM holdfast_jobs WHERE id IN (SELECT k FROM picked)
+RETURNING CAST(id AS TEXT) AS id

@@ -1,0 +1,60 @@
+"""What every command starts with: the options they share, the settings, and one sentence for what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from holdfast.cli_reach import fail
+from holdfast.errors import HoldfastError, SettingsError
+from holdfast.kernel.app import App
+from holdfast.main import load_app
+from holdfast.settings import Settings, read
+
+T = TypeVar("T")
+
+SystemNames = Annotated[
+    list[str] | None, typer.Option("--system", help="Only this system; repeat for more. Default: all.")
+]
+AppPath = Annotated[list[str] | None, typer.Option("--app", help="Your own app, as module:app; repeat for more.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def settings_now(**given: Any) -> Settings:
+    """The environment's settings, with what the command line gave on top."""
+    env = dict(os.environ) | {name: str(value) for name, value in given.items() if value is not None}
+    try:
+        return read(Settings, env)
+    except SettingsError as error:
+        for problem in error.problems:
+            typer.echo(problem, err=True)
+        raise typer.Exit(1) from None
+
+
+def own_apps(paths: list[str] | None) -> list[App]:
+    try:
+        return [load_app(path) for path in paths or ()]
+    except HoldfastError as error:
+        fail(str(error))
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; what Holdfast raises on purpose is one sentence and exit code 1."""
+    try:
+        return asyncio.run(work)
+    except HoldfastError as error:
+        fail(str(error))
+    except BaseExceptionGroup as group:
+        expected = group.subgroup(HoldfastError)
+        if expected is None:
+            raise
+        fail(str(_first(expected)))
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    inner: BaseException = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,32 @@
+"""`holdfast bench` measures the user's own database and leaves nothing in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli import cli
+from holdfast.main import open_store
+from holdfast.tables import jobs
+
+
+def test_the_bench_prints_figures_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'b.db'}")
+    done = CliRunner().invoke(cli, ["bench", "--jobs", "200", "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert all(figures[name] > 0 for name in ("enqueue_per_s", "bulk_enqueue_per_s", "jobs_per_s", "pickup_p50_ms"))
+    assert figures["advice"]
+
+
+async def test_the_bench_leaves_no_job_behind(tmp_path: Path) -> None:
+    from holdfast.bench import bench
+
+    store = open_store(f"sqlite:///{tmp_path / 'b.db'}")
+    await bench(store, 100)
+    async with store.reading() as tx:
+        assert await jobs.page(tx) == []
+    await store.close()
