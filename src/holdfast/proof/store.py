@@ -86,6 +86,9 @@ class Arena:
         for holder in self._busy[1:]:
             self._give_back(holder)
         self._busy = self._busy[:1]
+        for holder in self._idle:  # a coroutine that was ended with its loop may have begun something on its way out
+            if holder.connection.in_transaction:
+                holder.connection.execute("ROLLBACK")
         self.stores = []
         self.faults = StoreFaults()
         self.keeper.execute("BEGIN IMMEDIATE")
