@@ -246,6 +246,7 @@ HOSTILE: dict[str, str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("K7", "R8")
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_costs_linear_time(unit: str) -> None:

@@ -13,7 +13,7 @@ from holdfast.proof.report import Totals
 from holdfast.proof.run import main, reports, run_seed, simulate
 
 CORPUS = Path(__file__).with_name("corpus.txt")
-FAST_SEEDS = 60
+FAST_SEEDS = 25
 FRESH_SEEDS = 1_500
 FALLBACK_SEED = 7_000_000
 

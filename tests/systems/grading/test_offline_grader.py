@@ -13,6 +13,8 @@ from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.grade import BANDS, CRITERIA, Grade
 from holdfast_systems.grading.offline_grader import OfflineGrader
 
+pytestmark = pytest.mark.slow
+
 A1 = """\
 My name is Linh. I am a student. I live in Hanoi with my family. My family have four people. My father is
 teacher. My mother is a nurse. I have one brother. He go to school every day. I like music and I like

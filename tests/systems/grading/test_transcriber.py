@@ -14,6 +14,8 @@ from holdfast_systems.grading.audio import SAMPLE_RATE, AudioLimits, Speech, dec
 from holdfast_systems.grading.offline_grader import OfflineGrader
 from holdfast_systems.grading.transcriber import CHUNK_S_MAX, OfflineTranscriber, chunks
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parent / "data"
 
 
