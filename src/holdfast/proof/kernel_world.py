@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from holdfast.engines.run import Duties, run
@@ -23,6 +24,7 @@ from holdfast.proof import workload
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Accepted, History
 from holdfast.proof.kernel_checks import check_effects_of_jobs, check_messages_of_stages
+from holdfast.proof.provider_stub import ProviderFaults
 from holdfast.proof.workload import (
     Digest,
     Hasty,
@@ -40,6 +42,7 @@ from holdfast.proof.world import CANARY, World
 from holdfast.tables import cases
 
 COMMON: tuple[type[Job[Any]], ...] = (Digest, Letter, Parcel, Notice, Summary, Hasty, Question, Moody)
+OUTAGES: dict[type[Job[Any]], str] = {Summary: "llm", Letter: "mail.lookup", Digest: "oracle", Parcel: "mail.neither"}
 REPLAYS_MAX = 2
 OPERATOR_RESTS_AFTER_MS = 180_000
 
@@ -110,12 +113,8 @@ class KernelWorld(World):
             for number in range(3):
                 hurry = {"deadline_s": dice.uniform(0.5, 5)}
                 wishes.append(Wish(dice.randint(0, 90_000), Hasty, Order(f"hasty-{number}"), None, hurry))
-        if dice.random() < 0.4:  # a burst: what breakers and batches are for
-            at_ms, burst = dice.randint(0, 60_000), dice.choice((Summary, Letter, Parcel, Hasty, Hasty))
-            for number in range(dice.randint(5, 9)):
-                options = {"deadline_s": dice.uniform(1, 8)} if burst is Hasty else {}
-                order = Order(f"burst-{number}")
-                wishes.append(Wish(at_ms + dice.randint(0, 40_000), burst, order, None, options))
+        if dice.random() < 0.5:
+            wishes += self._burst(dice)
         if dice.random() < 0.3:
             wishes.append(Wish(dice.randint(0, 30_000), Poison, Order("poison"), "poison"))
         for wish in list(wishes):
@@ -123,6 +122,21 @@ class KernelWorld(World):
                 order = wish.order if dice.random() < 0.7 else Order("another")
                 wishes.append(Wish(wish.at_ms + dice.randint(0, 20_000), wish.job, order, wish.key, wish.options))
         return sorted(wishes, key=lambda wish: wish.at_ms)
+
+    def _burst(self, dice: Random) -> list[Wish]:
+        """Many of one kind at once, often while their provider is down: what breakers and batches are for."""
+        burst = dice.choice((Summary, Letter, Parcel, Digest, Hasty, Hasty))
+        at_ms, provider = dice.randint(0, 60_000), OUTAGES.get(burst)
+        if provider is not None and dice.random() < 0.6:
+            limited, down = (0.65, 0.0) if provider == "oracle" else (0.0, 0.65)
+            slow_ms = dice.choice((100, 3_000))
+            self.swarm.providers[provider] = ProviderFaults(limited=limited, error_before=down, latency_ms_max=slow_ms)
+        wishes = []
+        for number in range(dice.randint(5, 9)):
+            options = {"deadline_s": dice.uniform(1, 8)} if burst is Hasty else {}
+            order = Order(f"burst-{number}")
+            wishes.append(Wish(at_ms + dice.randint(0, 40_000), burst, order, None, options))
+        return wishes
 
     def _wish(self, dice: Any, number: int, kinds: list[type[Job[Any]]]) -> Wish:
         job = dice.choice(kinds)
