@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -47,7 +48,7 @@ def run_seed(seed: int, *, system: str = "kernel", mutant: str | None = None) ->
     """Live one seed and judge it. `mutant` is "module:function", a context manager that plants a bug (tests only)."""
     started = time.process_time()
     with _planted(mutant):
-        world = _worlds[system](seed, {name: _arena(system, name) for name in _worlds[system].databases})
+        world = _worlds[system](seed, {name: _arena(system, name, os.getpid()) for name in _worlds[system].databases})
         try:
             history = world.run()
             findings = world.findings(history)
@@ -132,7 +133,8 @@ def _planted(mutant: str | None) -> AbstractContextManager[object]:
 
 
 @cache
-def _arena(system: str, database: str) -> Arena:
+def _arena(system: str, database: str, process: int) -> Arena:
+    """One per process: SQLite's connections do not survive a fork."""
     steps = list(KERNEL)
     for app in _worlds[system].databases[database]:
         steps += app.migrations

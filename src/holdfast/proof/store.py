@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from multiprocessing.util import Finalize
 from pathlib import Path
 from random import Random
 
@@ -63,9 +65,11 @@ class Arena:
     """One database file of one process, emptied for every seed."""
 
     def __init__(self, name: str, migrations: Sequence[Migration], harness: Sequence[str]) -> None:
-        folder = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
-        self._folder = tempfile.TemporaryDirectory(prefix=f"holdfast-{name}-", dir=folder)
-        self.path = str(Path(self._folder.name) / "sim.db")
+        memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir=memory)
+        # Unlike a temporary directory's own, this also runs at the end of a forked worker, and only in its own process.
+        self._cleanup = Finalize(self, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=10)
+        self.path = str(Path(folder) / "sim.db")
         self._idle: list[Holder] = []
         self._busy: list[Holder] = []
         self.faults = StoreFaults()
@@ -116,7 +120,7 @@ class Arena:
     def close(self) -> None:
         for holder in [*self._busy, *self._idle]:
             holder.connection.close()
-        self._folder.cleanup()
+        self._cleanup()
 
 
 class SimStore(SqliteStore):

@@ -57,7 +57,7 @@ class SqliteStore:
             except BaseException:
                 await lane.rollback()
                 raise
-        for channel in tx.hints:
+        for channel in sorted(tx.hints):
             self._bells.ring(channel)
 
     @asynccontextmanager
