@@ -145,8 +145,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         or session.shouldfail
     )
     if is_whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        results = session.config.stash[_notebook].results()
+        if option.lf and RESULTS.exists():  # a second look at what failed: the rest stands
+            results = _updated(json.loads(RESULTS.read_text()), results)
         RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(session.config.stash[_notebook].results(), indent=1, sort_keys=True))
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True))
+
+
+def _updated(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {row: {**before.get(row, {}), **after.get(row, {})} for row in before.keys() | after.keys()}
 
 
 # The program.

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.systems.conversion.place import PDF, AnyStore, Place, environment, opened
 
+from holdfast.engines.worker import Worker
 from holdfast.http.auth import token_for
 from holdfast.stores.clock import Clock
 from holdfast_systems.conversion.upload_form import clean_filename
@@ -186,7 +187,7 @@ async def test_a_wish_that_cannot_be_granted_leaves_nothing(place: Place, form: 
 @pytest.mark.spec("C12")
 async def test_the_urgent_goes_first(place: Place) -> None:
     low, normal, high = [await place.upload(priority=level) for level in ("low", "normal", "high")]
-    await place.work()
+    await Worker(place.world.kernel, concurrency=1).run_until_idle()
     assert [path.stem for path in place.gateway.calls] == [high["id"], normal["id"], low["id"]]
 
 
