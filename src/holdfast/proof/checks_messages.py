@@ -9,6 +9,7 @@ from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 
 HANDLER_MS_MAX = 13_000
+COMMIT_MS_MAX = 1_000
 
 
 def check_published(history: History) -> Iterator[Finding]:
@@ -72,10 +73,19 @@ def _waits(history: History) -> dict[str, list[tuple[int, int]]]:
         since = None
         for change in changes:
             if change.state == "waiting":
-                since = change.at_ms
+                since = _committed_ms(history, change.host, change.at_ms)
             elif change.old_state == "waiting" and since is not None:
                 found.setdefault(job, []).append((since, change.at_ms))
     return found
+
+
+def _committed_ms(history: History, host: str, at_ms: int) -> int:
+    """When a write could be seen: triggers note it before the commit, and its writer may have stalled in between."""
+    seen_ms = at_ms
+    for stall in sorted(history.stalls, key=lambda stall: stall.from_ms):
+        if stall.host == host and stall.from_ms <= seen_ms + COMMIT_MS_MAX and stall.to_ms > seen_ms:
+            seen_ms = stall.to_ms
+    return seen_ms
 
 
 def _woke(history: History, job: str, host: str, at_ms: int) -> bool:
