@@ -233,10 +233,19 @@ async function watch(waitMs = 500) {
     return;
   }
   const stream = new EventSource(`/api/jobs/events?ticket=${encodeURIComponent(ticket)}`);
-  stream.addEventListener("open", () => { waitMs = 500; });
+  stream.addEventListener("open", () => { waitMs = 500; catchUp(); });
   stream.addEventListener("job", (event) => showJob(JSON.parse(event.data)));
   stream.addEventListener("banner", (event) => showBanner(JSON.parse(event.data).text));
   stream.addEventListener("error", () => { stream.close(); again(); });
+}
+
+// What changed between the list and the opening of the stream was told to nobody: look once more.
+async function catchUp() {
+  try {
+    const answer = await (await ask("/api/jobs")).json();
+    answer.jobs.forEach(showJob);
+    showBanner(answer.banner);
+  } catch { /* the stream is there: the next change is shown anyway */ }
 }
 
 async function list() {
