@@ -1,4 +1,4 @@
-"""Runs seeds: one, or many over several processes. `register_world` adds a system; see `world.py` for how to write one.
+"""Runs seeds: one, or many over several processes. Worlds are found by entry point; `world.py` says how to write one.
 
 report = run_seed(4711)                                  # raises nothing: read report.findings
 totals = simulate(3_000, first_seed=0, system="kernel")  # totals.violations, totals.problems()
@@ -11,15 +11,15 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from importlib.metadata import entry_points
 from multiprocessing import get_context
 
 from holdfast.errors import NotFound
 from holdfast.proof.history import fingerprint, timeline, triggers
-from holdfast.proof.kernel_world import KernelWorld
 from holdfast.proof.report import SeedReport, Totals, counted
 from holdfast.proof.store import Arena
 from holdfast.proof.workload import TOLD_CONSUMED
@@ -31,24 +31,29 @@ FAILED_SHOWN = 3
 TIMELINES_MAX = 2
 """How many jobs' stories a failing seed tells."""
 
-WorldType = Callable[..., World]
-_worlds: dict[str, type[World]] = {"kernel": KernelWorld}
-
-
-def register_world(name: str, build: type[World]) -> None:
-    """Make a system's world known to `simulate` under its name."""
-    _worlds[name] = build
+WORLDS = "holdfast.worlds"
+"""The group of entry points that name worlds, as `holdfast.systems` names systems."""
 
 
 def systems() -> list[str]:
-    return sorted(_worlds)
+    """Every system that has a world."""
+    return sorted(entry_points(group=WORLDS).names)
+
+
+@cache
+def world_of(system: str) -> type[World]:
+    for point in entry_points(group=WORLDS, name=system):
+        found: type[World] = point.load()
+        return found
+    raise NotFound(f"There is no world '{system}'; known: {', '.join(systems())}.")
 
 
 def run_seed(seed: int, *, system: str = "kernel", mutant: str | None = None) -> SeedReport:
     """Live one seed and judge it. `mutant` is "module:function", a context manager that plants a bug (tests only)."""
     started = time.process_time()
     with _planted(mutant):
-        world = _worlds[system](seed, {name: _arena(system, name, os.getpid()) for name in _worlds[system].databases})
+        build = world_of(system)
+        world = build(seed, {name: _arena(system, name, os.getpid()) for name in build.databases})
         try:
             history = world.run()
             findings = world.findings(history)
@@ -70,8 +75,7 @@ def simulate(
     seeds: int, first_seed: int = 0, system: str = "kernel", processes: int = 2, mutant: str | None = None
 ) -> Totals:
     """Run many seeds and add up. Results come in order of seed, whichever process ran them."""
-    if system not in _worlds:
-        raise NotFound(f"There is no world '{system}'; known: {', '.join(systems())}.")
+    world_of(system)
     totals = Totals(system=system)
     for report in reports(seeds, first_seed, system, processes, mutant):
         totals.add(report)
@@ -136,7 +140,7 @@ def _planted(mutant: str | None) -> AbstractContextManager[object]:
 def _arena(system: str, database: str, process: int) -> Arena:
     """One per process: SQLite's connections do not survive a fork."""
     steps = list(KERNEL)
-    for app in _worlds[system].databases[database]:
+    for app in world_of(system).databases[database]:
         steps += app.migrations
     return Arena(f"{system}-{database}", steps, triggers() + _consumed(system))
 

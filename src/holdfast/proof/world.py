@@ -14,7 +14,9 @@ A system brings its own world by subclassing `World`:
         def is_quiet(self) -> bool: ...                                 # nothing is left to do: the seed may end
         def judge(self, history: History) -> list[Finding]: ...         # its own predicates, besides the kernel's
 
-    register_world("grading", GradingWorld)                             # in holdfast.proof.run
+and by naming it in an entry point of the group `holdfast.worlds`:
+
+    grading = "holdfast_systems.grading.world:GradingWorld"
 
 Handlers reach the present world by `here()` (their stubs by `here().providers["llm"]`), so that an app is declared once
 and not once per seed. A role's main takes a kernel and a stop event; it must not remember anything outside `self` of
