@@ -122,13 +122,15 @@ async def test_a_lost_worker_past_the_deadline_ends_the_job_once(deploy: Deploy)
 
 
 @pytest.mark.spec("K14", "K8")
-async def test_a_replay_is_given_a_new_deadline(deploy: Deploy) -> None:
+@pytest.mark.parametrize("own_s", [None, 7])
+async def test_every_replay_is_given_as_much_time_as_the_job_had(deploy: Deploy, own_s: int | None) -> None:
     world = await deploy(app)
-    job_id = await world.enqueue(Urgent, "x")
-    world.clock.advance(61)
-    await sweep_once(world.kernel)
-    (letter,) = await world.dead_letters()
-    await world.mend_and_replay(letter["id"])
-    assert (await world.job(job_id))["deadline_at"] == world.clock.now_ms() + 60_000
+    job_id = await world.enqueue(Urgent, "x", deadline_s=own_s)
+    for _ in range(2):
+        world.clock.advance(61)
+        await sweep_once(world.kernel)
+        (letter,) = await world.dead_letters()
+        await world.mend_and_replay(letter["id"])
+        assert (await world.job(job_id))["deadline_at"] == world.clock.now_ms() + 1_000 * (own_s or 60)
     await world.run_until_idle()
     assert await world.state(job_id) == "succeeded"

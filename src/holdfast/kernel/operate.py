@@ -64,7 +64,8 @@ class Replayed:
 
 
 async def replay(kernel: Kernel, case_id: str, *, actor: str, full: bool = False, delay_s: float = 0.0) -> Replayed:
-    """Put the job back at its failed stage (or at its first, if `full`), with fresh budgets and its history.
+    """Put the job back at its failed stage (or at its first, if `full`), with fresh budgets, a fresh deadline and its
+    history.
 
     Completed stages keep their results unless `full`. A wait that the provider asked for is still respected."""
     async with kernel.store.transaction() as tx:
@@ -109,9 +110,8 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
         raise NotAllowed(f"'{kind.name}' has no stage '{case['stage']}' any more; ask for a full restart.")
     if full:
         await results.clear(tx, job_id)
-    deadline_at = None if kind.deadline_s is None else now + int(kind.deadline_s * 1_000)
     run_at = now + int(delay_s * 1_000)
-    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, deadline_at, now)
+    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
     data = batch.text({"stage": stage.name, "full": full, "run_at": row["run_at"]})

@@ -213,13 +213,9 @@ def _locked(row: Row) -> tuple[Claimed, str | None]:
     return Claimed._make(values[:18]), values[18]
 
 
-async def revive(
-    tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, deadline_at: int | None, now: int
-) -> Row | None:
+async def revive(tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int) -> Row | None:
     """Bring a dead job back for a replay; None if it is not dead."""
-    rows = await tx.rows(
-        sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, deadline_at=deadline_at, now=now
-    )
+    rows = await tx.rows(sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now)
     return rows[0] if rows else None
 
 

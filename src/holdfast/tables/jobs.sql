@@ -197,11 +197,15 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
   FROM holdfast_jobs WHERE wait_key = :wait_key /*for_update*/
 
 -- name: revive
--- Only a replay brings the dead back: same id and history, a new epoch, a fresh budget, never before `not_before`.
+-- Only a replay brings the dead back: same id and history, a new epoch, a fresh budget, never before `not_before`, and
+-- as much time until its deadline as it had at first, whether its kind or its own order gave it.
 UPDATE holdfast_jobs
    SET state = 'queued', stage = :stage, provider = :provider, epoch = epoch + 1, failures = 0, crashes = 0,
        run_at = CASE WHEN not_before IS NOT NULL AND not_before > :run_at THEN not_before ELSE :run_at END,
-       deadline_at = :deadline_at, finished_at = NULL, first_failure_at = NULL, error = NULL, updated_at = :now
+       deadline_at = :now + deadline_at - COALESCE(
+         (SELECT MAX(e.at) FROM holdfast_job_events e WHERE e.job_id = holdfast_jobs.id AND e.type = 'replayed'),
+         created_at),
+       finished_at = NULL, first_failure_at = NULL, error = NULL, updated_at = :now
  WHERE id = CAST(:id AS /*id*/) AND state = 'dead'
 RETURNING attempt, run_at, queue
 
