@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -78,10 +79,22 @@ def load_app(path: str) -> App:
     except ModuleNotFoundError as error:
         raise SettingsError([f"The module '{module_name}' cannot be imported: {error}."]) from None
     found = getattr(module, name, None)
-    made = found() if callable(found) and not isinstance(found, App) else found
-    if not isinstance(made, App):
+    if found is None:
         raise SettingsError([f"'{module_name}' has no app named '{name}'."])
+    made = found() if not isinstance(found, App) and _needs_nothing(found) else found
+    if not isinstance(made, App):
+        raise SettingsError(
+            [f"'{path}' is not an app: it must be an App, or a function without arguments that makes one."]
+        )
     return made
+
+
+def _needs_nothing(found: object) -> bool:
+    try:
+        inspect.signature(found).bind()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def load_systems(names: Sequence[str] | None = None) -> list[System]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -35,24 +36,25 @@ async def serve_systems(
     if banner:
         _log_to_file(settings)
     stop = asyncio.Event()
+    listening = _listening(settings)
     opened = await open_systems(settings, env, names, own, watch=PrometheusWatch())
     try:
         for one in opened:
             await prepare(one.kernel)
         app = create_app(settings, opened)
-        server = _server(settings, app)
+        server = _server(app)
         stop_on_signals(stop)
         async with asyncio.TaskGroup() as group:
             for one in opened:
                 group.create_task(run(one.kernel, one.duties(duties), stop))
-            web = group.create_task(server.serve())
-            await _started(server, web, settings)
+            group.create_task(server.serve(sockets=[listening]))
             if banner:
                 _print_banner(settings, opened)
             await stop.wait()
             app.state.stopping.set()
             server.should_exit = True
     finally:
+        listening.close()
         await close_systems(opened)
 
 
@@ -68,11 +70,9 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(settings: Settings, app: FastAPI) -> _Server:
+def _server(app: FastAPI) -> _Server:
     config = uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -81,11 +81,21 @@ def _server(settings: Settings, app: FastAPI) -> _Server:
     return _Server(config)
 
 
-async def _started(server: _Server, web: asyncio.Task[None], settings: Settings) -> None:
-    while not server.started:
-        if web.done():
-            raise SettingsError([f"Cannot listen on {settings.host}:{settings.port}; is the port taken?"])
-        await asyncio.sleep(0.02)
+def _listening(settings: Settings) -> socket.socket:
+    """The socket, bound before anything is opened: whoever comes early waits a moment, and a taken port is told."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(2_048)
+    except OSError as error:
+        why = error.strerror or str(error)
+        advice = "choose another with --port or HOLDFAST_PORT, or stop what has it"
+        raise SettingsError([f"Cannot listen on {settings.host}:{settings.port} ({why}); {advice}."]) from None
+    return listening
 
 
 def _log_to_file(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,13 +126,17 @@ def test_relay_once_without_a_consumer_keeps_the_message_and_says_so(place: Plac
     assert place.in_kernel(pending) == (1, 0)
 
 
+MUST_BE = "it must be an App, or a function without arguments that makes one."
+
+
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
         ("nope", "'nope' does not name an app; write module:app."),
         ("nope.nope:app", "The module 'nope.nope' cannot be imported: No module named 'nope'."),
         ("tests.cli.shop:nope", "'tests.cli.shop' has no app named 'nope'."),
-        ("tests.cli.shop:number", "'tests.cli.shop' has no app named 'number'."),
+        ("tests.cli.shop:number", "'tests.cli.shop:number' is not an app: " + MUST_BE),
+        ("tests.cli.shop:Bill", "'tests.cli.shop:Bill' is not an app: " + MUST_BE),
     ],
 )
 @pytest.mark.parametrize("command", ["worker", "relay", "jobs list", "migrate", "serve"])
@@ -140,6 +145,17 @@ def test_an_app_that_cannot_be_loaded_is_said_in_one_sentence(
 ) -> None:
     done = place.run(*command.split(), "--app", path)
     assert (done.exit_code, done.stdout, done.stderr.strip()) == (1, "", sentence)
+
+
+def test_a_taken_port_is_said_in_one_sentence_before_anything_is_opened(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = place.refused("serve", "--port", str(port))
+    assert said == (
+        f"Cannot listen on 127.0.0.1:{port} (Address already in use); "
+        "choose another with --port or HOLDFAST_PORT, or stop what has it."
+    )
+    assert list(Path(place.env["HOLDFAST_DATA_DIR"]).glob("*.db")) == []
 
 
 def test_the_audit_of_a_healthy_database_finds_nothing(place: Place) -> None:
