@@ -21,7 +21,10 @@ from holdfast.proof.provider_stub import Effect, ProviderEvent
 
 _LOG = """CREATE TABLE proof_log (seq INTEGER PRIMARY KEY AUTOINCREMENT, at BIGINT, wall BIGINT, host TEXT, what TEXT,
   id TEXT, data TEXT)"""
-_TOLD = {
+Told = tuple[str, str, str]
+"""A kind of line: the write that makes it ("INSERT ON my_table"), its id ("new.id"), its data ("old.a, new.a")."""
+
+_TOLD: dict[str, Told] = {
     "job": (
         "UPDATE ON holdfast_jobs",
         "new.id",
@@ -56,10 +59,10 @@ _TOLD = {
 }
 
 
-def triggers(told: Mapping[str, tuple[str, str, str]] = _TOLD) -> list[str]:
-    """The statements that make a database tell what happens to it."""
+def triggers(watched: Mapping[str, Told]) -> list[str]:
+    """The statements that make a database tell what happens to it, to the kernel's tables and to `watched` others."""
     texts = [_LOG]
-    for what, (when, identity, columns) in told.items():
+    for what, (when, identity, columns) in {**_TOLD, **watched}.items():
         texts.append(
             f"CREATE TRIGGER proof_{what} AFTER {when} BEGIN INSERT INTO proof_log (at, wall, host, what, id, data) "
             f"VALUES (proof_at(), proof_wall(), proof_host(), '{what}', {identity}, json_array({columns})); END"
@@ -141,7 +144,8 @@ class ProviderTale:
 
 @dataclass(slots=True)
 class History:
-    """Everything the predicates look at. `skew_ms` is how far two hosts' clocks may differ."""
+    """Everything the predicates look at. `skew_ms` is how far two hosts' clocks may differ; `shelved` messages lie in
+    sinks, for people."""
 
     lines: list[Line]
     changes: dict[str, list[Change]]
@@ -150,6 +154,7 @@ class History:
     providers: Mapping[str, ProviderTale] = field(default_factory=dict)
     broker: Sequence[BrokerEvent] = ()
     undelivered: frozenset[str] = frozenset()
+    shelved: frozenset[str] = frozenset()
     accepted: Sequence[Accepted] = ()
     stalls: Sequence[Stall] = ()
     answered: Mapping[str, int] = field(default_factory=dict)

@@ -6,19 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.core.job import EDGES
-from holdfast.kernel.failpoint import NAMES
-from holdfast.proof.chaos import FAULT_KINDS, ILLNESSES
+from holdfast.proof.coverage import BROKER_FAULTS, PROVIDER_FAULTS, Coverage
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 
 if TYPE_CHECKING:
     from holdfast.proof.world import World
 
-SEEDS_FOR_COVERAGE = 300
 FINDINGS_SHOWN = 8
-BROKER_FAULTS = frozenset(["refused", "confirm_lost", "confirm_never", "duplicated", "returned", "ack_lost"])
-PROVIDER_FAULTS = frozenset((*ILLNESSES, "timeout", "answer_unheard", "deduplicated"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +46,7 @@ class Totals:
     """Many seeds, added up."""
 
     system: str = "kernel"
+    coverage: Coverage = field(default_factory=Coverage)
     seeds: int = 0
     cpu_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
@@ -75,23 +71,8 @@ class Totals:
         return {name.removeprefix(prefix) for name, count in self.counts.items() if count and name.startswith(prefix)}
 
     def problems(self) -> list[str]:
-        """What a run of this size should have seen and did not. Empty for small runs: luck is no problem."""
-        if self.seeds < SEEDS_FOR_COVERAGE or self.system != "kernel":
-            return []
-        wanted = {
-            "failpoint": (NAMES, "failpoint:"),
-            "fault": (FAULT_KINDS | BROKER_FAULTS | PROVIDER_FAULTS, "fault:"),
-            "state edge": ({f"{old} -> {new}" for old, new in EDGES} - UNREACHED, "edge:"),
-        }
-        found = [
-            f"No seed of {self.seeds} has seen the {what} '{name}'."
-            for what, (names, prefix) in wanted.items()
-            for name in sorted(names - self.seen(prefix))
-        ]
-        for name in ("kills", "stalls", "provider calls", "effects", "jobs"):
-            if self.counts[name] < self.seeds:
-                found.append(f"Only {self.counts[name]} {name} in {self.seeds} seeds.")
-        return found
+        """What the world says that a run of this size must have seen, and this one has not."""
+        return self.coverage.missed(self.counts, self.seeds)
 
     def data(self) -> dict[str, object]:
         """The same as values."""
@@ -105,6 +86,7 @@ class Totals:
             "failpoints": sorted(self.seen("failpoint:")),
             "faults": sorted(self.seen("fault:")),
             "edges": sorted(self.seen("edge:")),
+            "seen": {name: self.counts[f"seen:{name}"] for name in sorted(self.seen("seen:"))},
             "violations": self.violations,
             "failed": [
                 {"seed": one.seed, "command": one.command, "findings": [str(f) for f in one.findings]}
@@ -128,10 +110,6 @@ class Totals:
                 f"{self.violations:,} violations in {len(self.failed)} seeds",
             ]
         )
-
-
-UNREACHED = frozenset({"dead -> cancelled", "waiting -> succeeded"})
-"""Edges the kernel's table allows and its present verbs never take, or that this workload has no job for."""
 
 
 def counted(world: World, history: History) -> Counter[str]:
@@ -164,4 +142,6 @@ def counted(world: World, history: History) -> Counter[str]:
         for told in tale.log:
             counts[f"fault:{told.kind}"] += told.kind in PROVIDER_FAULTS
             counts[f"fault:{told.detail}"] += told.detail in PROVIDER_FAULTS
+    for name, times in world.tally(history).items():
+        counts[f"seen:{name}"] += times
     return counts

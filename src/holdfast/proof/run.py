@@ -22,7 +22,6 @@ from holdfast.errors import NotFound
 from holdfast.proof.history import fingerprint, timeline, triggers
 from holdfast.proof.report import SeedReport, Totals, counted
 from holdfast.proof.store import Arena
-from holdfast.proof.workload import TOLD_CONSUMED
 from holdfast.proof.world import World
 from holdfast.tables.schema import KERNEL
 
@@ -75,8 +74,7 @@ def simulate(
     seeds: int, first_seed: int = 0, system: str = "kernel", processes: int = 2, mutant: str | None = None
 ) -> Totals:
     """Run many seeds and add up. Results come in order of seed, whichever process ran them."""
-    world_of(system)
-    totals = Totals(system=system)
+    totals = Totals(system=system, coverage=world_of(system).coverage)
     for report in reports(seeds, first_seed, system, processes, mutant):
         totals.add(report)
     return totals
@@ -139,11 +137,8 @@ def _planted(mutant: str | None) -> AbstractContextManager[object]:
 @cache
 def _arena(system: str, database: str, process: int) -> Arena:
     """One per process: SQLite's connections do not survive a fork."""
+    build = world_of(system)
     steps = list(KERNEL)
-    for app in world_of(system).databases[database]:
+    for app in build.databases[database]:
         steps += app.migrations
-    return Arena(f"{system}-{database}", steps, triggers() + _consumed(system))
-
-
-def _consumed(system: str) -> list[str]:
-    return triggers(TOLD_CONSUMED)[1:] if system == "kernel" else []
+    return Arena(f"{system}-{database}", steps, triggers(build.watched.get(database, {})))

@@ -11,16 +11,28 @@ A system brings its own world by subclassing `World`:
             self.role("main-1", lambda kernel, stop: run(kernel, Duties(), stop), database="main")
             self.role("client", self.client, database="main")          # submits; remembers in `self`, not in its host
 
-        def is_quiet(self) -> bool: ...                                 # nothing is left to do: the seed may end
-        def judge(self, history: History) -> list[Finding]: ...         # its own predicates, besides the kernel's
+        def is_quiet(self) -> bool: ...                                # nothing is left to do: the seed may end
+        def judge(self, history: History) -> list[Finding]: ...        # its own predicates, besides the kernel's
+
+It may also say:
+
+        watched = {"main": {"consumed": ("INSERT ON main_consumed", "new.message_id", "new.seq")}}  # lines of its own
+        coverage = Coverage(faults=..., seen=frozenset({"late callback"}))  # what 300 seeds must have seen
+        def tally(self, history) -> dict[str, int]: ...                # counts for `coverage.seen`
+        def stub(self, name, dedup) -> ProviderStub: ...               # other limits than the usual
+        def visible(self, database) -> str: ...                        # what people see of it, for the secrecy check
 
 and by naming it in an entry point of the group `holdfast.worlds`:
 
     grading = "holdfast_systems.grading.world:GradingWorld"
 
 Handlers reach the present world by `here()` (their stubs by `here().providers["llm"]`), so that an app is declared once
-and not once per seed. A role's main takes a kernel and a stop event; it must not remember anything outside `self` of
-the world, for its host may die at any await.
+and not once per seed. The history is one, of all databases: `history.of("consumed")` has the lines of a watched table,
+`history.changes` every job's. A watched kind called "consumed" (its id a message's) proves that a message's effects are
+committed once. `mostly_quiet` answers for the kernel's own tables and queues.
+
+A role's main takes a kernel and a stop event; it must not remember anything outside `self` of the world, for its host
+may die at any await.
 """
 
 from __future__ import annotations
@@ -29,6 +41,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from heapq import merge
 from typing import Any, ClassVar
 
 from holdfast.kernel.app import App
@@ -37,7 +50,8 @@ from holdfast.proof.audit import audit
 from holdfast.proof.broker import Broker, Faults
 from holdfast.proof.chaos import Chaos, draw_swarm
 from holdfast.proof.checker import Finding, check
-from holdfast.proof.history import Accepted, History, ProviderTale, job_changes, read_lines
+from holdfast.proof.coverage import Coverage
+from holdfast.proof.history import Accepted, History, ProviderTale, Told, job_changes, read_lines
 from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
 from holdfast.proof.provider_stub import Dedup, ProviderFaults, ProviderStub
@@ -53,6 +67,9 @@ TUNING = Tuning(
 QUIET_AFTER_S_MAX = 1_200
 LOOK_EVERY_S = 5.0
 CANARY = "sk-holdfast-canary-3f9a1b7c5d2e"
+
+_ALIVE = "SELECT 1 FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting') LIMIT 1"
+_UNSENT = "SELECT 1 FROM holdfast_outbox WHERE status = 'pending' LIMIT 1"
 
 Main = Callable[[Kernel, asyncio.Event], Coroutine[Any, Any, None]]
 WORLD: ContextVar[World] = ContextVar("holdfast_sim_world")
@@ -82,6 +99,8 @@ class World:
     databases: ClassVar[Mapping[str, Sequence[App]]]
     stubs: ClassVar[Mapping[str, Dedup]] = {}
     tuning: ClassVar[Tuning] = TUNING
+    watched: ClassVar[Mapping[str, Mapping[str, Told]]] = {}
+    coverage: ClassVar[Coverage] = Coverage()
 
     def __init__(self, seed: int, arenas: Mapping[str, Arena], *, keeping: bool = False) -> None:
         WORLD.set(self)
@@ -93,13 +112,9 @@ class World:
         self.broker = Broker(self.loop, self.loop.stream("broker"))
         self.chaos = Chaos(self.loop, self.swarm, self.broker, self.loop.stream("chaos"))
         self.registries = {name: Registry(apps) for name, apps in self.databases.items()}
-        self.providers = {
-            name: ProviderStub(
-                self.loop, self.loop.stream(name), name=name, dedup=dedup, timeout_ms=12_000, retention_ms=600_000
-            )
-            for name, dedup in self.stubs.items()
-        }
+        self.providers = {name: self.stub(name, dedup) for name, dedup in self.stubs.items()}
         self.roles: list[Role] = []
+        self.sinks: set[str] = set()
         self.accepted: list[Accepted] = []
         self.answered: dict[str, int] = {}
         self.crashes: list[Finding] = []
@@ -121,7 +136,23 @@ class World:
         """The system's own predicates."""
         return []
 
+    def tally(self, history: History) -> Mapping[str, int]:
+        """What of the system's own was seen, and how often; `coverage.seen` names what must be."""
+        return {}
+
+    def stub(self, name: str, dedup: Dedup) -> ProviderStub:
+        """One provider. A system whose provider has other limits says so here."""
+        dice = self.loop.stream(name)
+        return ProviderStub(self.loop, dice, name=name, dedup=dedup, timeout_ms=12_000, retention_ms=600_000)
+
     # What it may use
+
+    def mostly_quiet(self) -> bool:
+        """Whether no job lives, no message waits to go out, and the broker owes nobody anything."""
+        for database in self.arenas:
+            if self.query(_ALIVE, database=database) or self.query(_UNSENT, database=database):
+                return False
+        return not any(self.broker.held(queue) for queue in self.broker._queues if queue not in self.sinks)
 
     @property
     def is_healing(self) -> bool:
@@ -169,6 +200,7 @@ class World:
             for app in registry.apps:
                 for queue in app.queues:
                     self.broker.declare(queue.name)
+                    self.sinks |= {queue.name} if queue.sink else set()
         self.cast()
         self._make_trouble()
         for role in self.roles:
@@ -230,30 +262,33 @@ class World:
 
     # Its history
 
-    def history(self, database: str = "main") -> History:
-        lines = read_lines(self.arenas[database].keeper)
+    def history(self) -> History:
+        """One history of all databases: what one writes, another may answer to."""
+        told = [read_lines(arena.keeper) for arena in self.arenas.values()]
+        lines = told[0] if len(told) == 1 else list(merge(*told, key=lambda line: line.at_ms))
+        held = {queue: self.broker.held(queue) for queue in sorted(self.broker._queues)}
         return History(
             lines=lines,
             changes=job_changes(lines),
             born={line.id: line for line in lines if line.what == "born"},
-            kinds=self.registries[database].kinds,
+            kinds={name: kind for registry in self.registries.values() for name, kind in registry.kinds.items()},
             providers={name: self._tale(stub) for name, stub in self.providers.items()},
             broker=self.broker.log,
-            undelivered=frozenset(
-                message for queue in sorted(self.broker._queues) for message in self.broker.held(queue)
-            ),
+            undelivered=frozenset(m for queue, messages in held.items() if queue not in self.sinks for m in messages),
+            shelved=frozenset(m for queue in self.sinks for m in held[queue]),
             accepted=self.accepted,
             stalls=self.chaos.stalls,
             answered=self.answered,
             skew_ms=max(self.swarm.skews_ms) - min(self.swarm.skews_ms),
             epoch_ms=self.loop.epoch_ms,
-            texts=self._visible(database),
+            texts="\n".join(self.visible(database) for database in self.arenas),
             canary=CANARY,
             pauses_excused=False,
         )
 
-    def _visible(self, database: str) -> str:
-        """Everything that people, logs and metrics can see: all tables but the payloads and results themselves."""
+    def visible(self, database: str) -> str:
+        """Everything that people, logs and metrics can see: all tables but the payloads and results themselves. A
+        system adds its own."""
         texts = self.query(
             "SELECT group_concat(data) FROM holdfast_job_events "
             "UNION ALL SELECT group_concat(error) FROM holdfast_jobs "
