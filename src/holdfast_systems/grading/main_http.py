@@ -71,12 +71,7 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
     @router.post("/api/submissions", status_code=201)
     async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
         """Submit a piece of work. The same key and payload give the same answer, however often they come."""
-
-        async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
-            return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
-
-        payload = new.model_dump(mode="json")
-        return await idempotent(kernel, who, "POST /api/submissions", key, payload, make, required=True)
+        return await create_submission(kernel, settings, who, new, key)
 
     @router.get("/api/submissions")
     async def mine(
@@ -93,6 +88,18 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
     @router.get("/api/submissions/{submission_id}")
     async def one(submission_id: str, who: Annotated[Principal, LEARNER]) -> dict[str, Any]:
         return shown(await _owned(kernel, submission_id, who))
+
+
+async def create_submission(
+    kernel: Kernel, settings: MainSettings, who: Principal, new: NewSubmission, key: str | None
+) -> JSONResponse:
+    """What POST /api/submissions does."""
+
+    async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
+        return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
+
+    payload = new.model_dump(mode="json")
+    return await idempotent(kernel, who, "POST /api/submissions", key, payload, make, required=True)
 
 
 def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
@@ -129,14 +136,14 @@ def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
 
     @router.post("/api/submissions/{submission_id}/review/claim")
     async def claim(submission_id: str, who: Annotated[Principal, INSTRUCTOR]) -> dict[str, Any]:
-        return await _act(kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now))
+        return await instructor_step(kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now))
 
     @router.post("/api/submissions/{submission_id}/review/release")
     async def release(
         submission_id: str, who: Annotated[Principal, require("instructor", "operator")]
     ) -> dict[str, Any]:
         any_claim = who.may("operator")
-        return await _act(
+        return await instructor_step(
             kernel, submission_id, lambda one, now: transitions.release(one, who.sub, any_claim=any_claim)
         )
 
@@ -145,23 +152,31 @@ def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
         submission_id: str, given: Review, who: Annotated[Principal, INSTRUCTOR], key: Key = None
     ) -> JSONResponse:
         """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
+        return await submit_review(kernel, submission_id, who, given, key)
 
-        async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
-            return 200, await _decide(
-                kernel,
-                tx,
-                submission_id,
-                lambda one, now: transitions.review(one, who.sub, given.overall_score, given.band, given.feedback, now),
-            )
 
-        route = f"POST /api/submissions/{submission_id}/review"
-        return await idempotent(kernel, who, route, key, given.model_dump(mode="json"), make, required=False)
+async def submit_review(
+    kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None
+) -> JSONResponse:
+    """What POST /api/submissions/{id}/review does."""
+
+    async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
+        return 200, await _decide(
+            kernel,
+            tx,
+            submission_id,
+            lambda one, now: transitions.review(one, who.sub, given.overall_score, given.band, given.feedback, now),
+        )
+
+    route = f"POST /api/submissions/{submission_id}/review"
+    return await idempotent(kernel, who, route, key, given.model_dump(mode="json"), make, required=False)
 
 
 Decide = Callable[[transitions.Submission, int], Change | None]
 
 
-async def _act(kernel: Kernel, submission_id: str, decide: Decide) -> dict[str, Any]:
+async def instructor_step(kernel: Kernel, submission_id: str, decide: Decide) -> dict[str, Any]:
+    """Claim or release, in a transaction of its own."""
     async with kernel.store.transaction() as tx:
         return await _decide(kernel, tx, submission_id, decide)
 
