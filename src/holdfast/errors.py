@@ -153,9 +153,10 @@ class CallError(HoldfastError):
 class ProviderHeld(CallError):
     """The provider's breaker is open, or its limit is reached. Nothing was called and nothing is spent."""
 
-    def __init__(self, provider: str, reason: str, retry_at: int) -> None:
+    def __init__(self, provider: str, reason: str, retry_at: int, *, parks: bool = False) -> None:
         message = f"Provider '{provider}' is held: {reason}."
         super().__init__(failure(Category.RATE_LIMIT, "PROVIDER_HELD", message))
         self.provider = provider
         self.reason = reason
         self.retry_at = retry_at
+        self.parks = parks

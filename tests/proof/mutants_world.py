@@ -263,10 +263,10 @@ def unguarded_provider_called_early() -> Iterator[None]:
     """A provider without breaker or limit is not asked when it wants to be called again."""
     intact = call.admit
 
-    async def admit(kernel: Any, provider: Any) -> call.Ticket:
+    async def admit(kernel: Any, provider: Any, place_ms: int) -> call.Ticket:
         if provider.breaker is None and provider.per_minute is None:
             return call.Ticket(kernel.new_id(), 0)
-        return await intact(kernel, provider)
+        return await intact(kernel, provider, place_ms)
 
     with swapped(call, "admit", admit):
         yield

@@ -6,7 +6,7 @@ Worker, reaper, sweep, callback and operator all come through here, and all writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from holdfast.core.deadline import passes
@@ -44,7 +44,8 @@ class StagePlan:
 
 @dataclass(slots=True)
 class Decision:
-    """The job's next row, and why. `buried` is the dead letter's reason when the job dies."""
+    """The job's next row, and why. `buried` is the dead letter's reason when the job dies; `hold` is 'limit' while it
+    is parked until its provider has room."""
 
     state: State
     event: str
@@ -58,6 +59,7 @@ class Decision:
     wait_key: str | None = None
     failure: Failure | None = None
     buried: str | None = None
+    hold: str | None = None
     note: str | None = None
 
 
@@ -78,7 +80,9 @@ def decide(
         case Snooze(delay_s, reason):
             run_at = now + max(0, int(delay_s * 1_000))
             return _again(job, plan, "snoozed", run_at, note=reason)
-        case Held(_, reason, retry_at):
+        case Held(provider, reason, retry_at, parks):
+            if parks and provider == plan.provider:  # due at once, and parked until there is room
+                return replace(_again(job, plan, "held", now, note=reason), hold="limit")
             return _again(job, plan, "held", max(now, retry_at), note=reason)
         case Released():
             return _again(job, plan, "released", now)

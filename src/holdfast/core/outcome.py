@@ -58,11 +58,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The provider's breaker or limit said no before anything was called."""
+    """The provider's breaker or limit said no before anything was called. With `parks` it waits for room, not for a
+    time."""
 
     provider: str
     reason: str
     retry_at: int
+    parks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ async def _outcome(
     except (StoreUnavailable, StoreBusy, StoreFull):
         return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
     except ProviderHeld as held:
-        return Held(held.provider, held.reason, held.retry_at), None
+        return Held(held.provider, held.reason, held.retry_at, held.parks), None
     except asyncio.CancelledError as error:
         if _asked_to_stop():
             raise

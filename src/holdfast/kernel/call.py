@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from holdfast.core import breaker
+from holdfast.core import breaker, places
 from holdfast.core.breaker import Admitted, Gate, Refused
 from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Category, Failure, classify
@@ -21,11 +21,13 @@ from holdfast.errors import CallError, LeaseLost, ProviderHeld
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import batch, breakers, calls
+from holdfast.tables import batch, breakers, calls, jobs
 from holdfast.tables.breakers import ProviderRow
 
 T = TypeVar("T")
 HELD_RECHECK_MS = 1_000
+PLACE_SLACK_MS = 5_000
+"""How long after a call's time limit its place comes free by itself, should its process have died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ async def call(
     before: Callable[[], Awaitable[None]] | None = None,
 ) -> T:
     """Make one call. `before` runs after the call was admitted and before it is made."""
-    ticket = await admit(kernel, provider)
+    place_ms = int((timeout_s or provider.timeout_s) * 1_000) + PLACE_SLACK_MS
+    ticket = await admit(kernel, provider, place_ms)
     if before is not None:
         await before()
     await kernel.failpoint("call.before")
@@ -78,7 +81,7 @@ async def call(
     return value
 
 
-async def admit(kernel: Kernel, provider: Provider) -> Ticket:
+async def admit(kernel: Kernel, provider: Provider, place_ms: int) -> Ticket:
     """Ask for leave to call. A closed breaker without limits costs one read: even a provider that has neither may have
     asked to be called later."""
     ticket_id = kernel.new_id()
@@ -86,15 +89,17 @@ async def admit(kernel: Kernel, provider: Provider) -> Ticket:
     async with kernel.store.reading() as tx:
         row = await breakers.read(tx, provider.name)
     _refuse_before(provider, row, now)
-    if row.state.gate is Gate.CLOSED and provider.per_minute is None:
+    if row.state.gate is Gate.CLOSED and provider.per_minute is None and provider.concurrency is None:
         return Ticket(ticket_id, row.state.generation)
     async with kernel.store.transaction() as tx:
-        return await _admit_locked(kernel, tx, provider, ticket_id, kernel.now())
+        return await _admit_locked(tx, provider, ticket_id, kernel.now(), place_ms)
 
 
-async def _admit_locked(kernel: Kernel, tx: Tx, provider: Provider, ticket_id: str, now: int) -> Ticket:
+async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, place_ms: int) -> Ticket:
     row = await breakers.lock(tx, provider.name, now)
     _refuse_before(provider, row, now)
+    if provider.concurrency is not None:
+        await _take_place(tx, provider, row, ticket_id, now, now + place_ms)
     if provider.per_minute is not None:
         await _spend(tx, provider, row, now)
     if provider.breaker is None:
@@ -113,19 +118,41 @@ def _refuse_before(provider: Provider, row: ProviderRow, now: int) -> None:
         raise ProviderHeld(provider.name, "it asked to be called later", row.not_before)
 
 
+async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, ticket_id: str, now: int, until: int) -> None:
+    assert provider.concurrency is not None
+    taken = places.take(row.places, provider.concurrency, now, ticket_id, until)
+    if taken is None:
+        reason = f"its limit of {provider.concurrency} calls at once is reached"
+        raise ProviderHeld(provider.name, reason, now + HELD_RECHECK_MS, parks=True)
+    await breakers.set_places(tx, provider.name, taken)
+
+
 async def _spend(tx: Tx, provider: Provider, row: ProviderRow, now: int) -> None:
     """Take one token from the provider's bucket, which holds at most a minute's worth."""
     assert provider.per_minute is not None
-    full = float(provider.per_minute)
-    rate_per_ms = full / 60_000
-    since = now - row.tokens_at if row.tokens_at is not None else 0
-    have = full if row.tokens is None else min(full, row.tokens + max(0, since) * rate_per_ms)
+    have = tokens(provider.per_minute, row, now)
     if have < 1:
-        wait_ms = int((1 - have) / rate_per_ms) + 1
-        raise ProviderHeld(
-            provider.name, f"its limit of {provider.per_minute} calls a minute is reached", now + wait_ms
-        )
+        wait_ms = int((1 - have) * 60_000 / provider.per_minute) + 1
+        reason = f"its limit of {provider.per_minute} calls a minute is reached"
+        raise ProviderHeld(provider.name, reason, now + wait_ms, parks=True)
     await breakers.spend(tx, provider.name, have - 1, now)
+
+
+def tokens(per_minute: int, row: ProviderRow, now: int) -> float:
+    """How many calls the bucket has now."""
+    if row.tokens is None or row.tokens_at is None:
+        return float(per_minute)
+    return min(float(per_minute), row.tokens + max(0, now - row.tokens_at) * per_minute / 60_000)
+
+
+def room(provider: Provider, row: ProviderRow, now: int) -> int | None:
+    """How many calls the provider's limits allow at this moment; None if it has none."""
+    rooms = []
+    if provider.concurrency is not None:
+        rooms.append(places.free(row.places, provider.concurrency, now))
+    if provider.per_minute is not None:
+        rooms.append(int(tokens(provider.per_minute, row, now)))
+    return min(rooms, default=None)
 
 
 async def _report(
@@ -161,13 +188,23 @@ async def _report(
     kernel.watch.observe("provider_seconds", (now - started) / 1_000, provider=provider.name, outcome=outcome)
 
 
+async def _give_place_back(tx: Tx, provider: Provider, row: ProviderRow, ticket: Ticket, now: int) -> None:
+    """The place goes to whoever waits longest for one. What this misses, `hold_once` sees."""
+    await breakers.set_places(tx, provider.name, places.give_back(row.places, now, ticket.id))
+    if row.state.gate is Gate.CLOSED:
+        for queue in sorted(await jobs.unpark(tx, provider.name, None, 1, now)):
+            await tx.hint(f"queue:{queue}")
+
+
 async def _tell_breaker(
     kernel: Kernel, tx: Tx, provider: Provider, ticket: Ticket, found: Failure | None, now: int
 ) -> None:
     asked_ms = found.retry_after_ms if found and found.category is Category.RATE_LIMIT else None
-    if provider.breaker is None and asked_ms is None:
+    if provider.breaker is None and asked_ms is None and provider.concurrency is None:
         return
     row = await breakers.lock(tx, provider.name, now)
+    if provider.concurrency is not None:
+        await _give_place_back(tx, provider, row, ticket, now)
     if asked_ms:
         await breakers.gate_until(tx, provider.name, now + min(asked_ms, 300_000))
     if provider.breaker is None:

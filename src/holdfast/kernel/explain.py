@@ -99,6 +99,9 @@ def _parked(story: Story) -> Explanation:
     name = story.job["provider"]
     state = story.provider.state if story.provider is not None else None
     facts = {"provider": name, "gate": state.gate if state else None, "open_until": state.open_until if state else None}
+    if story.job["hold"] == "limit" and (state is None or state.gate is Gate.CLOSED):
+        sentence = f"It is held: {_note(story.last)}; it goes on as soon as '{name}' has room."
+        return Explanation(f"{sentence} It spends no attempt meanwhile.", {"code": "LIMITED", **facts})
     if state is None or state.gate is Gate.CLOSED:
         sentence = (
             f"The breaker of '{name}' has closed again; held jobs are let through a few at a time, this one soon."

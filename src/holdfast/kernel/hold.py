@@ -9,9 +9,11 @@ from holdfast.core import breaker
 from holdfast.core.breaker import BreakerPolicy, BreakerState, Gate
 from holdfast.core.provider import Provider
 from holdfast.errors import NotFound
+from holdfast.kernel.call import room
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, breakers, jobs
+from holdfast.tables.breakers import ProviderRow
 
 RAMP_MAX = 2_000
 PROBE_TIMEOUT_S = 10.0
@@ -69,7 +71,7 @@ async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> i
         if state.gate is Gate.HALF_OPEN:
             return await _let_trials_through(kernel, tx, provider, state, now)
         if state.gate is Gate.CLOSED:
-            return await _drain(kernel, tx, provider, row.ramp, row.ramp_at, now)
+            return await _drain(kernel, tx, provider, row, now)
     return 0
 
 
@@ -83,11 +85,16 @@ async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state:
     return room if queues else 0
 
 
-async def _drain(kernel: Kernel, tx: Tx, provider: Provider, ramp: int, ramp_at: int, now: int) -> int:
-    if now - ramp_at < kernel.tuning.ramp_every_s * 1_000:
+async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, now: int) -> int:
+    """Let some of what is parked through: more each time, and never more than the provider's limits have room for."""
+    if now - row.ramp_at < kernel.tuning.ramp_every_s * 1_000:
         return 0
-    fresh = now - ramp_at > kernel.tuning.ramp_every_s * 10_000
-    size = kernel.tuning.ramp_first if fresh or ramp == 0 else min(RAMP_MAX, ramp * 2)
+    fresh = now - row.ramp_at > kernel.tuning.ramp_every_s * 10_000
+    size = kernel.tuning.ramp_first if fresh or row.ramp == 0 else min(RAMP_MAX, row.ramp * 2)
+    free = room(provider, row, now)
+    size = size if free is None else min(size, free)
+    if size == 0:
+        return 0
     queues = await jobs.unpark(tx, provider.name, None, size, now)
     await breakers.set_ramp(tx, provider.name, size if queues else 0, now)
     for queue in sorted(queues):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.core import breaker
 from holdfast.core.breaker import BreakerState
+from holdfast.core.places import Places
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
@@ -23,6 +25,7 @@ class ProviderRow(NamedTuple):
     not_before: int | None = None
     tokens: float | None = None
     tokens_at: int | None = None
+    places: Places = MappingProxyType({})
     ramp: int = 0
     ramp_at: int = 0
 
@@ -48,7 +51,7 @@ async def lock(tx: Tx, name: str, now: int) -> ProviderRow:
 def _provider_row(row: Row) -> ProviderRow:
     stored = json.loads(row["state"])
     state = breaker.from_row(stored) if stored else BreakerState()
-    return ProviderRow(state, row["not_before"], row["tokens"], row["tokens_at"])
+    return ProviderRow(state, row["not_before"], row["tokens"], row["tokens_at"], json.loads(row["places"]))
 
 
 async def swap(tx: Tx, name: str, before: BreakerState, after: BreakerState, now: int) -> None:
@@ -67,6 +70,10 @@ async def gate_until(tx: Tx, name: str, not_before: int) -> None:
 
 async def spend(tx: Tx, name: str, tokens: float, now: int) -> None:
     await tx.rows(sql.spend, name=name, tokens=tokens, now=now)
+
+
+async def set_places(tx: Tx, name: str, places: Places) -> None:
+    await tx.rows(sql.set_places, name=name, places=batch.text(dict(places)))
 
 
 async def set_ramp(tx: Tx, name: str, ramp: int, now: int) -> None:

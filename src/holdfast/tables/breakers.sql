@@ -3,10 +3,10 @@ INSERT INTO holdfast_breakers (name, updated_at) VALUES (:name, CAST(:now AS BIG
 ON CONFLICT (name) DO NOTHING
 
 -- name: read
-SELECT name, gate, state, not_before, tokens, tokens_at FROM holdfast_breakers WHERE name = :name
+SELECT name, gate, state, not_before, tokens, tokens_at, places FROM holdfast_breakers WHERE name = :name
 
 -- name: lock
-SELECT name, gate, state, not_before, tokens, tokens_at, ramp, ramp_at FROM holdfast_breakers
+SELECT name, gate, state, not_before, tokens, tokens_at, places, ramp, ramp_at FROM holdfast_breakers
  WHERE name = :name /*for_update*/
 
 -- name: swap
@@ -19,6 +19,9 @@ UPDATE holdfast_breakers SET not_before = CAST(:not_before AS BIGINT)
 
 -- name: spend
 UPDATE holdfast_breakers SET tokens = :tokens, tokens_at = CAST(:now AS BIGINT) WHERE name = :name
+
+-- name: set_places
+UPDATE holdfast_breakers SET places = :places WHERE name = :name
 
 -- name: set_ramp
 UPDATE holdfast_breakers SET ramp = :ramp, ramp_at = CAST(:now AS BIGINT) WHERE name = :name

@@ -136,6 +136,7 @@ CREATE TABLE holdfast_breakers (
   not_before BIGINT,
   tokens DOUBLE PRECISION,
   tokens_at BIGINT,
+  places TEXT NOT NULL DEFAULT '{}',
   ramp INTEGER NOT NULL DEFAULT 0,
   ramp_at BIGINT NOT NULL DEFAULT 0,
   updated_at BIGINT NOT NULL
