@@ -4,11 +4,13 @@ A child runs the real command line in a session of its own, with its own environ
 imports is shared. The kernel kills the children if this process ends, and this process ends with its standard input.
 
     {"argv": [...], "env": {...}, "log": "path"} -> pid        {"poll": pid} -> null or its exit code
+    {"warm": "module:function"} -> null, when it has run: what it loads, every later child has
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -30,9 +32,17 @@ def serve() -> None:
     ended: dict[int, int] = {}
     for line in sys.stdin:
         asked = json.loads(line)
-        answer = _poll(asked["poll"], ended) if "poll" in asked else _born(asked, libc)
+        if "warm" in asked:
+            answer = _warm(asked["warm"])
+        else:
+            answer = _poll(asked["poll"], ended) if "poll" in asked else _born(asked, libc)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+
+def _warm(path: str) -> None:
+    module, _, function = path.partition(":")
+    getattr(importlib.import_module(module), function)()
 
 
 def _poll(pid: int, ended: dict[int, int]) -> int | None:

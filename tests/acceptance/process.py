@@ -130,6 +130,10 @@ class Nursery:
         self._children.append(process)
         return process
 
+    def warm(self, path: str) -> None:
+        """Run `module:function` before any later child is forked, so that what is slow to load is loaded once."""
+        self.ask({"warm": path})
+
     def ask(self, asked: dict[str, Any]) -> Any:
         assert self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.write(json.dumps(asked) + "\n")

@@ -1,0 +1,71 @@
+"""Fixtures of the two grading services as processes, for the acceptance and the interop tests."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.statement import Migration
+from holdfast.tables.schema import KERNEL
+from holdfast_systems.grading import grading_service, main_app
+from tests.acceptance.grading_site import GradingSite, deployed
+from tests.acceptance.model_endpoint import Model, serving
+from tests.acceptance.process import Nursery
+from tests.services.postgres import PostgresServer
+
+
+def warm() -> None:
+    """Load what every grading process needs: web framework, broker's client, word lists.
+
+    Not the grammar checker: it starts threads, and a process with threads must not be forked."""
+    importlib.import_module("holdfast.serve")
+    importlib.import_module("holdfast.transports.rabbitmq")
+    importlib.import_module("cefrpy").CEFRAnalyzer()
+    importlib.import_module("wordfreq").zipf_frequency("word", "en")
+
+
+@pytest.fixture(scope="session")
+def grading_nursery(nursery: Nursery) -> Nursery:
+    nursery.warm("tests.acceptance.grading_fixtures:warm")
+    return nursery
+
+
+@pytest.fixture(scope="session")
+def grading_templates(postgres_server: PostgresServer) -> Iterator[tuple[str, str]]:
+    """A migrated database of the main app and one of the grading service, to be copied."""
+    urls = postgres_server.create_database(), postgres_server.create_database()
+    for url, migrations in zip(urls, (main_app.MIGRATIONS, grading_service.MIGRATIONS), strict=True):
+        asyncio.run(_migrate(PostgresStore(url), [*KERNEL, *migrations]))
+    yield urls
+    for url in urls:
+        postgres_server.drop_database(url)
+
+
+async def _migrate(store: PostgresStore, migrations: list[Migration]) -> None:
+    await store.migrate(migrations)
+    await store.close()
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with serving(Model()) as made:
+        yield made
+
+
+@pytest.fixture
+def grading_site(
+    postgres_server: PostgresServer,
+    grading_templates: tuple[str, str],
+    rabbitmq_url: str,
+    grading_nursery: Nursery,
+    model: Model,
+    tmp_path: Path,
+) -> Iterator[GradingSite]:
+    """An empty deployment of the two grading services; no process runs yet."""
+    with deployed(postgres_server, grading_templates, rabbitmq_url, grading_nursery, tmp_path, model) as site:
+        yield site

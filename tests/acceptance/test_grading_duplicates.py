@@ -1,0 +1,160 @@
+"""The acceptance lists of sources 002 and 003, one test for each item: what comes twice, late or in the wrong order.
+
+The other side of the queue is a stranger that knows the contract only, so each service is shown to stand alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, REQUEST_QUEUE
+from tests.acceptance.grading_site import GradingSite, MainApp, Stranger, callback, graded, request
+from tests.acceptance.process import until
+
+pytestmark = pytest.mark.slow
+
+
+def completions(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in found if one["kind"] == "completed"]
+
+
+@pytest.mark.spec("G17", "G4", "K11", "K20")
+@pytest.mark.parametrize("engine", ["asyncio", "celery"])
+async def test_a_duplicate_request_is_graded_once_and_answered_again(grading_site: GradingSite, engine: str) -> None:
+    site, model = grading_site, grading_site.model
+    site.engine = engine
+    asked = request("twice")
+    async with site.stranger() as stranger:
+        service = site.service()
+        with model.held():
+            await stranger.publish(REQUEST_QUEUE, asked)
+            await until(lambda: _true(model.asked("twice") == 1), "the grading to begin", 90, process=service)
+            for _ in range(2):
+                await stranger.publish(REQUEST_QUEUE, asked)
+            repeats = "SELECT repeats FROM grading_jobs"
+            await site.until_in_service(repeats, lambda rows: rows[0]["repeats"] == 2, "two duplicates to be counted")
+        first = await stranger.take(CALLBACK_QUEUE, lambda found: len(completions(found)) == 1, "the result")
+        for _ in range(2):
+            await stranger.publish(REQUEST_QUEUE, asked)
+        again = await stranger.take(CALLBACK_QUEUE, lambda found: len(found) == 2, "the result, twice more")
+        assert await stranger.depth(DEAD_LETTER_QUEUE) == 0
+    results = completions(first) + completions(again)
+    assert len(results) == 3 and len({one["eventId"] for one in results}) == 3
+    assert all(one["data"] == results[0]["data"] for one in results), "the kept result, not a new one"
+    assert model.asked("twice") == 1, "one grading, one charge"
+    assert site.in_service("SELECT status, repeats FROM grading_jobs") == [{"status": "completed", "repeats": 4}]
+
+
+@dataclass
+class Meeting:
+    """Our main app with one submission, and a stranger in the grading service's place."""
+
+    site: GradingSite
+    main: MainApp
+    stranger: Stranger
+    submission: dict[str, Any]
+
+    async def call_back(self, kind: str, data: dict[str, Any], event_id: str | None = None) -> None:
+        await self.stranger.publish(CALLBACK_QUEUE, callback(self.submission, kind, data, event_id))
+
+    async def until_taken(self, distinct: int) -> None:
+        """Every callback is handled: so many different events are known, and the queue is empty."""
+        query = "SELECT COUNT(*) AS events FROM processed_callbacks WHERE outcome <> 'accepted'"
+        await self.site.until_in_main(query, lambda rows: rows[0]["events"] == distinct, f"{distinct} callbacks")
+
+        async def empty() -> bool:
+            return await self.stranger.depth(CALLBACK_QUEUE) == 0
+
+        await until(empty, "the callbacks to be taken", 60)
+
+    def events(self) -> list[tuple[str, str]]:
+        rows = self.site.in_main("SELECT kind, data::json ->> 'status' AS status FROM submission_events ORDER BY seq")
+        return [(row["kind"], row["status"]) for row in rows]
+
+    def version(self) -> int:
+        """How often the submission was written."""
+        return int(self.site.in_main("SELECT version FROM submissions")[0]["version"])
+
+
+@pytest.fixture
+async def meeting(grading_site: GradingSite) -> AsyncIterator[Meeting]:
+    main = await grading_site.main()
+    async with grading_site.stranger() as stranger:
+        submission = await main.submit("one")
+        sent = await stranger.take(REQUEST_QUEUE, lambda found: len(found) == 1, "the request")
+        assert sent[0]["requestId"] == submission["requestId"]
+        yield Meeting(grading_site, main, stranger, submission)
+
+
+@pytest.mark.spec("G17", "G9", "K11")
+async def test_a_duplicate_progress_callback_is_applied_once_by_its_event_id(meeting: Meeting) -> None:
+    same = str(uuid.uuid4())
+    for _ in range(3):
+        await meeting.call_back("progress", {"status": "GRADING", "progress": 0.5}, same)
+    await meeting.call_back("progress", {"status": "GRADING", "progress": 0.6})
+    await meeting.until_taken(2)
+    assert meeting.events() == [("grading.progress", "GRADING")] * 2 and meeting.version() == 2
+
+
+@pytest.mark.spec("G17", "G9", "K11", "K15")
+async def test_a_duplicate_final_callback_changes_nothing_whatever_its_event_id(meeting: Meeting) -> None:
+    same = str(uuid.uuid4())
+    for _ in range(3):
+        await meeting.call_back("completed", graded(7.0), same)
+    await meeting.call_back("completed", graded(3.0, "A2"))
+    await meeting.call_back("error", {"error": {"type": "X", "code": "X", "message": "x", "retryable": False}})
+    await meeting.until_taken(3)
+    shown = await meeting.main.show(meeting.submission["id"])
+    assert (shown["status"], shown["result"]["overallScore"]) == ("COMPLETED", 7.0), "the first final result stands"
+    assert meeting.events() == [("grading.completed", "COMPLETED")] and meeting.version() == 1
+
+
+@pytest.mark.spec("G17", "G9", "K15")
+async def test_callbacks_in_the_wrong_order_never_move_a_submission_backwards(meeting: Meeting) -> None:
+    await meeting.call_back("progress", {"status": "GRADING", "progress": 0.7})
+    await meeting.call_back("progress", {"status": "PROCESSING", "progress": 0.1})
+    await meeting.call_back("progress", {"status": "ANALYZING", "progress": 0.9})
+    await meeting.until_taken(3)
+    before = await meeting.main.show(meeting.submission["id"])
+    assert before["status"] == "PROCESSING" and before["progress"] == {"status": "GRADING", "progress": 0.7}
+    await meeting.call_back("completed", graded(7.0))
+    await meeting.call_back("progress", {"status": "PROCESSING", "progress": 0.1})
+    await meeting.until_taken(5)
+    after = await meeting.main.show(meeting.submission["id"])
+    assert after["status"] == "COMPLETED" and after["result"]["overallScore"] == 7.0
+    assert [kind for kind, _ in meeting.events()] == ["grading.progress", "grading.completed"]
+
+
+@pytest.mark.spec("G17", "G8")
+async def test_only_an_error_that_is_not_retryable_is_final(meeting: Meeting) -> None:
+    error = {"type": "CIRCUIT_OPEN", "code": "CIRCUIT_OPEN", "message": "wait"}
+    await meeting.call_back("error", {"error": error | {"retryable": True}})
+    await meeting.until_taken(1)
+    assert (await meeting.main.show(meeting.submission["id"]))["status"] == "PROCESSING"
+    final = {"type": "STT_FAIL", "code": "STT_FAIL", "message": "no", "retryable": False}
+    await meeting.call_back("error", {"error": final})
+    failed = await meeting.main.until_status(meeting.submission["id"], "FAILED")
+    assert failed["failureReason"] == "STT_FAIL"
+
+
+@pytest.mark.spec("G1", "K13", "G17")
+async def test_a_repeated_post_is_one_submission_and_another_payload_is_a_conflict(meeting: Meeting) -> None:
+    key = str(uuid.uuid4())
+    one, same = [await meeting.main.submit("posted", key=key) for _ in range(2)]
+    assert one == same
+    async with meeting.main.client() as client:
+        body = {"skill": "writing", "payload": {"text": "other", "taskType": "email", "questionId": "q"}}
+        other = await client.post("/api/submissions", json=body, headers={"Idempotency-Key": key})
+    assert (other.status_code, other.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+    sent = await meeting.stranger.take(REQUEST_QUEUE, lambda found: len(found) == 1, "one request")
+    assert sent[0]["requestId"] == one["requestId"]
+    assert meeting.site.in_main("SELECT COUNT(*) AS made FROM submissions")[0]["made"] == 2
+
+
+async def _true(found: bool) -> bool:
+    return found
