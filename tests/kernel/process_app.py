@@ -17,7 +17,7 @@ from holdfast.kernel.kernel import Kernel, Registry, Tuning
 from holdfast.main import open_store
 
 app = App("process")
-LEASE_S = 1.2
+LEASE_S = float(os.environ.get("LEASE_S", "1.2"))
 TUNING = Tuning(lease_s=LEASE_S, renew_s=0.3, reap_s=0.1, poll_s=0.05)
 
 

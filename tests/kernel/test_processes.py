@@ -35,8 +35,9 @@ class Fleet:
         self.kernel = Kernel(store=place.open(), registry=Registry([process_app.app]))
         self.children: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *, grace_s: float = 0.3, failpoints: str = "") -> subprocess.Popen[bytes]:
+    def start(self, *, grace_s: float = 0.3, failpoints: str = "", lease_s: float = 1.2) -> subprocess.Popen[bytes]:
         env = os.environ | {"GRACE_S": str(grace_s), "HOLDFAST_FAILPOINTS": failpoints, "PYTHONPATH": str(ROOT)}
+        env |= {"LEASE_S": str(lease_s)}
         command = [sys.executable, str(ROOT / "tests/kernel/process_app.py"), self.url, str(self.folder)]
         self.children.append(child.start(command, log=self.folder / "log", env=env, last_signal=signal.SIGKILL))
         return self.children[-1]
@@ -134,6 +135,16 @@ async def test_a_killed_worker_is_replaced_and_its_job_ends_once(fleet: Fleet) -
     await fleet.until_ended(other, 1)
     assert await fleet.jobs() == [("succeeded", 0, 1)]
     assert await fleet.values() == [{"stage": "wait", "value": str(other.pid), "is_late": 0}]
+
+
+async def test_a_restart_does_not_wait_for_the_leases_of_the_process_that_died(fleet: Fleet) -> None:
+    for number in range(3):
+        await submit(fleet.kernel, Short, number)
+    assert fleet.start(failpoints="claim.after_commit=kill", lease_s=3_600).wait(30) == -signal.SIGKILL
+    held = "SELECT COUNT(*) AS n FROM holdfast_jobs WHERE state = 'processing'"
+    assert (await rows(fleet.kernel.store, held))[0]["n"] == 3
+    await fleet.until_ended(fleet.start(lease_s=3_600), 3)
+    assert await fleet.jobs() == [("succeeded", 0, 0)] * 3, "the second stage does not remember the first one's crash"
 
 
 @pytest.mark.parametrize("failpoint", ["claim.after_commit", "settle.before_commit", "settle.after_commit"])

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from holdfast.engines.presence import expire_the_dead
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
@@ -127,11 +128,13 @@ async def _consume(kernel: Kernel, consumer: Consumer, stop: asyncio.Event) -> N
 
 
 async def prepare(kernel: Kernel) -> list[str]:
-    """Wait for the database, with a message, then bring its schema forward. Gives up with `StoreUnavailable`."""
+    """Wait for the database, with a message, bring its schema forward, and take back what this machine's dead
+    processes held. Gives up with `StoreUnavailable`."""
     for attempt in range(1, CONNECT_TRIES + 1):
         try:
             applied = await kernel.migrate()
             await announce_schedules(kernel)
+            await expire_the_dead(kernel)
             return applied
         except StoreUnavailable as error:
             kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=CONNECT_TRIES)

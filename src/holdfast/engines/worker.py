@@ -10,8 +10,6 @@ one stream 1.2-1.6). SQLite has one writer, so it gets one stream.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +18,7 @@ from holdfast.core.failure import classify
 from holdfast.core.job import Claimed
 from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack
+from holdfast.engines.presence import name_here
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.claim import Taken, step
@@ -46,7 +45,7 @@ class Worker:
     ) -> None:
         self.kernel = kernel
         # A name of its own at every start: a reused one would hide the leases of the process before.
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{kernel.new_uuid4()[:8]}"
+        self.name = name_here(kernel.new_uuid4()[:8])
         self.queues: Sequence[str] = kernel.registry.queues
         self.concurrency = concurrency
         self.streams = streams or (2 if kernel.store.dialect == "postgres" else 1)

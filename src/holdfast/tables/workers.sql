@@ -6,5 +6,13 @@ ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, in_flight = exclude
 -- name: gone
 DELETE FROM holdfast_workers WHERE name = :name OR seen_at < :before
 
+-- name: holders
+SELECT DISTINCT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing' ORDER BY name
+
+-- name: expire
+-- The fence stays what protects the job: should the worker live after all, it finds its lease gone.
+UPDATE holdfast_jobs SET lease_until = CAST(:now AS BIGINT) - 1
+ WHERE state = 'processing' AND lease_owner = :name AND lease_until >= :now
+
 -- name: every
 SELECT name, queues, started_at, seen_at, in_flight FROM holdfast_workers ORDER BY name
