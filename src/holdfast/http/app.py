@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
-from holdfast.http import docs, health, metrics, ops, pages, problem, tickets
+from holdfast.http import docs, health, metrics, ops, ops_live, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
 from holdfast.http.guard import Guard
+from holdfast.http.history import Looks, looking
 from holdfast.kernel.explain import iso
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
@@ -38,13 +39,15 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         openapi_url="/openapi.json",
         redirect_slashes=False,
         responses=PROBLEMS,
+        lifespan=looking,
     )
     app.state.auth = Auth(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
     app.state.stopping = asyncio.Event()
+    app.state.looks = Looks()
     problem.install(app)
-    for router in (shared, docs.router, health.router, metrics.router, ops.router, pages.router):
+    for router in (shared, docs.router, health.router, metrics.router, ops.router, ops_live.router, pages.router):
         app.include_router(router)
     for one in systems:
         if one.system.routes is not None:

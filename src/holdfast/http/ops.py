@@ -41,7 +41,7 @@ from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import explain, iso
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Tx
+from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, breakers, calls, cases, effects, events, jobs, ops, outbox, results
 
@@ -131,11 +131,16 @@ async def show_job(request: Request, job_id: UUID, system: SystemName = None) ->
     """One job with its whole story, and in words why it is where it is."""
     one, row = await holder(systems_of(request, system), jobs.show, job_id, "job")
     why = await explain(one.kernel, str(job_id))
-    story = await _story(one.kernel, str(job_id))
+    story = await _story(one.kernel, str(job_id), row)
     return {"system": one.name, **shaped(row), "why": why.sentence, "why_facts": why.facts, **story}
 
 
-async def _story(kernel: Kernel, job_id: str) -> dict[str, Any]:
+def _aggregates(job: Row) -> list[str]:
+    """What the messages of a job are filed under: its id, or the key that its sender knows it by."""
+    return list(dict.fromkeys(filter(None, (job["id"], job["job_key"]))))
+
+
+async def _story(kernel: Kernel, job_id: str, job: Row) -> dict[str, Any]:
     async with kernel.store.reading() as tx:
         paid = [shaped(row) for row in await calls.of_job(tx, job_id)]
         known = await ops.case_of_job(tx, job_id)
@@ -146,7 +151,7 @@ async def _story(kernel: Kernel, job_id: str) -> dict[str, Any]:
             "calls": paid,
             "cost_micros": sum(one["cost_micros"] for one in paid),
             "effects": [shaped(row) for row in await effects.of_job(tx, job_id)],
-            "outbox": [shaped(row) for row in await outbox.of_aggregate(tx, job_id)],
+            "outbox": [shaped(row) for name in _aggregates(job) for row in await outbox.of_aggregate(tx, name)],
             "dead_letter": shaped(letter) if letter is not None else None,
             "audit": [shaped(row) for row in await audit.of_subject(tx, f"job:{job_id}")],
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
+PAYLOADS_MAX = 20_000
+EVENTS_MAX = 50_000
+CALLS_MAX = 5_000
+GATES_MAX = 500
 
 
 async def case_of_job(tx: Tx, job_id: str) -> Row | None:
@@ -43,7 +48,15 @@ async def jobs_page(
 
 async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> Sequence[Row]:
     """Jobs by any id that belongs to them."""
-    return await tx.rows(sql.jobs_found, wanted=wanted, before=before, limit=limit)
+    quoted = "".join(f"!{sign}" if sign in "!%_" else sign for sign in json.dumps(wanted))
+    return await tx.rows(
+        sql.jobs_found,
+        wanted=wanted,
+        before=before,
+        limit=limit,
+        quoted=f"%{quoted}%",
+        payloads_max=PAYLOADS_MAX,
+    )
 
 
 async def outbox_page(tx: Tx, *, before: int | None, limit: int, status: str | None = None) -> Sequence[Row]:
@@ -60,6 +73,24 @@ async def audit_page(
     tx: Tx, *, before: int | None, limit: int, actor: str | None = None, subject: str | None = None
 ) -> Sequence[Row]:
     return await tx.rows(sql.audit_page, before=before, limit=limit, actor=actor, subject=subject)
+
+
+async def ends_by_minute(tx: Tx, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.ends_by_minute, since=since, events_max=EVENTS_MAX)
+
+
+async def calls_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.calls_since, provider=provider, since=since, limit=CALLS_MAX)
+
+
+async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
+    """Oldest first; the first one may lie before `since`."""
+    return await tx.rows(sql.gates_since, provider=provider, since=since, limit=GATES_MAX)
+
+
+async def mark(tx: Tx) -> tuple[int | None, ...]:
+    """A value that differs whenever something has happened."""
+    return tuple((await tx.rows(sql.mark))[0])
 
 
 async def versions(tx: Tx) -> dict[str, int]:

@@ -18,7 +18,8 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
  ORDER BY id DESC LIMIT :limit
 
 -- name: jobs_found
--- By any id that a person may hold in hand: of the job, its key, its callback, its trace, its dead letter.
+-- By any id that a person may hold in hand: of the job, its key, its callback, its trace, its dead letter, its
+-- effects, its messages; and, among the newest jobs only (a payload has no index), any id that its input names.
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider, priority, attempt, failures, crashes,
        epoch, run_at, created_at, updated_at, started_at, finished_at, deadline_at, lease_owner, lease_until, owner,
        job_key, error
@@ -26,7 +27,14 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
  WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
    AND (CAST(id AS TEXT) = :wanted OR job_key = :wanted OR wait_key = :wanted OR trace = :wanted
         OR id IN (SELECT d.job_id FROM holdfast_dead_letters AS d
-                   WHERE CAST(d.id AS TEXT) = :wanted OR d.request_id = :wanted))
+                   WHERE CAST(d.id AS TEXT) = :wanted OR d.request_id = :wanted)
+        OR id IN (SELECT f.job_id FROM holdfast_effects AS f
+                   WHERE f.key = :wanted OR f.token = :wanted OR f.provider_id = :wanted)
+        OR CAST(id AS TEXT) IN (SELECT o.aggregate_id FROM holdfast_outbox AS o WHERE CAST(o.id AS TEXT) = :wanted)
+        OR job_key IN (SELECT o.aggregate_id FROM holdfast_outbox AS o WHERE CAST(o.id AS TEXT) = :wanted)
+        OR id IN (SELECT n.id FROM (SELECT j.id, j.payload FROM holdfast_jobs AS j
+                                     ORDER BY j.id DESC LIMIT :payloads_max) AS n
+                   WHERE n.payload LIKE :quoted ESCAPE '!'))
  ORDER BY id DESC LIMIT :limit
 
 -- name: outbox_page
@@ -51,6 +59,35 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
    AND (CAST(:actor AS TEXT) IS NULL OR actor = :actor)
    AND (CAST(:subject AS TEXT) IS NULL OR subject = :subject)
  ORDER BY seq DESC LIMIT :limit
+
+-- name: ends_by_minute
+-- How attempts ended, by minute, for the charts. Only the newest events are looked at: bounded on any table.
+SELECT e.at / 60000 AS minute, e.type, COUNT(*) AS attempts
+  FROM (SELECT at, type FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
+ WHERE e.at >= CAST(:since AS BIGINT)
+   AND e.type IN ('succeeded', 'advanced', 'retried', 'lost', 'buried', 'expired', 'cancelled')
+ GROUP BY e.at / 60000, e.type
+
+-- name: calls_since
+-- The newest calls of one provider.
+SELECT started_at, duration_ms, outcome FROM holdfast_calls
+ WHERE provider = :provider AND started_at >= CAST(:since AS BIGINT) ORDER BY started_at DESC LIMIT :limit
+
+-- name: gates_since
+-- The changes of a breaker's gate since a time, and the last one before it, which tells what it was then.
+SELECT seq, gate, at, reason FROM holdfast_breaker_events
+ WHERE name = :provider AND seq >= COALESCE(
+       (SELECT MAX(b.seq) FROM holdfast_breaker_events AS b
+         WHERE b.name = :provider AND b.at < CAST(:since AS BIGINT)), 0)
+ ORDER BY seq LIMIT :limit
+
+-- name: mark
+-- Differs whenever something has happened that an operator might be looking at.
+SELECT (SELECT MAX(seq) FROM holdfast_job_events) AS events,
+       (SELECT MAX(seq) FROM holdfast_audit) AS audit,
+       (SELECT MAX(seq) FROM holdfast_breaker_events) AS gates,
+       (SELECT MAX(seq) FROM holdfast_outbox) AS messages,
+       (SELECT COUNT(*) FROM holdfast_outbox WHERE status = 'pending') AS pending
 
 -- name: versions
 SELECT namespace, MAX(version) AS version FROM holdfast_schema GROUP BY namespace
