@@ -11,10 +11,10 @@ from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
-from holdfast.kernel.effects import ask_person
+from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
 from holdfast.kernel.intake import once
-from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Settled
 from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
@@ -30,6 +30,7 @@ __all__ = [
     "Kernel",
     "Order",
     "Queue",
+    "Registry",
     "Row",
     "SettingsError",
     "Settled",
@@ -37,6 +38,7 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "Tx",
+    "answer",
     "ask_person",
     "batch",
     "breakers",

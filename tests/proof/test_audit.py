@@ -97,6 +97,16 @@ async def test_a_broken_promise_is_found(deploy: Deploy, name: str) -> None:
     assert all(finding.job is not None and finding.job in finding.text for finding in found)
 
 
+@pytest.mark.spec("R7")
+@pytest.mark.parametrize("spoken_of", ["status = 'failed', error_class = 'INVALID_RECIPIENT'", "status = 'review'"])
+async def test_success_without_an_effect_that_was_refused_or_is_asked_about_is_no_finding(
+    deploy: Deploy, spoken_of: str
+) -> None:
+    world = await worked(deploy)
+    await write(world, f"UPDATE holdfast_effects SET provider_id = NULL, marked_at = NULL, {spoken_of}")
+    assert await audit(world.kernel) == []
+
+
 NEGLECTED = {
     "an expired lease": (
         "UPDATE holdfast_jobs SET state = 'processing', lease_until = run_at, lease_owner = 'x', finished_at = NULL "

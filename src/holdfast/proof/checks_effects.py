@@ -96,9 +96,11 @@ def check_evidence(history: History) -> Iterator[Finding]:
             yield Finding("S20", f"{tale.name} did the effect '{line.id}' but the ledger calls it {status}.", job)
     for job, changes in history.changes.items():
         if changes[-1].state == "succeeded":
-            doubtful = [line.id for line in rows.values() if line.data[7] == job and line.data[1] != "sent"]
-            if doubtful:
-                yield Finding("S6", f"Job {job} succeeded but its effect '{doubtful[0]}' is not marked as sent.", job)
+            mine = [line for line in rows.values() if line.data[7] == job]
+            # A handler may go on without an effect that was refused or that a person is asked about; in silence never.
+            silent = [line.id for line in mine if line.data[1] not in ("sent", "review") and line.data[9] is None]
+            if silent:
+                yield Finding("S6", f"Job {job} succeeded but its effect '{silent[0]}' is not marked as sent.", job)
 
 
 def check_doubts(history: History) -> Iterator[Finding]:

@@ -37,13 +37,13 @@ _TOLD: dict[str, Told] = {
     "planned": (
         "INSERT ON holdfast_effects",
         "new.key",
-        "NULL, new.status, 0, new.sends, new.attempt, new.provider_id, new.token, new.job_id, new.provider",
+        "NULL, new.status, 0, new.sends, new.attempt, new.provider_id, new.token, new.job_id, new.provider, NULL",
     ),
     "effect": (
         "UPDATE ON holdfast_effects",
         "new.key",
         "old.status, new.status, old.sends, new.sends, new.attempt, new.provider_id, new.token, new.job_id, "
-        "new.provider",
+        "new.provider, new.error_class",
     ),
     "told": ("INSERT ON holdfast_outbox", "new.id", "new.aggregate_id, new.destination, new.message_type"),
     "outbox": ("UPDATE OF status ON holdfast_outbox", "new.id", "old.status, new.status"),
