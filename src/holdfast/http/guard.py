@@ -38,6 +38,7 @@ class BodyMeter:
     bytes_max: int | None
     declared: int
     seen: int = 0
+    ended: bool = False
 
     def take(self, size: int) -> None:
         self.seen += size
@@ -81,6 +82,12 @@ def allow_body(request: Request, bytes_max: int | None) -> None:
     meter.bytes_max = bytes_max
 
 
+def body_ended(request: Request) -> bool:
+    """Whether the whole body has come: to ask for more would only wait for the client to leave."""
+    meter: BodyMeter = request.scope[METER]
+    return meter.ended
+
+
 def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
     declared = Headers(scope=scope).get("content-length", "")
     meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isdigit() else 0)
@@ -90,6 +97,7 @@ def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
         message = await receive()
         if message["type"] == "http.request":
             meter.take(len(message.get("body", b"")))
+            meter.ended = not message.get("more_body", False)
         return message
 
     return metered

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from holdfast.http.auth import Principal
-from holdfast.http.guard import allow_body
+from holdfast.http.guard import allow_body, body_ended
 from holdfast.http.idempotency import REPLAYED, idempotent, parse_key
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, submit_in
@@ -86,10 +86,10 @@ async def _drain(request: Request) -> None:
     left = DRAIN_BYTES_MAX
     with suppress(ClientDisconnect, TimeoutError, RuntimeError):
         async with asyncio.timeout(DRAIN_S_MAX):
-            while left > 0:
+            while left > 0 and not body_ended(request):
                 message = await request.receive()
                 left -= len(message.get("body", b""))
-                if message["type"] != "http.request" or not message.get("more_body"):
+                if message["type"] != "http.request":
                     return
 
 
