@@ -1,0 +1,253 @@
+"""Every route times every caller, in one table. A route that is not in the table fails: nobody can forget one.
+
+everybody   needs no token, and one that is bad changes nothing
+anyone      any valid token
+a role      that role, or one of several; every other role is 403
+owner       beside its role, only the one whose it is: for everybody else it is 403 or not there
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from tests.security.deployment import SECRET, Deployment, deployed
+
+from holdfast.http.auth import ROLES
+from holdfast.http.pages import COOKIE
+from holdfast.http.problem import MEDIA_TYPE
+
+TABLE = """
+everybody: GET /; GET /login; GET /console; GET /static/{name}; GET /docs; GET /docs.css; GET /openapi.json;
+everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /convert/static/{name};
+anyone: POST /api/tickets; POST /api/session; POST /api/jobs; GET /api/jobs; GET /api/jobs/events;
+anyone owner: GET /api/jobs/{job_id}; GET /api/jobs/{job_id}/events; GET /api/jobs/{job_id}/result;
+anyone owner: POST /api/jobs/{job_id}/retry; POST /api/jobs/{job_id}/cancel;
+learner: POST /api/submissions; GET /api/submissions;
+learner owner: GET /api/submissions/{submission_id}; GET /api/submissions/{submission_id}/events;
+instructor: GET /api/instructor/queue; POST /api/submissions/{submission_id}/review/claim;
+instructor: POST /api/submissions/{submission_id}/review;
+instructor operator: POST /api/submissions/{submission_id}/review/release;
+service: POST /api/changelists/{changelist_id}/reviews; GET /api/changelists/{changelist_id}/reviews;
+service: GET /api/changelists/{changelist_id}/reviews/{review_version};
+operator: GET /api/ops/overview; GET /api/ops/history; GET /api/ops/changes; GET /api/ops/audit;
+operator: GET /api/ops/jobs; GET /api/ops/jobs/{job_id}; POST /api/ops/jobs/{job_id}/cancel;
+operator: GET /api/ops/breakers; GET /api/ops/breakers/{name}/history;
+operator: POST /api/ops/breakers/{name}/open; POST /api/ops/breakers/{name}/close;
+operator: GET /api/ops/outbox; POST /api/ops/outbox/{message_id}/requeue;
+operator: GET /api/ops/effects; POST /api/ops/effects/answer;
+operator: GET /api/ops/cost; GET /api/ops/workers; GET /api/ops/schedules;
+operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
+operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
+operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
+operator: POST /api/ops/dead-letters/bulk/triage; POST /api/ops/dead-letters/bulk/remediate;
+operator: POST /api/ops/dead-letters/bulk/replay; POST /api/ops/dead-letters/bulk/resolve;
+"""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may make a request: nobody need sign in, or these roles; and perhaps only the owner."""
+
+    public: bool
+    roles: frozenset[str]
+    owner: bool
+
+
+def rules() -> dict[str, Rule]:
+    found: dict[str, Rule] = {}
+    for line in TABLE.strip().splitlines():
+        who, _, requests = line.partition(": ")
+        words = set(who.split())
+        roles = frozenset(ROLES) if words & {"anyone", "everybody"} else frozenset(words - {"owner"})
+        for request in filter(None, map(str.strip, requests.split(";"))):
+            found[request] = Rule("everybody" in words, roles, "owner" in words)
+    return found
+
+
+RULES = rules()
+STREAMS = {request for request in RULES if request.endswith("/events")} | {"GET /api/ops/changes"}
+
+
+def routes(web: FastAPI) -> set[str]:
+    """Everything that the application answers to, described in the OpenAPI or not."""
+    found = iter_route_contexts(web.routes)
+    return {f"{method} {one.path_format}" for one in found for method in set(one.methods or ()) - {"HEAD"}}
+
+
+@dataclass(frozen=True)
+class Access:
+    """A deployment with one thing of everything, that `ann` owns."""
+
+    place: Deployment
+    ids: Mapping[str, str]
+
+    async def status(self, client: httpx.AsyncClient, request: str) -> int:
+        verb, _, path = request.partition(" ")
+        target = re.sub(r"\{(\w+)\}", lambda found: self.ids[found[1]], path)
+        answer = await client.request(verb, target)
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == MEDIA_TYPE, request
+        if answer.status_code == 401:
+            assert answer.headers["www-authenticate"] == "Bearer", request
+        return answer.status_code
+
+
+@pytest.fixture
+async def access(tmp_path: Path) -> AsyncIterator[Access]:
+    async with deployed(tmp_path) as place:
+        place.web.state.stopping.set()  # event streams end at once
+        nobody = "0190a000-0000-7000-8000-000000000000"
+        ids = {
+            "job_id": (await place.conversion("ann"))["id"],
+            "submission_id": (await place.submission("ann"))["id"],
+            "changelist_id": (await place.review("cl-1"))["changelist_id"],
+            "review_version": "1",
+            "case_id": nobody,
+            "message_id": nobody,
+            "name": "nothing",
+        }
+        yield Access(place, ids)
+
+
+def test_the_table_names_every_route_and_no_other(access: Access) -> None:
+    assert routes(access.place.web) == set(RULES)
+
+
+def _signed(key: Any, algorithm: str, **more: Any) -> str:
+    claims = {"sub": "ann", "roles": list(ROLES), "exp": int(time.time()) + 600} | more
+    return jwt.encode(claims, key, algorithm=algorithm)
+
+
+def _part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def _unsigned(algorithm: str) -> str:
+    claims = {"sub": "ann", "roles": list(ROLES), "exp": int(time.time()) + 600}
+    return f"{_part({'alg': algorithm, 'typ': 'JWT'})}.{_part(claims)}."
+
+
+BAD_TOKENS: dict[str, Callable[[], str]] = {
+    "expired": lambda: _signed(SECRET, "HS256", exp=int(time.time()) - 5),
+    "unsigned": lambda: _unsigned("none"),
+    "unsigned, spelled otherwise": lambda: _unsigned("nOnE"),
+    "unsigned, said to be signed": lambda: _unsigned("HS256"),
+    "another algorithm": lambda: _signed(SECRET, "HS512"),
+    "another kind of key": lambda: _signed(rsa.generate_private_key(public_exponent=65537, key_size=2048), "RS256"),
+    "another key": lambda: _signed("x" * 64, "HS256"),
+    "not valid yet": lambda: _signed(SECRET, "HS256", nbf=int(time.time()) + 500),
+    "rubbish": lambda: "rubbish",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K8")
+async def test_without_a_good_token_only_what_is_public_answers(access: Access) -> None:
+    tokens = {"none": None} | {name: made() for name, made in BAD_TOKENS.items()}
+    wrong = []
+    for name, token in tokens.items():
+        client = access.place.bearing(token)
+        for request, rule in RULES.items():
+            status = await access.status(client, request)
+            fits = status < 400 or (status == 404 and "{" in request) if rule.public else status == 401
+            wrong += [] if fits else [f"{request} with {name} token: {status}"]
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K8")
+async def test_every_route_answers_to_its_roles_and_to_no_other(access: Access) -> None:
+    wrong = []
+    for role in ROLES:
+        client = access.place.client("ann", role)
+        for request, rule in RULES.items():
+            status = await access.status(client, request)
+            fits = status not in (401, 403) and status < 500 if role in rule.roles else status == 403
+            wrong += [] if fits else [f"{request} as {role}: {status}"]
+    client = access.place.client("ann")
+    for request, rule in RULES.items():
+        status = await access.status(client, request)
+        fits = status == 403 if rule.roles != frozenset(ROLES) else status not in (401, 403)
+        wrong += [] if fits else [f"{request} without any role: {status}"]
+    assert wrong == []
+
+
+async def test_what_is_another_ones_is_refused_or_not_there(access: Access) -> None:
+    wrong = []
+    for request, rule in RULES.items():
+        if rule.owner:
+            own = await access.status(access.place.client("ann", *rule.roles), request)
+            other = await access.status(access.place.client("eve", *rule.roles, "operator"), request)
+            fits = own not in (401, 403, 404) and other in (403, 404)
+            wrong += [] if fits else [f"{request}: {own} for its owner, {other} for another"]
+    assert wrong == []
+
+
+async def test_the_lists_of_one_show_nothing_of_another(access: Access) -> None:
+    eve = access.place.client("eve", "learner")
+    assert (await eve.get("/api/jobs")).json()["jobs"] == []
+    assert (await eve.get("/api/submissions")).json()["items"] == []
+    ann = access.place.client("ann", "learner")
+    assert (
+        len((await ann.get("/api/jobs")).json()["jobs"])
+        == len((await ann.get("/api/submissions")).json()["items"])
+        == 1
+    )
+
+
+@pytest.mark.slow
+async def test_the_console_asks_for_an_operators_cookie_and_nothing_else_takes_it(access: Access) -> None:
+    shown = {}
+    for role in ROLES:
+        client = access.place.client("olga", role)
+        assert (await client.post("/api/session")).status_code == 204
+        del client.headers["Authorization"]
+        shown[role] = (await client.get("/console")).status_code
+        cookie = next(one for one in client.cookies.jar if one.name == COOKIE)
+        assert cookie.path == "/console"
+        client.headers["Cookie"] = f"{COOKIE}={cookie.value}"
+        for request, rule in RULES.items():
+            assert rule.public or await access.status(client, request) == 401, request
+    assert shown == {"learner": 403, "instructor": 403, "operator": 200, "service": 403}
+    for name, made in BAD_TOKENS.items():
+        client = access.place.client()
+        client.headers["Cookie"] = f"{COOKIE}={made()}"
+        assert (await client.get("/console")).status_code == 303, name
+
+
+async def ticket(of: httpx.AsyncClient) -> str:
+    return str((await of.post("/api/tickets")).json()["ticket"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", sorted(STREAMS))
+async def test_a_ticket_opens_one_stream_once_for_its_holder_alone(access: Access, request_: str) -> None:
+    roles, anonymous = RULES[request_].roles, access.place.client()
+    target = request_.removeprefix("GET ").format(**access.ids)
+    mine, foreign = [await ticket(access.place.client(sub, *roles)) for sub in ("ann", "eve")]
+    assert [(await anonymous.get(f"{target}?ticket={mine}")).status_code for _ in range(2)] == [200, 401]
+    assert ((await anonymous.get(f"{target}?ticket={foreign}")).status_code == 200) is not RULES[request_].owner
+    powerless = await ticket(access.place.client("ann"))
+    expected = 200 if roles == frozenset(ROLES) else 403
+    assert (await anonymous.get(f"{target}?ticket={powerless}")).status_code == expected
+
+
+async def test_a_ticket_is_good_for_streams_alone(access: Access) -> None:
+    fresh, anonymous = await ticket(access.place.client("ann", *ROLES)), access.place.client()
+    for request, rule in RULES.items():
+        if not rule.public and request not in STREAMS:
+            assert await access.status(anonymous, f"{request}?ticket={fresh}") == 401, request
+    assert (await anonymous.get(f"/api/jobs/events?ticket={fresh}")).status_code == 200
