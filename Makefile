@@ -44,10 +44,10 @@ sim: $(DEV) ## 200 seeded simulations of every system
 sim-long: $(DEV) ## 5,000 seeded simulations of every system
 	@$(BIN)/holdfast simulate --seeds 5000 --system all
 
-bench: $(DEV) servers ## measure Holdfast and its peers on the same work
-	@$(BIN)/python -m bench
+bench: $(DEV) servers ## measure Holdfast and its peers on the same work, and write down what came of it
+	@$(BIN)/python -m bench --out bench/results/latest.json
 
-bench-quick: $(DEV) servers ## a shorter run of the same
+bench-quick: $(DEV) servers ## the ratios to pgqueuer and to the floor, in under two minutes
 	@$(BIN)/python -m bench --quick
 
 docs: $(DEV) ## write the reference pages from the code, and check the documentation: examples run, links lead somewhere

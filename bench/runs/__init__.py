@@ -1,0 +1,1 @@
+"""What Holdfast and the floor do in a round. Called as `python -m bench.runs.holdfast TASK COUNT`."""

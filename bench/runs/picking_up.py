@@ -1,0 +1,55 @@
+"""How long a job waits on an idle system: from the call to the handler's first line."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench.runs.kernels import CONCURRENCY, kernel_over
+from bench.stopwatch import Figures, folder, latency
+from holdfast import App, Context, Job, stage
+from holdfast.engines.worker import Worker
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.submit import SharedCommit
+
+PAUSE_S = 0.02
+seen: list[float] = []
+app = App("pickup")
+
+
+@app.job()
+class Stamp(Job[int]):
+    @stage()
+    async def run(self, ctx: Context, number: int) -> None:
+        seen.append(time.perf_counter())
+
+
+async def pickup(count: int) -> Figures:
+    async with kernel_over([app]) as kernel:
+        return await _picked_up(kernel, count)
+
+
+async def pickup_sqlite(count: int) -> Figures:
+    async with kernel_over([app], f"sqlite:///{folder() / 'pickup.db'}") as kernel:
+        return await _picked_up(kernel, count)
+
+
+async def _picked_up(kernel: Kernel, count: int) -> Figures:
+    worker, stop, shared = Worker(kernel, concurrency=CONCURRENCY), asyncio.Event(), SharedCommit(kernel)
+    running = asyncio.ensure_future(worker.run(stop))
+    await asyncio.sleep(0.5)
+    waits = []
+    for number in range(count + 5):
+        seen.clear()
+        began = time.perf_counter()
+        await shared.submit(Stamp, number)
+        while not seen:  # noqa: ASYNC110 - an event would add its own wake-up to the figure
+            await asyncio.sleep(0)
+        waits.append((seen[0] - began) * 1_000)
+        await asyncio.sleep(PAUSE_S)
+    stop.set()
+    await running
+    return latency(waits[5:])  # the first ones prepare statements
+
+
+TASKS = {"pickup": pickup, "pickup_sqlite": pickup_sqlite}

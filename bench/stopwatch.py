@@ -1,0 +1,88 @@
+"""What every contender measures itself with. Standard library only: peers run it in their own virtualenvs.
+
+A runner is called as `RUNNER task count`, with the servers in its environment, and prints its figures as one line of
+JSON. CPU is that of its own process and, where the harness names PostgreSQL's process, that of the database.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+Figures = dict[str, float]
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def postgres_url() -> str:
+    return os.environ["BENCH_POSTGRES_URL"]
+
+
+def amqp_url() -> str:
+    return os.environ["BENCH_AMQP_URL"]
+
+
+def folder() -> Path:
+    """A folder that is there for this run only."""
+    return Path(os.environ["BENCH_FOLDER"])
+
+
+class Stopwatch:
+    """Wall time and CPU from its making to `stop`."""
+
+    def __init__(self) -> None:
+        self._database_s = database_cpu_s()
+        self._cpu_s = time.process_time()
+        self._began = time.perf_counter()
+
+    def stop(self, jobs: int) -> Figures:
+        seconds = time.perf_counter() - self._began
+        cpu_s = time.process_time() - self._cpu_s
+        return {
+            "jobs": jobs,
+            "seconds": seconds,
+            "per_s": jobs / seconds,
+            "worker_us": cpu_s / jobs * 1e6,
+            "database_us": (database_cpu_s() - self._database_s) / jobs * 1e6,
+        }
+
+
+def latency(waits_ms: Sequence[float]) -> Figures:
+    """The middle and the tail of what callers waited."""
+    ordered = sorted(waits_ms)
+    last = max(0, -(-len(ordered) * 99 // 100) - 1)
+    return {"jobs": len(ordered), "p50_ms": ordered[(len(ordered) - 1) // 2], "p99_ms": ordered[last]}
+
+
+def database_cpu_s() -> float:
+    """CPU seconds of PostgreSQL and all its processes, living and gone; 0 where there is none."""
+    root = int(os.environ.get("BENCH_POSTGRES_PID", "0"))
+    return tree_cpu_s(root) if root else 0.0
+
+
+def tree_cpu_s(root: int) -> float:
+    """CPU seconds of a process, its children that ended, and its living children."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(stat.parent.name) == root:
+            total += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == root:
+            total += sum(map(int, fields[11:13]))
+    return total / TICK
+
+
+def rss_mb() -> float:
+    """The memory this process has in RAM."""
+    text = Path("/proc/self/status").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1_024
+
+
+def tell(figures: Figures) -> None:
+    print(json.dumps(figures), flush=True)
