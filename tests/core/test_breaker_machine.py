@@ -161,5 +161,5 @@ class Workers(RuleBasedStateMachine):
         assert state.gate is Gate.CLOSED
 
 
-TestWorkers = pytest.mark.spec("K9")(Workers.TestCase)
+TestWorkers = pytest.mark.slow(pytest.mark.spec("K9")(Workers.TestCase))
 TestWorkers.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)

@@ -55,6 +55,7 @@ def test_no_promise_is_broken_in_fresh_seeds_and_everything_was_seen() -> None:
     assert totals.problems() == [], told(totals)
 
 
+@pytest.mark.slow
 def test_a_seed_has_one_history_in_every_process() -> None:
     program = "from holdfast.proof.run import run_seed; print(*(run_seed(s).hash for s in (3, 11, 42)))"
     answers = set()

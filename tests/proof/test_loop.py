@@ -296,6 +296,7 @@ def history(seed: int, hash_seed: str, padding: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_one_seed_is_one_history_in_every_process() -> None:
     first = [history(seed, "1", "") for seed in (1, 2)]
     second = [history(seed, "4242", "x" * 997) for seed in (1, 2)]

@@ -40,6 +40,7 @@ def test_the_common_bugs_are_caught_at_once() -> None:
             assert seeds_until_caught(mutant) is not None, mutant.name
 
 
+@pytest.mark.slow
 def test_a_planted_bug_leaves_nothing_behind() -> None:
     intact = run_seed(FIRST_SEED).hash
     for mutant in MUTANTS:

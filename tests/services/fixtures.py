@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from tests.services.child import ServerUnavailable
@@ -22,8 +23,12 @@ from tests.services.rabbitmq import RabbitMQServer
 _rabbitmq = pytest.StashKey[RabbitMQServer | ServerUnavailable]()
 
 
-def pytest_configure() -> None:
-    """Let SIGTERM end a run as Ctrl-C does: in order, with every server stopped and its folder removed."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let SIGTERM end a run as Ctrl-C does: in order, with every server stopped and its folder removed. With --fast,
+    Hypothesis tries fewer examples."""
+    if config.getoption("--fast"):
+        hypothesis.settings.register_profile("fast", max_examples=20)
+        hypothesis.settings.load_profile("fast")
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -36,9 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the broker's tests last: it boots while the others run. With --fast, leave out what needs a server."""
     if config.getoption("--fast"):
-        left_out = [item for item in items if _needs_a_server(item) or item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item for item in items if _needs_a_server(item) or item.get_closest_marker("slow")}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_needs_rabbitmq)
 
 

@@ -242,6 +242,7 @@ JobsMachine.TestCase.settings = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("K3", "K15", "K14")
 class TestTheJobsTableAgreesWithADictionary(JobsMachine.TestCase):  # type: ignore[name-defined,misc]
     """SQLite only: thousands of steps need a database that answers in microseconds."""

@@ -124,6 +124,7 @@ def test_a_file_that_names_other_files_is_not_followed(
 
 
 @pytest.mark.spec("G16")
+@pytest.mark.slow
 def test_a_small_file_cannot_unfold_for_hours() -> None:
     silence = encode(np.zeros(60 * SAMPLE_RATE, np.float32), "ogg", "libopus")
     assert len(silence) < 100_000
