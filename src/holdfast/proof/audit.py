@@ -179,8 +179,8 @@ def check_effects(kernel: Kernel, story: Story) -> Iterator[Finding]:
     job = story.job
     for effect in story.effects:
         sent = effect["status"] == "sent" and effect["provider_id"] is not None
-        # A handler may go on without an effect that was refused or that a person is asked about: the ledger says so.
-        spoken_of = effect["status"] == "review" or (effect["status"] != "sent" and effect["error_class"] is not None)
+        # A handler may go on without an effect that was refused or that a person was asked about: the ledger says so.
+        spoken_of = effect["status"] != "sent" and effect["error"] is not None
         if job["state"] == "succeeded" and not sent and not spoken_of:
             text = (
                 f"Job {job['id']} succeeded but its effect '{effect['key']}' is {effect['status']}, without evidence."

@@ -14,7 +14,7 @@ SELECT CAST(job_id AS TEXT) AS job_id, attempt, type, at FROM holdfast_job_event
  WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY job_id, seq
 
 -- name: effects
-SELECT CAST(job_id AS TEXT) AS job_id, key, token, status, provider_id, error_class, updated_at FROM holdfast_effects
+SELECT CAST(job_id AS TEXT) AS job_id, key, token, status, provider_id, error, updated_at FROM holdfast_effects
  WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY job_id, key
 
 -- name: cases

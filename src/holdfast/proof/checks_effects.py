@@ -97,8 +97,8 @@ def check_evidence(history: History) -> Iterator[Finding]:
     for job, changes in history.changes.items():
         if changes[-1].state == "succeeded":
             mine = [line for line in rows.values() if line.data[7] == job]
-            # A handler may go on without an effect that was refused or that a person is asked about; in silence never.
-            silent = [line.id for line in mine if line.data[1] not in ("sent", "review") and line.data[9] is None]
+            # A handler may go on without an effect that was refused or that a person was asked about; in silence never.
+            silent = [line.id for line in mine if line.data[1] != "sent" and line.data[9] is None]
             if silent:
                 yield Finding("S6", f"Job {job} succeeded but its effect '{silent[0]}' is not marked as sent.", job)
 
