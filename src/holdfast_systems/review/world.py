@@ -1,0 +1,216 @@
+"""The review system under simulated faults: the production app and tables, on virtual time.
+
+Workers and keepers run the stages; callers ask for versions, again, wrongly and at once; operators replay the dead
+from the failed stage or in full while results come in, cancel, and answer what only a person can. The source, the
+model and the mail provider (of a class drawn per seed) fail in every way that `provider_stub` knows; processes die and
+stall at every await of send-and-mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.engines.run import Duties, run
+from holdfast.errors import IdempotencyConflict, UsageError
+from holdfast.kit import Kernel, Registry, StoreError, answer, operate
+from holdfast.proof.chaos import FAULT_KINDS
+from holdfast.proof.coverage import PROVIDER_FAULTS, Coverage
+from holdfast.proof.finding import Finding
+from holdfast.proof.history import Accepted, History
+from holdfast.proof.world import Main, World
+from holdfast_systems.review import reviews
+from holdfast_systems.review.jobs import review_app
+from holdfast_systems.review.reviews import Refusal
+from holdfast_systems.review.world_checks import check_reviews, tally_of
+from holdfast_systems.review.world_engine import MAIL, STUBS, engine_of, good_answer
+from holdfast_systems.review.world_orders import Wish, draw_wishes
+
+APPS = {mail: review_app(engine_of(mail)) for mail in MAIL}
+REPLAYS_MAX = 3
+OPERATOR_RESTS_AFTER_MS = 240_000
+SURELY_OVER_MS = 170_000
+GARBAGE: tuple[dict[str, Any], ...] = (
+    {"content": "I think that this is fine."},
+    {"content": '{"summary": 7, "findings": []}'},
+    {"content": None},
+    {"content": None, "refusal": "I cannot help with that."},
+)
+WATCHED = {
+    "review": (
+        "INSERT ON reviews",
+        "new.job_id",
+        "new.changelist_id, new.review_version, new.idempotency_key, new.fingerprint, new.id",
+    ),
+    "review_end": ("UPDATE OF status ON reviews", "new.job_id", "old.status, new.status"),
+    "chunk": ("INSERT ON review_chunks", "new.review_id", "new.chunk_no, new.chunk_sha256"),
+    "chunk_again": ("UPDATE ON review_chunks", "new.review_id", "new.chunk_no, new.chunk_sha256"),
+}
+ELSEWHERE = ("intake.", "relay.", "submit.", "sweep.")
+COVERAGE = Coverage(
+    # No messages here, and a review has no deadline; jobs are submitted within the review's own transaction.
+    failpoints=frozenset(name for name in Coverage().failpoints if not name.startswith(ELSEWHERE)),
+    faults=(FAULT_KINDS | PROVIDER_FAULTS) - {"broker_restart"},
+    edges=frozenset(
+        {
+            *("queued -> processing", "processing -> queued", "processing -> succeeded", "processing -> dead"),
+            *("dead -> queued", "queued -> cancelled", "processing -> cancelled"),
+        }
+    ),
+    seen=frozenset(
+        {
+            *(f"mail by {mail}" for mail in MAIL),
+            *("answer new", "answer known", "answer conflict", "answer RERUN_NOT_ASKED"),
+            *("answer REVIEW_VERSION_LOWER", "answer REVIEW_VERSION_TAKEN"),
+            *("delivery sent", "delivery failed", "delivery needs_person"),
+            *("death in fetch", "death in llm", "death in notify"),
+            *("replay in full", "replay of fetch", "replay of llm", "replay of notify"),
+            *("escalation", "kept part", "call by a process that had stood still"),
+        }
+    ),
+)
+
+
+class ReviewWorld(World):
+    """One seed of the review system."""
+
+    system = "review"
+    databases = {"main": [APPS["token"]]}  # noqa: RUF012
+    stubs = STUBS
+    watched = {"main": WATCHED}  # noqa: RUF012
+    coverage = COVERAGE
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.mail = self.loop.stream("mail class").choice(sorted(MAIL))
+        self.registries = {"main": Registry([APPS[self.mail]])}
+        self.wishes = draw_wishes(self.loop.stream("wishes"), self.swarm.faults_s)
+        self.fetched: dict[str, int] = {}
+        self.posted: dict[str, set[str]] = {}
+        self._critic = self.loop.stream("critic")
+        self._garbage = self._critic.choice((0.0, 0.0, 0.1, 0.4))
+        self._replays: dict[str, int] = {}
+
+    def cast(self) -> None:
+        if self.dice.random() < 0.25:
+            for number in range(self.dice.randint(1, 2)):
+                self.role(f"all-{number}", _duties(Duties(relay=False, consume=False, concurrency=4, grace_s=5)))
+        else:
+            work = Duties(relay=False, consume=False, keep=False, concurrency=4, grace_s=5)
+            for number in range(self.dice.randint(1, 3)):
+                self.role(f"worker-{number}", _duties(work))
+            for number in range(self.dice.choice((1, 1, 2))):
+                self.role(f"keeper-{number}", _duties(Duties(work=False, relay=False, consume=False)))
+        self.role("caller", self.caller)
+        self.role("operator", self.operator)
+
+    def is_quiet(self) -> bool:
+        doubtful = "SELECT 1 FROM holdfast_effects WHERE status IN ('sending', 'unknown') LIMIT 1"
+        return all(wish.answer for wish in self.wishes) and self.mostly_quiet() and not self.query(doubtful)
+
+    def judge(self, history: History) -> list[Finding]:
+        return list(check_reviews(self, history))
+
+    def tally(self, history: History) -> Mapping[str, int]:
+        return tally_of(self, history)
+
+    def visible(self, database: str) -> str:
+        rows = self.query("SELECT title || coalesce(result, '') || coalesce(error, '') FROM reviews ORDER BY id")
+        return super().visible(database) + "\n".join(str(row[0]) for row in rows)
+
+    def critic_says(self, path: str) -> dict[str, Any]:
+        """The model's message: what was asked for, or rubbish."""
+        drawn = self._critic.random()
+        rubbish = not self.is_healing and drawn < self._garbage
+        return self._critic.choice(GARBAGE) if rubbish else good_answer(path)
+
+    # The callers
+
+    async def caller(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        """Ask for what is due, at once and again until there is an answer. An error may have been a success."""
+        while not stop.is_set():
+            due = [wish for wish in self.wishes if wish.answer is None and wish.at_ms <= self.loop.now_ms]
+            if due:
+                await asyncio.gather(*[self._ask(kernel, wish) for wish in due])
+            upcoming = [wish.at_ms for wish in self.wishes if wish.answer is None]
+            wait_ms = max(1_000, min(upcoming, default=self.loop.now_ms + 600_000) - self.loop.now_ms)
+            await asyncio.sleep(wait_ms / 1_000)
+
+    async def _ask(self, kernel: Kernel, wish: Wish) -> None:
+        """What the route does."""
+        request, job, under_its_key = wish.request, None, True
+        try:
+            async with kernel.store.transaction() as tx:
+                stored, made = await reviews.submit(kernel, tx, request, sender="reviews@mail.test", owner="ci")
+                await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
+            said, job = ("new" if made else "known"), stored.job_id
+            under_its_key = stored.idempotency_key == request.idempotency_key
+        except Refusal as refusal:
+            said, under_its_key = refusal.code, False
+        except IdempotencyConflict:
+            said = "conflict"
+        except StoreError:
+            return
+        wish.answer, wish.answered_ms, wish.job = said, self.loop.now_ms, job
+        if under_its_key:
+            accepted = Accepted(self.loop.now_ms, reviews.KIND, request.idempotency_key, request.fingerprint, job)
+            self.accepted.append(accepted)
+
+    # The operator
+
+    async def operator(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        """Work the dead letters while results come in, replay with two clicks, cancel, answer doubts."""
+        while not stop.is_set():
+            await asyncio.sleep(self.dice.uniform(8, 40))
+            if self.healed_ms is not None and self.loop.now_ms > self.healed_ms + OPERATOR_RESTS_AFTER_MS:
+                await asyncio.sleep(600)
+                continue
+            try:
+                await self._work_cases(kernel)
+                await self._answer_doubts(kernel)
+                if self.dice.random() < 0.03 and not self.is_healing:
+                    await self._cancel_one(kernel)
+            except (StoreError, UsageError):
+                continue
+
+    async def _work_cases(self, kernel: Kernel) -> None:
+        rows = self.query("SELECT id, job_id, state FROM holdfast_dead_letters ORDER BY id")
+        for case_id, job_id, state in rows:
+            if state not in ("open", "escalated", "triaged", "remediated") or self.dice.random() < 0.4:
+                continue
+            if self._replays.get(job_id, 0) >= REPLAYS_MAX:
+                await operate.resolve(kernel, case_id, notes="nothing more to try", actor="operator")
+                continue
+            if state in ("open", "escalated"):
+                await operate.triage(kernel, case_id, cause="transient", actor="operator")
+            if state != "remediated":
+                await operate.remediate(kernel, case_id, evidence="looked again", actor="operator")
+            self._replays[job_id] = self._replays.get(job_id, 0) + 1
+            full = self.dice.random() < 0.3
+            clicks = [operate.replay(kernel, case_id, actor="operator", full=full) for _ in range(2)]
+            await asyncio.gather(*clicks, return_exceptions=True)
+
+    async def _answer_doubts(self, kernel: Kernel) -> None:
+        """Answer truly, and say 'not sent' only when nothing can be under way any more."""
+        rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")
+        for key, token, provider in rows:
+            effects = self.providers[provider].effects_of(token)
+            over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + SURELY_OVER_MS
+            if effects and self.dice.random() < 0.5:
+                await answer(kernel, key, sent=True, provider_id=effects[0].provider_id, actor="operator")
+            elif over and not effects:
+                self.answered[token] = self.loop.now_ms
+                await answer(kernel, key, sent=False, provider_id=None, actor="operator")
+
+    async def _cancel_one(self, kernel: Kernel) -> None:
+        live = self.query("SELECT id FROM holdfast_jobs WHERE state IN ('queued', 'processing') ORDER BY id")
+        if live:
+            await operate.cancel(kernel, self.dice.choice(live)["id"], "operator")
+
+
+def _duties(duties: Duties) -> Main:
+    async def main(kernel: Kernel, stop: asyncio.Event) -> None:
+        await run(kernel, duties, stop)
+
+    return main
