@@ -16,7 +16,7 @@ from holdfast import App, Context, Job, Provider, stage
 from holdfast.kit import Delivery, Gate, Kernel, Settled, State, Tx, breakers, load_migrations
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
-from holdfast_systems.grading import answers, grading_jobs, stages
+from holdfast_systems.grading import answers, grading_jobs, retention, stages
 from holdfast_systems.grading.contract import Result, SpeakingRequest, WritingRequest
 from holdfast_systems.grading.intake import receive_request
 from holdfast_systems.grading.settings import ServiceSettings
@@ -65,6 +65,10 @@ def service_app(engine: Engine) -> App:
     @app.step(every_s=PRUNE_EVERY_S)
     async def prune_audio(kernel: Kernel) -> int:
         return await stages.prune_audio(engine, kernel)
+
+    @app.step(every_s=retention.EVERY_S)
+    async def prune_requests(kernel: Kernel) -> int:
+        return await retention.prune_requests(kernel, engine.settings.requests_keep_days)
 
     if engine.client is not None:
         app.closers.append(engine.client.aclose)

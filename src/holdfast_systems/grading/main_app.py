@@ -16,7 +16,7 @@ import holdfast
 from holdfast import App, InvalidInput
 from holdfast.kit import Kernel, Tx, batch, load_migrations, outbox, trace_headers
 from holdfast.settings import read
-from holdfast_systems.grading import submissions
+from holdfast_systems.grading import retention, submissions
 from holdfast_systems.grading.callbacks import receive_callback
 from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request
 from holdfast_systems.grading.settings import MainSettings
@@ -35,6 +35,11 @@ def build_main(env: Mapping[str, str]) -> App:
     app = App(NAME, migrations=MIGRATIONS, queues=QUEUES)
     app.consume(CALLBACKS)(receive_callback)
     app.step(every_s=settings.timeout_check_ms / 1_000)(sweep_timeouts)
+
+    @app.step(every_s=retention.EVERY_S)
+    async def prune_submissions(kernel: Kernel) -> int:
+        return await retention.prune_submissions(kernel, settings.keep_days)
+
     return app
 
 

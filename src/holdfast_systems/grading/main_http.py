@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ from holdfast_systems.grading.submissions import Stored
 from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
+MINUTE_MS = 60_000
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -96,10 +98,22 @@ async def create_submission(
     """What POST /api/submissions does."""
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
+        if settings.submissions_per_minute:
+            await _refuse_flood(kernel, tx, who, settings.submissions_per_minute)
         return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
 
     payload = new.model_dump(mode="json")
     return await idempotent(kernel, who, "POST /api/submissions", key, payload, make, required=True)
+
+
+async def _refuse_flood(kernel: Kernel, tx: Tx, who: Principal, limit: int) -> None:
+    """429 once a user has made so many submissions within a minute. A repeated key never comes here, so is free."""
+    now = kernel.now()
+    recent = await submissions.recent(tx, who.sub, now - MINUTE_MS, limit)
+    if len(recent) >= limit:
+        wait_s = max(1, math.ceil((recent[-1] + MINUTE_MS - now) / 1_000))
+        detail = f"You may make {limit} submissions a minute."
+        raise Problem(429, "RATE_LIMITED", detail, headers={"Retry-After": str(wait_s)})
 
 
 def _add_event_route(router: APIRouter, kernel: Kernel) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
+from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
 from holdfast_systems.grading.audio import AudioLimits
@@ -20,6 +20,12 @@ class MainSettings:
     writing_sla_s: float = setting("GRADING_SLA_WRITING_SEC", 1_200.0, "A text must be graded within", minimum=0.001)
     speaking_sla_s: float = setting("GRADING_SLA_SPEAKING_SEC", 3_600.0, "Speech must be graded within", minimum=0.001)
     timeout_check_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
+    submissions_per_minute: int = setting(
+        "GRADING_SUBMISSIONS_PER_MINUTE", 0, "Submissions a user may make a minute; 0: any number", minimum=0
+    )
+    keep_days: float = setting(
+        "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
+    )
 
     def problems(self) -> list[str]:
         return database_problems("MAIN_DATABASE_URL", self.database_url)
@@ -29,18 +35,12 @@ class MainSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceSettings:
+class ServiceSettings(OpenAISettings):
     """The grading service: its providers, their retries and breakers, and what audio it will touch."""
 
     database_url: str | None = setting("GRADING_DATABASE_URL", None, "Database of the grading service", secret=True)
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
-    openai_base_url: str | None = setting("OPENAI_BASE_URL", None, "OpenAI-compatible endpoint; unset: offline grading")
-    openai_api_key: str | None = setting("OPENAI_API_KEY", None, "Key of that endpoint", secret=True)
-    llm_model: str = setting("LLM_MODEL", "gpt-4o-mini", "The model that grades")
     llm_runs: int = setting("LLM_RUNS", 2, "Separate gradings of one text, for consistency", minimum=1, maximum=10)
-    llm_timeout_s: float = setting("LLM_TIMEOUT_SEC", 60.0, "One call of the grading model", minimum=0.01)
-    llm_prompt_price: int = setting("LLM_PROMPT_MICROS_PER_1K", 0, "Price of 1,000 prompt tokens, in millionths")
-    llm_answer_price: int = setting("LLM_ANSWER_MICROS_PER_1K", 0, "Price of 1,000 answer tokens, in millionths")
     stt_model: str = setting("STT_MODEL", "whisper-1", "The model that transcribes")
     stt_timeout_s: float = setting("STT_TIMEOUT_SEC", 300.0, "One transcription", minimum=0.01)
     concurrency: int = setting("GRADING_CONCURRENCY", 20, "Gradings in flight per process", minimum=1, maximum=1_000)
@@ -55,6 +55,9 @@ class ServiceSettings:
     )
     breaker_cooldown_s: float = setting("GRADING_BREAKER_COOLDOWN_SEC", 30.0, "Pause once open", minimum=0.01)
     breaker_trials: int = setting("GRADING_BREAKER_TRIALS", 3, "Good trial calls that close it", minimum=1)
+    requests_keep_days: float = setting(
+        "GRADING_REQUESTS_KEEP_DAYS", 90.0, "How long answered requests are kept; 0: for ever", minimum=0
+    )
     audio_private_hosts: str = setting(
         "GRADING_AUDIO_PRIVATE_HOSTS", "", "Private hosts that audio may come from, by ,"
     )
@@ -66,12 +69,7 @@ class ServiceSettings:
     )
 
     def problems(self) -> list[str]:
-        found = database_problems("GRADING_DATABASE_URL", self.database_url)
-        if self.openai_base_url and urlsplit(self.openai_base_url).scheme not in ("http", "https"):
-            found.append("OPENAI_BASE_URL must start with http:// or https://.")
-        if self.openai_api_key and not self.openai_base_url:
-            found.append("OPENAI_API_KEY is set without OPENAI_BASE_URL; grading would stay offline.")
-        return found
+        return database_problems("GRADING_DATABASE_URL", self.database_url) + self.endpoint_problems()
 
     @property
     def retry(self) -> Retry:

@@ -150,6 +150,11 @@ async def page(tx: Tx, user_id: str, before: str | None, status: str | None, lim
     return [_stored(row) for row in rows]
 
 
+async def recent(tx: Tx, user_id: str, since: int, limit: int) -> list[int]:
+    """When a user made the latest submissions after `since`, the newest first."""
+    return [row["created_at"] for row in await tx.rows(sql.recent, user_id=user_id, since=since, limit=limit)]
+
+
 async def in_review(tx: Tx, after: tuple[int, str] | None, limit: int) -> list[Stored]:
     """The instructor queue, the most urgent first."""
     rank, last = after or (-1, NIL)

@@ -61,6 +61,12 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
    AND (CAST(:status AS TEXT) IS NULL OR status = :status)
  ORDER BY id DESC LIMIT :limit
 
+-- name: recent
+-- Ids sort by time, so the owner's index gives the newest first and stops at the limit.
+SELECT created_at FROM (
+  SELECT created_at FROM submissions WHERE user_id = :user_id ORDER BY id DESC LIMIT :limit) AS newest
+ WHERE created_at > :since ORDER BY created_at DESC
+
 -- name: in_review
 -- By priority, then age. The cursor is the rank and id of the last row of the page before.
 SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, created_at, deadline_at, version,

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
 from holdfast.kit import SettingsError
+from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
 from holdfast_systems.review.fetch_p4 import P4Policy
@@ -18,7 +19,7 @@ from holdfast_systems.review.smtp import parse_smtp_url
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewSettings:
+class ReviewSettings(OpenAISettings):
     """Reviews: sources, critic, notifier, and the retries and breakers of each."""
 
     database_url: str | None = setting("REVIEW_DATABASE_URL", None, "Database of the review system", secret=True)
@@ -31,12 +32,6 @@ class ReviewSettings:
     private_hosts: str = setting("REVIEW_PRIVATE_HOSTS", "", "Private hosts that a diff may come from, by ,")
     git_private: bool = setting("REVIEW_GIT_PRIVATE_HOSTS", False, "Repositories on private hosts may be cloned")
     p4_depots: str = setting("REVIEW_P4_DEPOTS", "", "Depot paths that may be read, by ,; none: nothing may")
-    openai_base_url: str | None = setting("OPENAI_BASE_URL", None, "OpenAI-compatible endpoint; unset: offline critic")
-    openai_api_key: str | None = setting("OPENAI_API_KEY", None, "Key of that endpoint", secret=True)
-    llm_model: str = setting("LLM_MODEL", "gpt-4o-mini", "The model that criticises")
-    llm_timeout_s: float = setting("LLM_TIMEOUT_SEC", 60.0, "One call of the model", minimum=0.01)
-    llm_prompt_price: int = setting("LLM_PROMPT_MICROS_PER_1K", 0, "Price of 1,000 prompt tokens, in millionths")
-    llm_answer_price: int = setting("LLM_ANSWER_MICROS_PER_1K", 0, "Price of 1,000 answer tokens, in millionths")
     tokens_max: int = setting("REVIEW_TOKENS_MAX", TOKENS_MAX, "Size of one prompt, in tokens", minimum=500)
     critic_s: float = setting("REVIEW_CRITIC_SEC", 120.0, "Time for each tool of the offline critic", minimum=0.01)
     smtp_url: str | None = setting(
@@ -66,12 +61,9 @@ class ReviewSettings:
 
     def problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
-        found = database_problems("REVIEW_DATABASE_URL", self.database_url)
-        for name, url in (("OPENAI_BASE_URL", self.openai_base_url), ("MAIL_HTTP_URL", self.mail_http_url)):
-            if url and urlsplit(url).scheme not in ("http", "https"):
-                found.append(f"{name} must start with http:// or https://.")
-        if self.openai_api_key and not self.openai_base_url:
-            found.append("OPENAI_API_KEY is set without OPENAI_BASE_URL; reviews would stay offline.")
+        found = database_problems("REVIEW_DATABASE_URL", self.database_url) + self.endpoint_problems()
+        if self.mail_http_url and urlsplit(self.mail_http_url).scheme not in ("http", "https"):
+            found.append("MAIL_HTTP_URL must start with http:// or https://.")
         if self.smtp_url and self.mail_http_url:
             found.append("SMTP_URL and MAIL_HTTP_URL are both set; mail can go only one way.")
         if self.imap_url and not self.smtp_url:

@@ -15,7 +15,7 @@ from holdfast_systems.grading.settings import MainSettings, ServiceSettings
 def test_the_defaults_are_the_specifications() -> None:
     main, service = read(MainSettings, {}), read(ServiceSettings, {})
     assert (main.sla_ms("writing"), main.sla_ms("speaking")) == (20 * 60_000, 60 * 60_000)
-    assert [step.every_s for step in build_main({}).steps] == [60.0]
+    assert {step.name: step.every_s for step in build_main({}).steps}["grading-main.sweep_timeouts"] == 60.0
     retry, breaker = service.retry, service.breaker
     assert (retry.attempts, retry.base_s, retry.multiplier, retry.cap_s, retry.jitter) == (4, 2, 2, 300, "additive")
     assert (breaker.window, breaker.open_above, breaker.inclusive) == (20, 0.5, False)
