@@ -26,7 +26,7 @@ from holdfast.main import (
     open_systems,
     start_logging,
 )
-from holdfast.settings import Settings, problems
+from holdfast.settings import Settings, notes, problems
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")
@@ -123,17 +123,20 @@ def migrate(system: SystemNames = None, app: AppPath = None, as_json: AsJson = F
 
 @cli.command()
 def check(as_json: AsJson = False) -> None:
-    """Check every setting and print all problems in sentences. Exits 1 if there is one."""
-    found = problems(Settings, os.environ)
-    for system in load_systems():
-        for group in system.settings:
-            found += [problem for problem in problems(group, os.environ) if problem not in found]
+    """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
+    problem."""
+    groups = [Settings, *(group for system in load_systems() for group in system.settings)]
+    found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
+    risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
     if as_json:
-        typer.echo(json.dumps({"problems": found}))
-    for problem in [] if as_json else found:
+        typer.echo(json.dumps({"problems": found, "notes": risks}))
+        raise typer.Exit(1 if found else 0)
+    for problem in found:
         typer.echo(problem, err=True)
-    if not found and not as_json:
+    if not found:
         typer.echo("All settings are fine.")
+    for risk in risks:
+        typer.echo(f"Note: {risk}", err=bool(found))
     raise typer.Exit(1 if found else 0)
 
 

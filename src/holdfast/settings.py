@@ -53,6 +53,14 @@ def problems(group: type[Any], env: Mapping[str, str]) -> list[str]:
     return []
 
 
+def notes(group: type[Any], env: Mapping[str, str]) -> list[str]:
+    """What works but leaves a risk, in sentences, if the group has any to tell and its values are fine."""
+    if not hasattr(group, "notes") or problems(group, env):
+        return []
+    told: list[str] = read(group, env).notes()
+    return told
+
+
 def describe(group: type[Any]) -> list[tuple[str, str, str]]:
     """Name, default and meaning of each setting, for `--help` and the reference page."""
     rows = []

@@ -69,7 +69,15 @@ def test_without_a_name_every_installed_system_is_meant(place: Place) -> None:
 def test_good_settings_pass_the_check(place: Place) -> None:
     done = place.run("check")
     assert (done.exit_code, done.stdout.strip()) == (0, "All settings are fine.")
-    assert json.loads(place.run("check", "--json").stdout) == {"problems": []}
+    assert json.loads(place.run("check", "--json").stdout) == {"problems": [], "notes": []}
+
+
+@pytest.mark.spec("R7")
+def test_the_check_names_a_provider_whose_doubts_need_a_person(place: Place) -> None:
+    risky = Place(place.env | {"SMTP_URL": "smtp://127.0.0.1:2525"})
+    done = risky.run("check")
+    assert done.exit_code == 0 and "Note: SMTP_URL is set without IMAP_URL" in done.stdout
+    assert "waits for a person" in json.loads(risky.run("check", "--json").stdout)["notes"][0]
 
 
 def test_the_check_says_everything_that_is_wrong_at_once_each_in_a_sentence(place: Place) -> None:
