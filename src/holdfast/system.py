@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.engines.run import Duties
 from holdfast.kernel.app import App
@@ -25,7 +26,8 @@ class System:
     """`build` makes the app from an environment; `routes` makes its HTTP routes for an open kernel.
 
     `database` names the environment variables of its database URL, the first that is set counts; with none, it is
-    `<name>.db` in the data folder.
+    `<name>.db` in the data folder. The first of several is its own; a database that it shares by a later one holds its
+    tables apart, in a schema (PostgreSQL) or a file beside the other's (SQLite) of its name.
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
     to the command line."""
 
@@ -39,9 +41,20 @@ class System:
     commands: Callable[[Typer], None] | None = None
 
     def database_url(self, env: Mapping[str, str], data_dir: str) -> str:
-        names = (self.database,) if isinstance(self.database, str) else self.database
-        given = next((env[name] for name in names if env.get(name)), None)
-        return given or f"sqlite:///{Path(data_dir) / (self.name + '.db')}"
+        own, *shared = (self.database,) if isinstance(self.database, str) else self.database
+        if env.get(own):
+            return env[own]
+        given = next((env[name] for name in shared if env.get(name)), None)
+        return _apart(given, self.name) if given else f"sqlite:///{Path(data_dir) / (self.name + '.db')}"
+
+
+def _apart(url: str, name: str) -> str:
+    """The place of a system's own in a database that others use too."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        path = Path(url.removeprefix("sqlite:///"))
+        return f"sqlite:///{path.with_name(f'{path.stem}-{name}{path.suffix}')}"
+    return urlunsplit(parts._replace(query="&".join(filter(None, [parts.query, f"search_path={name}"]))))
 
 
 @dataclass(frozen=True)

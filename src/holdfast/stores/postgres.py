@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
@@ -101,6 +101,8 @@ class PostgresStore:
             run = tx.connection.execute
             with _translating():
                 await run("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+                for schema in parse_qs(urlsplit(self._url).query).get("search_path", []):
+                    await run(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
                 await run(_SCHEMA_TABLE)
                 rows = await tx.connection.fetch(_SCHEMA_VERSIONS)
                 for migration in pending(migrations, {row[0]: row[1] for row in rows}):
