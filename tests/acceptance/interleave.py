@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import combinations
 from typing import Any
 
@@ -140,6 +140,10 @@ class GatedStore:
             if gated.touched:
                 await self.party.gate("commit")
 
+    def alone(self) -> AbstractAsyncContextManager[GatedTx]:
+        """With a commit of its own, so that there is a moment between the statement's locks and their end."""
+        return self.transaction()
+
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[GatedTx]:
         async with self.inner.reading() as tx:
@@ -175,6 +179,9 @@ class GatedTx:
 
     async def hint(self, channel: str) -> None:
         await self.inner.hint(channel)
+
+    def then(self, tell: Callable[[], None]) -> None:
+        self.inner.then(tell)
 
 
 def again(work: Work, tries: int = 5) -> Work:

@@ -157,7 +157,7 @@ async def test_a_renewal_and_a_reap(pairs: Pairs) -> None:
         assert (row["state"], row["crashes"]) == (("processing", 0) if renewed else ("queued", 1))
         assert not (renewed and row["lease_owner"] != "w1")
 
-    await pairs.in_every_order(seed, renew, _reap, check, frozenset({"renew", "expired", "settle", "commit"}))
+    await pairs.in_every_order(seed, renew, _reap, check, frozenset({"renew", "expired", "step", "commit"}))
 
 
 @pytest.mark.spec("K14", "K15")
@@ -176,7 +176,7 @@ async def test_a_settlement_in_time_and_a_sweep(pairs: Pairs) -> None:
         assert found in (("succeeded", 0, 1, 0), ("dead", 1, 0, 1)), found
         pairs.clocks[1].advance(-31)
 
-    gates = frozenset({"settle", "put", "overdue", "unanswered", "open", "commit"})
+    gates = frozenset({"step", "put", "overdue", "unanswered", "open", "commit"})
     await pairs.in_every_order(seed, end, sweep, check, gates)
 
 
@@ -191,7 +191,7 @@ async def test_a_settlement_and_a_cancellation(pairs: Pairs) -> None:
         won = not isinstance(cancelled, NotAllowed)
         assert found == (("cancelled", 0, 1) if won else ("succeeded", 1, 0)), found
 
-    gates = frozenset({"settle", "put", "lock_one", "commit"})
+    gates = frozenset({"step", "put", "lock_one", "commit"})
     await pairs.in_every_order(pairs.leased, end, withdraw, check, gates)
 
 
@@ -295,5 +295,5 @@ async def test_a_callback_in_time_and_a_sweep(pairs: Pairs) -> None:
         assert inbox == int(called), "a callback that had no effect must not make its next try a duplicate"
         pairs.clocks[1].advance(-11)
 
-    gates = frozenset({"lock_waiting", "settle", "unanswered", "commit"})
+    gates = frozenset({"lock_waiting", "step", "unanswered", "commit"})
     await pairs.in_every_order(seed, call, sweep, check, gates)

@@ -156,7 +156,7 @@ async def test_a_handler_without_its_lease_can_open_no_transaction(deploy: Deplo
     await world.enqueue(Work, "x")
     (job,) = await take(world.kernel)
     kind = world.kernel.registry.kind(job.kind)
-    context = Context(world.kernel, kind, kind.stages[0], job)
+    context = Context(world.kernel, kind, kind.stages[0], job, world.kernel.now())
     async with context.transaction():
         pass
     await context.progress(share=0.5)

@@ -92,7 +92,7 @@ async def test_what_does_not_finish_is_given_back_at_no_cost(place: Place, clock
 
 
 @pytest.mark.spec("K16")
-async def test_a_task_that_is_cancelled_before_it_began_is_given_back_too(place: Place, clock: HandClock) -> None:
+async def test_a_job_that_is_stopped_before_it_began_is_given_back_too(place: Place, clock: HandClock) -> None:
     desk = Desk()
     kernel = place.kernel(desk.app, clock=clock, tuning=QUICK)
     for number in range(3):
@@ -100,8 +100,8 @@ async def test_a_task_that_is_cancelled_before_it_began_is_given_back_too(place:
     worker = Worker(kernel, grace_s=0)
     worker._start((await worker._step(10))[0])
     worker._draining = True
-    for one in worker._running.values():
-        one.task.cancel()  # before any of them had a chance to run
+    for one in list(worker._running.values()):
+        worker._abandon(one)  # before any of them had a chance to run
     await asyncio.wait_for(worker._stream(), 10)
     assert desk.ran == [] and await states(kernel) == [("queued", 0, 0)] * 3
     await close_all(place)

@@ -222,3 +222,23 @@ async def test_sqlite_is_opened_so_that_an_accepted_job_survives_power_loss(tmp_
     assert (await store._writer.execute("PRAGMA journal_mode"))[0][0] == "wal"
     assert (await store._writer.execute("PRAGMA synchronous"))[0][0] == 2
     await store.close()
+
+
+@pytest.mark.spec("K17")
+async def test_what_is_to_be_told_is_told_after_the_commit_and_never_after_a_rollback(place: Place) -> None:
+    store = threaded(place)
+    told: list[str] = []
+    async with store.transaction() as tx:
+        await note(tx, "kept")
+        tx.then(lambda: told.append("kept"))
+        assert told == []
+    async with store.alone() as tx:
+        await note(tx, "alone")
+        tx.then(lambda: told.append("alone"))
+    with pytest.raises(ValueError):
+        async with store.transaction() as tx:
+            await note(tx, "gone")
+            tx.then(lambda: told.append("gone"))
+            raise ValueError
+    assert told == await notes(store) == ["kept", "alone"]
+    await close_all(place)

@@ -106,7 +106,7 @@ def decide(
 
 
 def _in_time(job: Claimed, outcome: Outcome, now: int) -> Outcome:
-    if not isinstance(outcome, Done | Next | Called):
+    if not isinstance(outcome, (Done, Next, Called)):
         return outcome
     if passes(now, job.deadline_at):
         return Overdue()

@@ -1,6 +1,6 @@
 """The embedded engine: asyncio workers that claim many, run them side by side, and settle in groups.
 
-    stream: settle what is finished and claim what is due, in ONE commit -> start a task per job -> again
+    stream: settle what is finished and claim what is due, in ONE commit -> run the jobs -> again
     beside: one batched renewal of all leases; reaping; the deadline sweep; breakers; reconciliation; pruning
 
 Two streams on PostgreSQL: while one waits for its commit the other runs Python (2.0-2.4 times the fastest peer;
@@ -10,9 +10,10 @@ one stream 1.2-1.6). SQLite has one writer, so it gets one stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import partial
 
 from holdfast.core.failure import classify
 from holdfast.core.job import Claimed
@@ -22,6 +23,7 @@ from holdfast.engines.presence import name_here
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.claim import Taken, step
+from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.settle import Settlement
@@ -33,8 +35,10 @@ STORE_BACKOFF_CAP_S = 10.0
 
 @dataclass(slots=True)
 class Running:
+    """A job that is leased and not finished. It has a task once it waits for something."""
+
     job: Claimed
-    task: asyncio.Task[Settlement | None]
+    task: asyncio.Task[None] | None = None
 
 
 class Worker:
@@ -53,6 +57,7 @@ class Worker:
         self.completed = 0
         # By job and attempt: after a lost lease the same job may run here twice for a moment.
         self._running: dict[tuple[str, int], Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._finished: list[Settlement] = []
         self._reserved = 0
         self._wake = asyncio.Event()
@@ -85,8 +90,7 @@ class Worker:
         while True:
             taken, parked = await self._step(self.concurrency)
             self._start(taken)
-            while self._running:
-                await asyncio.wait([one.task for one in self._running.values()])
+            await self._until_none_runs(None)
             if not taken and not parked and not self._finished:
                 return self.completed - before
 
@@ -138,26 +142,61 @@ class Worker:
         return done
 
     def _start(self, taken: Sequence[Taken]) -> None:
-        loop = asyncio.get_running_loop()
         for one in taken:
-            task = loop.create_task(run_attempt(self.kernel, one))
-            self._running[one.job.id, one.job.attempt] = Running(one.job, task)
-            task.add_done_callback(partial(self._ended, one.job))
+            self._running[one.job.id, one.job.attempt] = Running(one.job)
+        if taken:
+            self._spawn(iter(taken))
 
-    def _ended(self, job: Claimed, task: asyncio.Task[Settlement | None]) -> None:
-        """A callback, not the end of a coroutine: it also comes when the task is cancelled before it has begun."""
+    def _spawn(self, taken: Iterator[Taken]) -> None:
+        task = asyncio.get_running_loop().create_task(self._run_some(taken))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_some(self, taken: Iterator[Taken]) -> None:
+        """Run attempts one after the other until one of them waits: then this task is that one's, and another task
+        takes the rest. Each attempt has a context of its own, as if it had always had a task of its own."""
+        for one in taken:
+            running = self._running.get((one.job.id, one.job.attempt))
+            if running is None:
+                continue  # lost or given back before it began
+            attempt, run = run_attempt(self.kernel, one), copy_context().run
+            try:
+                ended, got = first_step(attempt, run)
+                if not ended:
+                    running.task = asyncio.current_task()
+                    self._spawn(taken)
+                    got = await rest(attempt, got, run)
+            except asyncio.CancelledError:
+                self._ended(one.job, Settlement(one.job, Released()) if self._draining else None)
+            except BaseException as error:
+                # `run_attempt` catches what a handler raises; what comes out of it is a defect of ours, or of a type.
+                self._ended(one.job, Settlement(one.job, Failed(replace(classify(error), stack=redact_stack(error)))))
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
+            else:
+                self._ended(one.job, got)
+            if running.task is not None:
+                return
+
+    def _ended(self, job: Claimed, settlement: Settlement | None) -> None:
         del self._running[job.id, job.attempt]
-        settlement: Settlement | None = None
-        if task.cancelled():
-            settlement = Settlement(job, Released()) if self._draining else None
-        elif (error := task.exception()) is not None:
-            # `run_attempt` catches what a handler raises; what comes out of it is a defect of ours, or of a type.
-            settlement = Settlement(job, Failed(replace(classify(error), stack=redact_stack(error))))
-        else:
-            settlement = task.result()
         if settlement is not None:
             self._finished.append(settlement)
         self._wake.set()
+
+    def _abandon(self, one: Running) -> None:
+        """Stop an attempt. What has not begun is simply forgotten."""
+        if one.task is not None:
+            one.task.cancel()
+        else:
+            self._ended(one.job, Settlement(one.job, Released()) if self._draining else None)
+
+    async def _until_none_runs(self, limit_s: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self._running:
+                    self._wake.clear()
+                    await self._wake.wait()
 
     async def _rest(self) -> None:
         """Nothing to settle and nothing to claim: wait for an attempt to end, a ring, or the poll."""
@@ -193,7 +232,7 @@ class Worker:
         for (job_id, attempt), one in list(self._running.items()):
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
-                one.task.cancel()
+                self._abandon(one)
 
     async def _disown(self) -> None:
         """After a lost answer we may hold jobs that we do not know of: give those back."""
@@ -211,11 +250,9 @@ class Worker:
     async def _drain(self) -> None:
         self._draining = True
         self._wake.set()
-        tasks = [one.task for one in self._running.values()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=self.grace_s)
+        await self._until_none_runs(self.grace_s)
         for one in list(self._running.values()):
-            one.task.cancel()
+            self._abandon(one)
         self._wake.set()
 
     async def _sign_off(self) -> None:

@@ -14,18 +14,21 @@ from pydantic import ValidationError
 
 from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, classify, failure
-from holdfast.core.outcome import Answer, Discard, Done, Failed, Held, Next, Outcome, Overdue, Snooze, Wait
+from holdfast.core.outcome import Answer, Done, Failed, Held, Next, Outcome, Overdue, Snooze
 from holdfast.core.redact import redact_stack
 from holdfast.errors import InvalidInput, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.claim import Taken
 from holdfast.kernel.context import Context
+from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.kinds import JobKind, Stage
+from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.trace import span
 
 UNKNOWN_KIND_SNOOZE_S = 60.0
 STORE_AWAY_SNOOZE_S = 2.0
+WITHOUT_MESSAGES = (Failed, Held)
+NOTHING = Next()
 
 
 async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
@@ -38,10 +41,10 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     stage = kind.by_name.get(job.stage)
     if stage is None:
         return Settlement(job, Failed(_misfit("STAGE_UNKNOWN", f"'{job.kind}' has no stage '{job.stage}' any more.")))
-    if passes(kernel.now(), job.deadline_at):
-        return Settlement(job, Overdue())  # nothing is begun that could only come too late
     started = kernel.now()
-    context = Context(kernel, kind, stage, job)
+    if passes(started, job.deadline_at):
+        return Settlement(job, Overdue())  # nothing is begun that could only come too late
+    context = Context(kernel, kind, stage, job, started)
     try:
         with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
             outcome, value = await _outcome(kernel, context, kind, stage, taken)
@@ -51,7 +54,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         job,
         outcome,
         value,
-        messages=[] if isinstance(outcome, Failed | Held) else context.messages,
+        messages=[] if isinstance(outcome, WITHOUT_MESSAGES) else context.messages,
         events=context.events,
         duration_ms=kernel.now() - started,
     )
@@ -66,8 +69,11 @@ async def _outcome(
         return Failed(_misfit("INPUT_INVALID", str(error))), None
     await kernel.failpoint("attempt.before_handler")
     try:
-        async with asyncio.timeout(_limit_s(kernel, stage, taken)):
-            answer = await stage.run(kind.instance, context, *arguments)
+        handler = stage.run(kind.instance, context, *arguments)
+        ended, answer = first_step(handler)
+        if not ended:
+            async with asyncio.timeout(_limit_s(kernel, stage, taken)):
+                answer = await rest(handler, answer)
     except LeaseLost:
         raise
     except (StoreUnavailable, StoreBusy, StoreFull):
@@ -106,8 +112,10 @@ def _limit_s(kernel: Kernel, stage: Stage, taken: Taken) -> float:
 
 
 def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
-    said: Answer = answer if isinstance(answer, Done | Next | Snooze | Wait | Discard) else Next(answer)
-    if not isinstance(said, Done | Next):
+    if answer is None:
+        return NOTHING, None
+    said: Answer = answer if isinstance(answer, ANSWERS) else Next(answer)
+    if not isinstance(said, (Done, Next)):
         return said, None
     try:
         text = stage.dump(said.value)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from holdfast.core.job import Claimed
+from holdfast.core.job import Claimed, State
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import AWAY, Settlement, report, settle, settle_apart
+from holdfast.kernel.settle import (
+    AWAY,
+    Ends,
+    Settlement,
+    decided,
+    hints,
+    is_plain,
+    lefts,
+    parted,
+    report,
+    settle,
+    settle_apart,
+)
 from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, results
 
@@ -25,34 +37,61 @@ async def step(
 ) -> tuple[list[Taken], int]:
     """Settle what is finished and lease up to `limit` due jobs, in one commit.
 
-    Returns the leases and how many jobs were parked. A crash before the commit changes nothing; after it, the leases
-    expire and are reaped."""
+    Returns the leases and how many jobs moved in a way that makes another look worth while: parked, or due again. A
+    crash before the commit changes nothing; after it, the leases expire and are reaped."""
+    now = kernel.now()
+    ends = decided(kernel, finished, now) if kernel.store.dialect == "postgres" else ()
     try:
-        return await _step(kernel, owner, queues, finished, limit)
+        if kernel.store.dialect == "sqlite" or not is_plain(kernel, ends):
+            return await _in_turn(kernel, owner, queues, finished, limit)
+        done = await _at_once(kernel, owner, queues, ends, limit, now)
     except AWAY:
         raise
     except Exception as error:  # a settlement that cannot be written: find it, and let the others pass
         if not finished:
             raise
-        report(kernel, finished, await settle_apart(kernel, finished, error))
-        return await _step(kernel, owner, queues, [], limit)
+        await settle_apart(kernel, finished, error)
+        return await step(kernel, owner, queues, [], limit)
+    return await _after(kernel, ends, done, now)
 
 
-async def _step(
+async def _in_turn(
     kernel: Kernel, owner: str, queues: Sequence[str], finished: Sequence[Settlement], limit: int
 ) -> tuple[list[Taken], int]:
-    accepted: set[str] = set()
     taken: list[Taken] = []
-    parked = 0
+    again = 0
     async with kernel.store.transaction() as tx:
         if finished:
-            accepted = await settle(kernel, tx, finished)
+            await settle(kernel, tx, finished)
         if limit > 0:
-            taken, parked = await claim(kernel, tx, owner, queues, limit)
+            taken, again = await claim(kernel, tx, owner, queues, limit)
         await kernel.failpoint("settle.before_commit" if finished else "claim.before_commit")
     await kernel.failpoint("settle.after_commit" if finished else "claim.after_commit")
-    report(kernel, finished, accepted)
-    return taken, parked
+    return taken, again
+
+
+async def _at_once(kernel: Kernel, owner: str, queues: Sequence[str], ends: Ends, limit: int, now: int) -> jobs.Stepped:
+    """All of it as one statement, which is its own commit."""
+    await kernel.failpoint("settle.before_commit" if ends else "claim.before_commit")
+    lease_until = now + int(kernel.tuning.lease_s * 1_000)
+    async with kernel.store.alone() as tx:
+        done = await jobs.step(tx, lefts(ends), queues, limit, owner, now, lease_until, hints(kernel, ends, now))
+    await kernel.failpoint("settle.after_commit" if ends else "claim.after_commit")
+    return done
+
+
+async def _after(kernel: Kernel, ends: Ends, done: jobs.Stepped, now: int) -> tuple[list[Taken], int]:
+    """What need not be in that commit. What was refused comes through the door once more, in a transaction that notes
+    it; and nobody else writes results of a job that we hold."""
+    kept, refused = parted(ends, done.accepted)
+    report(kernel, kept, ())
+    if refused:
+        await settle_apart(kernel, [one for one, _ in refused])
+    again = done.parked + sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now)
+    if not any(_has_earlier_stage(kernel, job) for job in done.leased):
+        return [Taken(job) for job in done.leased], again
+    async with kernel.store.reading() as tx:
+        return await _with_results(kernel, tx, done.leased), again
 
 
 async def claim(kernel: Kernel, tx: Tx, owner: str, queues: Sequence[str], limit: int) -> tuple[list[Taken], int]:

@@ -33,12 +33,12 @@ class Context:
 
     __slots__ = ("_began", "_stage", "events", "job", "kernel", "kind", "messages")
 
-    def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed) -> None:
+    def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed, began: int) -> None:
         self.kernel = kernel
         self.kind = kind
         self.job = job
         self._stage = stage
-        self._began = kernel.now()
+        self._began = began
         self.messages: list[NewMessage] = []
         self.events: list[NewEvent] = []
 

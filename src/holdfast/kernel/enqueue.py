@@ -88,6 +88,9 @@ class ForeignTx:
     async def hint(self, channel: str) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
 
+    def then(self, tell: Callable[[], None]) -> None:
+        """Nobody tells us when the caller commits."""
+
 
 def foreign_tx(connection: Any) -> ForeignTx:
     """Recognise a connection by the library it comes from, without importing any of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ class StageMark:
 @dataclass(frozen=True, slots=True)
 class Stage:
     name: str
-    run: Callable[..., Awaitable[Any]]
+    run: Callable[..., Coroutine[Any, Any, Any]]
     provider: Provider | None
     timeout_s: float
     plan: StagePlan

@@ -10,6 +10,7 @@ ended or taken by somebody else: that is news, never an overwrite, and its resul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,8 @@ from holdfast.tables.outbox import NewMessage
 
 AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 """The database is not there for anybody: no settlement is to blame."""
+VALUED = (Done, Next, Called)
+"""Outcomes whose value is the stage's result."""
 
 
 @dataclass(slots=True)
@@ -58,20 +61,19 @@ class Settled:
     now: int
 
 
-async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
-    """Decide and write every settlement; return the ids that were accepted. The caller commits.
+Ends = Sequence[tuple[Settlement, Decision]]
 
-    A worker that lost a job and claimed it again may bring two ends of it: only the newer one can be accepted."""
+
+async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
+    """Decide and write every settlement; return the ids that were accepted. The caller commits."""
     now = kernel.now()
-    newest = {one.job.id: one for one in sorted(settlements, key=lambda one: one.job.attempt)}
-    decided = [(one, _decision(kernel, one, now)) for one in settlements]
-    lefts = [jobs.Left(s.job, s.expected, d, _error(d), _data(d)) for s, d in decided if newest[s.job.id] is s]
-    accepted = await jobs.settle(tx, lefts, now)
-    kept = [(one, d) for one, d in decided if one.job.id in accepted and newest[one.job.id] is one]
-    in_time = [(one, d) for one, d in kept if d.event != "expired"]
-    await _store_values(tx, in_time, now, late=False)
-    await _store_values(tx, [(one, d) for one, d in kept if d.event == "expired"], now, late=True)
-    await _store_messages(tx, [message for one, _ in in_time for message in one.messages], now)
+    ends = decided(kernel, settlements, now)
+    accepted = await jobs.settle(tx, lefts(ends), now)
+    kept, refused = parted(ends, accepted)
+    in_time = [message for one, d in kept if d.event != "expired" for message in one.messages]
+    if in_time:
+        await outbox.put(tx, in_time, now)
+        await tx.hint("outbox")
     extra = [event for one, _ in kept for event in one.events]
     if extra:
         await events.append(tx, extra, now)
@@ -80,17 +82,55 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
             await bury(kernel, tx, one.job, decision, now)
         if not one.spoiled:
             await _hook(kernel, tx, one, decision, now)
-    if len(kept) < len(decided):
-        ours = {id(one) for one, _ in kept}
-        await _refused(kernel, tx, [(one, d) for one, d in decided if id(one) not in ours], now)
-    await _wake(kernel, tx, kept, now)
+    await _note_refused(tx, refused, now)
+    for channel in hints(kernel, kept, now):
+        await tx.hint(channel)
+    tx.then(lambda: report(kernel, kept, refused))
     return accepted
 
 
-async def settle_apart(kernel: Kernel, settlements: Sequence[Settlement], error: Exception) -> set[str]:
-    """Settle each in a transaction of its own, because one of them spoiled the group. One bad hook, wait key or
+def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int) -> Ends:
+    """What becomes of each. A worker that lost a job and claimed it again may bring two ends of it: the newer one is
+    the last, and only that can be accepted."""
+    ends = [(one, _decision(kernel, one, now)) for one in settlements]
+    if len({one.job.id for one in settlements}) < len(ends):
+        ends.sort(key=lambda end: end[0].job.attempt)
+    return ends
+
+
+def lefts(ends: Ends) -> list[jobs.Left]:
+    """The rows to write: one for each job, its newest end."""
+    newest = {one.job.id: (one, decision) for one, decision in ends}
+    return [jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one)) for one, d in newest.values()]
+
+
+def parted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
+    """The ends that were accepted, and those that were refused."""
+    if len(accepted) == len(ends):
+        return ends, ()
+    newest = {one.job.id: one for one, _ in ends}
+    kept = [(one, d) for one, d in ends if one.job.id in accepted and newest[one.job.id] is one]
+    ours = {id(one) for one, _ in kept}
+    return kept, [(one, d) for one, d in ends if id(one) not in ours]
+
+
+def is_plain(kernel: Kernel, ends: Ends) -> bool:
+    """Whether nothing but the jobs' own rows, events, results and rings is to be written: then one statement does."""
+    kinds = kernel.registry.kinds
+    for one, decision in ends:
+        if one.messages or one.events or decision.state is State.DEAD:
+            return False
+        kind = kinds.get(one.job.kind)
+        if kind is not None and kind.settled is not None:
+            return False
+    return True
+
+
+async def settle_apart(kernel: Kernel, settlements: Sequence[Settlement], error: Exception | None = None) -> set[str]:
+    """Settle each in a transaction of its own, if one of them spoiled the group (`error`). One bad hook, wait key or
     message must not hold up its neighbours: what cannot be written as it is becomes a dead letter that says why."""
-    kernel.watch.log("settle.spoiled", jobs=len(settlements), error=f"{type(error).__name__}: {error}")
+    if error is not None:
+        kernel.watch.log("settle.spoiled", jobs=len(settlements), error=f"{type(error).__name__}: {error}")
     accepted: set[str] = set()
     for one in settlements:
         try:
@@ -107,12 +147,21 @@ async def settle_apart(kernel: Kernel, settlements: Sequence[Settlement], error:
     return accepted
 
 
-def report(kernel: Kernel, settlements: Sequence[Settlement], accepted: set[str]) -> None:
+def report(kernel: Kernel, kept: Ends, refused: Ends) -> None:
     """Log and count what was settled. Called after the commit: a rollback reports nothing."""
-    for one in settlements:
-        if one.job.id not in accepted:
-            kernel.watch.count("settles_refused", kind=one.job.kind)
-            kernel.watch.log("stale", job_id=one.job.id, kind=one.job.kind, attempt=one.job.attempt)
+    watch = kernel.watch
+    counts: Counter[tuple[str, str]] = Counter()
+    for one, decision in kept:
+        counts[one.job.kind, decision.event] += 1
+        if decision.state is State.DEAD and decision.failure:
+            watch.count("jobs_failed", kind=one.job.kind, code=decision.failure.error_class)
+        if watch.hears(decision.event):
+            _log(kernel, one, decision)
+    for (kind, event), amount in counts.items():
+        watch.count("jobs_settled", amount, kind=kind, event=event)
+    for one, _ in refused:
+        watch.count("settles_refused", kind=one.job.kind)
+        watch.log("stale", job_id=one.job.id, kind=one.job.kind, attempt=one.job.attempt)
 
 
 def _decision(kernel: Kernel, one: Settlement, now: int) -> Decision:
@@ -120,16 +169,11 @@ def _decision(kernel: Kernel, one: Settlement, now: int) -> Decision:
     stage = kind.by_name.get(one.job.stage) if kind else None
     plan = stage.plan if stage else StagePlan(one.job.stage, one.provider)
     following = kind.following.get(one.job.stage) if kind else None
-    decision = decide(one.job, one.outcome, plan, following, now, kernel.dice.draw())
-    _tell(kernel, one, decision)
-    return decision
+    return decide(one.job, one.outcome, plan, following, now, kernel.dice.draw())
 
 
-def _tell(kernel: Kernel, one: Settlement, decision: Decision) -> None:
+def _log(kernel: Kernel, one: Settlement, decision: Decision) -> None:
     failure = decision.failure
-    kernel.watch.count("jobs_settled", kind=one.job.kind, event=decision.event)
-    if decision.state is State.DEAD and failure:
-        kernel.watch.count("jobs_failed", kind=one.job.kind, code=failure.error_class)
     kernel.watch.log(
         decision.event,
         job_id=one.job.id,
@@ -168,20 +212,8 @@ def _data(decision: Decision) -> str | None:
     return batch.text(data) if data else None
 
 
-async def _store_values(tx: Tx, pairs: Sequence[tuple[Settlement, Decision]], now: int, *, late: bool) -> None:
-    rows = [
-        (one.job.id, one.job.stage, one.job.attempt, int(late), one.value)
-        for one, _ in pairs
-        if one.value is not None and isinstance(one.outcome, Done | Next | Called)
-    ]
-    if rows:
-        await results.put(tx, rows, now)
-
-
-async def _store_messages(tx: Tx, messages: Sequence[NewMessage], now: int) -> None:
-    if messages:
-        await outbox.put(tx, messages, now)
-        await tx.hint("outbox")
+def _value(one: Settlement) -> str | None:
+    return one.value if isinstance(one.outcome, VALUED) else None
 
 
 async def _hook(kernel: Kernel, tx: Tx, one: Settlement, decision: Decision, now: int) -> None:
@@ -192,19 +224,23 @@ async def _hook(kernel: Kernel, tx: Tx, one: Settlement, decision: Decision, now
             await kind.settled(kind.instance, kernel, tx, Settled(one.job, decision, one.value, now))
 
 
-async def _refused(kernel: Kernel, tx: Tx, refused: Sequence[tuple[Settlement, Decision]], now: int) -> None:
-    """A fence said no. Either we wrote this before and lost the answer, or the job went on without us."""
+async def _note_refused(tx: Tx, refused: Ends, now: int) -> None:
+    """A fence said no. Either we wrote this before and lost the answer, or the job went on without us: then its
+    result is kept as a late one."""
     for one, decision in refused:
         told = {row["type"] for row in await events.of_job(tx, one.job.id) if row["attempt"] == one.job.attempt}
         if decision.event in told and decision.event != "expired":
             continue  # our own commit, whose answer was lost
-        await _store_values(tx, [(one, decision)], now, late=True)
+        value = _value(one)
+        if value is not None:
+            await results.put(tx, [(one.job.id, one.job.stage, one.job.attempt, 1, value)], now)
         if decision.event in told:
             continue  # a sweep was faster, or our own commit; the late value is kept once either way
         await events.append(tx, [(one.job.id, one.job.attempt, "stale", batch.text({"event": decision.event}))], now)
 
 
-async def _wake(kernel: Kernel, tx: Tx, kept: Sequence[tuple[Settlement, Decision]], now: int) -> None:
+def hints(kernel: Kernel, kept: Ends, now: int) -> list[str]:
+    """Which channels to ring for these ends."""
     channels = set()
     for one, decision in kept:
         kind = kernel.registry.kinds.get(one.job.kind)
@@ -214,5 +250,4 @@ async def _wake(kernel: Kernel, tx: Tx, kept: Sequence[tuple[Settlement, Decisio
             channels.add("events")
         if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:
             channels.add("events")
-    for channel in sorted(channels):
-        await tx.hint(channel)
+    return sorted(channels)

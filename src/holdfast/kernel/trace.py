@@ -8,7 +8,7 @@ and costs next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 try:
     from opentelemetry import trace as otel
@@ -17,6 +17,7 @@ except ImportError:  # the extra is not installed
     otel = None  # type: ignore[assignment]
 
 HEADER = "traceparent"
+NO_SPAN = nullcontext()
 
 
 def tracing() -> bool:
@@ -39,12 +40,15 @@ def trace_headers() -> dict[str, str]:
     return {} if parent is None else {HEADER: parent}
 
 
-@contextmanager
-def span(name: str, parent: str | None = None, attributes: Mapping[str, str | int] | None = None) -> Iterator[None]:
+def span(
+    name: str, parent: str | None = None, attributes: Mapping[str, str | int] | None = None
+) -> AbstractContextManager[None]:
     """A span around a block; under `parent`, if one is given and readable, else under the present one."""
-    if not tracing():
-        yield
-        return
+    return _span(name, parent, attributes or {}) if tracing() else NO_SPAN
+
+
+@contextmanager
+def _span(name: str, parent: str | None, attributes: Mapping[str, str | int]) -> Iterator[None]:
     context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
-    with otel.get_tracer("holdfast").start_as_current_span(name, context=context, attributes=dict(attributes or {})):
+    with otel.get_tracer("holdfast").start_as_current_span(name, context=context, attributes=dict(attributes)):
         yield

@@ -17,6 +17,10 @@ class Watch(Protocol):
         """One structured line."""
         ...
 
+    def hears(self, event: str) -> bool:
+        """Whether a line about this event would be written: spares the making of it."""
+        ...
+
     def count(self, name: str, amount: float = 1, **labels: str) -> None: ...
 
     def observe(self, name: str, value: float, **labels: str) -> None: ...
@@ -29,15 +33,21 @@ class LogWatch:
         self._logger = logger or logging.getLogger("holdfast")
 
     def log(self, event: str, **fields: Any) -> None:
-        level = logging.DEBUG if event in QUIET else logging.INFO
-        if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"holdfast": {"event": event, **fields}})
+        if self.hears(event):
+            self._logger.log(_level(event), event, extra={"holdfast": {"event": event, **fields}})
+
+    def hears(self, event: str) -> bool:
+        return self._logger.isEnabledFor(_level(event))
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         pass
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         pass
+
+
+def _level(event: str) -> int:
+    return logging.DEBUG if event in QUIET else logging.INFO
 
 
 class JsonFormatter(logging.Formatter):
@@ -54,3 +64,17 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info).splitlines()[-1]
         return json.dumps(redact(line), default=str, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """One line for a person at a terminal: as much as in JSON, and redacted as well."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = dict(getattr(record, "holdfast", None) or {})
+        event = fields.pop("event", None) or record.getMessage()
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info).splitlines()[-1]
+        clean = redact({"event": event, **fields})
+        assert isinstance(clean, dict)
+        told = " ".join(f"{name}={value}" for name, value in clean.items() if name != "event" and value is not None)
+        return f"{self.formatTime(record)} {record.levelname} {record.name} {clean['event']} {told}".rstrip()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -72,7 +72,8 @@ class PostgresStore:
             try:
                 with _translating():
                     await connection.execute("BEGIN")
-                yield PostgresTx(connection)
+                tx = PostgresTx(connection)
+                yield tx
                 with _translating():
                     await connection.execute("COMMIT")
             except BaseException:
@@ -81,6 +82,14 @@ class PostgresStore:
                     if connection.is_in_transaction():
                         await connection.execute("ROLLBACK")
                 raise
+        tx.tell()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[PostgresTx]:
+        async with self._acquired() as connection:
+            tx = PostgresTx(connection)
+            yield tx
+        tx.tell()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:
@@ -152,6 +161,7 @@ class PostgresStore:
                         timeout=CONNECT_TIMEOUT_S,
                         min_size=1,
                         max_size=self._pool_max,
+                        max_cached_statement_lifetime=0,
                         command_timeout=self._command_timeout_s,
                         server_settings=PLANNER | {"application_name": "holdfast"},
                         init=_limit_idle,
@@ -197,6 +207,7 @@ class PostgresTx:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+        self._tellers: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         with _translating():
@@ -208,6 +219,13 @@ class PostgresTx:
     async def hint(self, channel: str) -> None:
         with _translating():
             await self.connection.execute("SELECT pg_notify($1, $2)", LISTEN_CHANNEL, channel)
+
+    def then(self, tell: Callable[[], None]) -> None:
+        self._tellers.append(tell)
+
+    def tell(self) -> None:
+        for tell in self._tellers:
+            tell()
 
 
 async def _limit_idle(connection: Any) -> None:

@@ -6,7 +6,7 @@ opens transactions, runs statements in them, wakes waiters, tells the time and m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol
 
@@ -36,6 +36,10 @@ class Tx(Protocol):
         """Wake whoever listens on `channel`, once this transaction commits. A rollback wakes nobody."""
         ...
 
+    def then(self, tell: Callable[[], None]) -> None:
+        """Call this once the transaction has committed: what was rolled back is neither counted nor logged."""
+        ...
+
 
 class Bell(Protocol):
     """A listener on one channel. Rings may be lost: whoever waits also polls."""
@@ -54,6 +58,11 @@ class Store(Protocol):
         """A writing transaction: commits at the end of the block, rolls back if it raises.
 
         A `StoreUnavailable` from the commit is ambiguous: the caller must ask again, not assume."""
+        ...
+
+    def alone(self) -> AbstractAsyncContextManager[Tx]:
+        """For a single writing statement: a transaction, or where the database commits each statement by itself, none
+        (three round trips less). Whoever writes more than one statement wants `transaction`."""
         ...
 
     def reading(self) -> AbstractAsyncContextManager[Tx]:

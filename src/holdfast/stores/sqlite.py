@@ -11,7 +11,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,11 @@ class SqliteStore:
                 raise
         for channel in sorted(tx.hints):
             self._bells.ring(channel)
+        for tell in tx.tellers:
+            tell()
+
+    def alone(self) -> AbstractAsyncContextManager[SqliteTx]:
+        return self.transaction()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[SqliteTx]:
@@ -118,12 +123,16 @@ class SqliteTx:
     def __init__(self, lane: _Lane) -> None:
         self.lane = lane
         self.hints: set[str] = set()
+        self.tellers: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         return await self.lane.execute(statement.sqlite, params)
 
     async def hint(self, channel: str) -> None:
         self.hints.add(channel)
+
+    def then(self, tell: Callable[[], None]) -> None:
+        self.tellers.append(tell)
 
 
 class _Lane:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,16 @@ class Left(NamedTuple):
     decision: Decision
     error: str | None
     data: str | None
+    value: str | None = None
+    """The stage's result as JSON, if it is one to keep."""
+
+
+class Stepped(NamedTuple):
+    """What came of a step: the attempts whose end was accepted, the jobs leased, and how many were parked instead."""
+
+    accepted: set[str]
+    leased: list[Claimed]
+    parked: int
 
 
 async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
@@ -66,28 +77,44 @@ async def claim(
 
     Also returns how many were parked instead, because their provider is held."""
     if tx.dialect == "postgres":
-        rows = await _claim_all_lanes(tx, queues, limit, owner, now, lease_until)
-    else:
-        rows = await _claim_lane_by_lane(tx, queues, limit, owner, now, lease_until)
+        found = await step(tx, (), queues, limit, owner, now, lease_until)
+        return found.leased, found.parked
+    return _parted(await _claim_lane_by_lane(tx, queues, limit, owner, now, lease_until))
+
+
+def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
     taken = [Claimed._make(row) for row in rows]
     leased = [job for job in taken if job.state == State.PROCESSING]
-    leased.sort(key=lambda job: (job.priority, job.run_at))
+    leased.sort(key=itemgetter(9, 10))  # priority, run_at
     return leased, len(taken) - len(leased)
 
 
-async def _claim_all_lanes(
-    tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
-) -> Sequence[Row]:
-    lanes = [(queue, priority) for priority in PRIORITIES for queue in queues]
-    return await tx.rows(
-        sql.claim,
+async def step(
+    tx: Tx,
+    lefts: Sequence[Left],
+    queues: Sequence[str],
+    limit: int,
+    owner: str,
+    now: int,
+    lease_until: int,
+    hints: Sequence[str] = (),
+) -> Stepped:
+    """`settle`, `claim` and the ringing of `hints` in one statement. PostgreSQL only."""
+    lanes = [(queue, priority) for priority in PRIORITIES for queue in queues] if limit > 0 else []
+    rows = await tx.rows(
+        sql.step,
+        batch=batch.keyed({left.job.id: _settled_row(left) for left in lefts}),
         queues=[queue for queue, _ in lanes],
         priorities=[priority for _, priority in lanes],
         limit=limit,
         owner=owner,
         now=now,
         lease_until=lease_until,
+        hints=list(hints),
     )
+    taken = [row for row in rows if row["kind"] is not None]
+    accepted = {job_id for row in rows[len(taken) :] for job_id in (row["id"] or "").split(",")} - {""}
+    return Stepped(accepted, *_parted(taken))
 
 
 async def _claim_lane_by_lane(
@@ -138,12 +165,18 @@ async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
 
 
 async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
-    """End attempts, each behind its own fence, and log it. Ids that do not come back were refused."""
+    """End attempts, each behind its own fence, log it, keep their results. Ids that do not come back were refused."""
+    if tx.dialect == "postgres":
+        return (await step(tx, lefts, (), 0, "", now, now)).accepted
     rows = {left.job.id: _settled_row(left) for left in lefts}
-    accepted = {row["id"] for row in await tx.rows(sql.settle, batch=batch.keyed(rows), now=now)}
-    if tx.dialect == "sqlite" and accepted:
-        kept = {job_id: row for job_id, row in rows.items() if job_id in accepted}
-        await log_settled(tx, kept, now)
+    ended = batch.keyed(rows)
+    accepted = {row["id"] for row in await tx.rows(sql.settle, batch=ended, now=now)}
+    if len(accepted) < len(rows):
+        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in accepted})
+    if accepted:
+        await tx.rows(sql.log_settled, batch=ended, now=now)
+    if any(left.value is not None for left in lefts):
+        await tx.rows(sql.keep_values, batch=ended, now=now)
     return accepted
 
 
@@ -162,14 +195,12 @@ def _settled_row(left: Left) -> tuple[Any, ...]:
         d.first_failure_at,
         d.wait_key,
         left.error,
-        None,
+        d.hold,
         d.event,
         left.data,
+        left.job.stage,
+        left.value,
     )
-
-
-async def log_settled(tx: Tx, rows: Mapping[str, Sequence[Any]], now: int) -> None:
-    await tx.rows(sql.log_settled, batch=batch.keyed(rows), now=now)
 
 
 async def renew(tx: Tx, leases: Mapping[str, int], lease_until: int) -> set[str]:
