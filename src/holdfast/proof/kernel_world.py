@@ -185,14 +185,14 @@ class KernelWorld(World):
                 await schedule_once(kernel)
             return 0
 
-        await repeat(kernel, "schedule", step, 20, stop)
+        await repeat(kernel, "schedule", step, 45, stop)
 
     # The operator
 
     async def operator(self, kernel: Kernel, stop: asyncio.Event) -> None:
         """Triage, mend, replay (twice, as an impatient finger does), cancel, and answer what only a person can."""
         while not stop.is_set():
-            await asyncio.sleep(self.dice.uniform(8, 40))
+            await asyncio.sleep(self.dice.uniform(10, 60))
             if self.healed_ms is not None and self.loop.now_ms > self.healed_ms + OPERATOR_RESTS_AFTER_MS:
                 await asyncio.sleep(600)
                 continue

@@ -7,7 +7,9 @@
 
 Opening a connection costs 0.7 ms (SQLite parses the schema), a whole seed 60. So a process keeps one file and its
 connections, and every seed begins by emptying the tables; `Arena` does that. A killed host's connection is rolled
-back and handed to the next host, which is all that closing it would do to the data.
+back and handed to the next host, which is all that closing it would do to the data. SQLite lets one connection write at
+a time, so all hosts write through one and take turns: whoever asks while another's transaction is open is told that
+the database is busy, as with a connection of its own, but what the others wrote is still in its cache.
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ class Arena:
         self.faults = StoreFaults()
         self.stores: list[SimStore] = []
         keeper = self.take(None).connection
+        self.writer = self.take(None)
         keeper.execute("CREATE TABLE holdfast_schema (namespace TEXT, version INTEGER, applied_at BIGINT)")
         for migration in pending(migrations, {}):
             for text in migration.statements("sqlite"):
@@ -87,9 +90,10 @@ class Arena:
 
     def reset(self) -> None:
         """Empty every table, forget every store, let no connection remember a transaction."""
-        for holder in self._busy[1:]:
+        for holder in self._busy[2:]:
             self._give_back(holder)
-        self._busy = self._busy[:1]
+        self._busy = self._busy[:2]  # the keeper and the writer
+        self.release(self.writer.host)
         for holder in self._idle:  # a coroutine that was ended with its loop may have begun something on its way out
             if holder.connection.in_transaction:
                 holder.connection.execute("ROLLBACK")
@@ -100,6 +104,19 @@ class Arena:
             self.keeper.execute(f"DELETE FROM {table}")
         self.keeper.execute("DELETE FROM sqlite_sequence")
         self.keeper.execute("COMMIT")
+
+    def seize(self, host: Host) -> None:
+        """Make this host the one that writes, until `release`."""
+        if self.writer.host is not None:
+            raise StoreBusy("Another process is writing.")
+        self.writer.host = host
+
+    def release(self, host: Host | None) -> None:
+        """Undo what this host has not committed, and let others write. Nothing if it does not write."""
+        if self.writer.host is host:
+            if self.writer.connection.in_transaction:
+                self.writer.connection.execute("ROLLBACK")
+            self.writer.host = None
 
     def take(self, host: Host | None) -> Holder:
         holder = self._idle.pop() if self._idle else Holder(_open(self.path))
@@ -131,8 +148,8 @@ class SimStore(SqliteStore):
         self._arena = arena
         self._loop: SimLoop = host.loop
         self._dice = dice
-        self._writer: _Lane = SimLane(arena, host)
-        self._reader: _Lane = SimLane(arena, host)
+        self._writer: _Lane = WritingLane(arena, host)
+        self._reader: _Lane = ReadingLane(arena, host)
         arena.stores.append(self)
         host.at_death(lambda _: self.abandon())
 
@@ -191,14 +208,33 @@ class SimStore(SqliteStore):
 
 
 class SimLane(_Lane):
-    """One connection of one host, from the arena; refuses everything once the host is dead."""
+    """A host's way into the arena; refuses everything once the host is dead."""
 
     def __init__(self, arena: Arena, host: Host) -> None:
         super().__init__(arena.path, inline=True)
         self._arena = arena
         self._host = host
-        self._holder: Holder | None = None
         self._over = False
+
+    async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
+        if self._over:
+            raise StoreUnavailable("This process is dead.")
+        try:
+            return self._connect(text).execute(text, params or {}).fetchall()
+        except sqlite3.Error as error:
+            raise _translated(error, self.path) from error
+
+    async def rollback(self) -> None:
+        self._rollback()
+
+    def _connect(self, text: str) -> sqlite3.Connection:
+        raise NotImplementedError
+
+
+class ReadingLane(SimLane):
+    """A connection of its own: what it reads does not change while it reads."""
+
+    _holder: Holder | None = None
 
     def abandon(self) -> None:
         self._over = True
@@ -210,15 +246,35 @@ class SimLane(_Lane):
         if self._holder is not None and self._holder.connection.in_transaction:
             self._holder.connection.execute("ROLLBACK")
 
-    def _execute(self, text: str, params: dict[str, object] | None) -> Sequence[Row]:
-        if self._over:
-            raise StoreUnavailable("This process is dead.")
+    def _connect(self, text: str) -> sqlite3.Connection:
         if self._holder is None:
             self._holder = self._arena.take(self._host)
-        try:
-            return self._holder.connection.execute(text, params or {}).fetchall()
-        except sqlite3.Error as error:
-            raise _translated(error, self.path) from error
+        return self._holder.connection
+
+
+class WritingLane(SimLane):
+    """The arena's writing connection, from BEGIN to COMMIT or ROLLBACK."""
+
+    def abandon(self) -> None:
+        self._over = True
+        self._arena.release(self._host)
+
+    def _rollback(self) -> None:
+        self._arena.release(self._host)
+
+    async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
+        rows = await super().execute(text, params)
+        if text == "COMMIT":
+            self._arena.release(self._host)
+        return rows
+
+    def _connect(self, text: str) -> sqlite3.Connection:
+        writer = self._arena.writer
+        if text.startswith("BEGIN"):
+            self._arena.seize(self._host)
+        elif writer.host is not self._host:
+            raise StoreUnavailable("The transaction is over.")
+        return writer.connection
 
 
 class HostClock:
@@ -237,5 +293,5 @@ def _open(path: str) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")  # the file is in memory: nothing here tests power loss
     connection.execute("PRAGMA busy_timeout = 0")
-    connection.execute("PRAGMA wal_autocheckpoint = 20000")
+    connection.execute("PRAGMA wal_autocheckpoint = 1000")  # a log that fits the processor's cache
     return connection
