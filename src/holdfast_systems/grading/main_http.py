@@ -24,6 +24,7 @@ from holdfast_systems.grading import asyncapi, submissions, transitions
 from holdfast_systems.grading.contract import Skill
 from holdfast_systems.grading.grade import Band
 from holdfast_systems.grading.main_app import iso, submit
+from holdfast_systems.grading.recordings import recording_routes
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submissions import Stored
 from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
@@ -60,6 +61,7 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     _add_learner_routes(router, kernel, read(MainSettings, env))
     _add_event_route(router, kernel)
     _add_instructor_routes(router, kernel)
+    router.include_router(recording_routes(kernel, env))
     contract = asyncapi.documents()["asyncapi.yaml"]
 
     @router.get("/asyncapi.yaml", include_in_schema=False)

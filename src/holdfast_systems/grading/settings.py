@@ -94,6 +94,10 @@ class ServiceSettings(OpenAISettings):
         )
 
     @property
+    def recordings_folder(self) -> Path:
+        return Path(self.data_dir) / "grading-recordings"
+
+    @property
     def audio_folder(self) -> Path:
         return Path(self.data_dir) / "grading-audio"
 

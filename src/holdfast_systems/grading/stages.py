@@ -25,10 +25,11 @@ from holdfast_systems.grading.audio import Speech, decode
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.contract import GradingRequest, Progress, Result, SpeakingRequest, WritingRequest
 from holdfast_systems.grading.grade import Grade, TaskType
-from holdfast_systems.grading.grader import ModelSettings, grade_speaking, grade_writing
+from holdfast_systems.grading.grader import Guard, ModelSettings, grade_speaking, grade_writing
 from holdfast_systems.grading.intake import trace_id_of
 from holdfast_systems.grading.messages import result_of
 from holdfast_systems.grading.offline_grader import SPOKEN_WORDS_PER_MINUTE, WORDS_EXPECTED, OfflineGrader
+from holdfast_systems.grading.recording_files import uploaded
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.transcriber import OfflineTranscriber
 
@@ -46,6 +47,16 @@ class TextGrader(Protocol):
 
 class SpeechReader(Protocol):
     def transcribe(self, speech: Speech) -> str: ...
+
+
+class Spent(Protocol):
+    """An answer that says how many tokens it took."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def completion_tokens(self) -> int: ...
 
 
 class RunBlocking(Protocol):
@@ -91,12 +102,12 @@ class Engine:
     def model(self) -> ModelSettings:
         return ModelSettings(self.settings.llm_model, self.settings.llm_runs, self.settings.llm_timeout_s)
 
-    def price(self, grade: Grade) -> Cost:
-        """What a grade cost, in tokens and money."""
-        spent = grade.prompt_tokens * self.settings.llm_prompt_price
-        spent += grade.completion_tokens * self.settings.llm_answer_price
-        tokens = {"prompt_tokens": grade.prompt_tokens, "completion_tokens": grade.completion_tokens}
-        return Cost(micros=spent // 1_000, units=tokens if any(tokens.values()) else None)
+    def price(self, spent: Spent) -> Cost:
+        """What a call cost, in tokens and money."""
+        micros = spent.prompt_tokens * self.settings.llm_prompt_price
+        micros += spent.completion_tokens * self.settings.llm_answer_price
+        tokens = {"prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens}
+        return Cost(micros=micros // 1_000, units=tokens if any(tokens.values()) else None)
 
 
 async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> Result:
@@ -107,7 +118,7 @@ async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> R
         engine,
         ctx,
         lambda: engine.grader.grade_writing(text, task_type),
-        lambda client: grade_writing(client, engine.model, text, task_type),
+        lambda client, guard: grade_writing(client, engine.model, text, task_type, guard=guard),
     )
     words = len(_WORD.findall(text))
     sure = confidence_in(grade, words=words, words_expected=WORDS_EXPECTED[task_type], answer=text, measured=measured)
@@ -117,7 +128,7 @@ async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> R
 async def fetch_audio(engine: Engine, ctx: Context, request: SpeakingRequest) -> Audio:
     """Fetch the learner's audio, within the policy, and keep it on disk under a name of our own."""
     await _tell(ctx, request, "PROCESSING", 0.1)
-    content = (await engine.fetch(request.payload.audio_url, engine.settings.outbound)).content
+    content = await _fetched(engine, request)
     audio = Audio(f"{ctx.job_id}.audio", _filename(request.payload.audio_url), len(content))
     await engine.run_blocking(lambda: _write(engine.settings.audio_folder / audio.name, content))
     return audio
@@ -150,7 +161,7 @@ async def grade_speech(engine: Engine, ctx: Context, request: SpeakingRequest, h
         engine,
         ctx,
         lambda: engine.grader.grade_speaking(said, duration_s),
-        lambda client: grade_speaking(client, engine.model, said, duration_s=duration_s, part=part),
+        lambda client, guard: grade_speaking(client, engine.model, said, duration_s=duration_s, part=part, guard=guard),
     )
     expected = max(40, round(min(duration_s, 240) / 60 * SPOKEN_WORDS_PER_MINUTE))
     words = len(_WORD.findall(said))
@@ -169,14 +180,16 @@ async def _grade(
     engine: Engine,
     ctx: Context,
     measure: Callable[[], Grade],
-    ask: Callable[[OpenAIClient], Awaitable[Grade]],
+    ask: Callable[[OpenAIClient, Guard], Awaitable[Grade]],
 ) -> tuple[Grade, Grade | None]:
-    """The grade, and an independent measurement of the same words where a model gave it."""
+    """The grade, and an independent measurement of the same words where a model gave it.
+
+    Every run of a model asks the breaker, and tells it, its cost and its Retry-After, by itself."""
     client = engine.client
     if client is None:
         async with engine.grading_turn:
             return await ctx.call(lambda: engine.run_blocking(measure), cost=engine.price), None
-    grade = await ctx.call(lambda: ask(client), cost=engine.price)
+    grade = await ask(client, lambda run: ctx.call(run, cost=engine.price))
     return grade, await engine.run_blocking(measure)
 
 
@@ -193,9 +206,14 @@ async def _tell(ctx: Context, request: GradingRequest, status: Progress, share: 
 async def _content(engine: Engine, request: SpeakingRequest, audio: Audio) -> bytes:
     path = engine.settings.audio_folder / audio.name
     found = await engine.run_blocking(lambda: path.read_bytes() if path.exists() else None)
-    if found is not None:
-        return found
-    return (await engine.fetch(request.payload.audio_url, engine.settings.outbound)).content
+    return await _fetched(engine, request) if found is None else found
+
+
+async def _fetched(engine: Engine, request: SpeakingRequest) -> bytes:
+    """What the URL leads to; what was uploaded here is read from its folder, and no request is made."""
+    url = request.payload.audio_url
+    found = await engine.run_blocking(lambda: uploaded(engine.settings.recordings_folder, url))
+    return (await engine.fetch(url, engine.settings.outbound)).content if found is None else found
 
 
 def _filename(url: str) -> str:
