@@ -8,17 +8,18 @@ import pytest
 from tests.systems.conversion.place import Place
 
 pytestmark = pytest.mark.spec("C10")
+ASSETS = ("text/css", "text/javascript", "image/svg+xml")
 
 
 async def test_the_page_and_its_files_are_there_for_anyone(place: Place) -> None:
     client = place.client(None)
     page = await client.get("/convert")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    wanted = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
-    assert len(wanted) == 2
+    wanted = re.findall(r'(?:src|href)="(/[^"]+\.\w+)"', page.text)
+    assert {"/static/holdfast.css", "/convert/static/convert.css"} < set(wanted)
     for path in wanted:
         answer = await client.get(path)
-        assert answer.status_code == 200 and answer.headers["content-type"].startswith(("text/css", "text/javascript"))
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith(ASSETS)
     assert (await client.get("/convert/static/..%2fsettings.py")).status_code == 404
 
 

@@ -1,66 +1,128 @@
-// Dead letters: grouped by what they have in common, and one case as the five steps of its workflow.
+// Dead letters: escalations on top, then grouped by what they have in common; a group is worked on as one.
 import { api, el } from "/static/holdfast.js";
-import { pill, table, text, when } from "/static/console-views.js";
+import { ago, count, doing, field, link, pill, short, table, when } from "/static/parts.js";
 
-const CAUSES = ["transient", "data", "auth_config", "code"];
-export async function letters(rest, again) {
-  const [{ items: groups }, { items }] = await Promise.all([api("/api/ops/dead-letters/groups"), api("/api/ops/dead-letters?limit=100")]);
-  const first = (row) => ({ escalated: 0, open: 1, triaged: 2, remediated: 3, replayed: 4, resolved: 5 })[row.state];
-  items.sort((a, b) => first(a) - first(b));
-  return el("div", {}, el("h2", {}, "Dead letters"), el("h3", {}, "By what they have in common"),
-    table([["System", "system"], ["Kind", "kind"], ["Stage", "stage"], ["Error", "error_class"], ["State", (row) => pill(row.state)], ["Letters", "letters"], ["Last", (row) => when(row.last_at)],
-      ["", (row) => row.state === "resolved" || row.state === "replayed" ? null : el("button", { class: "quiet", onclick: (event) => { event.stopPropagation(); together(row, again); } }, "Act on all")]], groups),
-    el("h3", {}, "Each"), table([["State", (row) => pill(row.state)], ["System", "system"], ["Kind", "kind"], ["Stage", "stage"], ["Error", "error_class"], ["Why", "failure_reason"], ["Tries", "attempts_made"],
-      ["Last error", "last_error"], ["When", (row) => when(row.last_failure_at)]], items, (row) => { location.hash = `letter/${row.id}`; }));
+export const CAUSES = [["transient", "transient: it was down and came back"], ["data", "data: the input was wrong"],
+  ["auth_config", "auth or config: a key, a permission, an address"], ["code", "code: a defect of ours"]];
+export const ADVICE = {
+  transient: "Verify that the provider has recovered and has room.", data: "Correct the source or its mapping.",
+  auth_config: "Rotate or fix the credentials, the permissions, the endpoint.", code: "Deploy the fix, and validate it first where it can do no harm.",
+};
+const ORDER = ["escalated", "open", "triaged", "remediated", "replayed", "resolved"];
+
+const letterLink = (row) => link(`#letter/${row.id}`, el("code", {}, row.id));
+const COLUMNS = [["Letter", letterLink], ["State", (row) => pill(row.state)], ["System", "system"], ["Kind", "kind"], ["Stage", "stage"], ["Error", "error_class"], ["Last words", (row) => short(row.last_error)],
+  ["Tries", "attempts_made"], ["Died", (row) => when(row.last_failure_at)]];
+
+export async function letters({ query }) {
+  const state = query.get("state") ?? "";
+  const [{ items: groups }, { items: escalated }, { items, next }] = await Promise.all([
+    api("/api/ops/dead-letters/groups?limit=200"), api("/api/ops/dead-letters?state=escalated&limit=50"), api(`/api/ops/dead-letters?${query}`)]);
+  const choose = (event) => { location.hash = event.target.value ? `dead?state=${event.target.value}` : "dead"; };
+  const states = [["", "every state"], ...ORDER.map((one) => [one, one])];
+  const chooser = field({ name: "state", label: "State", kind: "select", options: states, value: state });
+  chooser.querySelector("select").onchange = choose;
+  return el("div", {}, el("h2", { tabindex: "-1" }, "Dead letters"),
+    escalated.length ? el("section", { class: "callout error", "aria-label": "Escalated" }, el("strong", {}, `${count(escalated.length, "escalation")}: replayed after a remediation, and dead again in the same way. An engineer is needed.`),
+      table(COLUMNS, escalated, (row) => row.id)) : null,
+    el("h3", {}, "By what they have in common"), table(GROUP_COLUMNS, grouped(groups), (row) => `${row.system}/${row.fingerprint}`, "No dead letters. Nothing was lost."),
+    el("div", { class: "head" }, el("h3", {}, "One by one"), el("div", { class: "end" }, chooser)), table(COLUMNS, items, (row) => row.id, "No dead letter is in this state."),
+    next ? el("p", {}, link(`#dead?${new URLSearchParams({ ...(state && { state }), next })}`, "Older")) : null);
 }
 
-async function together(group, again) {
-  const filter = { fingerprint: group.fingerprint, state: group.state };
-  const send = (verb, body) => api(`/api/ops/dead-letters/bulk/${verb}?system=${encodeURIComponent(group.system)}`, { method: "POST", body });
-  if (group.state === "open" || group.state === "escalated") {
-    const cause = prompt(`Cause of all ${group.letters}: ${CAUSES.join(", ")}?`, "transient");
-    if (cause) await send("triage", { filter, cause });
-  } else if (group.state === "triaged") {
-    const evidence = prompt(`What was mended for all ${group.letters}, and how is that known?`);
-    if (evidence) await send("remediate", { filter, evidence });
-  } else if (group.state === "remediated") {
-    const dry = await send("replay", { filter, dry_run: true });
-    const rate = prompt(`${dry.done.length} would be replayed, ${dry.refused.length} refused. How many a minute?`, "60");
-    if (rate) await send("replay", { filter, per_minute: Number(rate) });
+const GROUP_COLUMNS = [["Group", (row) => link(groupHref(row), `${row.error_class} in ${row.stage}`)], ["System", "system"], ["Kind", "kind"], ["Provider", "provider"],
+  ["Letters", (row) => el("span", {}, ORDER.filter((state) => row.states[state]).map((state) => [`${row.states[state]} `, pill(state), " "]))],
+  ["First", (row) => when(row.first_at)], ["Last", (row) => ago(row.last_at)]];
+const groupHref = (row) => `#group/${encodeURIComponent(row.system)}/${encodeURIComponent(row.fingerprint)}`;
+
+// The API counts by state; a person sees a group once.
+function grouped(rows) {
+  const found = new Map();
+  for (const row of rows) {
+    const key = `${row.system}/${row.fingerprint}`;
+    const one = found.get(key) ?? { ...row, states: {} };
+    one.states[row.state] = row.letters;
+    if (row.first_at < one.first_at) one.first_at = row.first_at;
+    if (row.last_at > one.last_at) one.last_at = row.last_at;
+    found.set(key, one);
   }
-  again();
+  const urgency = (one) => ORDER.findIndex((state) => one.states[state]);
+  return [...found.values()].sort((a, b) => urgency(a) - urgency(b) || b.last_at.localeCompare(a.last_at));
 }
 
-const STEPS = [["open", "1 Triage"], ["triaged", "2 Remediate"], ["remediated", "3 Validate and replay"], ["replayed", "4 Verify"], ["resolved", "5 Resolved"]];
-export async function letter(id, again) {
-  const one = await api(`/api/ops/dead-letters/${encodeURIComponent(id)}`);
-  const at = STEPS.findIndex(([state]) => state === (one.state === "escalated" ? "open" : one.state));
-  const facts = [["Error", `${one.error_class} (${one.category})`], ["Why it died", one.failure_reason], ["Tries", one.attempts_made], ["Last error", one.last_error], ["First failure", when(one.first_failure_at)],
-    ["Last failure", when(one.last_failure_at)], ["Died", `${one.deaths} time(s), replayed ${one.replays}`], ["Cause", one.cause], ["Evidence", one.evidence], ["Notes", one.notes], ["Original", one.original]];
-  return el("div", {}, el("h2", {}, `${one.kind}, stage ${one.stage} `, pill(one.state)),
-    el("ol", { class: "steps" }, STEPS.map(([, title], i) => el("li", { class: i < at ? "done" : i === at ? "now" : null, "aria-current": i === at ? "step" : null }, title))),
-    el("p", {}, `Next: ${one.next_step}.`), form(one, again),
-    el("p", {}, el("a", { href: `#job/${one.job_id}` }, "The job's whole story")),
-    table([["", (row) => el("strong", {}, row[0])], ["", (row) => text(row[1])]], facts.filter(([, value]) => value !== null && value !== undefined && value !== "")),
-    el("h3", {}, "Context"), el("pre", {}, pretty(one.sanitized_context)), one.last_stack ? el("h3", {}, "Stack") : null, one.last_stack ? el("pre", {}, one.last_stack) : null,
-    el("h3", {}, "History"), table([["When", (row) => when(row.at)], ["Who", "actor"], ["What", "action"], ["Details", (row) => text(row.data)]], one.audit ?? []));
-}
-const pretty = (value) => { try { return JSON.stringify(typeof value === "string" ? JSON.parse(value) : value, null, 2); } catch { return text(value); } };
+// One group, worked on as one
 
-function form(one, again) {
-  const said = el("p", { class: "error", role: "alert" });
-  const act = (verb, body) => async (event) => {
-    event.preventDefault();
-    try { await api(`/api/ops/dead-letters/${one.id}/${verb}`, { method: "POST", body: body(event.target) }); document.activeElement?.blur(); await again(); } catch (error) { said.textContent = error.message; }
+let chosen = new Set();
+
+export async function group({ parts: [system, fingerprint] }, again) {
+  const where = new URLSearchParams({ system, fingerprint, limit: "200" });
+  const { items } = await api(`/api/ops/dead-letters?${where}`);
+  if (!items.length) return el("p", { class: "soft" }, "There is no such group any more.");
+  chosen = new Set(items.map((row) => row.id).filter((id) => chosen.has(id)));
+  const inState = (...states) => items.filter((row) => states.includes(row.state) && (!chosen.size || chosen.has(row.id)));
+  const bulk = (verb, state, body) => api(`/api/ops/dead-letters/bulk/${verb}?${new URLSearchParams({ system })}`, { method: "POST",
+    body: { filter: { fingerprint, state, ...(chosen.size ? { ids: [...chosen] } : {}) }, ...body } });
+  const tick = (row) => el("input", { type: "checkbox", "aria-label": `Choose ${row.id}`, checked: chosen.has(row.id), onchange: (event) => {
+    if (event.target.checked) chosen.add(row.id); else chosen.delete(row.id);
+    again();
+  } });
+  const first = items[0];
+  return el("div", {}, el("h2", { tabindex: "-1" }, `${first.error_class} in ${first.stage}`), el("p", { class: "soft" }, `${first.kind}, system ${system}, provider ${first.provider ?? "none"}: `, count(items.length, "letter"),
+    chosen.size ? `, ${chosen.size} chosen below; only those are acted on` : ", all of them are acted on unless some are chosen below"),
+    el("ol", { class: "steps" }, steps(inState, bulk, again)),
+    table([["", tick], ...COLUMNS], items, (row) => row.id));
+}
+
+function total(answer, word) {
+  const refused = answer.refused.length ? `, ${answer.refused.length} refused: ${answer.refused[0].detail}` : "";
+  return `${count(answer.done.length, "letter")} ${word}${refused}${answer.remaining ? `; ${answer.remaining} remain` : ""}.`;
+}
+
+function steps(inState, bulk, again) {
+  const both = async (verb, states, body) => {
+    const parts = [];
+    for (const state of states) if (inState(state).length) parts.push(await bulk(verb, state, body));
+    return { done: parts.flatMap((one) => one.done), refused: parts.flatMap((one) => one.refused), remaining: parts.reduce((sum, one) => sum + one.remaining, 0) };
   };
-  const area = (name, label) => [el("label", { for: name }, label), el("textarea", { id: name, name, required: true })];
-  const close = el("form", { onsubmit: act("resolve", (f) => ({ notes: f.notes.value })) }, area("notes", "How it ended"), el("button", { class: one.state === "replayed" ? null : "quiet" }, "Resolve"));
-  if (one.state === "resolved") return null;
-  const work = one.state === "open" || one.state === "escalated"
-    ? el("form", { onsubmit: act("triage", (f) => ({ cause: f.cause.value, notes: f.found.value || null })) }, el("label", { for: "cause" }, "What kind of cause was it?"),
-      el("select", { id: "cause", name: "cause" }, CAUSES.map((cause) => el("option", { value: cause }, cause))), el("label", { for: "found" }, "What you found"), el("input", { id: "found", name: "found", type: "text" }), el("button", {}, "Triage"))
-    : one.state === "triaged" ? el("form", { onsubmit: act("remediate", (f) => ({ evidence: f.evidence.value })) }, area("evidence", "What was mended, and how is that known?"), el("button", {}, "Record the remediation"))
-    : one.state === "remediated" ? el("form", { onsubmit: act("replay", (f) => ({ full: f.full.checked })) }, el("p", {}, `Evidence on record: ${one.evidence}. Effects already performed are not repeated: the ledger knows them.`),
-      el("label", {}, el("input", { type: "checkbox", name: "full" }), " restart from the first stage, paying for all of them again"), el("button", {}, `Replay from ${one.stage}`)) : null;
-  return el("div", { class: "card" }, work, close, said);
+  const step = (title, states, words, fields, verb, run) => {
+    const rows = inState(...states);
+    const form = el("form", { onsubmit: doing((event) => run(event.target.elements), (answer) => total(answer, words.done), again), key: title }, fields.map(field), el("button", {}, `${verb} ${count(rows.length, "letter")}`));
+    return el("li", { class: rows.length ? "now" : "later", key: title }, el("h3", {}, title), rows.length ? form : el("p", { class: "soft small" }, words.none));
+  };
+  return [
+    step("Triage", ["escalated", "open"], { done: "triaged", none: "None is open." }, [{ name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES, id: "g-cause" }, { name: "found", label: "What you found", id: "g-found" }], "Triage",
+      (f) => both("triage", ["escalated", "open"], { cause: f.cause.value, notes: f.found.value || null })),
+    step("Remediate", ["triaged"], { done: "remediated", none: "None waits for evidence." }, [{ name: "evidence", label: "What was mended, and how is that known?", kind: "long", required: true, id: "g-evidence" }], "Record the evidence for",
+      (f) => bulk("remediate", "triaged", { evidence: f.evidence.value })),
+    ...replaySteps(inState("remediated"), bulk, again),
+    step("Verify and close", ["replayed"], { done: "resolved", none: "None was replayed." }, [{ name: "notes", label: "How it ended", kind: "long", required: true, id: "g-notes" }], "Resolve",
+      (f) => bulk("resolve", "replayed", { notes: f.notes.value })),
+  ];
+}
+
+// The dry run is the validation: nothing is replayed before it was looked at, and a look is good only for what it saw.
+let looked = null;
+
+function replaySteps(rows, bulk, again) {
+  const key = rows.map((row) => row.id).sort().join();
+  const seen = looked?.key === key ? looked.answer : null;
+  const dry = async () => {
+    looked = { key, answer: await bulk("replay", "remediated", { dry_run: true }) };
+    return looked.answer;
+  };
+  const go = (event) => {
+    const { rate, full } = event.target.elements;
+    return bulk("replay", "remediated", { full: full.checked, per_minute: rate.value ? Number(rate.value) : null });
+  };
+  const none = el("p", { class: "soft small" }, "None is remediated: a replay needs recorded evidence.");
+  const told = seen && el("p", { role: "status" }, `${seen.done.length} would be replayed from their failed stage, ${seen.refused.length} refused. Nothing was changed.`);
+  return [
+    el("li", { class: !rows.length ? "later" : seen ? "done" : "now", key: "validate" }, el("h3", {}, "Validate"),
+      rows.length ? el("div", {}, el("p", { class: "small" }, "Effects that have happened are not repeated: the ledger knows them. A dry run says what a replay would do."),
+        el("button", { type: "button", class: "quiet", onclick: doing(dry, "Nothing was changed.", again) }, "Dry run"), told) : none),
+    el("li", { class: seen ? "now" : "later", key: "replay" }, el("h3", {}, "Replay"), seen ? el("form", { key: "go", onsubmit: doing(go, (answer) => total(answer, "replayed"), again) },
+      field({ name: "rate", label: "How many a minute? Empty: all at once", kind: "number", min: "1", value: "60", id: "g-rate" }),
+      field({ name: "full", label: "Restart from the first stage, paying for all of them again", kind: "checkbox", id: "g-full" }),
+      el("button", {}, `Replay ${count(seen.done.length, "letter")}`)) : el("p", { class: "soft small" }, "After the dry run.")),
+  ];
 }

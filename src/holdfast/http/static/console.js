@@ -1,41 +1,117 @@
-// The console's frame: routes by the address's hash, a view is a function that returns an element.
-import { el } from "/static/holdfast.js";
-import { breakers, effects, jobs, outbox, overview, instructor } from "/static/console-views.js";
-import { job } from "/static/console-job.js";
-import { letter, letters } from "/static/console-letters.js";
+// The console's frame: a view for each address after the #, drawn anew when the server says that something happened.
+import { api, el, follow, morph, who } from "/static/holdfast.js";
+import { ask, say } from "/static/parts.js";
+import { overview } from "/static/console-overview.js";
+import { job, jobs } from "/static/console-jobs.js";
+import { group, letters } from "/static/console-letters.js";
+import { letter } from "/static/console-letter.js";
+import { breaker, breakers } from "/static/console-breakers.js";
+import { outbox } from "/static/console-outbox.js";
+import { instructor } from "/static/console-queue.js";
+import { audit, machines } from "/static/console-records.js";
 
-const ROUTES = [["overview", "Overview", overview], ["jobs", "Jobs", jobs], ["dead", "Dead letters", letters],
-  ["breakers", "Breakers", breakers], ["outbox", "Outbox", outbox], ["effects", "Effects", effects], ["queue", "Instructor queue", instructor]];
+const TABS = [["overview", "Overview", "o"], ["jobs", "Jobs", "j"], ["dead", "Dead letters", "d"], ["breakers", "Breakers", "b"],
+  ["outbox", "Outbox", "m"], ["queue", "Instructors", "q"], ["machines", "Workers", "w"], ["audit", "Audit", "a"]];
+const VIEWS = { overview, jobs, job, dead: letters, group, letter, breakers, breaker, outbox, queue: instructor, machines, audit };
+const BELONGS = { job: "jobs", letter: "dead", group: "dead", breaker: "breakers" };
+const REFRESH_MS = 5000;
+const REST_MS = 1000;
+
 const view = document.querySelector("#view");
 const nav = document.querySelector("#nav");
+const live = document.querySelector("#live");
 let turn = 0;
+let drawnAt = 0;
+let waits = null;
+let counts = {};
 
-function where() {
-  const [name, ...rest] = location.hash.slice(1).split("/");
-  return { name: name || "overview", rest: rest.map(decodeURIComponent) };
+function place() {
+  const [path, query = ""] = location.hash.slice(1).split("?");
+  const [name, ...parts] = path.split("/");
+  const known = Object.hasOwn(VIEWS, name) ? name : "overview";
+  return { name: known, parts: parts.map(decodeURIComponent), query: new URLSearchParams(query) };
 }
 
-async function show({ quietly = false } = {}) {
+function drawTabs(name) {
+  const tab = BELONGS[name] ?? name;
+  const line = ([key, title]) => el("a", { href: `#${key}`, class: key === tab ? "current" : null, "aria-current": key === tab ? "page" : null },
+    title, counts[key] ? el("span", { class: "count", "aria-label": `${counts[key]} to work on` }, String(counts[key])) : null);
+  morph(nav, el("nav", { "aria-label": "Console", id: "nav" }, TABS.map(line)));
+}
+
+// Draw the view of the address. `fresh`: a person went there, so nothing of what was shown stays.
+async function show({ fresh = false } = {}) {
   const mine = ++turn;
-  const { name, rest } = where();
-  nav.replaceChildren(el("a", { href: "/" }, "Try it"), ...ROUTES.map(([key, title]) =>
-    el("a", { href: `#${key}`, class: key === name ? "current" : null, "aria-current": key === name ? "page" : null }, title)));
-  if (quietly && view.contains(document.activeElement) && document.activeElement !== view) return;  // do not pull a form from under a hand
+  const where = place();
+  drawTabs(where.name);
+  let made;
   try {
-    const made = name === "job" ? await job(rest[0], show) : name === "letter" ? await letter(rest[0], show)
-      : await (ROUTES.find(([key]) => key === name) ?? ROUTES[0])[2](rest, show);
-    if (mine === turn) view.replaceChildren(made);
+    made = await VIEWS[where.name](where, () => show());
   } catch (error) {
-    if (mine !== turn) return;
-    const again = error.status === 401 ? el("p", {}, el("a", { href: "/login?next=console" }, "Sign in again")) : null;
-    view.replaceChildren(el("p", { class: "error", role: "alert" }, error.message), again ?? "");
+    made = trouble(error);
   }
+  drawnAt = Date.now();
+  if (mine !== turn || made === null) return;
+  const now = el("main", { id: "view" }, made);
+  if (fresh) view.replaceChildren(...now.childNodes);
+  else morph(view, now);
+  if (fresh) view.querySelector("h2")?.focus();
 }
 
-document.querySelector("#find").addEventListener("submit", (event) => {
+function trouble(error) {
+  const way = error.status === 401 ? el("p", {}, el("a", { href: "/login?next=console" }, "Sign in again")) : null;
+  return el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), way);
+}
+
+// Many changes in a moment are one drawing.
+function refresh() {
+  if (waits || document.hidden) return;
+  waits = setTimeout(() => { waits = null; show(); tally(); }, Math.max(0, drawnAt + REST_MS - Date.now()));
+}
+
+async function tally() {
+  try {
+    const { items } = await api("/api/ops/overview");
+    counts = {
+      dead: items.reduce((sum, one) => sum + one.dead_letters_open, 0),
+      breakers: items.reduce((sum, one) => sum + one.breakers_not_closed.length, 0),
+    };
+    drawTabs(place().name);
+  } catch { /* the view itself says what is wrong */ }
+}
+
+const KEYS = el("div", {}, el("p", {}, "/ finds by any id. g and then a letter goes to:"),
+  el("ul", {}, TABS.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`))));
+let goes = false;
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.matches("input, textarea, select")) return;
+  const tab = goes ? TABS.find(([, , key]) => key === event.key) : null;
+  goes = event.key === "g";
+  if (tab) location.hash = tab[0];
+  else if (event.key === "/") document.querySelector("#q").focus();
+  else if (event.key === "?") ask("Keys", { words: KEYS.cloneNode(true), verb: "Close" });
+  else return;
   event.preventDefault();
-  location.hash = `jobs/${encodeURIComponent(event.target.q.value.trim())}`;
-});
-addEventListener("hashchange", () => show());
-setInterval(() => { if (!document.hidden) show({ quietly: true }); }, 3000);
-show();
+}
+
+function begin() {
+  const me = who();
+  document.querySelector("#who").textContent = me ? `signed in as ${me.sub}` : "not signed in";
+  document.querySelector("#find").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const wanted = event.target.q.value.trim();
+    if (wanted) location.hash = `jobs?${new URLSearchParams({ q: wanted })}`;
+  });
+  addEventListener("hashchange", () => show({ fresh: true }));
+  addEventListener("keydown", onKey);
+  addEventListener("unhandledrejection", (event) => say(event.reason?.message ?? String(event.reason), "error"));
+  setInterval(() => { if (Date.now() - drawnAt >= REFRESH_MS) refresh(); }, REFRESH_MS);
+  document.addEventListener("visibilitychange", refresh);
+  if (me) follow("/api/ops/changes", ["changed"], refresh, (on) => { live.dataset.on = on; live.textContent = on ? "live" : "reconnecting"; });
+  show();
+  tally();
+}
+
+begin();

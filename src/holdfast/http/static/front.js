@@ -1,11 +1,25 @@
-import { api, clock, el, follow, token, uuid } from "/static/holdfast.js";
+// The front page: what runs here, and one form for each system that follows its work to the result.
+import { api, clock, el, follow, morph, token, uuid, who } from "/static/holdfast.js";
 
-const told = (form) => form.parentElement.querySelector(".follow");
+const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+const HEALTH_MS = 5000;
+const LOOK_MS = 500;
+
+// The story of one try: lines with the time, then the result. A new try begins a new story.
 function story(form) {
+  const box = form.parentElement.querySelector(".follow");
   const list = el("ol", { class: "story" });
-  told(form).replaceChildren(list);
-  return { say: (text, kind) => list.append(el("li", { class: kind }, el("time", {}, clock(Date.now())), text)), show: (node) => told(form).append(node) };
+  box.replaceChildren(list);
+  let last = "";
+  return {
+    say(words, kind) {
+      if (words !== last) list.append(el("li", { class: kind }, el("time", {}, clock(Date.now())), words));
+      last = words;
+    },
+    show: (node) => box.append(node),
+  };
 }
+
 function onSubmit(id, run) {
   const form = document.querySelector(`#${id}`);
   form.addEventListener("submit", async (event) => {
@@ -13,93 +27,151 @@ function onSubmit(id, run) {
     const button = form.querySelector("button");
     button.disabled = true;
     const out = story(form);
-    try { await run(form, out); } catch (error) { out.say(error.message, "error"); } finally { button.disabled = false; }
+    try {
+      await run(form.elements, out);
+    } catch (error) {
+      out.say(error.message, "error");
+      if (error.status === 401) out.show(el("p", {}, el("a", { href: "/login" }, "Sign in"), " with the link that was printed."));
+    } finally {
+      button.disabled = false;
+    }
   });
 }
 
-onSubmit("grading", async (form, out) => {
-  const made = await api("/api/submissions", { method: "POST", headers: { "Idempotency-Key": uuid() },
-    body: { skill: "writing", payload: { text: form.essay.value, taskType: form.task.value, questionId: "try-it" } } });
+// Grading
+
+onSubmit("writing", (fields, out) => grade(out, "writing", { text: fields.essay.value, taskType: fields.task.value, questionId: "try-it" }));
+
+onSubmit("speaking", async (fields, out) => {
+  out.say("uploading");
+  const { audioUrl, durationSeconds } = await api("/api/recordings", { method: "POST", form: fields.audio.files[0] });
+  out.say(`${durationSeconds} s of audio received`);
+  await grade(out, "speaking", { audioUrl, durationSeconds, questionId: "try-it" });
+});
+
+async function grade(out, skill, payload) {
+  const made = await api("/api/submissions", { method: "POST", headers: { "Idempotency-Key": uuid() }, body: { skill, payload } });
   out.say(`accepted as ${made.id}, due by ${clock(made.deadlineAt)}`);
   const names = ["grading.progress", "grading.review_required", "grading.completed", "grading.failed"];
-  await follow(`/api/submissions/${made.id}/events`, names, async (name, data, close) => {
-    if (name === "grading.progress") { out.say(data.message || (data.status || "working").toLowerCase()); return; }
+  follow(`/api/submissions/${made.id}/events`, names, async (name, data, close) => {
+    if (name === "grading.progress") out.say(data.message || (data.status || "working").toLowerCase());
     if (name === "grading.review_required") {
       out.say("graded, but not surely enough: an instructor decides", "warn");
       out.show(el("p", {}, el("a", { href: "/console#queue" }, "Be the instructor"), "; the grade appears here when it is final."));
-      return;
     }
+    if (name !== "grading.completed" && name !== "grading.failed") return;
     close();
     const done = await api(`/api/submissions/${made.id}`);
-    if (name === "grading.failed") { out.say(`failed: ${done.failureReason}`, "error"); return; }
-    out.say("graded", "good");
-    const result = done.result;
-    out.show(el("div", { class: "result" }, el("strong", {}, `${result.overallScore ?? "?"} / 10, band ${result.band ?? "?"}`),
-      el("div", { class: "soft" }, `confidence ${result.confidenceScore ?? "?"} %`),
-      el("ul", {}, criteria(result).map((one) => el("li", {}, one)))));
-  });
-});
-function criteria(result) {
-  const found = result.criteria || result.criteriaScores || {};
-  return Object.entries(found).map(([name, value]) => {
-    const score = typeof value === "object" ? value.score : value;
-    const words = typeof value === "object" ? value.feedback : (result.feedback || {})[name];
-    return `${name}: ${score}${words ? `. ${Array.isArray(words) ? words.join(" ") : words}` : ""}`;
+    if (name === "grading.failed") out.say(`failed: ${done.failureReason}`, "error");
+    else showGrade(out, done.result ?? {});
   });
 }
 
-onSubmit("conversion", async (form, out) => {
-  const data = new FormData();
-  data.append("file", form.pdf.files[0]);
-  const job = await api("/api/jobs", { method: "POST", form: data });
-  out.say(`accepted as ${job.id}`);
-  const look = async (close) => {
-    const now = await api(`/api/jobs/${job.id}`);
-    if (!["complete", "failed", "cancelled", "expired"].includes(now.status)) { out.say(now.status); return; }
-    close();
-    if (now.status !== "complete") { out.say(`${now.error?.code}: ${now.error?.message}`, "error"); return; }
-    out.say("converted", "good");
-    const xml = await api(`/api/jobs/${job.id}/result`);
-    out.show(el("pre", { class: "result" }, String(xml).slice(0, 1500)));
-  };
-  const names = ["queued", "processing", "retry", "complete", "failed", "cancelled", "expired", "message", "status"];
-  await follow(`/api/jobs/${job.id}/events`, names, (name, body, close) => look(close));
-});
+function showGrade(out, result) {
+  out.say("graded", "good");
+  out.show(el("div", { class: "result" }, el("div", { class: "score" }, `${result.overallScore ?? "?"} / 10, band ${result.band ?? "?"}`),
+    el("div", { class: "soft" }, `confidence ${result.confidenceScore ?? "?"} %`),
+    result.transcript ? el("p", {}, `Heard: ${result.transcript}`) : null,
+    el("ul", {}, Object.entries(result.criteria ?? {}).map(([name, one]) => el("li", {}, `${name}: ${one?.score ?? ""}. ${one?.feedback ?? ""}`)))));
+}
 
-onSubmit("review", async (form, out) => {
-  const id = `try-${Date.now()}`;
-  await api(`/api/changelists/${id}/reviews`, { method: "POST", body: { idempotency_key: uuid(), review_version: 1,
-    recipients: form.to.value.split(",").map((one) => one.trim()).filter(Boolean),
-    source: { type: "git", repo: form.repo.value, range: form.range.value } } });
-  out.say(`accepted as ${id}`);
-  let last = "";
-  for (let turn = 0; turn < 240; turn += 1) {
-    const now = await api(`/api/changelists/${id}/reviews/1`);
-    const seen = `${now.status}${now.stage ? `, stage ${now.stage}` : ""}`;
-    if (seen !== last) { out.say(seen, now.status === "succeeded" ? "good" : now.status === "failed" ? "error" : ""); last = seen; }
-    if (now.status === "succeeded" || now.status === "failed") {
-      const result = now.result || {};
-      out.show(el("div", { class: "result" }, el("strong", {}, result.summary || ""),
-        el("ul", {}, (result.findings || []).slice(0, 20).map((one) => el("li", {}, `${one.path}:${one.line} ${one.severity}: ${one.message}`))),
-        el("div", { class: "soft" }, (now.deliveries || []).map((one) => `${one.recipient}: ${one.status}`).join("; "))));
+// Conversion
+
+onSubmit("conversion", async (fields, out) => {
+  const form = new FormData();
+  form.append("file", fields.pdf.files[0]);
+  const job = await api("/api/jobs", { method: "POST", form });
+  out.say(`accepted as ${job.id}`);
+  const names = ["queued", "processing", "progress", "retry", "complete", "failed", "cancelled", "expired"];
+  follow(`/api/jobs/${job.id}/events`, names, async (name, data, close) => {
+    if (!["complete", "failed", "cancelled", "expired"].includes(name)) {
+      out.say(data.retryAfter ? `failed for now; again at ${clock(data.retryAfter)}` : data.status ?? name);
       return;
     }
-    await new Promise((go) => setTimeout(go, 500));
+    close();
+    const now = await api(`/api/jobs/${job.id}`);
+    if (now.status !== "complete") {
+      out.say(now.error ? `${now.error.code}: ${now.error.message}` : now.status, "error");
+      return;
+    }
+    out.say("converted", "good");
+    out.show(el("pre", { class: "result" }, String(await api(`/api/jobs/${job.id}/result`)).slice(0, 1500)));
+  });
+});
+
+// Review
+
+onSubmit("review", async (fields, out) => {
+  const id = `try-${Date.now()}`;
+  const recipients = fields.to.value.split(",").map((one) => one.trim()).filter(Boolean);
+  const source = { type: "git", repo: fields.repo.value, range: fields.range.value };
+  await api(`/api/changelists/${id}/reviews`, { method: "POST", body: { idempotency_key: uuid(), review_version: 1, recipients, source } });
+  out.say(`accepted as ${id}`);
+  for (;;) {
+    const now = await api(`/api/changelists/${id}/reviews/1`);
+    if (now.status === "succeeded" || now.status === "failed") {
+      showReview(out, now);
+      return;
+    }
+    out.say(`${now.status.replaceAll("_", " ")}${now.stage ? `, stage ${now.stage}` : ""}`, now.status === "retryable_failed" ? "warn" : null);
+    await new Promise((go) => setTimeout(go, LOOK_MS));
   }
 });
 
+function showReview(out, now) {
+  if (now.status === "failed") out.say(`failed: ${now.failure?.message ?? now.failure?.error_class ?? ""}`, "error");
+  else out.say("reviewed", "good");
+  const findings = now.result?.findings ?? [];
+  out.show(el("div", { class: "result" }, el("strong", {}, now.result?.summary ?? "No review was written."),
+    el("ul", {}, findings.slice(0, 20).map((one) => el("li", {}, `${one.path}:${one.line} ${one.severity}: ${one.message}`))),
+    el("div", { class: "soft" }, now.deliveries.map((one) => `${one.recipient}: ${one.status}`).join("; "))));
+}
+
+// What runs here. Anybody sees whether it is ready; an operator sees how busy it is and what asks for a person.
+
 async function health() {
-  const box = document.querySelector("#health");
+  const well = document.querySelector("#well");
   try {
     const answer = await fetch("/readyz");
     const body = await answer.json();
-    const rows = Object.entries(body.systems || {}).map(([name, one]) => {
-      const ok = one === "ready";
-      return el("li", {}, el("span", { class: `pill ${ok ? "good" : "error"}` }, ok ? "well" : String(one)), ` ${name}`);
-    });
-    box.replaceChildren(el("h2", {}, "What runs here"), rows.length ? el("ul", {}, rows) : el("p", {}, answer.ok ? "Everything is well." : "Something is not well."));
-  } catch { box.replaceChildren(el("h2", {}, "What runs here"), el("p", { class: "error" }, "The server does not answer.")); }
+    const busy = who()?.roles.includes("operator") ? await glances() : new Map();
+    const names = Object.keys(body.systems ?? {});
+    const lines = names.map((name) => line(name, body.systems[name], busy.get(name)));
+    morph(document.querySelector("#systems"), el("ul", { id: "systems" }, lines));
+    well.textContent = answer.ok ? "Everything is ready." : "Not everything is ready.";
+    well.className = answer.ok ? "good" : "error";
+    for (const card of document.querySelectorAll("[data-needs]")) card.hidden = names.length > 0 && !names.includes(card.dataset.needs);
+  } catch {
+    well.textContent = "The server does not answer.";
+    well.className = "error";
+  }
 }
-document.querySelector("#who").replaceChildren(token() ? "signed in" : el("a", { href: "/login" }, "Sign in to try it"));
+
+async function glances() {
+  try {
+    return new Map((await api("/api/ops/overview")).items.map((one) => [one.system, one]));
+  } catch {
+    return new Map();
+  }
+}
+
+function line(name, state, glance) {
+  const held = glance?.breakers_not_closed ?? [];
+  const kind = state !== "ready" ? "error" : held.length ? "warn" : "good";
+  const words = state !== "ready" ? state : held.length ? `waits for ${held.join(", ")}` : "ready";
+  const live = glance?.lanes.reduce((sum, lane) => sum + lane.jobs, 0);
+  return el("li", {}, el("span", { class: `pill ${kind}` }, words), ` ${glance?.title ?? name}`,
+    glance ? el("span", { class: "soft small" }, ` ${count(live, "unfinished job")}, ${count(glance.workers, "worker")}`) : null,
+    glance?.dead_letters_open ? [" ", el("a", { href: "/console#dead" }, count(glance.dead_letters_open, "dead letter"))] : null);
+}
+
+function greet() {
+  const me = who();
+  const box = document.querySelector("#who");
+  if (token() && me) box.replaceChildren(`signed in as ${me.sub}`);
+  else box.replaceChildren(el("a", { href: "/login" }, "Sign in to try it"));
+}
+
+greet();
 health();
-setInterval(health, 5000);
+setInterval(health, HEALTH_MS);

@@ -1,70 +1,146 @@
 // What every page shares: the token, the API, live streams, and building elements without ever parsing HTML.
+
 export const token = () => sessionStorage.getItem("holdfast.token");
 
-export class Problem extends Error {
-  constructor(body, status) { super(body.detail || body.title || `HTTP ${status}`); this.code = body.code; this.status = status; }
+// Who the token is for, as it says itself. Only for showing: the server decides what it allows.
+export function who() {
+  try {
+    const part = token().split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+    const bytes = Uint8Array.from(atob(part), (sign) => sign.charCodeAt(0));
+    const { sub, roles } = JSON.parse(new TextDecoder().decode(bytes));
+    return { sub: String(sub), roles: Array.isArray(roles) ? roles.map(String) : [] };
+  } catch {
+    return null;
+  }
 }
 
+export class Problem extends Error {
+  constructor(body, status) {
+    super(body.detail || body.title || `The server answered ${status}.`);
+    this.code = body.code;
+    this.status = status;
+  }
+}
+
+// The bearer token goes into a header that no other site can make a browser send: there is nothing to forge.
 export async function api(path, { method = "GET", body, form, headers = {} } = {}) {
   const sent = { ...headers };
   if (token()) sent.Authorization = `Bearer ${token()}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
-  const answer = await fetch(path, { method, headers: sent, body: form ?? (body === undefined ? undefined : JSON.stringify(body)) });
+  const content = form ?? (body === undefined ? undefined : JSON.stringify(body));
+  const answer = await fetch(path, { method, headers: sent, body: content });
   const text = await answer.text();
-  const json = text && (answer.headers.get("content-type") || "").includes("json") ? JSON.parse(text) : null;
+  const isJson = (answer.headers.get("content-type") || "").includes("json");
+  const json = text && isJson ? JSON.parse(text) : null;
   if (!answer.ok) throw new Problem(json || {}, answer.status);
   return json ?? text;
 }
 
-// Follow a stream until the listener closes it. A lost connection is opened anew where it broke off: a ticket is good once.
-export async function follow(path, names, heard) {
-  let stream = null, last = "", over = false;
+// Follow a stream until the listener closes it. A lost connection is opened anew where it broke off: a ticket is good
+// once. `lives` hears whether the stream is open.
+export function follow(path, names, heard, lives = () => {}) {
+  let stream = null;
+  let last = "";
+  let over = false;
+  let waitMs = 500;
   const close = () => { over = true; stream?.close(); };
-  const open = async () => {
+  const again = () => {
+    lives(false);
+    if (!over) setTimeout(open, waitMs);
+    waitMs = Math.min(waitMs * 2, 15000);
+  };
+  async function open() {
     if (over) return;
     try {
       const { ticket } = await api("/api/tickets", { method: "POST" });
-      stream = new EventSource(`${path}?ticket=${encodeURIComponent(ticket)}&lastEventId=${encodeURIComponent(last)}`);
-      for (const name of names) {
-        stream.addEventListener(name, (event) => { last = event.lastEventId || last; heard(name, JSON.parse(event.data || "{}"), close); });
-      }
-      stream.onerror = () => { stream.close(); setTimeout(open, 1500); };
-    } catch { setTimeout(open, 3000); }
-  };
-  await open();
+      if (over) return;
+      stream = new EventSource(`${path}?${new URLSearchParams({ ticket, lastEventId: last })}`);
+    } catch {
+      again();
+      return;
+    }
+    stream.onopen = () => { waitMs = 500; lives(true); };
+    stream.onerror = () => { stream.close(); again(); };
+    for (const name of names) {
+      stream.addEventListener(name, (event) => {
+        last = event.lastEventId || last;
+        heard(name, JSON.parse(event.data || "{}"), close);
+      });
+    }
+  }
+  open();
   return { close };
 }
 
+// An element. Children that are strings become text, whatever they contain. Handlers are properties, so that morph()
+// can hand them over.
 export function el(tag, props = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) made[name] = value;
     else if (name === "class") made.className = value;
+    else if (name === "key") made.dataset.key = value;
     else if (name in made && typeof value !== "string") made[name] = value;
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((one) => one !== null && one !== undefined));
+  made.append(...children.flat(3).filter((one) => one !== null && one !== undefined && one !== false));
   return made;
 }
 
+const HANDLERS = ["onclick", "onsubmit", "onchange", "oninput"];
+const keyOf = (node) => node.dataset?.key;
+
+// Make `old` look like `next` in place: what has the focus keeps it, and what a hand is typing stays.
+export function morph(old, next) {
+  if (old.nodeName !== next.nodeName || keyOf(old) !== keyOf(next)) {
+    old.replaceWith(next);
+    return next;
+  }
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== next.data) old.data = next.data;
+    return old;
+  }
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const name of HANDLERS) if (old[name] !== next[name]) old[name] = next[name];
+  if ("disabled" in next) old.disabled = next.disabled;
+  morphChildren(old, next);
+  return old;
+}
+
+function morphChildren(old, next) {
+  const kept = new Map();
+  for (const child of old.childNodes) if (keyOf(child)) kept.set(keyOf(child), child);
+  let at = old.firstChild;
+  for (const child of [...next.childNodes]) {
+    const key = keyOf(child);
+    const fits = at && !keyOf(at) && at.nodeName === child.nodeName;
+    const known = key ? kept.get(key) : fits ? at : null;
+    if (!known) {
+      old.insertBefore(child, at);
+      continue;
+    }
+    if (known !== at) old.insertBefore(known, at);
+    at = morph(known, child).nextSibling;
+  }
+  while (at) {
+    const rest = at.nextSibling;
+    at.remove();
+    at = rest;
+  }
+}
+
 export function clock(value) {
-  const date = typeof value === "number" ? new Date(value) : new Date(String(value));
+  const date = new Date(value);
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString();
 }
 
-export function chart(points, label) {
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg");
-  svg.setAttribute("class", "chart"); svg.setAttribute("viewBox", "0 0 300 60"); svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("role", "img"); svg.setAttribute("aria-label", `${label}: ${points.at(-1) ?? 0}`);
-  const top = Math.max(1, ...points);
-  const line = document.createElementNS(ns, "polyline");
-  const step = 300 / Math.max(1, points.length - 1);
-  line.setAttribute("points", points.map((y, i) => `${(i * step).toFixed(1)},${(56 - (y / top) * 50).toFixed(1)}`).join(" "));
-  svg.append(line);
-  return svg;
+export function uuid() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
 }
-
-export const uuid = () => crypto.randomUUID ? crypto.randomUUID()
-  : "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (c) => (+c ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (+c / 4)))).toString(16));

@@ -1,0 +1,112 @@
+// What the console's views are made of: tables, pills, facts, dialogs, words about time.
+import { el } from "/static/holdfast.js";
+
+const KINDS = {
+  succeeded: "good", closed: "good", sent: "good", published: "good", resolved: "good", complete: "good", ok: "good",
+  dead: "error", open: "error", escalated: "error", failed: "error", Critical: "error",
+  review: "warn", half_open: "warn", unknown: "warn", waiting: "warn", cancelled: "warn", held: "warn", sending: "warn",
+  ambiguous: "warn", triaged: "warn", remediated: "warn", High: "warn",
+};
+export const pill = (word) => el("span", { class: `pill ${KINDS[word] ?? ""}` }, String(word ?? "").replaceAll("_", " "));
+
+export function text(value) {
+  if (value === null || value === undefined) return "";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+export function pretty(value) {
+  if (typeof value !== "string") return JSON.stringify(value, null, 2);
+  try {
+    return JSON.stringify(JSON.parse(value), null, 2);
+  } catch {
+    return value;
+  }
+}
+
+export const short = (value, most = 160) => (value.length > most ? `${value.slice(0, most)}…` : value);
+
+export function when(value) {
+  if (!value) return "";
+  const date = new Date(value);
+  const today = date.toDateString() === new Date().toDateString();
+  const words = today ? date.toLocaleTimeString() : date.toLocaleString();
+  return el("time", { datetime: date.toISOString(), title: date.toISOString() }, words);
+}
+
+export function span(seconds) {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+export const ago = (value) => `${span(Math.max(0, (Date.now() - new Date(value).getTime()) / 1000))} ago`;
+export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
+export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
+export const link = (href, ...words) => el("a", { href }, ...words);
+
+// Columns are [title, name of a field or a function of the row]; `key` tells rows apart while they move.
+export function table(columns, rows, key = null, none = "Nothing.") {
+  if (!rows.length) return el("p", { class: "soft" }, none);
+  const cell = (row, one) => el("td", {}, typeof one === "function" ? one(row) : text(row[one]));
+  const line = (row) => el("tr", { key: key && String(key(row)) }, columns.map(([, one]) => cell(row, one)));
+  const heads = columns.map(([title]) => el("th", { scope: "col" }, title));
+  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows.map(line))));
+}
+
+export function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return el("dl", { class: "facts" }, known.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
+// A field of a form: {name, label, kind, options, value, required, ...}
+export function field({ name, label, kind = "text", options = [], id = `f-${name}`, ...rest }) {
+  if (kind === "checkbox") {
+    return el("label", { class: "inline" }, el("input", { type: "checkbox", name, id, ...rest }), el("span", {}, label));
+  }
+  const inner = kind === "select"
+    ? el("select", { id, name }, options.map(([value, words]) => el("option", { value, selected: value === rest.value }, words)))
+    : kind === "long" ? el("textarea", { id, name, ...rest }) : el("input", { id, name, type: kind, ...rest });
+  return el("div", {}, el("label", { for: id }, label), inner);
+}
+
+// Ask in a dialog; null if the person thinks better of it.
+export function ask(title, { words = null, fields = [], verb = "Go on", danger = false } = {}) {
+  return new Promise((answer) => {
+    const form = el("form", { method: "dialog" }, el("h2", {}, title), words && el("p", {}, words), fields.map(field),
+      el("div", { class: "acts" }, el("button", { value: "yes", class: danger ? "danger" : null }, verb),
+        el("button", { value: "no", class: "quiet", type: "button", onclick: () => box.close("no") }, "Leave it")));
+    const box = el("dialog", { "aria-label": title }, form);
+    box.addEventListener("close", () => {
+      const given = Object.fromEntries(new FormData(form));
+      box.remove();
+      answer(box.returnValue === "yes" ? given : null);
+    });
+    document.body.append(box);
+    box.showModal();
+  });
+}
+
+// Say what became of an action; it goes by itself, an error stays until it is clicked away.
+export function say(words, kind = "good") {
+  const one = el("div", { class: `callout ${kind}`, role: kind === "error" ? "alert" : "status" }, words);
+  document.querySelector("#said").append(one);
+  if (kind === "error") one.append(" ", el("button", { class: "icon", onclick: () => one.remove() }, "Close"));
+  else setTimeout(() => one.remove(), 6000);
+}
+
+// Run an action of a person: its problem is shown where it was asked for, and the view is drawn anew.
+export const doing = (run, done, again) => async (event) => {
+  event?.preventDefault?.();
+  const button = event?.submitter ?? event?.currentTarget;
+  if (button) button.disabled = true;
+  try {
+    const result = await run(event);
+    if (result !== null) say(typeof done === "function" ? done(result) : done);
+  } catch (error) {
+    say(error.message, "error");
+  } finally {
+    if (button) button.disabled = false;
+    await again();
+  }
+};
