@@ -121,18 +121,18 @@ async def _claim_lane_by_lane(
     tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
 ) -> Sequence[Row]:
     rows: list[Row] = []
-    for priority in PRIORITIES:
-        for queue in queues:
-            if len(rows) < limit:
-                rows += await tx.rows(
-                    sql.claim,
-                    queue=queue,
-                    priority=priority,
-                    limit=limit - len(rows),
-                    owner=owner,
-                    now=now,
-                    lease_until=lease_until,
-                )
+    lanes = batch.text([(queue, priority) for priority in PRIORITIES for queue in queues])
+    for lane in await tx.rows(sql.due_lanes, lanes=lanes, now=now):
+        if len(rows) < limit:
+            rows += await tx.rows(
+                sql.claim,
+                queue=lane["queue"],
+                priority=lane["priority"],
+                limit=limit - len(rows),
+                owner=owner,
+                now=now,
+                lease_until=lease_until,
+            )
     if rows:
         kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
         await events.append(tx, [(row["id"], row["attempt"], kinds[row["state"]], None) for row in rows], now)
