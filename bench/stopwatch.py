@@ -77,9 +77,9 @@ def tree_cpu_s(root: int) -> float:
     return total / TICK
 
 
-def rss_mb() -> float:
-    """The memory this process has in RAM."""
-    text = Path("/proc/self/status").read_text()
+def rss_mb(pid: int | str = "self") -> float:
+    """The memory that a process has in RAM."""
+    text = Path(f"/proc/{pid}/status").read_text()
     line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) / 1_024
 

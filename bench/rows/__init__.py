@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from bench.model import Row
-from bench.rows import accepting, working
+from bench.rows import accepting, standing, working
 
-ROWS: list[Row] = [*working.ROWS, *accepting.ROWS]
+ROWS: list[Row] = [*working.ROWS, *accepting.ROWS, *standing.ROWS]

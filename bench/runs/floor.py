@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from bench.runs import embedded_floor
 from bench.runs.kernels import kernel_over, orders
 from bench.stopwatch import Figures, Stopwatch, postgres_url, tell
 
@@ -71,7 +72,7 @@ def _record(identity: UUID, row: object, now: int) -> tuple[object, ...]:
     return tuple(given[name] if name in given else getattr(row, name) for name in JOBS.split())
 
 
-TASKS = {"noop": noop, "copy": copy}
+TASKS = {"noop": noop, "copy": copy, **embedded_floor.TASKS}
 
 
 def main(task: str, count: int) -> None:

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from importlib import import_module
 
-from bench.runs import enqueueing, picking_up, working
-from bench.runs.kernels import CALLERS, CONCURRENCY
 from bench.stopwatch import tell
-from holdfast.kernel.kernel import Tuning
 
-SETTINGS = (
-    f"concurrency {CONCURRENCY}, groups of {Tuning().claim_batch}, two streams on PostgreSQL; "
-    f"enqueue x{CALLERS} shares commits; every other setting as shipped; asyncio's own loop"
-)
-TASKS = working.TASKS | enqueueing.TASKS | picking_up.TASKS
+# By name, so that a task's memory is not that of what other tasks import.
+PLACES = {
+    "working": ("noop", "noop2", "share", "three"),
+    "enqueueing": ("enqueue32", "bulk", "inside"),
+    "picking_up": ("pickup", "pickup_sqlite"),
+    "depth": ("depth",),
+    "history": ("history",),
+    "embedded": ("embedded",),
+    "memory": ("idle", "growth"),
+}
+
+
+def settings() -> str:
+    from bench.runs.kernels import CALLERS, CONCURRENCY
+    from holdfast.kernel.kernel import Tuning
+
+    return (
+        f"concurrency {CONCURRENCY}, groups of {Tuning().claim_batch}, two streams on PostgreSQL; enqueue x{CALLERS} "
+        "shares commits; every other setting as shipped; asyncio's own loop"
+    )
 
 
 def main(task: str, count: int) -> None:
     if task == "settings":
-        print(SETTINGS)
-    else:
-        tell(asyncio.run(TASKS[task](count)))
+        print(settings())
+        return
+    place = next(place for place, tasks in PLACES.items() if task in tasks)
+    tell(asyncio.run(import_module(f"bench.runs.{place}").TASKS[task](count)))
 
 
 if __name__ == "__main__":

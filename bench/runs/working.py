@@ -22,7 +22,7 @@ async def noop(count: int) -> Figures:
     """Empty jobs, one worker process."""
     async with kernel_over() as kernel:
         await submit_orders(kernel, orders(kernel, count))
-        return await audited(kernel, await _drained(kernel, count, count))
+        return await audited(kernel, await drained(kernel, count, count))
 
 
 async def three(count: int) -> Figures:
@@ -31,10 +31,10 @@ async def three(count: int) -> Figures:
         kind = Three.__holdfast__
         ordered = [prepare(kind, n, job_id=kernel.new_id(), now=kernel.now()) for n in range(count)]
         await submit_orders(kernel, ordered)
-        return await audited(kernel, await _drained(kernel, count * 3, count))
+        return await audited(kernel, await drained(kernel, count * 3, count))
 
 
-async def _drained(kernel: Kernel, attempts: int, jobs: int) -> Figures:
+async def drained(kernel: Kernel, attempts: int, jobs: int) -> Figures:
     worker, stop = Worker(kernel, concurrency=CONCURRENCY), asyncio.Event()
     watch = Stopwatch()
     running = asyncio.ensure_future(worker.run(stop))

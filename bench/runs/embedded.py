@@ -1,0 +1,19 @@
+"""The embedded database end to end: accepted, run and settled in one process, on SQLite with synchronous=FULL."""
+
+from __future__ import annotations
+
+from bench.runs.kernels import audited, kernel_over, orders
+from bench.runs.working import drained
+from bench.stopwatch import Figures, Stopwatch, folder
+from holdfast.kernel.submit import submit_orders
+
+
+async def embedded(count: int) -> Figures:
+    async with kernel_over(url=f"sqlite:///{folder() / 'embedded.db'}") as kernel:
+        watch = Stopwatch()
+        await submit_orders(kernel, orders(kernel, count))
+        await drained(kernel, count, count)
+        return await audited(kernel, watch.stop(count))
+
+
+TASKS = {"embedded": embedded}
