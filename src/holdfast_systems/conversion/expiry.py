@@ -25,22 +25,22 @@ PARTIAL_GRACE_S = 3_600.0
 Needed = Callable[[Tx, list[str]], Awaitable[set[str]]]
 
 
-def expiry_step(settings: ConversionSettings) -> Callable[[Kernel], Awaitable[int]]:
+def expiry_step(settings: ConversionSettings, wall_s: Callable[[], float]) -> Callable[[Kernel], Awaitable[int]]:
     async def expire(kernel: Kernel) -> int:
-        return await expire_once(kernel, settings)
+        return await expire_once(kernel, settings, wall_s)
 
     return expire
 
 
-async def expire_once(kernel: Kernel, settings: ConversionSettings) -> int:
+async def expire_once(kernel: Kernel, settings: ConversionSettings, wall_s: Callable[[], float] = time.time) -> int:
     """One round of every sweep; returns how many rows changed. Any number of processes may run it."""
     changed = await _expire_results(kernel, settings)
     changed += await _retire_sources(kernel, settings)
     async with kernel.store.transaction() as tx:
         changed += await documents.forget(tx, kernel.now() - int(kernel.tuning.retention_s * 1_000), BATCH)
     if not changed:
-        await _sweep_orphans(kernel, settings, settings.uploads, documents.needed_sources)
-        await _sweep_orphans(kernel, settings, settings.results, documents.needed_results)
+        await _sweep_orphans(kernel, settings, settings.uploads, documents.needed_sources, wall_s())
+        await _sweep_orphans(kernel, settings, settings.results, documents.needed_results, wall_s())
     return changed
 
 
@@ -75,9 +75,10 @@ async def _retire_sources(kernel: Kernel, settings: ConversionSettings) -> int:
     return len(gone)
 
 
-async def _sweep_orphans(kernel: Kernel, settings: ConversionSettings, folder: Path, needed: Needed) -> None:
+async def _sweep_orphans(
+    kernel: Kernel, settings: ConversionSettings, folder: Path, needed: Needed, now_s: float
+) -> None:
     """Files have the file system's clock, so their age is told by the machine's and not by the store's."""
-    now_s = time.time()
     await in_thread(sweep_partials, folder, PARTIAL_GRACE_S, now_s)
     old = await in_thread(_old_files, folder, now_s - settings.orphan_grace_s)
     names = sorted(old)

@@ -61,6 +61,21 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _client(url: str, timeout_s: float) -> httpx.AsyncClient:
+    """A client for one call: conversions take seconds, so a kept connection would win nothing."""
+    return httpx.AsyncClient(
+        transport=httpx.AsyncHTTPTransport(
+            retries=0, verify=ssl.create_default_context() if url.startswith("https:") else False
+        ),
+        timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+Connect = Callable[[str, float], httpx.AsyncClient]
+
+
 @dataclass(frozen=True, slots=True)
 class HttpGateway:
     """Any service that takes a PDF as multipart field `file` and answers 2xx with XML."""
@@ -68,13 +83,15 @@ class HttpGateway:
     url: str
     result_bytes_max: int = 64 << 20
     now_ms: Callable[[], int] = _wall_ms
+    connect: Connect = _client
 
     async def convert(self, source: Path, *, timeout_s: float) -> bytes:
-        return await _exchange(self.url, source, "file", {}, timeout_s, self.result_bytes_max, self.now_ms)
+        client = self.connect(self.url, timeout_s)
+        return await _exchange(client, self.url, source, "file", {}, timeout_s, self.result_bytes_max, self.now_ms)
 
     async def healthy(self) -> bool:
         """Any answer below 500 shows that the service is up: it need not like a GET."""
-        answer = await _probe(self.url)
+        answer = await _probe(self.connect, self.url)
         return answer is not None and answer.status_code < 500
 
 
@@ -86,20 +103,22 @@ class GrobidGateway:
     result_bytes_max: int = 64 << 20
     now_ms: Callable[[], int] = _wall_ms
     dice: Callable[[], float] = field(default=random.random)
+    connect: Connect = _client
 
     async def convert(self, source: Path, *, timeout_s: float) -> bytes:
         endpoint = f"{self.url.rstrip('/')}/api/processFulltextDocument"
         # Consolidation would make the server call out to third parties.
         fields = {"consolidateHeader": "0", "consolidateCitations": "0"}
+        client, bytes_max = self.connect(endpoint, timeout_s), self.result_bytes_max
         try:
-            return await _exchange(endpoint, source, "input", fields, timeout_s, self.result_bytes_max, self.now_ms)
+            return await _exchange(client, endpoint, source, "input", fields, timeout_s, bytes_max, self.now_ms)
         except CallError as error:
             if error.failure.status == 503:
                 raise self._busy(error.failure.retry_after_ms or 0) from error
             raise
 
     async def healthy(self) -> bool:
-        answer = await _probe(f"{self.url.rstrip('/')}/api/isalive")
+        answer = await _probe(self.connect, f"{self.url.rstrip('/')}/api/isalive")
         return answer is not None and answer.status_code == 200
 
     def _busy(self, asked_ms: int) -> CallError:
@@ -109,6 +128,7 @@ class GrobidGateway:
 
 
 async def _exchange(
+    client: httpx.AsyncClient,
     url: str,
     source: Path,
     name: str,
@@ -119,7 +139,7 @@ async def _exchange(
 ) -> bytes:
     """Send the file and read the XML, within `timeout_s` in all."""
     try:
-        async with asyncio.timeout(timeout_s), _client(url, timeout_s) as client:
+        async with asyncio.timeout(timeout_s), client:
             file = await in_thread(source.open, "rb")
             try:
                 form = _Multipart(file, os.fstat(file.fileno()).st_size, name, fields)
@@ -138,18 +158,6 @@ async def _exchange(
         raise CallError(classify(error)) from error
     except OSError as error:
         raise CallError.of(Category.UPSTREAM, "IO_ERROR", "The document cannot be read.") from error
-
-
-def _client(url: str, timeout_s: float) -> httpx.AsyncClient:
-    """A client for one call: conversions take seconds, so a kept connection would win nothing."""
-    return httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(
-            retries=0, verify=ssl.create_default_context() if url.startswith("https:") else False
-        ),
-        timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s)),
-        follow_redirects=False,
-        trust_env=False,
-    )
 
 
 async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int]) -> bytes:
@@ -188,11 +196,11 @@ def _useless(error_class: str, message: str, status: int) -> CallError:
     return CallError.of(Category.VALIDATION, error_class, message, status=status)
 
 
-async def _probe(url: str) -> httpx.Response | None:
+async def _probe(connect: Connect, url: str) -> httpx.Response | None:
     try:
         async with (
             asyncio.timeout(_HEALTH_TIMEOUT_S),
-            _client(url, _HEALTH_TIMEOUT_S) as client,
+            connect(url, _HEALTH_TIMEOUT_S) as client,
             client.stream("GET", url) as answer,
         ):
             return answer

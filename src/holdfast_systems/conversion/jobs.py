@@ -8,7 +8,8 @@ written a file that the next attempt writes again under the same name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -23,7 +24,7 @@ from holdfast_systems.conversion.expiry import expiry_step
 from holdfast_systems.conversion.gateway import Gateway, gateway_for
 from holdfast_systems.conversion.results import in_thread
 from holdfast_systems.conversion.settings import ConversionSettings
-from holdfast_systems.conversion.webhook import announce, declare_webhook
+from holdfast_systems.conversion.webhook import Post, announce, declare_webhook, post
 
 NAME = "conversion"
 GATEWAY = "gateway"
@@ -50,8 +51,10 @@ def build(env: Mapping[str, str]) -> App:
     return build_app(settings, made)
 
 
-def build_app(settings: ConversionSettings, gateway: Gateway) -> App:
-    """The app around any gateway."""
+def build_app(
+    settings: ConversionSettings, gateway: Gateway, *, post: Post = post, wall_s: Callable[[], float] = time.time
+) -> App:
+    """The app around any gateway. `post` delivers webhooks; `wall_s` is the clock that files are dated by."""
     for folder in (settings.uploads, settings.results):
         folder.mkdir(parents=True, exist_ok=True)
     app = App(NAME, migrations=MIGRATIONS)
@@ -62,8 +65,8 @@ def build_app(settings: ConversionSettings, gateway: Gateway) -> App:
         probe=gateway.healthy,
     )
     _declare_convert(app, settings, gateway, provider)
-    declare_webhook(app, settings)
-    app.step(every_s=settings.expiry_check_s)(expiry_step(settings))
+    declare_webhook(app, settings, post)
+    app.step(every_s=settings.expiry_check_s)(expiry_step(settings, wall_s))
     return app
 
 

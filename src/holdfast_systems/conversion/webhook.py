@@ -14,6 +14,7 @@ import base64
 import hashlib
 import hmac
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +63,10 @@ def _story(row: Any, status: str) -> dict[str, Any]:
     return told
 
 
-def declare_webhook(app: App, settings: ConversionSettings) -> None:
+Post = Callable[[str, str, dict[str, str], OutboundPolicy, int], Awaitable[str]]
+
+
+def declare_webhook(app: App, settings: ConversionSettings, post: Post) -> None:
     """Declare the job that delivers. No breaker: one user's broken server must not hold back another's notices."""
     provider = Provider("webhook", effects="token", timeout_s=settings.webhook_timeout_ms / 1_000)
     policy = settings.outbound
