@@ -8,7 +8,7 @@ any other and carries the signal `prompt_injection`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Annotated, Any
@@ -67,6 +67,16 @@ class _Answer(BaseModel):
         return fmean(getattr(self, name).score for name in CRITERIA)
 
 
+Asked = ChatAnswer[_Answer]
+Ask = Callable[[], Awaitable[Asked]]
+Guard = Callable[[Ask], Awaitable[Asked]]
+"""How one run reaches the model. Each run is a call of its own to the breaker: none is made once it has opened."""
+
+
+async def straight(ask: Ask) -> Asked:
+    return await ask()
+
+
 def _answer_schema() -> dict[str, Any]:
     """Plain and closed, as structured output wants it: every field required, nothing else allowed."""
     scored = {
@@ -86,11 +96,17 @@ def _answer_schema() -> dict[str, Any]:
 
 
 async def grade_writing(
-    client: OpenAIClient, settings: ModelSettings, text: str, task_type: TaskType, *, question: str | None = None
+    client: OpenAIClient,
+    settings: ModelSettings,
+    text: str,
+    task_type: TaskType,
+    *,
+    question: str | None = None,
+    guard: Guard = straight,
 ) -> Grade:
     """The grade of a text: the mean of `settings.runs` separate runs. Raises CallError if the first run fails."""
     task = f"Written task: an {task_type}." + (f" The question was: {question}" if question else "")
-    return await _grade(client, settings, task, text)
+    return await _grade(client, settings, task, text, guard)
 
 
 async def grade_speaking(
@@ -101,20 +117,21 @@ async def grade_speaking(
     duration_s: float,
     part: int | None = None,
     question: str | None = None,
+    guard: Guard = straight,
 ) -> Grade:
     """The grade of what was said, from its transcript."""
     task = (
         f"Spoken answer{f' to part {part}' if part else ''}, {duration_s:.0f} seconds, transcribed by machine: "
         "do not judge spelling, capitals or punctuation."
     ) + (f" The question was: {question}" if question else "")
-    return await _grade(client, settings, task, transcript)
+    return await _grade(client, settings, task, transcript, guard)
 
 
-async def _grade(client: OpenAIClient, settings: ModelSettings, task: str, text: str) -> Grade:
+async def _grade(client: OpenAIClient, settings: ModelSettings, task: str, text: str, guard: Guard) -> Grade:
     answers: list[ChatAnswer[_Answer]] = []
     for _ in range(max(1, settings.runs)):
         try:
-            answers.append(await _ask(client, settings, task, text))
+            answers.append(await guard(lambda: _ask(client, settings, task, text)))
         except CallError:
             # What was paid for counts: a later run that fails costs confidence, not the whole grade.
             if not answers:

@@ -39,11 +39,10 @@ def build_service(env: Mapping[str, str]) -> App:
 
 def engine_for(settings: ServiceSettings) -> Engine:
     """The engine that the settings ask for: models behind an endpoint, or offline."""
-    llm_s = settings.llm_timeout_s * (settings.llm_runs if settings.openai_base_url else 1)
     client = OpenAIClient(settings.openai_base_url, settings.openai_api_key) if settings.openai_base_url else None
     return Engine(
         settings,
-        llm=Provider("llm", breaker=settings.breaker, timeout_s=llm_s),
+        llm=Provider("llm", breaker=settings.breaker, timeout_s=settings.llm_timeout_s),
         stt=Provider("stt", breaker=settings.breaker, timeout_s=settings.stt_timeout_s),
         client=client,
     )

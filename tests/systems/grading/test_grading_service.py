@@ -272,8 +272,8 @@ async def test_every_token_is_accounted_for(sure: Pair) -> None:
     await send(sure, request(sure))
     await sure.settle()
     calls = await sure.query(sure.service, "SELECT provider, outcome, units FROM holdfast_calls")
-    assert [(one["provider"], one["outcome"]) for one in calls] == [("llm", "ok")]
-    assert json.loads(calls[0]["units"]) == {"prompt_tokens": 800, "completion_tokens": 200}, "two runs of one grading"
+    assert [(one["provider"], one["outcome"]) for one in calls] == [("llm", "ok")] * 2, "two runs of one grading"
+    assert [json.loads(one["units"]) for one in calls] == [{"prompt_tokens": 400, "completion_tokens": 100}] * 2
 
 
 @pytest.mark.spec("G6", "G8")
