@@ -14,7 +14,7 @@ from holdfast.errors import SettingsError
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import armed, nowhere
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.watch import JsonFormatter, LogWatch, Watch
+from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.settings import Settings
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem, System
@@ -147,6 +147,5 @@ async def close_systems(opened: Sequence[OpenSystem]) -> None:
 def start_logging(settings: Settings) -> None:
     """Structured lines on standard error."""
     handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else text)
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)

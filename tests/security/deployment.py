@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from holdfast import App
 from holdfast.demo_work import pdf
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
 from holdfast.http.metrics import PrometheusWatch
-from holdfast.main import close_systems, open_systems
+from holdfast.main import close_systems, load_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
 
@@ -76,6 +77,12 @@ class Deployment:
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         return _made(await self.client(sub, "learner").post("/api/submissions", json=body, headers=headers))
 
+    async def speech(self, sub: str, url: str) -> dict[str, Any]:
+        payload = {"audioUrl": url, "durationSeconds": 30, "questionId": "q"}
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        body = {"skill": "speaking", "payload": payload}
+        return _made(await self.client(sub, "learner").post("/api/submissions", json=body, headers=headers))
+
     async def conversion(self, sub: str, title: str = "On Tides", name: str = "a.pdf", **form: str) -> dict[str, Any]:
         files = {"file": (name, pdf(title, ["The moon pulls the sea."]))}
         return _made(await self.client(sub).post("/api/jobs", files=files, data=form))
@@ -92,10 +99,11 @@ def _made(answer: httpx.Response) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def deployed(folder: Path, **given: str) -> AsyncIterator[Deployment]:
+async def deployed(folder: Path, *, apps: Sequence[App] = (), **given: str) -> AsyncIterator[Deployment]:
     env = {"HOLDFAST_DATA_DIR": str(folder), "HOLDFAST_JWT_SECRET": SECRET, **given}
     settings = read(Settings, env)
-    systems = await open_systems(settings, env, None, watch=PrometheusWatch())
+    names = [one.name for one in load_systems()]
+    systems = await open_systems(settings, env, names, apps, watch=PrometheusWatch())
     for one in systems:
         await prepare(one.kernel)
     made = Deployment(settings, systems, create_app(settings, systems))

@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI, Request
 import holdfast
 from holdfast.http import docs, health, metrics, ops, ops_live, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
-from holdfast.http.guard import Guard
+from holdfast.http.guard import Guard, Web
 from holdfast.http.history import Looks, looking
 from holdfast.kernel.explain import iso
 from holdfast.settings import Settings
@@ -31,7 +31,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     """The application for these systems. Tickets live in the first one's store.
 
     Setting `app.state.stopping` ends the open event streams within a second, so that a shutdown need not wait."""
-    app = FastAPI(
+    app = Web(
         title="Holdfast",
         version=holdfast.__version__,
         docs_url=None,

@@ -162,7 +162,13 @@ async def metrics(request: Request) -> Response:
 
 def metrics_server(systems: Sequence[OpenSystem], host: str, port: int) -> uvicorn.Server:
     """A worker's own /metrics, /healthz and /readyz: `await server.serve()`, ended by `server.should_exit = True`."""
-    app = FastAPI(title="Holdfast worker", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Holdfast worker",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry={"tracing": False, "logs": False},
+    )
     app.state.systems = tuple(systems)
     problem.install(app)
     app.include_router(router)

@@ -8,6 +8,7 @@ import asyncio
 from holdfast.core import breaker
 from holdfast.core.breaker import BreakerPolicy, BreakerState, Gate
 from holdfast.core.provider import Provider
+from holdfast.core.redact import redact_text
 from holdfast.errors import NotFound
 from holdfast.kernel.call import room
 from holdfast.kernel.kernel import Kernel
@@ -17,6 +18,7 @@ from holdfast.tables.breakers import ProviderRow
 
 RAMP_MAX = 2_000
 PROBE_TIMEOUT_S = 10.0
+REASON_LENGTH_MAX = 1_000
 
 
 async def hold_once(kernel: Kernel) -> int:
@@ -103,7 +105,8 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
 
 
 async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: str) -> None:
-    """A person opens or closes a breaker by hand; audited."""
+    """A person opens or closes a breaker by hand; audited, with the reason redacted."""
+    reason = redact_text(reason)[:REASON_LENGTH_MAX]
     async with kernel.store.transaction() as tx:
         now = kernel.now()
         if name not in kernel.registry.providers:
