@@ -140,6 +140,7 @@ class ReviewWorld(World):
     async def _ask(self, kernel: Kernel, wish: Wish) -> None:
         """What the route does."""
         request, job, under_its_key = wish.request, None, True
+        wish.asked_ms = self.loop.now_ms
         try:
             async with kernel.store.transaction() as tx:
                 stored, made = await reviews.submit(kernel, tx, request, sender="reviews@mail.test", owner="ci")

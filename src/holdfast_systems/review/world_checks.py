@@ -45,23 +45,27 @@ class Evidence:
     asked: Mapping[tuple[str, int], Asked]
 
     def where(self, asked: Asked, call: ProviderEvent, stage: str) -> str:
-        """Whether the caller held the job in this stage, in another one, or not at all: then it had stood still and
-        nothing could stop it. What happened in the very same millisecond may have happened before or after."""
+        """Whether the caller held the job in this stage, in another one, or not at all: then it had stood still until
+        its attempt was taken away, and nothing could stop it. What happened in the very same millisecond may have
+        happened before or after."""
         before: Change | None = None
         moments: list[Change] = []
+        taken_away = False
         for change in self.history.changes.get(asked.job, ()):
             if change.at_ms < call.at_ms:
                 before = change
+                lost = change.event == "lost" and change.old_stage == stage
+                taken_away = taken_away or (lost and self._holder(change) == call.host)
             elif change.at_ms == call.at_ms:
                 moments.append(change)
         told = [change for change in (before, *moments) if change is not None]
         holding = [change for change in told if change.state == "processing" and self._holder(change) == call.host]
-        if not holding:
-            return STRAY
-        return HELD if any(change.stage == stage for change in holding) else ELSEWHERE
+        if any(change.stage == stage for change in holding):
+            return HELD
+        return ELSEWHERE if holding and not taken_away else STRAY
 
     def _holder(self, change: Change) -> str:
-        """Who claimed the attempt that a row shows: a renewal is written by its holder, everything else ends it."""
+        """Who claimed the attempt that a row shows."""
         for earlier in self.history.changes[change.job]:
             if earlier.event == "claimed" and earlier.attempt == change.attempt:
                 return earlier.host
@@ -78,7 +82,7 @@ def check_reviews(world: ReviewWorld, history: History) -> Iterator[Finding]:
     seen = evidence_of(world, history)
     for predicate in (
         check_versions, check_answers, check_deliveries, check_bodies, check_ends, check_stages, check_payments,
-        check_escalations, check_leaks,
+        check_kept, check_bystanders, check_escalations, check_leaks,
     ):  # fmt: skip
         yield from predicate(seen)
 
@@ -109,14 +113,15 @@ def check_answers(seen: Evidence) -> Iterator[Finding]:
             row for row in there if (row.changelist, row.version) == (request.changelist_id, request.review_version)
         ]
         latest = max((row.version for row in there if row.changelist == request.changelist_id), default=0)
+        known_before = [row for row in same if row.at_ms < wish.asked_ms]
         unlike = [row for row in (*of_key, *same) if row.fingerprint != request.fingerprint]
         fits = {
             "new": any(row.job == wish.job for row in of_key),
             "known": any(row.job == wish.job for row in (*of_key, *same)),
             "conflict": any(row in of_key for row in unlike),
             "REVIEW_VERSION_TAKEN": any(row in same for row in unlike),
-            "REVIEW_VERSION_LOWER": latest > request.review_version and not same,
-            "RERUN_NOT_ASKED": latest > 0 and not request.rerun and not same,
+            "REVIEW_VERSION_LOWER": latest > request.review_version and not known_before,
+            "RERUN_NOT_ASKED": latest > 0 and not request.rerun and not known_before,
             None: True,
         }
         if not fits[said]:
@@ -189,6 +194,31 @@ def check_payments(seen: Evidence) -> Iterator[Finding]:
         if at_ms is not None and at_ms < call.at_ms and seen.where(asked, call, "llm") != STRAY:
             text = f"A part of {asked.changelist} v{asked.version} was paid for again (call {call.call})."
             yield Finding("K6", text, asked.job)
+
+
+def check_kept(seen: Evidence) -> Iterator[Finding]:
+    """K6: when the critique is done, every part of it that was paid for is kept, for replays from whichever stage."""
+    kept = {(line.id, line.data[1]): line.at_ms for line in seen.history.of("chunk", "chunk_again")}
+    done: dict[str, int] = {}
+    for change in seen.history.all_changes():
+        if change.event == "advanced" and change.old_stage == "llm":
+            done.setdefault(change.job, change.at_ms)
+    for asked, call in _prompts(seen):
+        part = (asked.review, call.token.rpartition("#")[2])
+        if asked.job in done and call.at_ms <= done[asked.job] < kept.get(part, done[asked.job] + 1):
+            text = f"The critique of {asked.changelist} v{asked.version} is done and call {call.call} was not kept."
+            yield Finding("K6", text, asked.job)
+
+
+def check_bystanders(seen: Evidence) -> Iterator[Finding]:
+    """R7: one bad recipient fails its own row only: nobody else of that version was left untried."""
+    rows = seen.world.query(
+        "SELECT r.job_id, d.recipient FROM reviews AS r JOIN review_deliveries AS d "
+        "ON d.changelist_id = r.changelist_id AND d.review_version = r.review_version "
+        "WHERE r.error_class = 'INVALID_RECIPIENT' AND d.status = 'pending' AND d.attempts = 0 ORDER BY d.effect_key"
+    )
+    for job, recipient in rows:
+        yield Finding("R7", f"{recipient} was not told because of another recipient's bad address.", job)
 
 
 def check_escalations(seen: Evidence) -> Iterator[Finding]:

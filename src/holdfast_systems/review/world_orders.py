@@ -21,6 +21,7 @@ class Wish:
     at_ms: int
     request: Request
     answer: str | None = None
+    asked_ms: int = 0
     answered_ms: int = 0
     job: str | None = None
 

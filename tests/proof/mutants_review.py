@@ -1,0 +1,115 @@
+"""Planted bugs of the review system: what must catch each, and within how many seeds. Production holds none of this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.core.case import CaseState
+from holdfast.core.failure import Category
+from holdfast.kernel import bury
+from holdfast_systems.review import critique, jobs, notify, reviews
+from tests.proof import mutants_world
+from tests.proof.plant import Mutant, respelled, swapped
+
+
+@contextmanager
+def review_marked_before_it_is_sent() -> Iterator[None]:
+    """The delivery is marked, then the mail is sent."""
+    with mutants_world.mark_before_send():
+        yield
+
+
+@contextmanager
+def attempt_in_the_mail_token() -> Iterator[None]:
+    """Every attempt posts the mail under a token of its own."""
+    with mutants_world.attempt_in_token():
+        yield
+
+
+@contextmanager
+def doubtful_mail_sent_again() -> Iterator[None]:
+    """A provider with neither token nor lookup is simply asked again."""
+    with mutants_world.resend_without_proof():
+        yield
+
+
+@contextmanager
+def kept_answers_ignored() -> Iterator[None]:
+    """A retry or a replay asks the model again for what it has said."""
+    with respelled(reviews.sql, "chunks", ("WHERE review_id", "WHERE 1 = 0 AND review_id")):
+        yield
+
+
+@contextmanager
+def answers_not_kept() -> Iterator[None]:
+    """What the model said of a part is only in memory until the stage is done."""
+
+    async def forget(*args: Any) -> None:
+        return None
+
+    with swapped(critique, "_keep_chunk", forget):
+        yield
+
+
+@contextmanager
+def mail_dated_when_it_is_sent() -> Iterator[None]:
+    """Two attempts send different bytes under one token."""
+    intact = notify._tell
+
+    async def tell(engine: Any, ctx: Any, mail: Any, *rest: Any) -> None:
+        await intact(
+            engine, ctx, notify.Mail(mail.changelist_id, mail.review_version, f"a{ctx.attempt}@b.test", 0), *rest
+        )
+
+    with swapped(notify, "_tell", tell):
+        yield
+
+
+@contextmanager
+def one_bad_address_stops_the_rest() -> Iterator[None]:
+    """The first refusal ends the stage."""
+    with swapped(notify, "OF_ALL", (*notify.OF_ALL, Category.VALIDATION)):
+        yield
+
+
+@contextmanager
+def lower_versions_accepted() -> Iterator[None]:
+    """Nobody looks at what was reviewed before."""
+    with swapped(reviews, "_check_version", lambda request, latest: None):
+        yield
+
+
+@contextmanager
+def nothing_escalates() -> Iterator[None]:
+    """The second failure alike is opened like the first."""
+    with swapped(bury, "reopened", lambda *known: CaseState.OPEN):
+        yield
+
+
+@contextmanager
+def failed_reviews_forgotten() -> Iterator[None]:
+    """The review's row does not learn that its job died."""
+    intact = jobs.write_settled
+
+    async def write(kernel: Any, tx: Any, change: Any) -> None:
+        if change.decision.state is not jobs.State.DEAD:
+            await intact(kernel, tx, change)
+
+    with swapped(jobs, "write_settled", write):
+        yield
+
+
+MUTANTS = (
+    Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
+    Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),
+    Mutant(doubtful_mail_sent_again, ("R4", "S7", "S8"), 150),
+    Mutant(kept_answers_ignored, ("K6",), 60),
+    Mutant(answers_not_kept, ("K6",), 20),
+    Mutant(mail_dated_when_it_is_sent, ("R5",), 60),
+    Mutant(one_bad_address_stops_the_rest, ("R7",), 60),
+    Mutant(lower_versions_accepted, ("R2",), 60),
+    Mutant(nothing_escalates, ("K8",), 40),
+    Mutant(failed_reviews_forgotten, ("R7",), 40),
+)
