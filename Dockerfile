@@ -1,0 +1,23 @@
+# One image for every process of Holdfast: `docker run IMAGE serve ...`, `worker ...`, `migrate ...`.
+# compose.yaml runs the two grading services with it.
+FROM python:3.12-slim
+
+# run: all that the systems need. dev: that, Celery, and what the tests need.
+ARG REQUIREMENTS=run
+
+WORKDIR /opt/holdfast
+COPY requirements/bootstrap.txt requirements/run.txt requirements/dev.txt requirements/
+RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.txt \
+ && pip install --no-cache-dir --require-hashes -r requirements/${REQUIREMENTS}.txt
+COPY pyproject.toml README.md ./
+COPY src src
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
+ && useradd --system --uid 10001 holdfast \
+ && install -d -o holdfast /data
+
+USER holdfast
+ENV HOLDFAST_DATA_DIR=/data HOLDFAST_HOST=0.0.0.0 HOLDFAST_PORT=8000
+VOLUME /data
+EXPOSE 8000
+ENTRYPOINT ["holdfast"]
+CMD ["up"]
