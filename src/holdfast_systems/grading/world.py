@@ -27,6 +27,7 @@ from holdfast.kit import Kernel
 from holdfast.proof import world
 from holdfast.proof.checker import PREDICATES
 from holdfast.proof.checks_messages import check_acked, check_handled_once
+from holdfast.proof.coverage import ALL_FAULTS, Coverage, edges_but
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 from holdfast.proof.store import MEMORY
@@ -40,6 +41,21 @@ from holdfast_systems.grading.world_wishes import draw_wishes
 # Most of what these duties look for cannot happen here, or is announced by a bell; polling for it costs a seed's time.
 TUNING = replace(world.TUNING, poll_s=70, reap_s=35, sweep_s=50, breaker_s=40, reconcile_s=900, relay_poll_s=70)
 LIVE = "SELECT 1 FROM submissions WHERE status IN ('PENDING', 'PROCESSING') LIMIT 1"
+# Grading's calls are paid for but need no ledger of effects; its jobs wait for nobody and are submitted by messages.
+UNVISITED = ("effect.", "submit.", "reconcile.")
+COVERAGE = Coverage(
+    failpoints=frozenset(name for name in Coverage().failpoints if not name.startswith(UNVISITED)),
+    faults=ALL_FAULTS - {"deduplicated"},
+    edges=frozenset(edge for edge in edges_but("dead -> cancelled") if "waiting" not in edge),
+    seen=frozenset({
+        "PENDING -> FAILED", "PENDING -> PROCESSING", "PROCESSING -> COMPLETED", "PROCESSING -> FAILED",
+        "PROCESSING -> REVIEW_REQUIRED", "REVIEW_REQUIRED -> COMPLETED", "answer repeated", "breaker told",
+        "callback applied", "callback ignored", "callback mismatched", "callback unknown", "instructor refused",
+        "key conflict", "late request", "late result", "malformed answer", "refused callback", "refused message",
+        "request repeated",
+    }),
+    at_least={"kills": 3.0, "stalls": 3.0, "jobs": 1.5, "provider calls": 4.0, "messages": 10.0},
+)  # fmt: skip
 CHECKS = (
     world_checks.check_submissions,
     world_checks.check_stories,
@@ -59,14 +75,14 @@ class GradingWorld(World):
     stubs = world_apps.STUBS
     tuning = TUNING
     watched = WATCHED
+    coverage = COVERAGE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.answers = self.loop.stream("answers")
         self.malformed = self.answers.choice((0.0, 0.0, 0.15, 0.4))
         self.audio_folder = _folder(os.getpid())
-        for left in self.audio_folder.glob("*"):
-            left.unlink()
+        self.clean_disk()
         self.wishes = draw_wishes(self.loop.stream("wishes"), self.swarm.faults_s, self.swarm.providers)
         self.people = People(self)
         self.strangers = Strangers(self)
@@ -88,6 +104,11 @@ class GradingWorld(World):
         for name in ("ida", "joe"):
             self.role(f"instructor-{name}", self.people.instructor(name), database="main")
         self.role("operator", self.people.operator, database="service")
+
+    def clean_disk(self) -> None:
+        """The audio between two stages is gone, as it is for a worker on another machine."""
+        for left in self.audio_folder.glob("*"):
+            left.unlink()
 
     def is_quiet(self) -> bool:
         if self.strangers.under_way or not all(wish.is_done for wish in self.wishes):
@@ -118,6 +139,9 @@ class GradingWorld(World):
             seen["request repeated"] += line.data[5] > line.data[4]
             seen["answer repeated"] += line.data[5] > line.data[4] and line.data[0] != "running"
             seen["breaker told"] += line.data[9] != line.data[8]
+        seen["late request"] = sum(line.data[0] not in history.born for line in history.of("request"))
+        for change in history.all_changes():
+            seen["malformed answer"] += change.note.get("error_class") == "MALFORMED_ANSWER"
         seen["refused message"] = sum(1 for _ in history.of("inbox"))
         seen["refused callback"] = sum(1 for _ in history.of("spoiled"))
         seen["key conflict"] = sum(told.id is None for told in self.people.answered)

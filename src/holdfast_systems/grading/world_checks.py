@@ -53,7 +53,9 @@ def check_submissions(evidence: Evidence) -> Iterator[Finding]:
             if callback is None or callback.host != line.host:
                 yield from _judge_alone(evidence.submissions[line.id], move, line)
             states[line.id] = State(move.status, move.reason, move.result is not None, bool(move.is_late))
-        elif callback is not None:
+        elif callback is None or callback.id != line.id:
+            yield Finding("G9", f"The callback {line.id} was handled again, by {line.host}.")
+        else:
             yield from _judge_callback(evidence, callback, before, states, line.data[0])
             callback = None
 

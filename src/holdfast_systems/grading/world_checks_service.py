@@ -15,6 +15,11 @@ from holdfast_systems.grading.contract import CALLBACK_QUEUE, REQUEST_QUEUE
 from holdfast_systems.grading.world_apps import LLM_RUNS
 from holdfast_systems.grading.world_evidence import Evidence, Graded
 
+# No retry mends these.
+HOPELESS = ("AUDIO_", "CONTENT_", "INVALID_")
+# What a handler may meet without being wrong: the message comes again.
+EXCUSED = frozenset(["StoreBusy", "StoreUnavailable", "BrokerDown", "TransportDown"])
+
 
 def check_gradings(evidence: Evidence) -> Iterator[Finding]:
     """G4: a request has one job, one result for ever, and no call that no attempt of its job accounts for."""
@@ -95,6 +100,10 @@ def _judge_ends(evidence: Evidence, ends: Counter[str]) -> Iterator[Finding]:
         if ends[request_id] != ended + late:
             text = f"The job of request {request_id} ended {ended} times and its answer was kept {ends[request_id]}"
             yield Finding("G14", f"{text} times.", line.data[0])
+        hopeless = [c for c in moved if c.event == "retried" and str(c.note.get("error_class")).startswith(HOPELESS)]
+        if hopeless:
+            text = f"The job of request {request_id} was tried again after {hopeless[0].note['error_class']}."
+            yield Finding("G6", text, line.data[0])
         dead = sum(change.state == "dead" for change in moved)
         if letters[request_id] != dead:
             text = f"The job of request {request_id} died {dead} times and left {letters[request_id]} dead letters."
@@ -126,6 +135,8 @@ def check_deliveries(evidence: Evidence) -> Iterator[Finding]:
     """S16: a message is acked once it is kept, not before; S18: and what was published is kept in the end."""
     kept = _Kept(evidence)
     for event in evidence.history.broker:
+        if event.kind.startswith("raised ") and event.kind.removeprefix("raised ") not in EXCUSED:
+            yield Finding("crash", f"The handler of {event.message_id} in {event.host} {event.kind}.")
         if event.kind == "acked" and not kept.holds(event):
             yield Finding("S16", f"Message {event.message_id} of {event.queue} was acked by {event.host} unkept.")
     for request_id in evidence.by_request:

@@ -124,7 +124,7 @@ class People:
             await self._rest(self.dice.uniform(15, 80))
             try:
                 await self._work_cases(kernel)
-                if self.dice.random() < 0.05 and not self.world.is_healing:
+                if self.dice.random() < 0.09 and not self.world.is_healing:
                     await self._cancel_one(kernel)
             except HoldfastError:
                 continue

@@ -53,6 +53,7 @@ class Strangers:
         self.answering = dice.choice((0.0, 0.3, 0.8))
         self.resending = dice.choice((0.0, 0.3, 0.8))
         self.poisoning = dice.choice((0.0, 0.0, 0.3))
+        self.cleaning = dice.choice((0.0, 0.05, 0.3))
         self.said: dict[str, dict[str, Any]] = {}
         self.garbage: dict[str, str] = {}
         self.events: dict[str, str] = {}
@@ -66,6 +67,8 @@ class Strangers:
         """Notice new submissions, as somebody does who gets a copy of each request."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
+            if self.dice.random() < self.cleaning:
+                self.world.clean_disk()
             rows = self.world.query("SELECT id, request_id, deadline_at, created_at FROM submissions ORDER BY id")
             for row in rows:
                 if row["id"] not in self._known:
