@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from importlib import import_module
 from uuid import UUID
 
 import asyncpg
 
-from bench.runs import embedded_floor
 from bench.runs.kernels import kernel_over, orders
 from bench.stopwatch import Figures, Stopwatch, postgres_url, tell
 
@@ -72,14 +72,16 @@ def _record(identity: UUID, row: object, now: int) -> tuple[object, ...]:
     return tuple(given[name] if name in given else getattr(row, name) for name in JOBS.split())
 
 
-TASKS = {"noop": noop, "copy": copy, **embedded_floor.TASKS}
+TASKS = {"noop": noop, "copy": copy}
+PLACES = {"embedded": "embedded_floor", "publish": "publishing"}
 
 
 def main(task: str, count: int) -> None:
     if task == "settings":
         print(f"asyncpg alone: claims of {CLAIM} and grouped completion on one connection; COPY in commits of {ROWS}")
     else:
-        tell(asyncio.run(TASKS[task](count)))
+        tasks = import_module(f"bench.runs.{PLACES[task]}").TASKS if task in PLACES else TASKS
+        tell(asyncio.run(tasks[task](count)))
 
 
 if __name__ == "__main__":

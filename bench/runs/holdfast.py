@@ -17,6 +17,7 @@ PLACES = {
     "history": ("history",),
     "embedded": ("embedded",),
     "memory": ("idle", "growth"),
+    "publishing": ("relay",),
 }
 
 

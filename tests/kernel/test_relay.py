@@ -14,7 +14,7 @@ from holdfast import App
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.loop import repeat
-from holdfast.kernel.relay import relay_once
+from holdfast.kernel.relay import relay, relay_once
 from holdfast.kernel.watch import LogWatch
 from holdfast.tables import outbox
 from holdfast.testing import HandClock
@@ -112,6 +112,42 @@ async def test_messages_of_an_aggregate_go_out_in_order_of_creation(
 async def test_a_batch_is_bounded(kernel: Kernel, broker: Broker, place: Place) -> None:
     await put(kernel, *[f"{n:03}" for n in range(120)])
     assert [await relay_once(kernel) for _ in range(4)] == [50, 50, 20, 0]
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_backlog_goes_out_in_several_batches_at_once(kernel: Kernel, broker: Broker, place: Place) -> None:
+    for n in range(6):
+        await put(kernel, *[f"{a:02}{n}" for a in range(60)])
+    for n in range(6):
+        await put(kernel, f"z{n}", aggregate="z")
+    while await relay(kernel):
+        pass
+    assert sorted(broker.names) == sorted(
+        [f"{a:02}{n}" for n in range(6) for a in range(60)] + [f"z{n}" for n in range(6)]
+    )
+    mine = [name for name in broker.names if name[0] == "z"]
+    assert mine == sorted(mine), "in order although several batches were under way"
+    assert set((await statuses(kernel)).values()) == {("published", 0)}
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_broker_that_goes_down_ends_every_batch_under_way(kernel: Kernel, broker: Broker, place: Place) -> None:
+    await put(kernel, *[f"{n:03}" for n in range(300)])
+    taking = broker.publish
+
+    async def publish(message: Message) -> None:
+        broker.down = len(broker.taken) >= 120
+        await taking(message)
+
+    broker.publish = publish  # type: ignore[method-assign]
+    with pytest.raises(TransportDown):
+        await relay(kernel)
+    pending = [name for name, (status, _) in (await statuses(kernel)).items() if status == "pending"]
+    assert len(pending) + len(set(broker.names)) == 300
+    leases = await rows(kernel.store, "SELECT seq FROM holdfast_outbox WHERE lease_token IS NOT NULL")
+    assert list(leases) == [], "nothing is left leased for the next try to wait for"
     await close_all(place)
 
 

@@ -22,7 +22,7 @@ from holdfast.kernel.loop import pause, repeat
 from holdfast.kernel.prune import prune_once
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
-from holdfast.kernel.relay import relay_once
+from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.trace import HEADER, span
 from holdfast.transports.seam import Delivery
@@ -55,7 +55,7 @@ async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event) -> None:
         if duties.relay and kernel.transport is not None:
             tuning = kernel.tuning
             group.create_task(
-                repeat(kernel, "relay", relay_once, tuning.relay_poll_s, stop, "outbox", tuning.relay_backoff_cap_s)
+                repeat(kernel, "relay", relay, tuning.relay_poll_s, stop, "outbox", tuning.relay_backoff_cap_s)
             )
         if duties.keep:
             _keep(kernel, group, stop)

@@ -19,8 +19,36 @@ from holdfast.stores.seam import Row, Tx
 from holdfast.tables import outbox
 from holdfast.transports.seam import Message
 
+# While one batch waits for its confirms others are claimed and marked: 200 messages in flight, in batches of 50.
+STREAMS = 4
+ROUNDS_MAX = 20
 ROW_BACKOFF_BASE_MS = 1_000
 ROW_BACKOFF_CAP_MS = 60_000
+
+
+async def relay(kernel: Kernel) -> int:
+    """Publish what is there, several batches at a time if there is more than one; returns how many were confirmed.
+
+    Order within an aggregate is the claim's doing, so streams need not know of each other. Ends after a number of
+    rounds even if more keeps coming: whoever repeats it may want to stop."""
+    done = await relay_once(kernel)
+    if done < kernel.tuning.relay_batch:
+        return done
+    answers = await asyncio.gather(*[_stream(kernel) for _ in range(STREAMS)], return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return done + sum(answer for answer in answers if isinstance(answer, int))
+
+
+async def _stream(kernel: Kernel) -> int:
+    total = 0
+    for _ in range(ROUNDS_MAX):
+        done = await relay_once(kernel)
+        if done == 0:
+            break
+        total += done
+    return total
 
 
 async def relay_once(kernel: Kernel) -> int:
@@ -28,7 +56,7 @@ async def relay_once(kernel: Kernel) -> int:
     assert kernel.transport is not None, "a relay needs a transport"
     token = kernel.new_id()
     now = kernel.now()
-    async with kernel.store.transaction() as tx:
+    async with kernel.store.alone() as tx:
         rows = await outbox.claim(
             tx, token, now, now + int(kernel.tuning.relay_lease_s * 1_000), kernel.tuning.relay_batch
         )

@@ -1,8 +1,11 @@
-"""What strangers put on the wire, read without trust.
+"""What strangers put on the wire, read without trust; and what we put there, sent together.
 
 The driver decodes a message's properties while it reads the socket: an id that is not UTF-8, a timestamp in
 nanoseconds or a table nested ten thousand deep ends its connection, the broker offers the message again, and so for
 ever. Here such a message arrives with no properties instead, and its handler decides.
+
+The driver gives every frame to the socket by itself, one in a turn of the event loop. Here frames that follow each
+other go out in one call: a system call per message was a quarter of the publisher's CPU.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ log = logging.getLogger("holdfast.rabbitmq")
 
 FRAME_HEAD_BYTES = 7
 CONTENT_HEADER = 2
+GATHERED_MAX = 64
 
 
 def delivery_of(queue: str, message: DeliveredMessage) -> Delivery:
@@ -71,7 +75,7 @@ class _PatientFactory(TransportFactory):
     async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         inner = TLSTransportFactory() if url.scheme == "amqps" else TCPTransportFactory()
         reader, writer = await inner.create(url, **kwargs)
-        return _PatientReader(reader), writer
+        return _PatientReader(reader), _GatheringWriter(writer)
 
 
 class _PatientReader(asyncio.StreamReader):
@@ -102,6 +106,65 @@ class _PatientReader(asyncio.StreamReader):
             return head
         frame = head + await self._inner.readexactly(int.from_bytes(head[3:]) + 1)
         return _decodable(frame) if head[0] == CONTENT_HEADER else frame
+
+
+class _GatheringWriter(asyncio.StreamWriter):
+    """Keeps what is written until a turn of the event loop adds nothing to it, then sends it in one piece."""
+
+    def __init__(self, inner: asyncio.StreamWriter) -> None:
+        self._inner = inner
+        self._pieces: list[bytes] = []
+        self._seen = 0
+        self._next_turn = asyncio.get_running_loop().call_soon
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        return self._inner.transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._pieces:
+            self._seen = 0
+            self._next_turn(self._look)
+        self._pieces.append(bytes(data))
+
+    def _look(self) -> None:
+        if self._seen < len(self._pieces) < GATHERED_MAX:
+            self._seen = len(self._pieces)
+            self._next_turn(self._look)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if pieces:
+            self._inner.write(b"".join(pieces))
+
+    async def drain(self) -> None:
+        self._flush()
+        await self._inner.drain()
+
+    def close(self) -> None:
+        self._flush()
+        self._inner.close()
+
+    def is_closing(self) -> bool:
+        return self._inner.is_closing()
+
+    async def wait_closed(self) -> None:
+        await self._inner.wait_closed()
+
+    def can_write_eof(self) -> bool:
+        return self._inner.can_write_eof()
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._inner.write_eof()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._inner.get_extra_info(name, default)
+
+    def __del__(self, *_: object) -> None:
+        """The inner writer looks after its own end; this one opened nothing."""
 
 
 def _decodable(frame: bytes) -> bytes:
