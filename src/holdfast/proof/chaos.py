@@ -59,7 +59,7 @@ def draw_swarm(dice: Random, providers: tuple[str, ...]) -> Swarm:
     )
     return Swarm(
         on=on,
-        faults_s=dice.randint(60, 1_000),
+        faults_s=dice.randint(80, 1_100),
         failpoint=dice.choice((0.005, 0.02, 0.06)),
         every_s=dice.choice((20.0, 60.0, 120.0)),
         favourites=frozenset(dice.sample(sorted(NAMES), FAVOURITES)),

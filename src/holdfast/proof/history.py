@@ -181,8 +181,9 @@ class History:
 
 
 def read_lines(connection: sqlite3.Connection) -> list[Line]:
-    rows = connection.execute("SELECT seq, at, wall, host, what, id, data FROM proof_log ORDER BY seq")
-    return [Line._make((*row[:6], json.loads(row[6]))) for row in rows]
+    rows = connection.execute("SELECT seq, at, wall, host, what, id, data FROM proof_log ORDER BY seq").fetchall()
+    data = json.loads(f"[{','.join([row[6] for row in rows])}]")  # one text is parsed faster than many
+    return [Line._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
 
 
 def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
@@ -206,8 +207,7 @@ EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expi
 def fingerprint(history: History) -> str:
     """The hash of a history: equal for one seed in every process."""
     digest = hashlib.blake2b(digest_size=16)
-    for line in history.lines:
-        digest.update(repr(line).encode())
+    digest.update(json.dumps(history.lines).encode())
     for tale in history.providers.values():
         digest.update(repr((tale.name, tale.log, tale.effects)).encode())
     digest.update(repr((history.broker, history.accepted, history.stalls)).encode())

@@ -106,12 +106,12 @@ class KernelWorld(World):
     def _wishes(self) -> list[Wish]:
         dice = self.loop.stream("wishes")
         kinds = dice.sample(COMMON, dice.randint(3, len(COMMON)))
-        wishes = [self._wish(dice, number, kinds) for number in range(dice.randint(4, 9))]
-        if dice.random() < 0.4:
+        wishes = [self._wish(dice, number, kinds) for number in range(dice.randint(3, 7))]
+        if dice.random() < 0.35:
             for number in range(3):
                 hurry = {"deadline_s": dice.uniform(0.5, 5)}
                 wishes.append(Wish(dice.randint(0, 90_000), Hasty, Order(f"hasty-{number}"), None, hurry))
-        if dice.random() < 0.5:
+        if dice.random() < 0.4:
             wishes += self._burst(dice)
         if dice.random() < 0.3:
             wishes.append(Wish(dice.randint(0, 30_000), Poison, Order("poison"), "poison"))
@@ -130,7 +130,7 @@ class KernelWorld(World):
             slow_ms = dice.choice((100, 3_000))
             self.swarm.providers[provider] = ProviderFaults(limited=limited, error_before=down, latency_ms_max=slow_ms)
         wishes = []
-        for number in range(dice.randint(5, 9)):
+        for number in range(dice.randint(5, 8)):
             options = {"deadline_s": dice.uniform(1, 8)} if burst is Hasty else {}
             order = Order(f"burst-{number}")
             wishes.append(Wish(at_ms + dice.randint(0, 40_000), burst, order, None, options))

@@ -143,7 +143,9 @@ class SimLoop(VirtualLoop):
             if step.off:
                 continue
             host = step.host
-            if host is not world and not self._may_step(host, step):
+            if host is not world and (
+                host.dead or self.on_step is not None or host.stalled_until_ms > self.now_ms
+            ) and not self._may_step(host, step):  # fmt: skip
                 continue
             self.steps += 1
             if traced:

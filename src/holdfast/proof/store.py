@@ -19,8 +19,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -29,8 +28,9 @@ from random import Random
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
+from holdfast.stores.bells import Bells
 from holdfast.stores.seam import Row
-from holdfast.stores.sqlite import SqliteStore, SqliteTx, _Lane, _translated, pending
+from holdfast.stores.sqlite import SqliteStore, _Lane, _translated, pending
 from holdfast.stores.statement import Migration
 
 MEMORY = Path("/dev/shm")
@@ -148,45 +148,27 @@ class SimStore(SqliteStore):
         self._arena = arena
         self._loop: SimLoop = host.loop
         self._dice = dice
-        self._writer: _Lane = WritingLane(arena, host)
+        self._bells: SimBells = SimBells(self)
+        self._writer: _Lane = WritingLane(arena, host, self)
         self._reader: _Lane = ReadingLane(arena, host)
         arena.stores.append(self)
         host.at_death(lambda _: self.abandon())
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[SqliteTx]:
-        await self._arrive()
-        faults = self._arena.faults
-        if faults.busy and self._dice.random() < faults.busy:
-            raise StoreBusy("Another process is writing; nothing was written.")
-        async with super().transaction() as tx:
-            yield tx
-        self._notify(tx.hints)
-        if self._dice.random() < PAUSES:
-            await asyncio.sleep(0)
-        if faults.answer_lost and self._dice.random() < faults.answer_lost:
-            raise StoreUnavailable("The connection broke while the commit was under way; it may have happened.")
-
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[SqliteTx]:
-        await self._arrive()
-        async with super().reading() as tx:
-            yield tx
 
     def abandon(self) -> None:
         super().abandon()
         if self in self._arena.stores:
             self._arena.stores.remove(self)
 
-    async def _arrive(self) -> None:
+    async def _begin(self, lane: _Lane, text: str) -> None:
+        """As the production store waits, but in longer steps: a stalled writer would cost thousands of them."""
         await self._loop.gate()
         if self._dice.random() < PAUSES:
             await asyncio.sleep(0)
-        if self._arena.faults.down_until_ms > self._loop.now_ms:
+        faults = self._arena.faults
+        if faults.down_until_ms > self._loop.now_ms:
             raise StoreUnavailable("The database is down.")
-
-    async def _begin(self, lane: _Lane, text: str) -> None:
-        """As the production store waits, but in longer steps: a stalled writer would cost thousands of them."""
+        if lane is self._writer and faults.busy and self._dice.random() < faults.busy:
+            raise StoreBusy("Another process is writing; nothing was written.")
         give_up_at = self._loop.time() + self._busy_timeout_s
         while True:
             try:
@@ -197,14 +179,40 @@ class SimStore(SqliteStore):
                     raise
                 await asyncio.sleep(BUSY_RETRY_S)
 
-    def _notify(self, hints: set[str]) -> None:
-        for channel in sorted(hints):
-            for store in self._arena.stores:
-                if store is self or not store._bells._listeners.get(channel):
-                    continue
-                if self._dice.random() >= self._arena.faults.hint_lost:
-                    delay_ms = self._dice.randint(1, NOTIFY_MS_MAX)
-                    self._loop.world.after_ms(delay_ms, store._bells.ring, channel)
+    async def committed(self) -> None:
+        """The answer to a commit is on its way."""
+        if self._dice.random() < PAUSES:
+            await asyncio.sleep(0)
+        lost = self._arena.faults.answer_lost
+        if lost and self._dice.random() < lost:
+            raise StoreUnavailable("The connection broke while the commit was under way; it may have happened.")
+
+    def notify(self, channel: str) -> None:
+        """Tell the other processes, a little later; or not."""
+        for store in self._arena.stores:
+            if store is self or not store._bells.has(channel):
+                continue
+            if self._dice.random() >= self._arena.faults.hint_lost:
+                delay_ms = self._dice.randint(1, NOTIFY_MS_MAX)
+                self._loop.world.after_ms(delay_ms, store._bells.ring_here, channel)
+
+
+class SimBells(Bells):
+    """A store's own bells. A ring after a commit of its own is heard in other processes too."""
+
+    def __init__(self, store: SimStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def has(self, channel: str) -> bool:
+        return bool(self._listeners.get(channel))
+
+    def ring(self, channel: str) -> None:
+        super().ring(channel)
+        self._store.notify(channel)
+
+    def ring_here(self, channel: str) -> None:
+        super().ring(channel)
 
 
 class SimLane(_Lane):
@@ -216,19 +224,8 @@ class SimLane(_Lane):
         self._host = host
         self._over = False
 
-    async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
-        if self._over:
-            raise StoreUnavailable("This process is dead.")
-        try:
-            return self._connect(text).execute(text, params or {}).fetchall()
-        except sqlite3.Error as error:
-            raise _translated(error, self.path) from error
-
     async def rollback(self) -> None:
         self._rollback()
-
-    def _connect(self, text: str) -> sqlite3.Connection:
-        raise NotImplementedError
 
 
 class ReadingLane(SimLane):
@@ -246,14 +243,20 @@ class ReadingLane(SimLane):
         if self._holder is not None and self._holder.connection.in_transaction:
             self._holder.connection.execute("ROLLBACK")
 
-    def _connect(self, text: str) -> sqlite3.Connection:
+    async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
+        if self._over:
+            raise StoreUnavailable("This process is dead.")
         if self._holder is None:
             self._holder = self._arena.take(self._host)
-        return self._holder.connection
+        return _run(self._holder.connection, text, params)
 
 
 class WritingLane(SimLane):
     """The arena's writing connection, from BEGIN to COMMIT or ROLLBACK."""
+
+    def __init__(self, arena: Arena, host: Host, store: SimStore) -> None:
+        super().__init__(arena, host)
+        self._store = store
 
     def abandon(self) -> None:
         self._over = True
@@ -263,18 +266,25 @@ class WritingLane(SimLane):
         self._arena.release(self._host)
 
     async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
-        rows = await super().execute(text, params)
-        if text == "COMMIT":
-            self._arena.release(self._host)
-        return rows
-
-    def _connect(self, text: str) -> sqlite3.Connection:
         writer = self._arena.writer
-        if text.startswith("BEGIN"):
+        if self._over:
+            raise StoreUnavailable("This process is dead.")
+        if params is None and text.startswith("BEGIN"):
             self._arena.seize(self._host)
         elif writer.host is not self._host:
             raise StoreUnavailable("The transaction is over.")
-        return writer.connection
+        rows = _run(writer.connection, text, params)
+        if text == "COMMIT":
+            self._arena.release(self._host)
+            await self._store.committed()
+        return rows
+
+
+def _run(connection: sqlite3.Connection, text: str, params: dict[str, object] | None) -> Sequence[Row]:
+    try:
+        return connection.execute(text, params or {}).fetchall()
+    except sqlite3.Error as error:
+        raise _translated(error, "") from error
 
 
 class HostClock:
