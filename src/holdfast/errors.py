@@ -12,6 +12,7 @@
      ├─ StoreError             the database failed
      │   ├─ StoreUnavailable     it cannot be reached; the write may or may not have happened
      │   ├─ StoreBusy            another writer held it for too long
+     │   ├─ StoreConflict        a row with this key is there already
      │   ├─ StoreFull            no space left, or read-only
      │   └─ SchemaMismatch       newer than this code, or not migrated
      ├─ TransportError         the broker failed
@@ -84,6 +85,10 @@ class StoreUnavailable(StoreError):
 
 class StoreBusy(StoreError):
     """Another writer held the database for longer than the busy timeout. Nothing was written."""
+
+
+class StoreConflict(StoreError):
+    """A row with this key is there already; nothing was written."""
 
 
 class StoreFull(StoreError):

@@ -177,6 +177,9 @@ class GatedTx:
             await self.party.gate(statement.name)
         return await self.inner.rows(statement, **params)
 
+    async def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        await self.inner.load(table, columns, rows)
+
     async def hint(self, channel: str) -> None:
         await self.inner.hint(channel)
 

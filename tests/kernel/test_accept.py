@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ import pytest
 
 from holdfast import App, Context, IdempotencyConflict, InvalidInput, Job, stage
 from holdfast.errors import StoreUnavailable
-from holdfast.kernel.submit import SharedCommit, prepare, submit, submit_in, submit_orders
+from holdfast.kernel import submit as submitting
+from holdfast.kernel.submit import SharedCommit, prepare, submit, submit_in, submit_many, submit_orders
+from holdfast.kernel.watch import LogWatch
 from holdfast.tables import outbox
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows
@@ -98,6 +101,81 @@ async def test_one_batch_may_hold_a_key_twice(deploy: Deploy) -> None:
     assert ids[0] == ids[2] != ids[1]
     assert await submit_orders(kernel, orders) == ids, "writing the same orders again changes nothing"
     assert await rows(kernel.store, COUNT) == [{"jobs": 2, "events": 2}]
+
+
+@pytest.mark.spec("K1")
+async def test_many_at_once_are_written_like_one_and_writing_them_again_changes_nothing(deploy: Deploy) -> None:
+    world = await deploy(app)
+    kernel = world.kernel
+    kind, now = Ship.__holdfast__, kernel.now()
+    orders = [prepare(kind, Order(n), job_id=kernel.new_id(), now=now, owner="ada \ud800") for n in range(250)]
+    ids = await submit_orders(kernel, orders[:120])
+    single = await world.enqueue(Ship, Order(7), owner="ada \ud800")
+    again = await submit_orders(kernel, orders)  # as after an ambiguous commit of the first ones
+    assert again == [order.id for order in orders] and ids == again[:120]
+    assert await rows(kernel.store, COUNT) == [{"jobs": 251, "events": 251}]
+    bulk, alone = dict(await world.job(ids[7])), dict(await world.job(single))
+    assert await world.events(ids[7]) == ["created"]
+    assert bulk | {"id": single} == alone
+
+
+@pytest.mark.spec("K1")
+async def test_many_inputs_are_accepted_in_their_order(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "BULK_ROWS", 100)
+    world = await deploy(app)
+    ids = await submit_many(world.kernel, Ship, (Order(n) for n in range(430)), priority=1)
+    found = await rows(
+        world.kernel.store, "SELECT CAST(id AS TEXT) AS id, payload FROM holdfast_jobs WHERE priority = 1"
+    )
+    by_id = {row["id"]: json.loads(row["payload"])["number"] for row in found}
+    assert [by_id[job_id] for job_id in ids] == list(range(430))
+
+
+@pytest.mark.spec("K1")
+async def test_a_commit_that_fails_ends_the_bulk_and_is_told(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "BULK_ROWS", 100)
+    world = await deploy(app)
+    commits: list[str] = []
+
+    async def third_fails(name: str) -> None:
+        commits.append(name)
+        if commits.count("submit.before_commit") == 3:
+            raise StoreUnavailable("gone")
+
+    world.kernel.failpoint = third_fails
+    with pytest.raises(StoreUnavailable):
+        await submit_many(world.kernel, Ship, (Order(n) for n in range(2_000)))
+    assert commits.count("submit.before_commit") <= 4, "nothing is begun after a failure"
+
+
+@pytest.mark.spec("K17")
+async def test_jobs_are_counted_when_they_are_committed_and_only_then(deploy: Deploy) -> None:
+    world = await deploy(app)
+    kernel, counted = world.kernel, Counted()
+    kernel.watch = counted
+
+    async def write(number: int, fail: bool) -> None:
+        order = prepare(Ship.__holdfast__, Order(number), job_id=kernel.new_id(), now=kernel.now(), key=f"k{number}")
+        async with kernel.store.transaction() as tx:
+            await submit_in(tx, [order], kernel.now(), kernel.watch)
+            if fail:
+                raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await write(1, fail=True)
+    assert counted.jobs == 0
+    await write(1, fail=False)
+    await write(1, fail=False)  # the same key: no new job
+    assert counted.jobs == 1
+    await submit_many(kernel, Ship, [Order(n) for n in range(150)])
+    assert counted.jobs == 151
+
+
+class Counted(LogWatch):
+    jobs = 0.0
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        self.jobs += amount if name == "jobs_created" else 0
 
 
 @pytest.mark.spec("K1")

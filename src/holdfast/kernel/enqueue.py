@@ -124,7 +124,7 @@ def _pyformat(statement: Statement) -> str:
     text = statement.postgres.replace("%", "%%")
     for number in range(len(statement.order), 0, -1):
         text = text.replace(f"${number}", f"%({statement.order[number - 1]})s")
-    return text.replace("json_each(%(batch)s)", "json_each(CAST(%(batch)s AS json))")
+    return text.replace("jsonb_each(%(batch)s)", "jsonb_each(CAST(%(batch)s AS jsonb))")
 
 
 def _psycopg(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
@@ -174,7 +174,7 @@ def _sqlalchemy(connection: Any, is_async: bool) -> ForeignTx:
         text = statement.postgres.replace(":", "\\:")
         for number in range(len(statement.order), 0, -1):
             text = text.replace(f"${number}", f":{statement.order[number - 1]}")
-        return sqlalchemy.text(text.replace("json_each(:batch)", "json_each(CAST(:batch AS json))"))
+        return sqlalchemy.text(text.replace("jsonb_each(:batch)", "jsonb_each(CAST(:batch AS jsonb))"))
 
     def rows(result: Any) -> Any:
         return result.mappings().all() if result.returns_rows else []

@@ -65,7 +65,7 @@ class JobKind:
     def dump_input(self, value: object) -> str:
         """The input as JSON; refuses what does not fit the declared type, naming the field."""
         try:
-            return self.takes.dump_json(self.takes.validate_python(value)).decode()
+            return self.takes.serializer.to_json(self.takes.validator.validate_python(value)).decode()
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
         except (PydanticSerializationError, UnicodeError) as error:

@@ -45,6 +45,6 @@ async def schedule_once(kernel: Kernel) -> int:
             kind = kernel.registry.kind(row["kind"])
             key = f"schedule:{row['name']}:{row['next_at']}"
             order = prepare(kind, kind.load_input(row["payload"]), job_id=kernel.new_id(), now=now, key=key)
-            await submit_in(tx, [order], now)
+            await submit_in(tx, [order], now, kernel.watch)
             await schedules.advance(tx, row["name"], row["next_at"], next_tick(row["cron"], now), now)
     return len(due)

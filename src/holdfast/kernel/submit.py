@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from holdfast.core.job import PRIORITIES
-from holdfast.errors import IdempotencyConflict, InvalidInput
+from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.trace import traceparent
-from holdfast.stores.seam import Tx
+from holdfast.kernel.watch import Watch
+from holdfast.stores.seam import LoadingTx, Tx
 from holdfast.tables import jobs
 from holdfast.tables.jobs import NewJob
 
 KEY_LENGTH_MAX = 255
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
-BULK_ROWS = 1_000
+BULK_ROWS = 2_000
+LOAD_ROWS_MIN = 100
+"""From here on the database's own bulk load is faster than one statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """One job to enqueue, ready to be written. Its id is fixed before the first try, so that a retry is harmless."""
 
     id: str
@@ -51,10 +53,8 @@ def prepare(
             f"The input of '{kind.name}' is {len(payload):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}. "
             "Store it elsewhere and pass a reference."
         )
-    if any("\0" in text for text in (key, owner, trace) if text is not None):
-        raise InvalidInput(f"The key, owner or trace of '{kind.name}' contains a NUL character.")
-    if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
-        raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
+    if not (key is owner is trace is None):
+        _check_texts(kind, key, owner, trace)
     level = kind.priority if priority is None else priority
     if level not in PRIORITIES:
         raise InvalidInput(f"The priority {level} must be one of {', '.join(map(str, PRIORITIES))}.")
@@ -63,28 +63,37 @@ def prepare(
     first = kind.stages[0]
     limit_s = kind.deadline_s if deadline_s is None else deadline_s
     row = NewJob(
-        kind=kind.name,
-        queue=kind.queue,
-        stage=first.name,
-        provider=first.plan.provider,
-        priority=level,
-        run_at=now + int(delay_s * 1_000),
-        deadline_at=None if limit_s is None else now + int(limit_s * 1_000),
-        job_key=key,
-        fingerprint=hashlib.sha256(payload.encode()).hexdigest() if key is not None else None,
-        owner=owner,
-        trace=trace or traceparent(),
-        payload=payload,
+        kind.name,
+        kind.queue,
+        first.name,
+        first.plan.provider,
+        level,
+        now + int(delay_s * 1_000),
+        None if limit_s is None else now + int(limit_s * 1_000),
+        key,
+        None if key is None else hashlib.sha256(payload.encode()).hexdigest(),
+        owner,
+        trace or traceparent(),
+        payload,
     )
     return Order(job_id, row)
 
 
-async def submit_in(tx: Tx, orders: Sequence[Order], now: int) -> list[str]:
-    """Write the orders in an open transaction; return each one's job id.
+def _check_texts(kind: JobKind, key: str | None, owner: str | None, trace: str | None) -> None:
+    if any("\0" in text for text in (key, owner, trace) if text is not None):
+        raise InvalidInput(f"The key, owner or trace of '{kind.name}' contains a NUL character.")
+    if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
+        raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
+
+
+async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | None = None) -> list[str]:
+    """Write the orders in an open transaction; return each one's job id. `watch` counts them once it has committed.
 
     A key that was used before gives the id of the job it made; with another payload it is an `IdempotencyConflict`,
     and the caller's transaction should be rolled back."""
-    added = await jobs.insert(tx, {order.id: order.row for order in orders}, now)
+    added = await jobs.insert(tx, dict(orders), now)
+    if watch is not None:
+        tx.then(lambda: watch.count("jobs_created", len(added)))
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
 
 
@@ -106,17 +115,57 @@ async def submit(kernel: Kernel, job: type[Job[Any]], input: object, **options: 
     return (await submit_orders(kernel, [order]))[0]
 
 
-async def submit_orders(kernel: Kernel, orders: Sequence[Order]) -> list[str]:
-    """Accept many jobs in commits of a thousand."""
-    found: list[str] = []
-    for start in range(0, len(orders), BULK_ROWS):
-        part = orders[start : start + BULK_ROWS]
-        now = kernel.now()
-        async with kernel.store.transaction() as tx:
-            found += await submit_in(tx, part, now)
-            await kernel.failpoint("submit.before_commit")
-        await kernel.failpoint("submit.after_commit")
-    kernel.watch.count("jobs_created", len(orders))
+async def submit_many(kernel: Kernel, job: type[Job[Any]], inputs: Iterable[object], **options: Any) -> list[str]:
+    """Accept a job for each input, in commits of thousands. Inputs are read as they are needed."""
+    kind = job.__holdfast__
+    orders = (prepare(kind, one, job_id=kernel.new_id(), now=kernel.now(), **options) for one in inputs)
+    return await submit_orders(kernel, orders)
+
+
+async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
+    """Accept many jobs in commits of thousands. If one commit fails, those before it stand; trying again with the same
+    orders is harmless."""
+    left = iter(orders)
+    found: list[list[str]] = []
+
+    async def lane() -> None:
+        while part := list(islice(left, BULK_ROWS)):
+            place = len(found)
+            found.append([])
+            try:
+                found[place] = await _submit_part(kernel, part)
+            except BaseException:
+                for _ in left:  # the other lane shall not begin anything more
+                    pass
+                raise
+
+    # On PostgreSQL two at a time: Python makes the rows of one while the database writes the other's.
+    lanes = [lane()] if kernel.store.dialect == "sqlite" else [lane(), lane()]
+    for outcome in await asyncio.gather(*lanes, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
+    return [job_id for part in found for job_id in part]
+
+
+async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+    loading = len(part) >= LOAD_ROWS_MIN and all(order.row.job_key is None for order in part)
+    try:
+        return await _write(kernel, part, loading)
+    except StoreConflict:  # an ambiguous commit of these very orders has happened after all
+        return await _write(kernel, part, False)
+
+
+async def _write(kernel: Kernel, part: Sequence[Order], loading: bool) -> list[str]:
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        if loading and isinstance(tx, LoadingTx):
+            await jobs.load(tx, dict(part), now)
+            tx.then(lambda: kernel.watch.count("jobs_created", len(part)))
+            found = [order.id for order in part]
+        else:
+            found = await submit_in(tx, part, now, kernel.watch)
+        await kernel.failpoint("submit.before_commit")
+    await kernel.failpoint("submit.after_commit")
     return found
 
 

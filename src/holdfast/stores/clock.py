@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
 from typing import Protocol
+
+TIME_MASK = (1 << 48) - 1
+LUCK_MASK = (1 << 62) - 1
 
 
 class Clock(Protocol):
@@ -31,14 +35,14 @@ class SystemDice:
     """Unpredictable luck, for ids and jitter."""
 
     def __init__(self) -> None:
-        self._random = random.SystemRandom()
         self._fast = random.Random()
 
     def draw(self) -> float:
         return self._fast.random()
 
     def bits(self, count: int) -> int:
-        return self._random.getrandbits(count)
+        size = (count + 7) // 8
+        return int.from_bytes(os.urandom(size), "big") >> (size * 8 - count)
 
 
 class SeededDice:
@@ -56,7 +60,8 @@ class SeededDice:
 
 def uuid7(now_ms: int, dice: Dice) -> str:
     """A UUID that sorts by time: fresh rows lie together in the primary key."""
-    value = (now_ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | dice.bits(12) << 64 | 0b10 << 62 | dice.bits(62)
+    luck = dice.bits(74)
+    value = (now_ms & TIME_MASK) << 80 | 0x7 << 76 | (luck >> 62) << 64 | 0b10 << 62 | luck & LUCK_MASK
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from holdfast.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from holdfast.errors import StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from holdfast.stores.bells import Bells
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.seam import Bell, Dialect, Row
@@ -216,6 +216,10 @@ class PostgresTx:
             )
             return rows
 
+    async def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        with _translating():
+            await self.connection.copy_records_to_table(table, columns=columns, records=rows)
+
     async def hint(self, channel: str) -> None:
         with _translating():
             await self.connection.execute("SELECT pg_notify($1, $2)", LISTEN_CHANNEL, channel)
@@ -281,6 +285,8 @@ def _translating() -> Any:
         raise StoreUnavailable("PostgreSQL refused the user name or password.") from error
     except asyncpg.InvalidCatalogNameError as error:
         raise StoreUnavailable(f"PostgreSQL has no such database: {error}.") from error
+    except asyncpg.UniqueViolationError as error:
+        raise StoreConflict(f"PostgreSQL has this row already: {error}") from error
     except asyncpg.PostgresError as error:
         raise StoreError(f"PostgreSQL refused a statement: {error}") from error
 

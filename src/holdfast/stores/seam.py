@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from holdfast.stores.statement import Migration, Statement
 
@@ -38,6 +38,15 @@ class Tx(Protocol):
 
     def then(self, tell: Callable[[], None]) -> None:
         """Call this once the transaction has committed: what was rolled back is neither counted nor logged."""
+        ...
+
+
+@runtime_checkable
+class LoadingTx(Tx, Protocol):
+    """A transaction of a database with a bulk load of its own (on SQLite, a statement is as fast as anything)."""
+
+    async def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Append many rows. One that is there already is a `StoreConflict` and fails all."""
         ...
 
 

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from holdfast.errors import SchemaMismatch, StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from holdfast.stores.bells import Bells
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.seam import Bell, Dialect, Row
@@ -223,4 +223,6 @@ def _translated(error: sqlite3.Error, path: str) -> StoreError:
         return StoreFull(f"Cannot write to {Path(path).name} ({text}); free space or mend permissions.")
     if "unable to open" in text or "not a database" in text or "malformed" in text:
         return StoreUnavailable(f"Cannot open the database {Path(path).name}: {text}.")
+    if "UNIQUE" in text:
+        return StoreConflict(f"{Path(path).name} has this row already: {text}.")
     return StoreError(f"SQLite refused a statement: {text}.")

@@ -1,12 +1,13 @@
 """SQL as named statements, one text for both databases.
 
 A `.sql` file holds blocks; each begins with `-- name: settle`, or `-- name: claim @postgres` where one database has
-a text of its own (its comment says what was measured). Parameters are `:named`. Four tokens vary:
+a text of its own (its comment says what was measured). Parameters are `:named`. What varies:
 
     /*skip_locked*/   FOR UPDATE SKIP LOCKED on PostgreSQL, nothing on SQLite (its writers are alone)
     /*for_update*/    FOR UPDATE on PostgreSQL, nothing on SQLite
     /*id*/            the type of an id: uuid or TEXT
     /*identity*/      the spelling of an ascending key
+    json_each(        jsonb_each( on PostgreSQL: it parses a row once, json once for every ->> (4 against 16 us a row)
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _TOKENS = {
         "/*for_update*/": "FOR UPDATE",
         "/*id*/": "uuid",
         "/*identity*/": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "json_each(": "jsonb_each(",
     },
 }
 

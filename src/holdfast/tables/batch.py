@@ -46,6 +46,11 @@ def ids(keys: Iterable[str]) -> str:
     return _encode(dict.fromkeys(keys, 0))
 
 
+def storable(text: str | None) -> str | None:
+    """A text as both databases can hold it."""
+    return text if text is None or text.isascii() else str(_storable(text))
+
+
 def text(value: Any) -> str:
     """One JSON value, compact."""
     return _encode(value)

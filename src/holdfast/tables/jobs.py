@@ -9,12 +9,16 @@ from typing import Any, NamedTuple
 
 from holdfast.core.decide import Decision
 from holdfast.core.job import PRIORITIES, Claimed, State
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import LoadingTx, Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch, events
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
+LOADED = (
+    *("id", "kind", "queue", "stage", "provider", "priority", "run_at", "created_at", "updated_at"),
+    *("deadline_at", "owner", "trace", "payload"),
+)
 NIL = "00000000-0000-0000-0000-000000000000"
 
 
@@ -57,12 +61,26 @@ class Stepped(NamedTuple):
 
 async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
     """Insert what is new, log it and wake its queues; return the ids that were. A taken id or key inserts nothing."""
-    added = {row["id"] for row in await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)}
+    added = {row["id"] for row in await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)} - {None}
     if tx.dialect == "sqlite" and added:
         await events.append(tx, [(job_id, 0, "created", None) for job_id in jobs if job_id in added], now)
-        for queue in {job.queue for job in jobs.values()}:
+        for queue in sorted({job.queue for job in jobs.values()}):
             await tx.hint(f"queue:{queue}")
     return added
+
+
+async def load(tx: LoadingTx, jobs: Mapping[str, NewJob], now: int) -> None:
+    """`insert` of many new jobs without keys, by the database's own bulk load. `StoreConflict` if one is there."""
+    rows = [
+        (
+            *(job_id, job.kind, job.queue, job.stage, job.provider, job.priority, job.run_at, now, now),
+            *(job.deadline_at, batch.storable(job.owner), batch.storable(job.trace), job.payload),
+        )
+        for job_id, job in jobs.items()
+    ]
+    rings = sorted({f"queue:{job.queue}" for job in jobs.values()})
+    await tx.load("holdfast_jobs", LOADED, rows)
+    await tx.rows(sql.log_created, ids=list(jobs), now=now, hints=rings)
 
 
 async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:

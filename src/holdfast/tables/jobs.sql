@@ -13,7 +13,9 @@ WITH added AS (
 logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at)
   SELECT id, 0, 'created', CAST(:now AS BIGINT) FROM added)
-SELECT CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue) FROM added
+SELECT CAST(id AS TEXT) AS id, NULL AS rung FROM added
+ UNION ALL
+SELECT NULL, CAST(pg_notify('holdfast', 'queue:' || q.queue) AS TEXT) FROM (SELECT DISTINCT queue FROM added) AS q
 
 -- name: insert @sqlite
 INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
@@ -23,6 +25,13 @@ SELECT e.key, e.value->>0, e.value->>1, e.value->>2, e.value->>3, e.value->>4, e
   FROM json_each(:batch) AS e WHERE TRUE
     ON CONFLICT DO NOTHING
 RETURNING id
+
+-- name: log_created @postgres
+-- After a COPY, which cannot do it by itself: the events and the wake-ups.
+WITH logged AS (
+  INSERT INTO holdfast_job_events (job_id, attempt, type, at)
+  SELECT i, 0, 'created', CAST(:now AS BIGINT) FROM unnest(CAST(:ids AS uuid[])) AS i)
+SELECT pg_notify('holdfast', h) FROM unnest(CAST(:hints AS text[])) AS h
 
 -- name: by_key
 SELECT CAST(id AS TEXT) AS id, fingerprint FROM holdfast_jobs WHERE kind = :kind AND job_key = :job_key

@@ -146,8 +146,6 @@ async def _kept(
     finally:
         if not used:
             await in_thread(partial(stored.path.unlink, missing_ok=True))
-    if used:
-        kernel.watch.count("jobs_created")
     return answer
 
 
@@ -158,7 +156,7 @@ async def _write(
     kind = kernel.registry.kind(KIND)
     given = {"source": stored.path.name}
     order = prepare(kind, given, job_id=job_id, now=now, priority=wishes.priority, owner=who.sub, trace=job_id)
-    await submit_in(tx, [order], now)
+    await submit_in(tx, [order], now, kernel.watch)
     new = NewDocument(
         id=job_id,
         owner=who.sub,

@@ -51,7 +51,7 @@ async def announce(kernel: Kernel, tx: Tx, job_id: str, now: int) -> None:
     notice = Notice(url=row["webhook_url"], event_id=event_id, body=json.dumps(body, separators=(",", ":")))
     kind = kernel.registry.kind(KIND)
     order = prepare(kind, notice, job_id=kernel.new_id(), now=now, key=event_id, owner=row["owner"])
-    await submit_in(tx, [order], now)
+    await submit_in(tx, [order], now, kernel.watch)
 
 
 def _story(row: Any, status: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ async def _accept(kernel: Kernel, tx: Tx, request: GradingRequest, order: Order)
         )
         await answers.failed(kernel, tx, known, late, attempts_made=0, stage="intake", error_class="DEADLINE_EXCEEDED")
         return "late"
-    await submit_in(tx, [order], now)
+    await submit_in(tx, [order], now, kernel.watch)
     await answers.progressed(kernel, tx, request.dedup_key, request.submission_id, trace_id, "PROCESSING", 0.0)
     return "accepted"
 

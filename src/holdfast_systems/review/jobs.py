@@ -175,7 +175,7 @@ async def _reopen(kernel: Kernel, changelist_id: str, review_version: int) -> bo
         mail = Mail(changelist_id, review_version, stored.sender, stored.created_at)
         kind = kernel.registry.kind(reviews.KIND_AGAIN)
         order = prepare(kind, Again(mail, stored.title), job_id=job_id, now=now, trace=stored.id)
-        await submit_in(tx, [order], now)
+        await submit_in(tx, [order], now, kernel.watch)
     kernel.watch.count("reviews_taken_back")
     kernel.watch.log("review.marked_but_not_sent", review_id=stored.id, job_id=job_id, alert=True)
     return True

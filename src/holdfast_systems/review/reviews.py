@@ -203,7 +203,7 @@ async def _insert(
     await tx.rows(sql.raise_version, changelist_id=request.changelist_id, review_version=request.review_version)
     await _plan_deliveries(tx, request, now)
     prepared = prepare(kernel.registry.kind(KIND), order, job_id=job_id, now=now, owner=owner, trace=review_id)
-    await submit_in(tx, [prepared], now)
+    await submit_in(tx, [prepared], now, kernel.watch)
     return True
 
 
