@@ -8,11 +8,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from holdfast import cli_ops, cli_proof
+from holdfast import cli_complete, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
@@ -125,7 +125,7 @@ def migrate(system: SystemNames = None, app: AppPath = None, as_json: AsJson = F
 def check(as_json: AsJson = False) -> None:
     """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
     problem."""
-    groups = [Settings, *(group for system in load_systems() for group in system.settings)]
+    groups: list[type[Any]] = [Settings, *(group for system in load_systems() for group in system.settings)]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
     if as_json:
@@ -144,7 +144,12 @@ def check(as_json: AsJson = False) -> None:
 def token(
     user: Annotated[str, typer.Option("--user", help="Who the token is for (its `sub`).")],
     role: Annotated[
-        list[str], typer.Option("--role", help="learner, instructor, operator or service; repeat for more.")
+        list[str],
+        typer.Option(
+            "--role",
+            help="learner, instructor, operator or service; repeat for more.",
+            autocompletion=cli_complete.roles,
+        ),
     ],
     hours: Annotated[float, typer.Option(help="How long it is valid.")] = 12.0,
     as_json: AsJson = False,

@@ -1,29 +1,18 @@
-"""The operator's commands: jobs, dead letters, breakers, effects. They work on the databases directly."""
+"""The operator's commands: jobs, breakers, effects, costs. They work on the databases directly. Dead letters have a
+module of their own."""
 
 from __future__ import annotations
 
-import getpass
-import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from holdfast.cli_reach import (
-    check_id,
-    dicts,
-    each,
-    fail,
-    keep_showing,
-    newest,
-    on_case,
-    on_job,
-    on_provider,
-    say,
-    show_rows,
-    show_table,
-)
-from holdfast.core.case import NEXT_STEP, CaseState, Cause
+from holdfast import cli_complete, cli_dead
+from holdfast.cli_reach import check_id, dicts, each, fail, newest, on_job, on_provider, say, show, show_rows, table_of
+from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
+from holdfast.core.case import CaseState, Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
 from holdfast.errors import NotFound
@@ -32,66 +21,49 @@ from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.spending import DAY_MS, spending
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers, cases, effects, events, jobs, ops
-
-
-def _me() -> str:
-    """The name at this terminal; a container may run under a number that has none."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return "operator"
-
-
-ME = _me()
+from holdfast.tables import breakers, effects, events, jobs, ops
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
-dead_cli = typer.Typer(help="Work through dead letters: triage, remediate, replay, resolve.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
 effects_cli = typer.Typer(help="See external effects; answer for those nobody else can know of.", no_args_is_help=True)
 
-SystemNames = Annotated[list[str] | None, typer.Option("--system", help="Only this system.")]
-AppPaths = Annotated[list[str] | None, typer.Option("--app", help="Your own app, as module:app.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Actor = Annotated[str, typer.Option("--actor", help="Who is doing this; written to the audit.")]
-Limit = Annotated[int, typer.Option(help="How many rows.", min=1, max=1000)]
+ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autocompletion=cli_complete.providers)]
 
 
 def add_to(cli: typer.Typer) -> None:
     cli.add_typer(jobs_cli, name="jobs")
-    cli.add_typer(dead_cli, name="dead")
+    cli.add_typer(cli_dead.dead_cli, name="dead")
     cli.add_typer(breakers_cli, name="breakers")
     cli.add_typer(effects_cli, name="effects")
+    cli.command()(costs)
 
 
 @jobs_cli.command("list")
 def jobs_list(
     state: Annotated[State | None, typer.Option(help="Only jobs in this state.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
+    kind: Kind = None,
     limit: Limit = 50,
     system: SystemNames = None,
-    app: AppPaths = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show them anew every two seconds, until Ctrl-C.")] = False,
+    app: AppPath = None,
+    watch: Watching = False,
     as_json: AsJson = False,
 ) -> None:
     """The newest jobs first."""
-    columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
 
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
         async with one.kernel.store.reading() as tx:
             return dicts(await jobs.page(tx, state=state, kind=kind, limit=limit))
 
-    if watch and as_json:
-        raise typer.BadParameter("--watch draws tables; leave --json out.")
-    if watch:
-        keep_showing(lambda: newest(each(system, app, go), limit), ["system", *columns])
-    else:
-        show_rows(newest(each(system, app, go), limit), as_json, columns)
+    columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
+    show_rows(lambda: newest(each(system, app, go), limit), columns, as_json, watch)
 
 
 @jobs_cli.command("show")
-def jobs_show(job_id: str, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False) -> None:
+def jobs_show(
+    job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
 
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
@@ -103,22 +75,22 @@ def jobs_show(job_id: str, system: SystemNames = None, app: AppPaths = None, as_
         why = await explain(one.kernel, job_id)
         return [{**dicts([row])[0], "why": why.sentence, "events": history}]
 
+    def found() -> dict[str, Any]:
+        rows = each(system, app, go)
+        return rows[0] if rows else fail(f"There is no job {job_id}.")
+
     check_id(job_id, "job")
-    found = each(system, app, go)
-    if not found:
-        fail(f"There is no job {job_id}.")
-    if as_json:
-        typer.echo(json.dumps(found[0], default=str))
-        return
-    console = Console()
-    console.print(f"[bold]{found[0]['kind']}[/bold] {job_id} is [bold]{found[0]['state']}[/bold]", highlight=False)
-    console.print(found[0]["why"], markup=False)
-    show_table(found[0]["events"], ["at", "attempt", "type", "data"])
+    show(found, _story, as_json, watch)
+
+
+def _story(job: dict[str, Any]) -> RenderableType:
+    title = Text.assemble((job["kind"], "bold"), f" {job['id']} is ", (job["state"], "bold"))
+    return Group(title, Text(job["why"]), table_of(job["events"], ["at", "attempt", "type", "data"]))
 
 
 @jobs_cli.command("cancel")
 def jobs_cancel(
-    job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False
+    job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """End a job that has not ended."""
     on_job(system, app, job_id, lambda kernel: operate.cancel(kernel, job_id, actor))
@@ -132,7 +104,7 @@ def jobs_retry(
     cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")] = Cause.TRANSIENT,
     actor: Actor = ME,
     system: SystemNames = None,
-    app: AppPaths = None,
+    app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a dead job through triage, remediation and replay in one go."""
@@ -151,126 +123,27 @@ def jobs_retry(
     say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, state="queued")
 
 
-@dead_cli.command("list")
-def dead_list(
-    state: Annotated[CaseState | None, typer.Option(help="Only dead letters in this state.")] = None,
-    error_class: Annotated[str | None, typer.Option(help="Only this error class.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
-    stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
-    limit: Limit = 50,
-    system: SystemNames = None,
-    app: AppPaths = None,
-    as_json: AsJson = False,
-) -> None:
-    """Dead letters, the newest first."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            rows = await cases.page(tx, state=state, error_class=error_class, kind=kind, stage=stage, limit=limit)
-            return dicts(rows)
-
-    columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
-    show_rows(newest(each(system, app, go), limit), as_json, columns)
-
-
-@dead_cli.command("show")
-def dead_show(case_id: str, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False) -> None:
-    """Everything about one dead letter, and the next step."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            row = await cases.show(tx, case_id)
-        return [] if row is None else dicts([row])
-
-    check_id(case_id, "dead letter")
-    found = each(system, app, go)
-    if not found:
-        fail(f"There is no dead letter {case_id}.")
-    found[0]["next"] = NEXT_STEP[CaseState(found[0]["state"])]
-    if as_json:
-        typer.echo(json.dumps(found[0], default=str))
-        return
-    for name, value in found[0].items():
-        if value not in (None, ""):
-            typer.echo(f"{name:18} {value}")
-
-
-@dead_cli.command("triage")
-def dead_triage(
-    case_id: str,
-    cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")],
-    notes: Annotated[str | None, typer.Option(help="What you found.")] = None,
-    actor: Actor = ME,
-    system: SystemNames = None,
-    app: AppPaths = None,
-    as_json: AsJson = False,
-) -> None:
-    """Step 1: say what kind of cause it was."""
-    on_case(system, app, case_id, lambda k: operate.triage(k, case_id, cause=cause, actor=actor, notes=notes))
-    say(f"Dead letter {case_id} is triaged as {cause}.", as_json, id=case_id, state="triaged", cause=cause)
-
-
-@dead_cli.command("remediate")
-def dead_remediate(
-    case_id: str,
-    evidence: Annotated[str, typer.Option(help="What was mended, and how that is known.")],
-    actor: Actor = ME,
-    system: SystemNames = None,
-    app: AppPaths = None,
-    as_json: AsJson = False,
-) -> None:
-    """Step 2: record what was mended. A replay refuses without it."""
-    on_case(system, app, case_id, lambda k: operate.remediate(k, case_id, evidence=evidence, actor=actor))
-    say(f"Dead letter {case_id} is remediated.", as_json, id=case_id, state="remediated")
-
-
-@dead_cli.command("replay")
-def dead_replay(
-    case_id: str,
-    full: Annotated[bool, typer.Option("--full", help="From the first stage, paying for all of them again.")] = False,
-    actor: Actor = ME,
-    system: SystemNames = None,
-    app: AppPaths = None,
-    as_json: AsJson = False,
-) -> None:
-    """Step 3: put the job back at its failed stage, with fresh budgets."""
-    done = on_case(system, app, case_id, lambda k: operate.replay(k, case_id, actor=actor, full=full))
-    sentence = f"Job {done.job_id} is queued at stage '{done.stage}'."
-    say(sentence, as_json, job_id=done.job_id, stage=done.stage, run_at=done.run_at)
-
-
-@dead_cli.command("resolve")
-def dead_resolve(
-    case_id: str,
-    notes: Annotated[str, typer.Option(help="How it ended.")],
-    actor: Actor = ME,
-    system: SystemNames = None,
-    app: AppPaths = None,
-    as_json: AsJson = False,
-) -> None:
-    """Step 4: close the case."""
-    on_case(system, app, case_id, lambda k: operate.resolve(k, case_id, notes=notes, actor=actor))
-    say(f"Dead letter {case_id} is resolved.", as_json, id=case_id, state="resolved")
-
-
 @breakers_cli.command("list")
-def breakers_list(system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False) -> None:
+def breakers_list(
+    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
     """Every provider that was ever called: its gate, and how many jobs wait for it."""
 
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
         async with one.kernel.store.reading() as tx:
             return dicts(await breakers.every(tx))
 
-    show_rows(each(system, app, go), as_json, ["name", "gate", "parked", "not_before", "updated_at"])
+    columns = ["name", "gate", "parked", "not_before", "updated_at"]
+    show_rows(lambda: each(system, app, go), columns, as_json, watch)
 
 
 @breakers_cli.command("open")
 def breakers_open(
-    name: str,
+    name: ProviderName,
     reason: Annotated[str, typer.Option(help="Why; shown to whoever wonders.")] = "opened by hand",
     actor: Actor = ME,
     system: SystemNames = None,
-    app: AppPaths = None,
+    app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Stop all calls to a provider until it is closed by hand."""
@@ -280,7 +153,7 @@ def breakers_open(
 
 @breakers_cli.command("close")
 def breakers_close(
-    name: str, actor: Actor = ME, system: SystemNames = None, app: AppPaths = None, as_json: AsJson = False
+    name: ProviderName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Let calls through again."""
     on_provider(system, app, name, lambda k: force(k, name, open=False, actor=actor, reason="closed by hand"))
@@ -292,7 +165,8 @@ def effects_list(
     status: Annotated[EffectStatus | None, typer.Option(help="Only effects in this status.")] = None,
     limit: Limit = 50,
     system: SystemNames = None,
-    app: AppPaths = None,
+    app: AppPath = None,
+    watch: Watching = False,
     as_json: AsJson = False,
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
@@ -301,7 +175,8 @@ def effects_list(
         async with one.kernel.store.reading() as tx:
             return dicts(await effects.by_status(tx, status, limit))
 
-    show_rows(each(system, app, go), as_json, ["key", "provider", "provider_class", "status", "provider_id", "sends"])
+    columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
+    show_rows(lambda: each(system, app, go), columns, as_json, watch)
 
 
 @effects_cli.command("answer")
@@ -311,7 +186,7 @@ def effects_answer(
     provider_id: Annotated[str | None, typer.Option(help="The provider's id of it, if you know it.")] = None,
     actor: Actor = ME,
     system: SystemNames = None,
-    app: AppPaths = None,
+    app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a doubtful effect happened; then replay its job."""
@@ -323,3 +198,29 @@ def effects_answer(
     if not each(system, app, go):
         fail(f"No effect with the key '{key}' waits for an answer.")
     say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, key=key, sent=sent)
+
+
+def costs(
+    days: Annotated[int, typer.Option(help="How many days back, today included.", min=1, max=3660)] = 7,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the calls to providers cost: by day, provider and kind of job, in millionths of a currency unit."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        today = one.kernel.now() // DAY_MS
+        return await spending(one.kernel, (today - days + 1) * DAY_MS)
+
+    def found() -> dict[str, Any]:
+        items = sorted(each(system, app, go), key=lambda item: item["day"], reverse=True)
+        return {"items": items, "total_cost_micros": sum(item["cost_micros"] for item in items)}
+
+    show(found, _bill, as_json)
+
+
+def _bill(found: dict[str, Any]) -> RenderableType:
+    if not found["items"]:
+        return Text("Nothing.")
+    columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
+    return Group(table_of(found["items"], columns), Text(f"In all: {found['total_cost_micros']:,} millionths"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -38,14 +39,32 @@ def each(
 ) -> list[dict[str, Any]]:
     """Ask every system; each row says which one it comes from."""
 
-    async def ask() -> list[dict[str, Any]]:
+    async def ask(opened: list[OpenSystem]) -> list[dict[str, Any]]:
+        return [{"system": one.name, **row} for one in opened for row in await go(one)]
+
+    return _in_all(names, apps, ask)
+
+
+def on_systems(
+    names: list[str] | None, apps: list[str] | None, act: Callable[[list[tuple[str, Kernel]]], Awaitable[T]]
+) -> T:
+    """Act in all systems together."""
+
+    async def go(opened: list[OpenSystem]) -> T:
+        return await act([(one.name, one.kernel) for one in opened])
+
+    return _in_all(names, apps, go)
+
+
+def _in_all(names: list[str] | None, apps: list[str] | None, go: Callable[[list[OpenSystem]], Awaitable[T]]) -> T:
+    """Open the systems, bring their databases forward, and close them whatever happens."""
+
+    async def ask() -> T:
         opened = await open_systems(read(Settings, os.environ), os.environ, names, [load_app(a) for a in apps or ()])
         try:
-            rows = []
             for one in opened:
                 await one.kernel.migrate()
-                rows += [{"system": one.name, **row} for row in await go(one)]
-            return rows
+            return await go(opened)
         finally:
             await close_systems(opened)
 
@@ -128,22 +147,40 @@ def newest(rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["id"]), reverse=True)[:limit]
 
 
-def show_rows(rows: list[dict[str, Any]], as_json: bool, columns: list[str]) -> None:
+def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
+    """A list: a table for a person, an array for a program."""
+    show(ask, lambda rows: table_of(rows, ["system", *columns]) if rows else Text("Nothing."), as_json, watch)
+
+
+def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: bool, watch: bool = False) -> None:
+    """Ask once and print; with `watch`, again every two seconds until Ctrl-C, which is no error.
+
+    A program that reads gets one line of JSON each time; a terminal is drawn over."""
+    console = _console()
+    if not watch:
+        _print(console, ask(), draw, as_json)
+        return
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            found = ask()
+            if console.is_terminal and not as_json:
+                live.update(draw(found), refresh=True)
+            else:
+                _print(console, found, draw, as_json)
+            time.sleep(WATCH_S)
+
+
+def _print(console: Console, found: T, draw: Callable[[T], RenderableType], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(rows, default=str))
-    elif not rows:
-        typer.echo("Nothing.")
+        typer.echo(json.dumps(found, default=str))
+        sys.stdout.flush()  # whoever reads a pipe wants each line when it is there
     else:
-        show_table(rows, ["system", *columns])
+        console.print(draw(found))
 
 
 def say(sentence: str, as_json: bool, **body: Any) -> None:
     """What was done: a sentence for a person, an object for a program."""
     typer.echo(json.dumps(body) if as_json else sentence)
-
-
-def show_table(rows: list[dict[str, Any]], columns: list[str]) -> None:
-    _console().print(table_of(rows, columns))
 
 
 def _console() -> Console:
@@ -159,19 +196,6 @@ def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
         # As Text: what a user or a provider wrote is no markup.
         table.add_row(*[Text(_cell(column, row.get(column))) for column in columns])
     return table
-
-
-def keep_showing(ask: Callable[[], list[dict[str, Any]]], columns: list[str]) -> None:
-    """Draw the table anew every two seconds, until Ctrl-C."""
-    console = _console()
-    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
-        while True:
-            table = table_of(ask(), columns)
-            if console.is_terminal:
-                live.update(table, refresh=True)
-            else:
-                console.print(table)
-            time.sleep(WATCH_S)
 
 
 def _cell(column: str, value: Any) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from holdfast import cli_complete
 from holdfast.cli_reach import fail
 from holdfast.errors import HoldfastError, SettingsError
 from holdfast.kernel.app import App
@@ -18,10 +20,30 @@ from holdfast.settings import Settings, read
 T = TypeVar("T")
 
 SystemNames = Annotated[
-    list[str] | None, typer.Option("--system", help="Only this system; repeat for more. Default: all.")
+    list[str] | None,
+    typer.Option(
+        "--system", help="Only this system; repeat for more. Default: all.", autocompletion=cli_complete.systems
+    ),
 ]
 AppPath = Annotated[list[str] | None, typer.Option("--app", help="Your own app, as module:app; repeat for more.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Watching = Annotated[
+    bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C; with --json a line each time.")
+]
+Limit = Annotated[int, typer.Option(help="How many rows.", min=1, max=1000)]
+Actor = Annotated[str, typer.Option("--actor", help="Who is doing this; written to the audit.")]
+Kind = Annotated[str | None, typer.Option(help="Only this kind.", autocompletion=cli_complete.kinds)]
+
+
+def _me() -> str:
+    """The name at this terminal; a container may run under a number that has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "operator"
+
+
+ME = _me()
 
 
 def settings_now(**given: Any) -> Settings:

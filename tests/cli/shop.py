@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
+from holdfast import App, Breaker, CallError, Category, Context, Cost, Job, Provider, Retry, stage
 from holdfast.transports.seam import Queue
 
 app = App("shop", queues=[Queue("shop.paid")])
@@ -28,7 +28,7 @@ class Pay(Job[Bill]):
             if bill.amount < 0:
                 raise CallError.of(Category.VALIDATION, "AMOUNT_REFUSED", "[bold]no[/bold] such amount")
 
-        await ctx.call(ask)
+        await ctx.call(ask, cost=lambda _: Cost(micros=2_500))
         ctx.emit("shop.paid", {"number": bill.number})
 
 

@@ -207,20 +207,6 @@ def test_a_demo_that_is_stopped_cleans_up(tmp_path: Path, number: signal.Signals
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_watched_jobs_are_shown_until_ctrl_c(place: Place) -> None:
-    job_id = place.job(shop.Pay, 5)
-    words = _holdfast("jobs", "list", "--watch", "--app", "tests.cli.shop:app")
-    env = dict(os.environ) | place.env | {"PYTHONUNBUFFERED": "1"}
-    started = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    assert started.stdout is not None
-    while job_id not in started.stdout.readline():
-        assert started.poll() is None
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=60)
-    assert (started.returncode, said) == (0, "")
-
-
 def _holdfast(*words: str) -> list[str]:
     return [sys.executable, "-c", "from holdfast.cli import main; main()", *words]
 

@@ -145,7 +145,12 @@ def test_a_provider_that_nobody_declares_is_refused(place: Place, verb: str) -> 
         "dead triage x",
         "jobs retry x",
         "effects answer k",
-        "jobs list --watch --json",
+        "dead bulk triage --cause code",
+        "dead bulk triage --kind k",
+        "dead bulk remediate --kind k",
+        "dead bulk resolve --kind k",
+        "dead bulk bury --kind k",
+        "costs --days 0",
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_changes_nothing(place: Place, words: str) -> None:
@@ -169,3 +174,35 @@ def test_the_commands_do_the_same_on_postgresql(place: Place, postgres_url: str)
     assert on.json("dead", "show", case_id)["state"] == "replayed"
     on.ok("jobs", "cancel", job_id)
     assert on.json("effects", "list") == [] and on.json("audit") == {"findings": []}
+
+
+@pytest.mark.spec("K8", "K18")
+def test_many_dead_letters_are_taken_through_their_steps_together(place: Place) -> None:
+    cases = [place.dead()[1] for _ in range(3)]
+    for words in (("triage", cases[2], "--cause", "data"), ("remediate", cases[2], "--evidence", "mended")):
+        place.ok("dead", *words)
+    dry = place.json("dead", "bulk", "triage", "--error-class", "AMOUNT_REFUSED", "--cause", "data", "--dry-run")
+    assert (dry["dry_run"], dry["matched"], len(dry["done"]), len(dry["refused"])) == (True, 3, 2, 1)
+    assert len(place.json("dead", "list", "--state", "open")) == 2, "a dry run changes nothing"
+    said = place.ok("dead", "bulk", "triage", "--kind", "shop.pay", "--cause", "data", "--actor", "olga")
+    assert said.strip() == "2 of 3 were taken through triage; 1 refused."
+    place.ok("dead", "bulk", "remediate", "--state", "triaged", "--evidence", "mended")
+    done = place.json("dead", "bulk", "replay", "--stage", "pay", "--state", "remediated", "--per-minute", "1")
+    assert [one["id"] for one in done["done"]] == sorted(cases)
+    runs = sorted(row["run_at"] for row in place.json("jobs", "list"))
+    assert [round((at - runs[0]) / 60_000) for at in runs] == [0, 1, 2], "they are spread, so as not to come at once"
+    assert len(place.json("dead", "bulk", "resolve", "--state", "replayed", "--notes", "done")["done"]) == 3
+
+
+@pytest.mark.spec("K18")
+def test_what_the_calls_cost_is_told_by_day_provider_and_kind(place: Place) -> None:
+    assert place.ok("costs").strip() == "Nothing."
+    place.job(shop.Pay, 5)
+    place.job(shop.Pay, -5)
+    told = place.json("costs", "--days", "1")
+    (item,) = told["items"]
+    assert (item["system"], item["provider"], item["kind"]) == ("shop", "bank", "shop.pay")
+    assert (item["calls"], item["failed"], item["cost_micros"]) == (2, 1, 2_500)
+    assert told["total_cost_micros"] == 2_500, "a call that failed costs nothing here, and none is charged twice"
+    table = place.ok("costs")
+    assert item["day"] in table and "In all: 2,500 millionths" in table

@@ -245,6 +245,26 @@ async def test_the_cost_report_adds_up(kernel: Kernel, operator: httpx.AsyncClie
     ]
 
 
+@pytest.mark.spec("K18")
+async def test_costs_are_told_by_day_provider_and_kind(
+    kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock
+) -> None:
+    job = await wish(kernel)
+    for micros in (700, 300):
+        async with kernel.store.transaction() as tx:
+            new = calls.NewCall(
+                kernel.new_id(), job, "ask", 1, "oracle", kernel.now(), 12, "ok", 200, None, micros, None
+            )
+            await calls.put(tx, [new])
+        clock.advance(86_400)
+    told = (await got(operator, "/costs?days=3"))["items"]
+    assert [(one["day"], one["provider"], one["kind"], one["cost_micros"]) for one in told] == [
+        ("2026-01-02", "oracle", "wishes.grant", 300),
+        ("2026-01-01", "oracle", "wishes.grant", 700),
+    ]
+    assert (await got(operator, "/costs?days=2"))["total_cost_micros"] == 300
+
+
 async def test_the_overview_shows_each_system(kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock) -> None:
     await wish(kernel)
     clock.advance(5)

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Query, Request
-from pydantic import AfterValidator, StringConstraints
 
 from holdfast.core.redact import redact
+from holdfast.core.words import Words as Words
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.http.auth import require
 from holdfast.http.problem import Problem
@@ -26,21 +26,12 @@ from holdfast.system import OpenSystem
 
 OPERATOR = require("operator")
 PAGE_MAX = 200
-WORDS_MAX = 4_000
 
 JSON_COLUMNS = frozenset({"data", "error", "payload", "sanitized_context", "units", "value"})
 TIME_COLUMNS = frozenset({"at", "not_before", "lease_until"})
 FLAGS = frozenset({"parked", "is_late", "retryable"})
 
 
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("must not contain a NUL character")
-    return text
-
-
-Words = Annotated[str, StringConstraints(max_length=WORDS_MAX), AfterValidator(_without_nul)]
-"""A text that either database can keep."""
 Filter = Annotated[Words | None, Query()]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 SystemName = Annotated[str | None, Query(description="Only this system.")]

@@ -44,5 +44,9 @@ async def cost(tx: Tx, since: int) -> Sequence[Row]:
     return await tx.rows(sql.cost, since=since)
 
 
+async def spending(tx: Tx, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.spending, since=since)
+
+
 async def prune(tx: Tx, before: int, limit: int) -> int:
     return len(await tx.rows(sql.prune, before=before, limit=limit))

@@ -18,6 +18,13 @@ SELECT provider, COUNT(*) AS calls, SUM(cost_micros) AS cost_micros,
        SUM(CASE WHEN outcome = 'ok' THEN 0 ELSE 1 END) AS failed
   FROM holdfast_calls WHERE started_at >= :since GROUP BY provider ORDER BY provider
 
+-- name: spending
+SELECT c.started_at / 86400000 AS day, c.provider, j.kind, COUNT(*) AS calls,
+       SUM(CASE WHEN c.outcome = 'ok' THEN 0 ELSE 1 END) AS failed,
+       SUM(c.cost_micros) AS cost_micros, SUM(c.duration_ms) AS duration_ms
+  FROM holdfast_calls AS c LEFT JOIN holdfast_jobs AS j ON j.id = c.job_id
+ WHERE c.started_at >= :since GROUP BY c.started_at / 86400000, c.provider, j.kind ORDER BY 1 DESC, 2, 3
+
 -- name: prune
 DELETE FROM holdfast_calls WHERE id IN (SELECT id FROM holdfast_calls WHERE started_at < :before LIMIT :limit)
 RETURNING CAST(id AS TEXT) AS id

@@ -1,0 +1,170 @@
+"""The commands for dead letters: look, then triage, remediate, replay, resolve; one by one or many by a filter."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from holdfast.cli_reach import check_id, dicts, each, fail, newest, on_case, on_systems, say, show, show_rows
+from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
+from holdfast.core.case import NEXT_STEP, CaseState, Cause
+from holdfast.kernel import operate
+from holdfast.kernel.bulk import FORMS, bulk
+from holdfast.system import OpenSystem
+from holdfast.tables import cases
+
+dead_cli = typer.Typer(help="Work through dead letters: triage, remediate, replay, resolve.", no_args_is_help=True)
+
+OnlyState = Annotated[CaseState | None, typer.Option(help="Only dead letters in this state.")]
+OnlyClass = Annotated[str | None, typer.Option(help="Only this error class.")]
+OnlyStage = Annotated[str | None, typer.Option(help="Only this stage.")]
+
+
+class Step(StrEnum):
+    TRIAGE = "triage"
+    REMEDIATE = "remediate"
+    REPLAY = "replay"
+    RESOLVE = "resolve"
+
+
+@dead_cli.command("list")
+def dead_list(
+    state: OnlyState = None,
+    error_class: OnlyClass = None,
+    kind: Kind = None,
+    stage: OnlyStage = None,
+    limit: Limit = 50,
+    system: SystemNames = None,
+    app: AppPath = None,
+    watch: Watching = False,
+    as_json: AsJson = False,
+) -> None:
+    """Dead letters, the newest first."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        async with one.kernel.store.reading() as tx:
+            rows = await cases.page(tx, state=state, error_class=error_class, kind=kind, stage=stage, limit=limit)
+            return dicts(rows)
+
+    columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
+    show_rows(lambda: newest(each(system, app, go), limit), columns, as_json, watch)
+
+
+@dead_cli.command("show")
+def dead_show(
+    case_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Everything about one dead letter, and the next step."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        async with one.kernel.store.reading() as tx:
+            row = await cases.show(tx, case_id)
+        return [] if row is None else dicts([row])
+
+    def found() -> dict[str, Any]:
+        rows = each(system, app, go)
+        if not rows:
+            fail(f"There is no dead letter {case_id}.")
+        return {**rows[0], "next": NEXT_STEP[CaseState(rows[0]["state"])]}
+
+    check_id(case_id, "dead letter")
+    show(found, _letter, as_json, watch)
+
+
+def _letter(case: dict[str, Any]) -> RenderableType:
+    return Text("\n".join(f"{name:18} {value}" for name, value in case.items() if value not in (None, "")))
+
+
+@dead_cli.command("triage")
+def dead_triage(
+    case_id: str,
+    cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")],
+    notes: Annotated[str | None, typer.Option(help="What you found.")] = None,
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Step 1: say what kind of cause it was."""
+    on_case(system, app, case_id, lambda k: operate.triage(k, case_id, cause=cause, actor=actor, notes=notes))
+    say(f"Dead letter {case_id} is triaged as {cause}.", as_json, id=case_id, state="triaged", cause=cause)
+
+
+@dead_cli.command("remediate")
+def dead_remediate(
+    case_id: str,
+    evidence: Annotated[str, typer.Option(help="What was mended, and how that is known.")],
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Step 2: record what was mended. A replay refuses without it."""
+    on_case(system, app, case_id, lambda k: operate.remediate(k, case_id, evidence=evidence, actor=actor))
+    say(f"Dead letter {case_id} is remediated.", as_json, id=case_id, state="remediated")
+
+
+@dead_cli.command("replay")
+def dead_replay(
+    case_id: str,
+    full: Annotated[bool, typer.Option("--full", help="From the first stage, paying for all of them again.")] = False,
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Step 3: put the job back at its failed stage, with fresh budgets."""
+    done = on_case(system, app, case_id, lambda k: operate.replay(k, case_id, actor=actor, full=full))
+    sentence = f"Job {done.job_id} is queued at stage '{done.stage}'."
+    say(sentence, as_json, job_id=done.job_id, stage=done.stage, run_at=done.run_at)
+
+
+@dead_cli.command("resolve")
+def dead_resolve(
+    case_id: str,
+    notes: Annotated[str, typer.Option(help="How it ended.")],
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Step 4: close the case."""
+    on_case(system, app, case_id, lambda k: operate.resolve(k, case_id, notes=notes, actor=actor))
+    say(f"Dead letter {case_id} is resolved.", as_json, id=case_id, state="resolved")
+
+
+@dead_cli.command("bulk")
+def dead_bulk(
+    step: Annotated[Step, typer.Argument(help="What to do with each that can take this step.")],
+    state: OnlyState = None,
+    error_class: OnlyClass = None,
+    kind: Kind = None,
+    stage: OnlyStage = None,
+    cause: Annotated[Cause | None, typer.Option(help="For triage: what kind of cause it was.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="For remediate: what was mended.")] = None,
+    notes: Annotated[str | None, typer.Option(help="For triage and resolve.")] = None,
+    per_minute: Annotated[float | None, typer.Option(help="For replay: so many a minute.", min=0.001)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    limit: Limit = 1000,
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take all dead letters that fit a filter through one step, the oldest first. One that refuses holds up nobody."""
+    given = {"cause": cause, "evidence": evidence, "notes": notes, "per_minute": per_minute}
+    which = {"state": state, "error_class": error_class, "kind": kind, "stage": stage}
+    if all(value is None for value in which.values()):
+        raise typer.BadParameter("Say which: --state, --error-class, --kind or --stage.")
+    needed = {Step.TRIAGE: "cause", Step.REMEDIATE: "evidence", Step.RESOLVE: "notes"}.get(step)
+    if needed and not given[needed]:
+        raise typer.BadParameter(f"{step} needs --{needed}.")
+    form = FORMS[step].model_validate({"filter": which, "dry_run": dry_run, "limit": limit, **given})
+    done = on_systems(system, app, lambda places: bulk(places, form, actor))
+    would = "would be" if dry_run else "were"
+    sentence = f"{len(done['done'])} of {done['matched']} {would} taken through {step}; {len(done['refused'])} refused."
+    say(sentence, as_json, **done)
