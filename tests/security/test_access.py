@@ -35,7 +35,8 @@ everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /con
 anyone: POST /api/tickets; POST /api/session; POST /api/jobs; GET /api/jobs; GET /api/jobs/events;
 anyone owner: GET /api/jobs/{job_id}; GET /api/jobs/{job_id}/events; GET /api/jobs/{job_id}/result;
 anyone owner: POST /api/jobs/{job_id}/retry; POST /api/jobs/{job_id}/cancel;
-learner: POST /api/submissions; GET /api/submissions;
+learner: POST /api/submissions; GET /api/submissions; POST /api/recordings;
+everybody: GET /api/recordings/{name};
 learner owner: GET /api/submissions/{submission_id}; GET /api/submissions/{submission_id}/events;
 instructor: GET /api/instructor/queue; POST /api/submissions/{submission_id}/review/claim;
 instructor: POST /api/submissions/{submission_id}/review;

@@ -13,6 +13,8 @@ from tests.security.deployment import Deployment, deployed
 from holdfast.http.auth import token_for
 from holdfast.http.guard import BODY_BYTES_MAX, SECURE_HEADERS
 
+OWN_LIMITS = {"/api/jobs", "/api/recordings"}  # uploads; tested by themselves
+
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Deployment]:
@@ -24,7 +26,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Deployment]:
 def writing_routes(place: Deployment) -> Iterator[tuple[str, str]]:
     for path, methods in place.web.openapi()["paths"].items():
         for method, operation in methods.items():
-            if "requestBody" in operation and path != "/api/jobs":
+            if "requestBody" in operation and path not in OWN_LIMITS:
                 yield method.upper(), path
 
 
@@ -52,6 +54,15 @@ async def test_an_upload_has_a_limit_of_its_own(tmp_path: Path) -> None:
         for size, status in ((1_000, 202), (3_000, 413), (3 << 20, 413)):
             files = {"file": ("a.pdf", b"%PDF-1.7\n" + b"x" * size)}
             assert (await place.client("ann").post("/api/jobs", files=files)).status_code == status
+
+
+async def test_a_recording_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    async with deployed(tmp_path, GRADING_AUDIO_BYTES_MAX="2000") as place:
+        client = place.client("ann", "learner")
+        for body in (b"x" * 2_001, endless(2_001)):
+            answer = await client.post("/api/recordings", content=body)
+            assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
+        assert (await client.post("/api/recordings", content=b"no sound")).json()["code"] == "AUDIO_UNDECODABLE"
 
 
 async def test_every_kind_of_answer_has_the_safe_headers(place: Deployment) -> None:
