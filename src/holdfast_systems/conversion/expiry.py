@@ -20,6 +20,8 @@ from holdfast_systems.conversion.uploads import sweep_partials
 from holdfast_systems.conversion.webhook import announce
 
 BATCH = 200
+# Not the kernel's own 'expired', which ends a job at its deadline: this job has long succeeded.
+RESULT_EXPIRED = "result_expired"
 PARTIAL_GRACE_S = 3_600.0
 
 Needed = Callable[[Tx, list[str]], Awaitable[set[str]]]
@@ -61,7 +63,7 @@ async def _expire(kernel: Kernel, tx: Tx, job_id: str) -> int:
     if not await documents.expire(tx, job_id, now):
         return 0
     if job is not None:
-        await events.append(tx, [(job_id, job[0].attempt, "expired", None)], now)
+        await events.append(tx, [(job_id, job[0].attempt, RESULT_EXPIRED, None)], now)
         await tx.hint("events")
     await announce(kernel, tx, job_id, now)
     return 1

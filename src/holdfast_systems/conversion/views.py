@@ -31,6 +31,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     "succeeded": ("complete", "complete"),
     "buried": ("failed", "failed"),
     "expired": ("expired", "expired"),
+    "result_expired": ("expired", "expired"),
     "cancelled": ("cancelled", "cancelled"),
 }
 # For a job that died where its own settlement could not be written: then nobody told the document why.

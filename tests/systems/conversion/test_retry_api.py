@@ -13,6 +13,7 @@ from tests.systems.conversion.place import AnyStore, Place, environment, opened,
 from holdfast.errors import CallError
 from holdfast.kernel.operate import remediate as mend
 from holdfast.kernel.operate import replay, triage
+from holdfast.proof.audit import audit as audit_database
 from holdfast.stores.clock import Clock
 from holdfast.tables import audit, cases, jobs
 from holdfast_systems.conversion import documents
@@ -151,6 +152,7 @@ async def test_a_result_is_not_ready_then_there_then_expired(place: Place) -> No
     told = read_events((await place.client().get(f"/api/jobs/{job['id']}/events")).text)
     assert [name for name, _ in told][-2:] == ["complete", "expired"]
     assert (await place.client().get(url)).json()["code"] == "EXPIRED"
+    assert await audit_database(place.kernel) == [], "an expired result is no job that ended twice"
 
 
 @pytest.mark.spec("C8")
