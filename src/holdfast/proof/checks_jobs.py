@@ -166,7 +166,12 @@ def check_deadline(history: History) -> Iterator[Finding]:
 def check_dead_letters(history: History) -> Iterator[Finding]:
     """S19: the dead have a case; they return only by a replay of a mended case, where they fell, not too early."""
     opened = {line.id for line in history.of("opened")}
-    replayed = Counter(line.id for line in history.of("case") if line.data == ["remediated", "replayed"])
+    replayed = Counter(
+        line.id
+        for line in history.of("case")
+        if line.data[1] == "replayed"
+        and (line.data[0] == "remediated" or history.kind_of(line.id).name in history.retried_by_owners)
+    )
     for job, changes in history.changes.items():
         revived = [change for change in changes if change.event == "replayed"]
         if any(change.state == "dead" for change in changes) and job not in opened:

@@ -158,6 +158,8 @@ class History:
     accepted: Sequence[Accepted] = ()
     stalls: Sequence[Stall] = ()
     answered: Mapping[str, int] = field(default_factory=dict)
+    # Kinds whose owners may have a dead job tried again without an operator.
+    retried_by_owners: frozenset[str] = frozenset()
     skew_ms: int = 0
     epoch_ms: int = 0
     texts: str = ""
