@@ -52,19 +52,12 @@ def _writing(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
     @router.post("/api/jobs/{job_id}/retry", status_code=202)
     async def retry(job_id: str, who: Who) -> dict[str, Any]:
         """Queue a failed job again, with fresh attempts, while its PDF is still here."""
-        async with kernel.store.reading() as tx:
-            row = await _own(tx, job_id, who)
-        has_file = await in_thread((settings.uploads / row["source"]).is_file)
-        async with kernel.store.transaction() as tx:
-            return await _retry(kernel, tx, job_id, who, has_file)
+        return await retry_job(kernel, settings, job_id, who)
 
     @router.post("/api/jobs/{job_id}/cancel")
     async def cancel(job_id: str, who: Who) -> dict[str, Any]:
         """End a job that is not finished."""
-        async with kernel.store.reading() as tx:
-            await _own(tx, job_id, who)
-        await operate.cancel(kernel, job_id, who.sub)
-        return await _shown(kernel, job_id, who)
+        return await cancel_job(kernel, job_id, who)
 
 
 def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) -> None:
@@ -108,9 +101,31 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
     @router.get("/api/jobs/{job_id}/result", response_class=FileResponse)
     async def result(job_id: str, who: Who) -> Response:
         """The XML, as a download."""
-        async with kernel.store.reading() as tx:
-            row = await _own(tx, job_id, who)
-        return await _result(settings, row, status_of(row, kernel.now()))
+        return await result_of_job(kernel, settings, job_id, who)
+
+
+async def retry_job(kernel: Kernel, settings: ConversionSettings, job_id: str, who: Principal) -> dict[str, Any]:
+    """Queue a failed job of the caller's again; the job as it is then."""
+    async with kernel.store.reading() as tx:
+        row = await _own(tx, job_id, who)
+    has_file = await in_thread((settings.uploads / row["source"]).is_file)
+    async with kernel.store.transaction() as tx:
+        return await _retry(kernel, tx, job_id, who, has_file)
+
+
+async def cancel_job(kernel: Kernel, job_id: str, who: Principal) -> dict[str, Any]:
+    """End a live job of the caller's; the job as it is then."""
+    async with kernel.store.reading() as tx:
+        await _own(tx, job_id, who)
+    await operate.cancel(kernel, job_id, who.sub)
+    return await _shown(kernel, job_id, who)
+
+
+async def result_of_job(kernel: Kernel, settings: ConversionSettings, job_id: str, who: Principal) -> FileResponse:
+    """The XML of a job of the caller's; a Problem while there is none."""
+    async with kernel.store.reading() as tx:
+        row = await _own(tx, job_id, who)
+    return await _result(settings, row, status_of(row, kernel.now()))
 
 
 async def _shown(kernel: Kernel, job_id: str, who: Principal) -> dict[str, Any]:
@@ -152,7 +167,7 @@ async def _retry(kernel: Kernel, tx: Tx, job_id: str, who: Principal, has_file: 
     return views.job_json(after, kernel.now())
 
 
-async def _result(settings: ConversionSettings, row: Row, status: str) -> Response:
+async def _result(settings: ConversionSettings, row: Row, status: str) -> FileResponse:
     if status == "expired":
         raise _refusal(Code.EXPIRED)
     if status in documents.LIVE:
