@@ -20,6 +20,7 @@ from holdfast.kernel.app import App, Job, stage
 from holdfast.kernel.call import Cost
 from holdfast.kernel.context import Context
 from holdfast.kernel.enqueue import Enqueued, enqueue
+from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
 
 __all__ = [
     "App",
@@ -31,6 +32,7 @@ __all__ = [
     "Discard",
     "Done",
     "Enqueued",
+    "EnqueuedMany",
     "Failure",
     "HoldfastError",
     "IdempotencyConflict",
@@ -47,6 +49,7 @@ __all__ = [
     "Snooze",
     "Wait",
     "enqueue",
+    "enqueue_many",
     "stage",
 ]
 __version__ = "0.1.0"

@@ -21,9 +21,10 @@ from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.schedule import announce_schedules
 from holdfast.kernel.spending import DAY_MS, spending
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers, effects, events, jobs, ops
+from holdfast.tables import breakers, effects, events, jobs, ops, schedules
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
@@ -38,6 +39,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.add_typer(breakers_cli, name="breakers")
     cli.add_typer(effects_cli, name="effects")
     cli.command()(costs)
+    cli.command("schedules")(schedules_list)
 
 
 @jobs_cli.command("list")
@@ -224,3 +226,16 @@ def _bill(found: dict[str, Any]) -> RenderableType:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
     return Group(table_of(found["items"], columns), Text(f"In all: {found['total_cost_micros']:,} millionths"))
+
+
+def schedules_list(
+    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Cron schedules: what each enqueues, when it last did, and when it does next."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        await announce_schedules(one.kernel)
+        async with one.kernel.store.reading() as tx:
+            return dicts(await schedules.every(tx))
+
+    show_rows(lambda: each(system, app, go), ["name", "cron", "kind", "last_at", "next_at"], as_json, watch)

@@ -52,3 +52,6 @@ class Collect(Job[Bill]):
 
 async def _nothing() -> None:
     pass
+
+
+app.schedule("0 6 * * *", Pay, Bill(1, 10), name="rent")

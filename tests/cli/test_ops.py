@@ -206,3 +206,11 @@ def test_what_the_calls_cost_is_told_by_day_provider_and_kind(place: Place) -> N
     assert told["total_cost_micros"] == 2_500, "a call that failed costs nothing here, and none is charged twice"
     table = place.ok("costs")
     assert item["day"] in table and "In all: 2,500 millionths" in table
+
+
+@pytest.mark.spec("K18")
+def test_schedules_say_when_they_run_next(place: Place) -> None:
+    (rent,) = place.json("schedules")
+    assert (rent["name"], rent["cron"], rent["kind"], rent["last_at"]) == ("rent", "0 6 * * *", "shop.pay", None)
+    assert rent["next_at"] % 86_400_000 == 6 * 3_600_000
+    assert "rent" in place.ok("schedules")

@@ -21,7 +21,7 @@ from holdfast.tables import cases, jobs
 from holdfast_systems.conversion.expiry import expire_once
 from holdfast_systems.conversion.webhook import post, url_problem
 
-pytestmark = pytest.mark.spec("C12")
+pytestmark = pytest.mark.spec("C12", "K18")
 SECRET = "a-webhook-secret-of-the-tests"
 Open = Callable[[Clock], AnyStore]
 
