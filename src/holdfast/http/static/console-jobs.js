@@ -6,10 +6,11 @@ const STATES = ["queued", "processing", "waiting", "succeeded", "dead", "cancell
 const FILTERS = ["system", "state", "kind", "stage", "provider", "owner", "queue"];
 
 export async function jobs({ query }) {
+  const here = location.hash;
   const [{ items, next }, { items: systems }] = await Promise.all([api(`/api/ops/jobs?${query}`), api("/api/ops/overview")]);
   const wanted = query.get("q");
   if (wanted && !query.get("next") && items.length === 1) {
-    location.replace(`#job/${items[0].id}`);
+    if (location.hash === here) location.replace(`#job/${items[0].id}`);
     return null;
   }
   return el("div", {}, el("h2", { tabindex: "-1" }, wanted ? `Jobs that have to do with ${wanted}` : "Jobs"),

@@ -45,16 +45,19 @@ function whyMessage(row, all) {
   return "It waits for the relay's next round.";
 }
 
+// Nobody but a person can tell, for its provider can be asked by nobody.
+const asksAPerson = (row) => row.status === "review" || (row.status === "unknown" && row.provider_class === "neither");
+
 function whyEffect(row) {
   const error = row.error ? `: ${text(row.error)}` : "";
   return {
     review: `Only a person can know whether it happened: ${row.provider} offers no way to ask${error}`, unknown: `It was sent and no answer came; it is looked up before it is sent again${error}`,
     sending: "It was begun, and nobody has said how it ended; if its worker is gone it is looked up", failed: `Refused for good${error}`, planned: "It is to be sent", sent: "",
-  }[row.status] ?? "";
+  }[asksAPerson(row) ? "review" : row.status] ?? "";
 }
 
 function answers(row, again) {
-  if (row.status !== "review") return null;
+  if (!asksAPerson(row)) return null;
   const run = (sent) => async () => {
     const fields = sent ? [{ name: "provider_id", label: "The provider's id, if it is known" }] : [];
     const words = sent ? "It counts as sent and is never sent again." : "It is sent again when its job is replayed.";

@@ -1,0 +1,102 @@
+"""How the tests use the pages: signed in as anyone, every error of the browser noted, waiting for what is shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.browser.deployment import Deployment
+
+from holdfast.http.auth import ROLES
+
+PATIENCE_MS = int(os.environ.get("PATIENCE_MS", "30000"))
+"""A busy machine is slow, not wrong: what is waited for has this long to come."""
+
+HOSTILE = """<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'"&lt;/td>{{7*7}}"""
+"""What somebody may have written into any field: it is to be seen as it is, and never to run."""
+
+
+@asynccontextmanager
+async def signed_in(
+    browser: Any, place: Deployment, *, sub: str = "olga", roles: Sequence[str] = ROLES, to: str = "/", **options: Any
+) -> AsyncIterator[Any]:
+    """A tab of its own, signed in by the link; whatever the browser complains of fails the test."""
+    context = await browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    page = await context.new_page()
+    noted = watched(page)
+    await page.goto(f"{place.address}/login#{place.token(sub, roles)}")
+    await page.wait_for_url(f"{place.address}/")
+    if to != "/":
+        await page.goto(f"{place.address}{to}")
+    try:
+        yield page
+        assert noted == []
+        assert await page.evaluate("window.hacked") is None, "a script that somebody wrote has run"
+    finally:
+        await context.close()
+
+
+def watched(page: Any) -> list[str]:
+    """The page's own errors and its breaches of the content security policy, as they come."""
+    noted: list[str] = []
+    page.on("pageerror", lambda error: noted.append(str(error)))
+    page.on("console", lambda line: noted.append(line.text) if "Content Security Policy" in line.text else None)
+    return noted
+
+
+async def go(page: Any, view: str, title: str) -> None:
+    """To a view of the console, once its heading is there."""
+    await page.evaluate("(hash) => { location.hash = hash; }", view)
+    await page.get_by_role("heading", name=title, level=2).first.wait_for()
+
+
+async def says(page: Any, words: str) -> None:
+    """Something on the page says this."""
+    await page.get_by_text(words).first.wait_for()
+
+
+async def picture(page: Any, name: str, *, whole: bool = True) -> None:
+    """A picture for the documentation, where one is asked for: SCREENSHOTS names the folder."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        await page.wait_for_timeout(300)
+        await page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=whole)
+
+
+CONTRAST = """() => {
+  const numbers = (color) => {
+    const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    probe.fillStyle = color;
+    probe.fillRect(0, 0, 1, 1);
+    return [...probe.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((part) => {
+      const share = part / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const rgba = numbers(getComputedStyle(one).backgroundColor);
+      if (rgba[3] > 250) return rgba;
+    }
+    return numbers("Canvas");
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    const unseen = element.closest("[hidden], svg, noscript, script, .visually-hidden, .unseen, .skip");
+    if (!own || element.disabled || unseen || !element.getClientRects().length) continue;
+    const pair = [light(numbers(getComputedStyle(element).color).slice(0, 3)), light(ground(element).slice(0, 3))];
+    const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    const name = `${element.tagName}.${element.className} "${element.textContent.slice(0, 40)}"`;
+    if (ratio < 4.5) poor.push(`${name}: ${ratio.toFixed(2)}`);
+  }
+  return poor;
+}"""
+"""The texts of the page that cannot be read well: less than 4.5 to 1 against what they stand on."""

@@ -1,0 +1,139 @@
+"""Dead letters in the console: one from triage to resolved, an escalation, many at once, and all of it audited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.browser.deployment import Deployment
+from tests.browser.pages import go, picture, says, signed_in
+
+pytestmark = pytest.mark.spec("K8")
+
+
+async def act(page: Any, verb: str) -> None:
+    await page.locator("li.now").get_by_role("button", name=verb).click()
+
+
+async def reaches_step(page: Any, title: str) -> Any:
+    """The step that is the next one, once it is."""
+    step = page.locator("li.now", has=page.get_by_role("heading", name=title))
+    await step.wait_for()
+    return step
+
+
+async def mend(
+    page: Any, letter: str, evidence: str = "INC-7: the card was replaced; a test charge went through"
+) -> None:
+    """Steps 1 to 4 of one letter."""
+    await go(page, f"letter/{letter}", "CARD_REFUSED in charge")
+    await (await reaches_step(page, "Triage")).get_by_label("What kind of cause").select_option("data")
+    await page.get_by_label("What you found").fill("an expired card")
+    await act(page, "Triage")
+    step = await reaches_step(page, "Remediate")
+    await step.get_by_text("Correct the source or its mapping.").wait_for()
+    await step.get_by_label("What was mended").fill(evidence)
+    await act(page, "Record the evidence")
+    step = await reaches_step(page, "Validate")
+    await step.get_by_text("The remediation is recorded.").wait_for()
+    await step.get_by_label("I have looked at").check()
+    await act(page, "Dry run")
+    step = await reaches_step(page, "Replay")
+    await step.get_by_label("From where").select_option("false")
+    await act(page, "Replay")
+
+
+async def test_a_letter_is_worked_through_its_five_steps(browser: Any, place: Deployment) -> None:
+    job_id, letter = await place.dies("bell")
+    async with signed_in(browser, place, to="/console#dead") as page:
+        await page.get_by_role("link", name=letter).click()
+        step = await reaches_step(page, "Triage")
+        await step.get_by_text("permanent: no retry can mend it").wait_for()
+        assert await page.locator("ol.steps > li").count() == 5
+        assert await page.get_by_role("button", name="Replay", exact=True).count() == 0, "no replay without evidence"
+        del place.mood.broken["bell"]
+        await mend(page, letter)
+        step = await reaches_step(page, "Verify and close")
+        await step.get_by_text("succeeded").first.wait_for()
+        await picture(page, "letter")
+        await step.get_by_label("How it ended").fill("charged and sent")
+        await act(page, "Resolve")
+        await page.locator("li.done", has_text="Verify and close").get_by_text("charged and sent").wait_for()
+        assert await page.locator("ol.steps > li.done").count() == 5
+    case = await place.ask("GET", f"/api/ops/dead-letters/{letter}")
+    assert (case["state"], case["cause"]) == ("resolved", "data")
+    steps = [(one["actor"], one["action"]) for one in case["audit"] if one["actor"] != "kernel"]
+    assert steps == [("olga", f"case.{name}") for name in ("triaged", "remediated", "replayed", "resolved")]
+    assert (await place.reaches(job_id, "succeeded"))["results"][0]["stage"] == "charge"
+
+
+async def test_one_that_dies_again_in_the_same_way_is_escalated_and_stands_on_top(
+    browser: Any, place: Deployment
+) -> None:
+    _, letter = await place.dies("drum")
+    async with signed_in(browser, place, to="/console") as page:
+        await mend(page, letter)
+        await says(page, "Escalated: it was mended and replayed, and died again")
+        await go(page, "dead", "Dead letters")
+        top = page.get_by_label("Escalated")
+        await top.get_by_role("link", name=letter).wait_for()
+        await go(page, "overview", "Overview")
+        await says(page, "1 dead letter escalated")
+        await go(page, f"letter/{letter}", "CARD_REFUSED in charge")
+        await page.get_by_role("button", name="Close without a replay").click()
+        await page.get_by_role("dialog").get_by_label("Why").fill("the customer has left")
+        await page.get_by_role("button", name="Close it").click()
+        await page.locator("li", has_text="the customer has left").first.wait_for()
+    assert (await place.ask("GET", f"/api/ops/dead-letters/{letter}"))["state"] == "resolved"
+
+
+async def test_many_letters_are_worked_as_one_group_with_a_dry_run_and_a_rate(browser: Any, place: Deployment) -> None:
+    place.mood.error_class = "OUT_OF_PAPER"
+    dead = [await place.dies(f"book-{n}") for n in range(4)]
+    place.mood.error_class = "CARD_REFUSED"
+    async with signed_in(browser, place, to="/console#dead") as page:
+        await page.get_by_role("link", name="OUT_OF_PAPER in charge").click()
+        await page.get_by_label("What kind of cause").select_option("transient")
+        await page.get_by_label(f"Choose {dead[0][1]}").check()
+        await page.get_by_role("button", name="Triage 1 letter", exact=True).click()
+        await says(page, "1 letter triaged.")
+        await page.get_by_label(f"Choose {dead[0][1]}").uncheck()
+        await page.get_by_role("button", name="Triage 3 letters").click()
+        await says(page, "3 letters triaged.")
+        await page.get_by_label("What was mended").fill("paper was bought")
+        await page.get_by_role("button", name="Record the evidence for 4 letters").click()
+        await says(page, "4 letters remediated.")
+        for n in range(4):
+            del place.mood.broken[f"book-{n}"]
+        await page.get_by_role("button", name="Dry run").click()
+        await says(page, "4 would be replayed from their failed stage, 0 refused. Nothing was changed.")
+        states = await place.ask("GET", "/api/ops/dead-letters?error_class=OUT_OF_PAPER")
+        assert {one["state"] for one in states["items"]} == {"remediated"}
+        await picture(page, "group")
+        await page.get_by_label("How many a minute").fill("6000")
+        await page.get_by_role("button", name="Replay 4 letters").click()
+        await says(page, "4 letters replayed.")
+        for job_id, _ in dead:
+            await place.reaches(job_id, "succeeded")
+        await page.get_by_label("How it ended").fill("all printed")
+        await page.get_by_role("button", name="Resolve 4 letters").click()
+        await says(page, "4 letters resolved.")
+    letters = (await place.ask("GET", "/api/ops/dead-letters?error_class=OUT_OF_PAPER"))["items"]
+    assert [one["state"] for one in letters] == ["resolved"] * 4
+
+
+async def test_a_refresh_takes_neither_the_words_nor_the_focus_from_a_hand(browser: Any, place: Deployment) -> None:
+    _, letter = await place.dies("fork")
+    async with signed_in(browser, place, to=f"/console#letter/{letter}") as page:
+        found = page.get_by_label("What you found")
+        await found.fill("half a sent")
+        drawn = await page.evaluate("performance.getEntriesByType('resource').length")
+        await place.dies("knife")
+        await page.locator("nav .count").wait_for()
+        await page.wait_for_function(
+            "(before) => performance.getEntriesByType('resource').filter((one) => one.name.includes('/dead-letters/'))"
+            ".length > 1 && performance.getEntriesByType('resource').length > before + 3",
+            arg=drawn,
+        )
+        await found.press_sequentially("ence")
+        assert await found.input_value() == "half a sentence"

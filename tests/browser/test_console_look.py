@@ -1,0 +1,194 @@
+"""The console as a place to look: the overview's charts, jobs by filter and by any id, breakers, deliveries, people."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.browser.deployment import Deployment
+from tests.browser.pages import go, picture, says, signed_in
+
+from holdfast.tables import outbox
+
+ESSAY = {"text": "I like dogs. Dogs is good. I go park every day with dog.", "taskType": "email", "questionId": "q-1"}
+
+
+@pytest.mark.spec("K17")
+async def test_the_overview_draws_a_chart_for_every_measure_of_every_system(browser: Any, place: Deployment) -> None:
+    await place.reaches(await place.order("rope"), "succeeded")
+    async with signed_in(browser, place, to="/console") as page:
+        shop = page.locator("section.card", has=page.get_by_role("heading", name="shop"))
+        await shop.get_by_text("bank, latency P95").wait_for()
+        names = await shop.locator("figure figcaption span").all_inner_texts()
+        assert names[:5] == ["Waiting jobs", "Oldest waits", "Done", "Attempts that failed", "Messages to publish"]
+        drawn = "(figure) => figure.querySelector('svg').querySelectorAll('.line, .dot, .bar, .base').length"
+        counts = [await one.evaluate(drawn) for one in await page.locator("figure.chart").all()]
+        assert len(counts) >= 20 and min(counts) >= 1, "a chart with one point draws something too"
+        assert await shop.locator(".gate-closed").count() == 2, "each provider's breaker has its strip"
+        assert await shop.locator("svg[aria-label^='Waiting jobs: 0']").count() == 1, "a chart can be heard"
+        before = await shop.locator("svg[aria-label^='Done'] rect").count()
+        assert before == 1
+        place.mood.slow = asyncio.Event()
+        jobs = [await place.order("rope") for _ in range(9)]
+        await shop.locator("svg[aria-label^='Waiting jobs: 5']").wait_for()
+        place.mood.slow.set()
+        await asyncio.gather(*(place.reaches(job, "succeeded") for job in jobs))
+        await shop.locator("svg[aria-label^='Waiting jobs: 0']").wait_for()
+        assert await page.locator("#live[data-on=true]").count() == 1
+    place.mood.slow = None
+
+
+async def test_jobs_are_filtered_and_the_filter_is_in_the_address(browser: Any, place: Deployment) -> None:
+    done = await place.order("lamp", owner="ann")
+    _, letter = await place.dies("candle", owner="ben")
+    await place.reaches(done, "succeeded")
+    async with signed_in(browser, place, to="/console#jobs") as page:
+        await page.get_by_label("State").select_option("dead")
+        await page.get_by_label("Owner").fill("ben")
+        await page.get_by_role("button", name="Filter").click()
+        await page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+        await page.locator("tbody tr", has_text="CARD_REFUSED").wait_for()
+        assert "state=dead" in page.url and "owner=ben" in page.url
+        await page.go_back()
+        await page.get_by_role("link", name=done).wait_for()
+        await page.reload()
+        await page.get_by_role("link", name=done).wait_for()
+        assert letter
+
+
+async def test_any_id_finds_its_job(browser: Any, place: Deployment) -> None:
+    job_id, letter = await place.dies("kettle", "No kettle.", key="order-77", trace="trace-77")
+    parcel = await place.order("cup", "parcel-5")
+    story = await place.reaches(parcel, "succeeded")
+    wanted = {job_id: job_id, "order-77": job_id, "trace-77": job_id, letter: job_id}
+    wanted |= {"parcel/parcel-5": parcel, "parcel of parcel-5": parcel, story["outbox"][0]["id"]: parcel}
+    async with signed_in(browser, place, to="/console") as page:
+        for text, found in wanted.items():
+            await go(page, "machines", "Workers and cost")
+            await page.get_by_label("Find by any id").fill(text)
+            await page.keyboard.press("Enter")
+            await page.wait_for_url(f"**/console#job/{found}")
+        await page.get_by_label("Find by any id").fill("nothing-has-this-id")
+        await page.keyboard.press("Enter")
+        await says(page, "No job here has to do with this id.")
+
+
+@pytest.mark.spec("K17")
+async def test_a_job_tells_its_whole_story_and_why_it_does_not_run(browser: Any, place: Deployment) -> None:
+    done = await place.order("chair", "parcel-chair")
+    await place.reaches(done, "succeeded")
+    async with signed_in(browser, place, to=f"/console#job/{done}") as page:
+        await says(page, "there is nothing left to run")
+        story = page.locator("ol.story")
+        for words in (
+            "Accepted",
+            "Attempt 1 began",
+            "Stage done; next is send",
+            "bank called in charge: ok",
+            "cost 0.0015",
+        ):
+            await story.get_by_text(words).first.wait_for()
+        for words in ("parcel/parcel-chair is known to have happened", "parcel to shop.exchange/parcels", "Succeeded"):
+            await story.get_by_text(words).first.wait_for()
+        for title in ("Attempts", "Stages done", "Provider calls", "External effects", "Messages", "Input"):
+            assert await page.get_by_role("heading", name=title, exact=True).count() == 1, title
+        await says(page, "0.0015 in 2 calls")
+        await picture(page, "job")
+
+
+@pytest.mark.spec("K9", "K18")
+async def test_a_breaker_is_opened_its_jobs_wait_in_words_and_it_is_closed(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place, to="/console#breakers") as page:
+        await page.get_by_role("button", name="Open the breaker of bank").click()
+        await page.get_by_role("dialog").get_by_label("Why").fill("the bank has announced an outage")
+        await page.get_by_role("button", name="Open it").click()
+        row = page.locator("tbody tr", has_text="bank")
+        await row.get_by_text("open until a person closes it; the bank has announced an outage").wait_for()
+        job_id = await place.order("table")
+        await row.locator("td:nth-child(5)", has_text="1").wait_for()
+        await go(page, f"job/{job_id}", "shop.order")
+        await says(page, "a person has opened the breaker of 'bank' (the bank has announced an outage)")
+        await go(page, "breaker/shop/bank", "Breaker of bank")
+        await page.locator("tbody tr", has_text="olga").get_by_text("breaker.opened").wait_for()
+        await picture(page, "breaker")
+        await page.get_by_role("button", name="Close the breaker of bank").click()
+        await page.get_by_role("dialog").get_by_label("Why").fill("it is back")
+        await page.get_by_role("button", name="Close it").click()
+        await says(page, "It is closed: calls go through.")
+        await page.locator("tbody tr", has_text="breaker.closed").get_by_text("it is back").wait_for()
+    await place.reaches(job_id, "succeeded")
+
+
+@pytest.mark.spec("K18")
+async def test_a_job_is_cancelled_after_a_question_and_the_audit_says_by_whom(browser: Any, place: Deployment) -> None:
+    place.mood.slow = asyncio.Event()
+    job_id = await place.order("sofa")
+    await place.reaches(job_id, "processing")
+    async with signed_in(browser, place, to=f"/console#job/{job_id}") as page:
+        await says(page, "It is running")
+        await page.get_by_role("button", name="Cancel").click()
+        await page.get_by_role("button", name="Leave it").click()
+        await page.get_by_role("button", name="Cancel").click()
+        await page.get_by_role("button", name="Cancel the job").click()
+        await says(page, "It was cancelled by olga")
+        await go(page, "audit", "Audit")
+        await page.locator("tbody tr", has_text=job_id).get_by_text("job.cancelled").wait_for()
+    place.mood.slow.set()
+    place.mood.slow = None
+
+
+@pytest.mark.spec("K10", "K12")
+async def test_what_is_stuck_says_why_and_a_person_can_move_it(browser: Any, place: Deployment) -> None:
+    kernel = place.kernel("grading-main")
+    message = kernel.new_uuid4()
+    async with kernel.store.transaction() as tx:
+        await outbox.put(tx, [(message, "agg-1", "nowhere/at-all", "lost", "{}", "{}")], kernel.now())
+        (row,) = await outbox.claim(tx, "a-token", kernel.now(), kernel.now() + 60_000, 1)
+        await outbox.refused(tx, "a-token", row["seq"], "no route to <b>nowhere</b>", kernel.now(), 1)
+    place.mood.vague.add("parcel-9")
+    job_id = await place.order("vase", "parcel-9")
+    await place.reaches(job_id, "dead")
+    async with signed_in(browser, place, to="/console#outbox") as page:
+        row = page.locator("tbody tr", has_text="nowhere/at-all")
+        await row.get_by_text("Set aside after 1 tries: no route to <b>nowhere</b>").wait_for()
+        doubt = page.locator("tbody tr", has_text="parcel/parcel-9")
+        await doubt.get_by_text("Only a person can know whether it happened").wait_for()
+        await picture(page, "outbox")
+        await row.get_by_role("button", name="Publish again").click()
+        await says(page, "It is published again.")
+        await doubt.get_by_role("button", name="It happened").click()
+        await page.get_by_label("The provider's id").fill("POST-9")
+        await page.get_by_role("button", name="It has happened").click()
+        await says(page, "Recorded as sent.")
+        await doubt.wait_for(state="detached")
+    story = await place.ask("GET", f"/api/ops/jobs/{job_id}")
+    assert story["effects"][0]["provider_id"] == "POST-9"
+    acts = await place.ask("GET", "/api/ops/audit?actor=olga")
+    assert {"outbox.requeued", "effect.answered"} <= {one["action"] for one in acts["items"]}
+
+
+@pytest.mark.spec("G11")
+async def test_an_instructor_claims_releases_and_grades(browser: Any, place: Deployment) -> None:
+    asked = {"json": {"skill": "writing", "payload": ESSAY}, "headers": {"Idempotency-Key": place.kernel().new_uuid4()}}
+    made = await place.ask("POST", "/api/submissions", sub="lena", **asked)
+    async with signed_in(browser, place, sub="ines", roles=["instructor", "operator"], to="/console#queue") as page:
+        one = page.get_by_label(f"Submission {made['id']}")
+        await one.get_by_role("button", name="Claim").click()
+        await one.get_by_label("Your score").wait_for()
+        await one.get_by_role("button", name="Release").click()
+        await one.get_by_role("button", name="Claim").wait_for()
+        await one.get_by_role("button", name="Claim").click()
+        await one.get_by_label("Your score").fill("9.5")
+        await one.get_by_label("Feedback").fill("Read the question again.")
+        await picture(page, "instructors")
+        await one.get_by_role("button", name="Submit the grade").click()
+        await says(page, "Graded: 9.5 as you said.")
+        await one.wait_for(state="detached")
+    final = await place.ask("GET", f"/api/submissions/{made['id']}", sub="lena")
+    assert (final["status"], final["result"]["overallScore"]) == ("COMPLETED", 9.5)
+
+
+async def test_the_instructor_queue_names_the_role_it_needs(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place, roles=["operator"], to="/console#queue") as page:
+        await says(page, "This needs the role instructor")

@@ -1,0 +1,139 @@
+"""The front page in a real browser: what runs here, and each system tried from the form to the result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.browser.deployment import Deployment
+from tests.browser.pages import CONTRAST, HOSTILE, PATIENCE_MS, picture, says, signed_in, watched
+from tests.systems.conversion import pdfs
+from tests.systems.review.git_repo import Repo
+
+VILLAGE = Path(__file__).parents[1] / "systems" / "grading" / "data" / "village.ogg"
+LONG_ESSAY = " ".join(["Although the weather was unpleasant, we nevertheless decided to continue our journey."] * 12)
+
+
+def card(page: Any, title: str) -> Any:
+    return page.locator("section.card", has=page.get_by_role("heading", name=title))
+
+
+async def test_anybody_sees_what_runs_here_and_that_trying_needs_a_sign_in(browser: Any, place: Deployment) -> None:
+    page = await browser.new_page()
+    noted = watched(page)
+    try:
+        await page.goto(place.address)
+        await says(page, "Everything is ready.")
+        assert await page.locator("#systems li").count() == 5
+        await page.get_by_role("link", name="Sign in to try it").wait_for()
+        await card(page, "Grade an essay").get_by_role("button").click()
+        await card(page, "Grade an essay").get_by_text("This needs an Authorization header").wait_for()
+        assert noted == []
+    finally:
+        await page.close()
+
+
+async def test_there_is_no_way_into_the_console_without_an_operators_token(browser: Any, place: Deployment) -> None:
+    page = await browser.new_page()
+    try:
+        await page.goto(f"{place.address}/console")
+        assert page.url.endswith("/login?next=console")
+        await page.get_by_label("Token").fill("not-a-token")
+        await page.get_by_role("button", name="Sign in").click()
+        await says(page, "The bearer token is not valid.")
+        await page.get_by_label("Token").fill(place.token("lena", ["learner"]))
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/console")
+        assert "operators" in await page.content()
+        await page.goto(f"{place.address}/login?next=console#{place.token()}")
+        await page.wait_for_url("**/console")
+        await page.get_by_role("heading", name="Overview").wait_for()
+        assert place.token()[:20] not in page.url
+    finally:
+        await page.close()
+
+
+@pytest.mark.spec("G15")
+async def test_an_essay_is_graded_while_one_looks_on(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place) as page:
+        box = card(page, "Grade an essay")
+        await box.get_by_label("Essay or email").fill(f"{LONG_ESSAY} {HOSTILE}")
+        await box.get_by_label("Task").select_option("essay")
+        await box.get_by_role("button", name="Grade it").click()
+        await box.get_by_text("accepted as").wait_for()
+        await box.locator(".follow").get_by_text("graded").first.wait_for()
+
+
+@pytest.mark.spec("G15")
+async def test_a_recording_is_transcribed_and_graded(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place) as page:
+        box = card(page, "Grade a recording")
+        await box.get_by_label("Audio file").set_input_files(str(VILLAGE))
+        await box.get_by_role("button", name="Grade it").click()
+        await box.get_by_text("16 s of audio received").wait_for()
+        await box.locator(".follow").get_by_text("graded").first.wait_for(timeout=2 * PATIENCE_MS)
+
+
+@pytest.mark.spec("C10")
+async def test_a_pdf_is_converted_to_the_end_and_a_fake_one_is_refused(
+    browser: Any, place: Deployment, tmp_path: Path
+) -> None:
+    good, fake = tmp_path / "tides.pdf", tmp_path / "<img src=x onerror=alert(1)>.pdf"
+    good.write_bytes(pdfs.good())
+    fake.write_bytes(b"<html>" * 300)
+    async with signed_in(browser, place) as page:
+        box = card(page, "Convert a PDF")
+        await box.get_by_label("PDF file").set_input_files(str(good))
+        await box.get_by_role("button", name="Convert it").click()
+        await box.get_by_text("<head>Chapter 2</head>").wait_for()
+        await box.get_by_label("PDF file").set_input_files(str(fake))
+        await box.get_by_role("button", name="Convert it").click()
+        await box.get_by_text("The file is not a PDF.").wait_for()
+
+
+@pytest.mark.spec("R1")
+async def test_a_git_range_is_reviewed_and_its_reviewer_told(browser: Any, place: Deployment) -> None:
+    repo = Repo(place.folder / "repo")
+    repo.commit("begin", {"a.py": "print(1)\n"})
+    repo.commit("break it", {"a.py": "try:\n    pass\nexcept:\n    pass\npassword = 'hunter2hunter2'\n"})
+    async with signed_in(browser, place) as page:
+        box = card(page, "Review a git range")
+        await box.get_by_label("Repository").fill(str(repo.path))
+        await box.get_by_label("Mail to").fill("ann@example.test, ben@example.test")
+        await box.get_by_role("button", name="Review it").click()
+        await box.get_by_text("ann@example.test: sent; ben@example.test: sent").wait_for()
+        assert await box.locator(".result li").count() >= 1
+        await box.get_by_label("Range").fill("nowhere..HEAD")
+        await box.get_by_label("Mail to").fill(f"{HOSTILE.split('>')[0]}>@example.test")
+        await box.get_by_role("button", name="Review it").click()
+        await box.get_by_text("failed: The repository has no commit").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_page_is_readable_in_both_schemes(browser: Any, place: Deployment, scheme: str) -> None:
+    async with signed_in(browser, place, color_scheme=scheme) as page:
+        await says(page, "Everything is ready.")
+        assert await page.evaluate(CONTRAST) == []
+        await picture(page, f"front-{scheme}")
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        for path in ("/convert", "/login", "/console"):
+            await page.goto(place.address + path)
+            await page.get_by_role("heading").first.wait_for()
+            assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == ground, "one style sheet"
+            assert await page.evaluate(CONTRAST) == [], path
+        await page.get_by_role("button", name="Light or dark").click()
+        assert await page.evaluate("getComputedStyle(document.body).backgroundColor") != ground
+
+
+async def test_the_cookie_alone_may_do_nothing(place: Deployment) -> None:
+    """Another site can make a browser send the cookie, and nothing else: it opens a page and no route of the API."""
+    async with httpx.AsyncClient(base_url=place.address) as client:
+        token = place.token()
+        begun = await client.post("/api/session", headers={"Authorization": f"Bearer {token}"})
+        assert "HttpOnly" in begun.headers["set-cookie"] and "SameSite=strict" in begun.headers["set-cookie"]
+        client.cookies.set("holdfast_console", token)
+        assert (await client.get("/console")).status_code == 200
+        for path in ("/api/ops/breakers/bank/open", "/api/tickets", "/api/submissions"):
+            assert (await client.post(path, json={})).status_code == 401, path
