@@ -162,6 +162,7 @@ MUTANTS = (
     Mutant(mutants_grading_messages.repeated_request_not_answered, ("G14",), 150),
     Mutant(mutants_grading_messages.refused_twice, ("G5",), 150),
     Mutant(mutants_grading_messages.callbacks_outside_the_transaction, ("G14",), 150),
+    Mutant(mutants_grading_messages.callbacks_overtake, ("K10",), 150),
     Mutant(mutants_grading_messages.breaker_floods, ("G7",), 150),
     Mutant(mutants_grading_messages.dead_letters_forgotten, ("G5", "G6"), 150),
     Mutant(mutants_grading_messages.key_ignored_under_concurrency, ("G1",), 150),

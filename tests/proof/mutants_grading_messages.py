@@ -22,6 +22,7 @@ from holdfast_systems.grading import (
     audio,
     callbacks,
     grading_jobs,
+    grading_service,
     intake,
     main_app,
     main_http,
@@ -195,13 +196,27 @@ def callbacks_outside_the_transaction() -> Iterator[None]:
 
 
 @contextmanager
+def callbacks_overtake() -> Iterator[None]:
+    """The relay publishes whatever is due, in any order."""
+    with respelled(outbox.sql, "claim", ("p.seq < o.seq", "p.seq < o.seq AND 1 = 0")):
+        yield
+
+
+@contextmanager
 def breaker_floods() -> Iterator[None]:
-    """Whoever is held is told again and again."""
+    """Whoever is held is told again and again, in the rhythm of the step."""
+    intact = grading_service.tell_parked_once
+
+    async def calm(kernel: Any, engine: Any) -> int:
+        await intact(kernel, engine)
+        return 0
+
     guard = ("AND (told_provider <> :provider OR told_generation < :generation)", "")
     inner = ("AND (g.told_provider <> :provider OR g.told_generation < :generation)", "")
     with (
         respelled(grading_jobs.sql, "tell_one", guard),
         respelled(grading_jobs.sql, "tell_parked", guard, inner),
+        swapped(grading_service, "tell_parked_once", calm),
     ):
         yield
 

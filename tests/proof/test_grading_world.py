@@ -3,11 +3,6 @@ the harness did its work. The seeds are split into parts, so that processors sha
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from holdfast.proof.coverage import SEEDS_FOR_COVERAGE
@@ -15,24 +10,17 @@ from holdfast.proof.report import Totals
 from holdfast.proof.run import run_seed, simulate
 from tests.proof.mutants_grading import MUTANTS
 from tests.proof.plant import Mutant
-from tests.proof.test_kernel_world import first_fresh_seed, told
+from tests.proof.seeds import FIRST_SEED, corpus, first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told
 
-CORPUS = Path(__file__).with_name("corpus_grading.txt")
 FAST_SEEDS = 12
 PARTS, PART_SEEDS = 2, 150
-FIRST_PLANTED_SEED = 500_000
-
-
-def corpus() -> list[int]:
-    lines = CORPUS.read_text().splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
 
 
 def grading(seeds: int, first_seed: int) -> Totals:
     return simulate(seeds, first_seed=first_seed, system="grading", processes=1)
 
 
-@pytest.mark.parametrize("seed", corpus())
+@pytest.mark.parametrize("seed", corpus("corpus_grading.txt"))
 def test_a_seed_that_once_failed_does_not_fail_again(seed: int) -> None:
     report = run_seed(seed, system="grading")
     assert report.findings == [], report.text()
@@ -60,43 +48,31 @@ def test_no_promise_of_grading_is_broken_in_fresh_seeds(part: int) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 @pytest.mark.spec("G1", "G4", "G5", "G7", "G8", "G9", "G12", "G14")
 def test_a_bug_planted_in_grading_is_caught(mutant: Mutant) -> None:
-    for seed in range(FIRST_PLANTED_SEED, FIRST_PLANTED_SEED + mutant.seeds):
-        report = run_seed(seed, system="grading", mutant=mutant.path)
-        if {finding.promise for finding in report.findings} & set(mutant.caught_by):
-            return
-    pytest.fail(f"'{mutant.name}' survived {mutant.seeds} seeds")
+    assert seeds_until_caught(mutant, "grading") is not None, f"'{mutant.name}' survived {mutant.seeds} seeds"
 
 
 @pytest.mark.slow
 def test_a_bug_planted_in_grading_leaves_nothing_behind() -> None:
-    intact = run_seed(FIRST_PLANTED_SEED, system="grading").hash
+    intact = run_seed(FIRST_SEED, system="grading").hash
     for mutant in MUTANTS:
-        run_seed(FIRST_PLANTED_SEED, system="grading", mutant=mutant.path)
-    assert run_seed(FIRST_PLANTED_SEED, system="grading").hash == intact
+        run_seed(FIRST_SEED, system="grading", mutant=mutant.path)
+    assert run_seed(FIRST_SEED, system="grading").hash == intact
 
 
 @pytest.mark.slow
 def test_a_seed_of_grading_has_one_history_in_every_process() -> None:
-    program = "from holdfast.proof.run import run_seed; print(*(run_seed(s, system='grading').hash for s in (3, 11)))"
-    answers = set()
-    for hash_seed in ("0", "77"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-        )
-        answers.add(done.stdout.strip())
     run_seed(5, system="grading")  # another seed before it in the same process changes nothing
-    here = " ".join(run_seed(seed, system="grading").hash for seed in (3, 11))
-    assert answers == {here}
+    here = hashes("grading", 3, 11)
+    assert {hashes_elsewhere("grading", hash_seed, 3, 11) for hash_seed in ("0", "77")} == {here}
 
 
 def density_table(seeds: int = 40) -> str:
     """How often each bug is caught, as a table for the documentation: python -m tests.proof.test_grading_world."""
     lines = ["| planted bug | caught by | seeds that catch it, of 1,000 | first seed |", "| --- | --- | --- | --- |"]
     for mutant in MUTANTS:
-        totals = simulate(seeds, FIRST_PLANTED_SEED, "grading", 1, mutant.path)
+        totals = simulate(seeds, FIRST_SEED, "grading", 1, mutant.path)
         caught = [r for r in totals.failed if {f.promise for f in r.findings} & set(mutant.caught_by)]
-        first = caught[0].seed - FIRST_PLANTED_SEED + 1 if caught else "none"
+        first = caught[0].seed - FIRST_SEED + 1 if caught else "none"
         name = mutant.name.replace("_", " ")
         lines.append(f"| {name} | {', '.join(mutant.caught_by)} | {len(caught) * 1_000 // seeds} | {first} |")
     return "\n".join(lines)

@@ -64,6 +64,7 @@ CHECKS = (
     world_checks_service.check_answers,
     world_checks_service.check_poison,
     world_checks_service.check_deliveries,
+    world_checks_service.check_order,
 )
 
 

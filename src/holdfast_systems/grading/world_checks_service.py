@@ -148,6 +148,21 @@ def check_deliveries(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding("G14", f"The {tree['kind']} callback {tree['eventId']} never reached the main app.")
 
 
+def check_order(evidence: Evidence) -> Iterator[Finding]:
+    """K10: the messages of one request or submission leave one after the other, in the order they were written."""
+    left: dict[str, int] = {}
+    for event in evidence.history.broker:
+        if event.kind == "publishing":
+            left.setdefault(event.message_id, event.at_ms)
+    marked = {line.id: line.at_ms for line in evidence.history.of("outbox") if line.data[1] == "published"}
+    last: dict[str, str] = {}
+    for line in evidence.history.of("told"):
+        before = last.get(line.data[0])
+        last[line.data[0]] = line.id
+        if before is not None and line.id in left and left[line.id] < marked.get(before, left[line.id] + 1):
+            yield Finding("K10", f"Message {line.id} left before message {before} of {line.data[0]}.")
+
+
 class _Kept:
     """When each message was first written down, and by whom."""
 
