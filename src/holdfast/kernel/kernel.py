@@ -40,7 +40,7 @@ class Tuning:
     prune_s: float = 60.0
     retention_s: float = 30 * 86_400.0
     inbox_retention_s: float = 90 * 86_400.0
-    claim_batch: int = 100
+    claim_batch: int = 200
     ramp_first: int = 10
     ramp_every_s: float = 1.0
 

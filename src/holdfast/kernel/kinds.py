@@ -73,7 +73,7 @@ class JobKind:
 
     def load_input(self, text: str) -> Any:
         try:
-            return self.takes.validate_json(text)
+            return self.takes.validator.validate_json(text)
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
 

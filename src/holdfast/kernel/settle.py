@@ -151,11 +151,12 @@ def report(kernel: Kernel, kept: Ends, refused: Ends) -> None:
     """Log and count what was settled. Called after the commit: a rollback reports nothing."""
     watch = kernel.watch
     counts: Counter[tuple[str, str]] = Counter()
+    deaf = {event for event in {d.event for _, d in kept} if not watch.hears(event)}
     for one, decision in kept:
         counts[one.job.kind, decision.event] += 1
         if decision.state is State.DEAD and decision.failure:
             watch.count("jobs_failed", kind=one.job.kind, code=decision.failure.error_class)
-        if watch.hears(decision.event):
+        if decision.event not in deaf:
             _log(kernel, one, decision)
     for (kind, event), amount in counts.items():
         watch.count("jobs_settled", amount, kind=kind, event=event)
@@ -169,7 +170,8 @@ def _decision(kernel: Kernel, one: Settlement, now: int) -> Decision:
     stage = kind.by_name.get(one.job.stage) if kind else None
     plan = stage.plan if stage else StagePlan(one.job.stage, one.provider)
     following = kind.following.get(one.job.stage) if kind else None
-    return decide(one.job, one.outcome, plan, following, now, kernel.dice.draw())
+    draw = kernel.dice.draw() if isinstance(one.outcome, Failed) else 0.0
+    return decide(one.job, one.outcome, plan, following, now, draw)
 
 
 def _log(kernel: Kernel, one: Settlement, decision: Decision) -> None:
@@ -197,6 +199,8 @@ def _error(decision: Decision) -> str | None:
 
 def _data(decision: Decision) -> str | None:
     """The event's small JSON: enough to read a job's story without looking elsewhere."""
+    if decision.event == "succeeded":
+        return None
     data: dict[str, Any] = {}
     if decision.failure is not None:
         data["error_class"] = decision.failure.error_class
@@ -242,8 +246,9 @@ async def _note_refused(tx: Tx, refused: Ends, now: int) -> None:
 def hints(kernel: Kernel, kept: Ends, now: int) -> list[str]:
     """Which channels to ring for these ends."""
     channels = set()
+    kinds = kernel.registry.kinds
     for one, decision in kept:
-        kind = kernel.registry.kinds.get(one.job.kind)
+        kind = kinds.get(one.job.kind)
         if decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now):
             channels.add(f"queue:{one.job.queue}")
         if kind is not None and kind.announce:
