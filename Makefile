@@ -41,8 +41,8 @@ conformance: $(DEV) servers ## print the specification's rows with their tests a
 sim: $(DEV) ## 200 seeded simulations of every system
 	@$(BIN)/holdfast simulate --seeds 200 --system all
 
-sim-long: $(DEV) ## 5,000 seeded simulations of every system
-	@$(BIN)/holdfast simulate --seeds 5000 --system all
+sim-long: $(DEV) ## one hour of fresh seeds of every system, in turn
+	@$(BIN)/holdfast simulate --minutes 60 --system all
 
 bench: $(DEV) servers ## measure Holdfast and its peers on the same work, and write down what came of it
 	@$(BIN)/python -m bench --out bench/results/latest.json

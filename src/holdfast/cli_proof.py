@@ -61,14 +61,16 @@ def demo(as_json: AsJson = False) -> None:
 
 def simulate(
     seeds: Annotated[int, typer.Option(help="How many seeds to run.", min=1)] = 100,
-    first_seed: Annotated[int, typer.Option(help="The first seed; a failure prints its own.")] = 1,
+    first_seed: Annotated[int | None, typer.Option(help="The first seed; a failure prints its own.")] = None,
     system: Annotated[str, typer.Option(help="Which world: kernel, a system's name, or all.")] = "all",
+    minutes: Annotated[float, typer.Option(help="Run fresh seeds of every world in turn for this long.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole system under simulated faults: kills, stalls, lost answers, hostile providers and brokers."""
-    from holdfast.proof.run import main as run_simulation
+    from holdfast.proof.command import main as run_simulation
 
-    raise typer.Exit(run_simulation(seeds=seeds, first_seed=first_seed, system=system, as_json=as_json))
+    found = run_simulation(seeds=seeds, first_seed=first_seed, system=system, minutes=minutes, as_json=as_json)
+    raise typer.Exit(found)
 
 
 def bench(

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.proof.command import main
 from holdfast.proof.report import Totals
-from holdfast.proof.run import main, reports, run_seed, simulate
+from holdfast.proof.run import reports, run_seed, simulate
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 FAST_SEEDS = 25

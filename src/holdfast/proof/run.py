@@ -9,17 +9,20 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import json
 import os
+import signal
 import time
+import traceback
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib.metadata import entry_points
 from multiprocessing import get_context
 
 from holdfast.errors import NotFound
+from holdfast.proof.finding import Finding
 from holdfast.proof.history import fingerprint, timeline, triggers
 from holdfast.proof.report import SeedReport, Totals, counted
 from holdfast.proof.store import Arena
@@ -27,7 +30,7 @@ from holdfast.proof.world import World
 from holdfast.tables.schema import KERNEL
 
 CHUNK = 25
-FAILED_SHOWN = 3
+SEED_CPU_S_MAX = 30.0
 TIMELINES_MAX = 2
 """How many jobs' stories a failing seed tells."""
 
@@ -97,32 +100,60 @@ def reports(
     sizes = [min(CHUNK, first_seed + seeds - start) for start in starts]
     with ProcessPoolExecutor(processes, mp_context=get_context("fork"), initializer=settle_memory) as pool:
         chunks = [
-            pool.submit(_run_chunk, start, size, system, mutant) for start, size in zip(starts, sizes, strict=True)
+            pool.submit(run_chunk, start, size, system, mutant) for start, size in zip(starts, sizes, strict=True)
         ]
         for chunk in chunks:
             yield from chunk.result()
 
 
-def main(*, seeds: int, first_seed: int, system: str, as_json: bool = False, processes: int = 2) -> int:
-    """What `holdfast simulate` does: run, print, and return 1 if a promise was broken or the harness saw too little."""
-    failed = False
-    totals = [simulate(seeds, first_seed, name, processes) for name in (systems() if system == "all" else [system])]
-    for one in totals:
-        problems = one.problems()
-        failed = failed or bool(one.failed or problems)
-        if as_json:
-            print(json.dumps(one.data()))
-            continue
-        print(one.text())
-        for report in one.failed[:FAILED_SHOWN]:
-            print(report.text())
-        for problem in problems:
-            print(problem)
-    return int(failed)
+def worlds(system: str) -> tuple[list[str], list[str]]:
+    """The systems meant by a name or "all", and what keeps the others from being simulated."""
+    if system != "all":
+        world_of(system)
+        return [system], []
+    found, problems = [], []
+    for name in systems():
+        try:
+            world_of(name)
+            found.append(name)
+        except ImportError as error:
+            problems.append(f"The world of '{name}' cannot be loaded: {error}.")
+    return found, problems
 
 
-def _run_chunk(first_seed: int, seeds: int, system: str, mutant: str | None) -> list[SeedReport]:
-    return [run_seed(seed, system=system, mutant=mutant) for seed in range(first_seed, first_seed + seeds)]
+def run_chunk(first_seed: int, seeds: int, system: str, mutant: str | None) -> list[SeedReport]:
+    """Some seeds, one after another, in a process of the pool."""
+    return [_run_safely(seed, system, mutant) for seed in range(first_seed, first_seed + seeds)]
+
+
+def _run_safely(seed: int, system: str, mutant: str | None) -> SeedReport:
+    """A seed that the harness itself cannot live through is a finding too, and not the end of a long run."""
+    try:
+        with _cpu_limit(SEED_CPU_S_MAX):
+            return run_seed(seed, system=system, mutant=mutant)
+    except (Exception, Overrun) as error:
+        told = "".join(traceback.format_exception(error)[-3:])
+        return SeedReport(seed, system, [Finding("crash", f"The harness stopped: {told}")], "", Counter())
+
+
+class Overrun(SystemExit):
+    """A seed used more time than any honest one. No task may swallow it, so it is no `Exception`."""
+
+
+@contextmanager
+def _cpu_limit(seconds: float) -> Iterator[None]:
+    """Raise `Overrun` in the middle of whatever spins."""
+
+    def over(*_: object) -> None:
+        raise Overrun(f"The seed took more than {seconds:.0f} CPU-seconds.")
+
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @cache
