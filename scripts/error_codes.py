@@ -9,7 +9,9 @@ import ast
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeGuard
 
+from holdfast.core import outcome
 from holdfast.core.failure import RETRYABLE, Category
 from holdfast.http.problem import CODES, KNOWN
 from holdfast_systems.conversion.codes import TABLE, Code
@@ -26,8 +28,10 @@ def page(source: Path, table: Table) -> str:
         "## Error classes",
         "Every failed attempt and every dead letter has one, in one of nine categories. "
         f"Retried: {', '.join(f'`{one}`' for one in Category if one in RETRYABLE)}; the others reach a person. "
-        "A provider may say otherwise with its answer, and a system with its own table. Where no category stands, it "
-        "is that of the failure behind it.",
+        "A provider may say otherwise with its answer, and a system with its own table. Where no category stands, the "
+        "class refines a failure and keeps its category. Two classes are decisions and no failures of an attempt: "
+        "`DEADLINE_EXCEEDED` ends a job whose time is over, wherever it was, and `DISCARDED` one that its own code "
+        "gave up; neither is retried.",
         table(("class", "category", "from"), _class_rows(source)),
         "## Problem codes",
         "The `code` of an HTTP answer of 400 or more.",
@@ -65,15 +69,42 @@ def _modules(source: Path) -> Iterator[tuple[str, ast.Module]]:
 
 
 def _classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    yield from _of_outcomes(tree)
+    yield from _by_keyword(tree)
     for function in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]:
         for node in ast.walk(function):
             if isinstance(node, ast.AnnAssign | ast.keyword):
                 yield from ((name, "") for name in _named_class(node))
             values = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
             for category, value in pairwise(values):
-                if isinstance(category, ast.Attribute) and ast.unparse(category.value) == "Category":
+                if _is_category(category):
                     for name in _values(value, function, tree):
                         yield name, Category[category.attr].value
+
+
+def _of_outcomes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """An outcome's own class, with the category that the decision about such an outcome gives it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.match_case) and isinstance(node.pattern, ast.MatchClass):
+            made = getattr(outcome, ast.unparse(node.pattern.cls), None)
+            default = getattr(made, "__dataclass_fields__", {}).get("error_class")
+            given = [one.attr for part in node.body for one in ast.walk(part) if _is_category(one)]
+            if default is not None and given:
+                yield str(default.default), Category[given[0]].value
+
+
+def _by_keyword(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """`category=Category.BUG, error_class="SETTLE_FAILED"` in one call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            named = {one.arg: one.value for one in node.keywords}
+            category, name = named.get("category"), named.get("error_class")
+            if category is not None and _is_category(category) and isinstance(name, ast.Constant):
+                yield str(name.value), Category[category.attr].value
+
+
+def _is_category(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Category"
 
 
 def _named_class(node: ast.AnnAssign | ast.keyword) -> list[str]:

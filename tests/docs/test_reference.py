@@ -37,3 +37,11 @@ def test_every_setting_and_metric_is_on_its_page() -> None:
 def test_codes_are_found_wherever_the_code_makes_them(code: str) -> None:
     """Beside a category, as a default, handed to a function, in a table, in a return."""
     assert f"`{code}`" in (REFERENCE / "error-codes.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("code", "category"),
+    [("DEADLINE_EXCEEDED", "bug_or_config"), ("DISCARDED", "policy_reject"), ("SETTLE_FAILED", "bug_or_config")],
+)
+def test_a_class_that_a_decision_gives_has_its_category(code: str, category: str) -> None:
+    assert f"| `{code}` | `{category}` |" in (REFERENCE / "error-codes.md").read_text()
