@@ -49,7 +49,7 @@ async def serve_systems(
                 group.create_task(run(one.kernel, one.duties(duties), stop))
             group.create_task(server.serve(sockets=[listening]))
             if banner:
-                _print_banner(settings, opened)
+                print_banner(settings, opened)
             await stop.wait()
             app.state.stopping.set()
             server.should_exit = True
@@ -106,14 +106,13 @@ def _log_to_file(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
 
 
-def _print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
+def print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
     address = f"http://{settings.host}:{settings.port}"
-    way_in = token_for(settings, "you", ROLES)
     lines = ["", f"  Holdfast is up at {address}", ""]
     lines += [f"    {one.system.title}" for one in opened]
     lines += [
         "",
-        f"  Sign in:  {address}/login#{way_in}",
+        f"  Sign in:  {address}/login{_way_in(settings)}",
         f"  Console:  {address}/console      API: {address}/docs",
         f"  Data:     {settings.data_dir}   Log: {Path(settings.data_dir) / 'holdfast.log'}",
         "",
@@ -121,3 +120,11 @@ def _print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
         "",
     ]
     print("\n".join(lines), flush=True)
+
+
+def _way_in(settings: Settings) -> str:
+    """A token in the link, but only where the secret was made by this data folder: a secret that somebody gave, or
+    keys from elsewhere, make a deployment that others share, and there nobody gets in without a token of their own."""
+    if settings.jwt_secret is not None or settings.jwks_url is not None:
+        return ""
+    return f"#{token_for(settings, 'you', ROLES)}"
