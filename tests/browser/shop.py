@@ -9,8 +9,7 @@ from typing import Any
 from holdfast import App, Category, Context, Cost, Job, Provider, Retry, stage
 from holdfast.core.breaker import BreakerPolicy
 from holdfast.errors import CallError
-
-QUEUE = "shop"
+from holdfast.transports.seam import Queue
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Mood:
 
 def shop_app(mood: Mood) -> tuple[App, type[Job[Any]]]:
     """The app, and its job."""
-    app = App(QUEUE)
+    app = App("shop", queues=[Queue("parcels", "shop.exchange", "parcels", sink=True)])
     bank = Provider("bank", breaker=BreakerPolicy())
     post = Provider("post", effects="neither")
 

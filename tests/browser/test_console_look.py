@@ -19,7 +19,7 @@ async def test_the_overview_draws_a_chart_for_every_measure_of_every_system(brow
     await place.reaches(await place.order("rope"), "succeeded")
     async with signed_in(browser, place, to="/console") as page:
         shop = page.locator("section.card", has=page.get_by_role("heading", name="shop"))
-        await shop.get_by_text("bank, latency P95").wait_for()
+        await shop.get_by_text("bank, P95").wait_for()
         names = await shop.locator("figure figcaption span").all_inner_texts()
         assert names[:5] == ["Waiting jobs", "Oldest waits", "Done", "Attempts that failed", "Messages to publish"]
         drawn = "(figure) => figure.querySelector('svg').querySelectorAll('.line, .dot, .bar, .base').length"
@@ -151,7 +151,7 @@ async def test_what_is_stuck_says_why_and_a_person_can_move_it(browser: Any, pla
     await place.reaches(job_id, "dead")
     async with signed_in(browser, place, to="/console#outbox") as page:
         row = page.locator("tbody tr", has_text="nowhere/at-all")
-        await row.get_by_text("Set aside after 1 tries: no route to <b>nowhere</b>").wait_for()
+        await row.get_by_text("Set aside after 1 refusal: no route to <b>nowhere</b>").wait_for()
         doubt = page.locator("tbody tr", has_text="parcel/parcel-9")
         await doubt.get_by_text("Only a person can know whether it happened").wait_for()
         await picture(page, "outbox")

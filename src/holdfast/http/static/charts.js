@@ -40,7 +40,7 @@ export function lineChart(title, span, lines, show) {
   const first = lines[0];
   const top = Math.max(1e-9, ...lines.flat().map((point) => point.value));
   const last = first.at(-1);
-  const now = last ? show(last.value) : "none";
+  const now = last ? show(last.value) : "no calls";
   const most = first.length ? `most ${show(Math.max(...first.map((point) => point.value)))}` : "nothing yet";
   const svg = canvas(`${title}: ${now}, ${most} in the last hour`);
   const { x, y } = scales(first, span, top);
@@ -86,7 +86,7 @@ export function barChart(title, minutes, good, bad, now) {
 export function providerChart(one, span, show) {
   const p95 = one.latencies.map((minute) => ({ at: minute.at, value: minute.p95_ms }));
   const p50 = one.latencies.map((minute) => ({ at: minute.at, value: minute.p50_ms }));
-  const made = lineChart(`${one.name}, latency P95`, span, [p95, p50], show);
+  const made = lineChart(`${one.name}, P95`, span, [p95, p50], show);
   made.querySelector("svg").after(strip(one, span));
   return made;
 }

@@ -59,7 +59,8 @@ function remediate({ one, again, at }) {
 
 function validate({ one, job, gates, again, at, isConfirmed }) {
   if (at < 2) return ["Validate", el("p", { class: "small" }, "Before a replay: is the evidence on record, and is a second run safe?")];
-  if (at > 3 || isConfirmed) return ["Validate", checks(one, job, gates)];
+  if (at > 3) return ["Validate", el("p", {}, one.replays ? "Looked at before the replay." : "Not needed: it was closed without a replay.")];
+  if (isConfirmed) return ["Validate", checks(one, job, gates)];
   const run = async () => {
     const dry = await api(`/api/ops/dead-letters/bulk/replay?${new URLSearchParams({ system: one.system })}`, { method: "POST", body: { filter: { ids: [one.id] }, dry_run: true } });
     if (!dry.done.length) throw new Error(dry.refused[0]?.detail ?? "The dry run found nothing to replay.");

@@ -1,6 +1,6 @@
 // Outbox and deliveries: what has not gone out, and in words why.
 import { api, el } from "/static/holdfast.js";
-import { ago, ask, doing, field, link, pill, table, text } from "/static/parts.js";
+import { ago, ask, count, doing, field, link, pill, table, text } from "/static/parts.js";
 
 const MESSAGES = [["stuck", "not published"], ["pending", "pending"], ["failed", "set aside"], ["published", "published"]];
 const EFFECTS = [["stuck", "not sent, or in doubt"], ["review", "asking for a person"], ["unknown", "in doubt"], ["sending", "being sent"], ["failed", "failed"], ["sent", "sent"]];
@@ -37,11 +37,11 @@ function chooser(name, options, value, choose) {
 
 function whyMessage(row, all) {
   if (row.status === "published") return "";
-  if (row.status === "failed") return `Set aside after ${row.retry_count} tries: ${text(row.error_message)}`;
+  if (row.status === "failed") return `Set aside after ${count(row.retry_count, "refusal")}: ${text(row.error_message)}`;
   const older = all.find((one) => one.aggregate_id === row.aggregate_id && one.status === "pending" && one.system === row.system && one.seq < row.seq);
   if (older) return "It waits for an older message of the same sender: they go out in order.";
-  if (row.retry_count && new Date(row.available_at) > new Date()) return `Refused ${row.retry_count} times, again at ${new Date(row.available_at).toLocaleTimeString()}: ${text(row.error_message)}`;
-  if (row.error_message) return `The broker could not be reached: ${row.error_message}. It goes out when the broker is back.`;
+  if (row.retry_count) return `Refused ${count(row.retry_count, "time")}, again at ${new Date(row.available_at).toLocaleTimeString()}: ${text(row.error_message)}`;
+  if (row.error_message) return `It goes out when the broker is back: ${row.error_message}`;
   return "It waits for the relay's next round.";
 }
 

@@ -98,7 +98,7 @@ function onKey(event) {
 
 function begin() {
   const me = who();
-  document.querySelector("#who").textContent = me ? `signed in as ${me.sub}` : "not signed in";
+  document.querySelector("#who").textContent = me ? me.sub : "not signed in";
   document.querySelector("#find").addEventListener("submit", (event) => {
     event.preventDefault();
     const wanted = event.target.q.value.trim();

@@ -90,7 +90,9 @@ export function ask(title, { words = null, fields = [], verb = "Go on", danger =
 // Say what became of an action; it goes by itself, an error stays until it is clicked away.
 export function say(words, kind = "good") {
   const one = el("div", { class: `callout ${kind}`, role: kind === "error" ? "alert" : "status" }, words);
-  document.querySelector("#said").append(one);
+  const box = document.querySelector("#said");
+  for (const old of box.querySelectorAll("[role=status]")) old.remove();
+  box.append(one);
   if (kind === "error") one.append(" ", el("button", { class: "icon", onclick: () => one.remove() }, "Close"));
   else setTimeout(() => one.remove(), 6000);
 }
