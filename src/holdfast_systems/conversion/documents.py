@@ -39,6 +39,10 @@ class NewDocument:
     webhook_url: str | None = None
 
 
+Needed = dict[str, str | None]
+"""The jobs that need a file, with the hash of the one they need; None: any of theirs."""
+
+
 class Usage(NamedTuple):
     """What a user has used of the limits. `first_at` is the oldest upload that still counts."""
 
@@ -115,8 +119,9 @@ async def requeue(tx: Tx, job_id: str, now: int) -> bool:
     return bool(await tx.rows(sql.requeue, id=job_id, now=now))
 
 
-async def expiring(tx: Tx, now: int, limit: int) -> list[str]:
-    return [row["id"] for row in await tx.rows(sql.expiring, now=now, limit=limit)]
+async def expiring(tx: Tx, now: int, limit: int) -> list[tuple[str, str]]:
+    """Jobs whose results have had their time, each with its result's hash."""
+    return [(row["id"], row["result_sha256"]) for row in await tx.rows(sql.expiring, now=now, limit=limit)]
 
 
 async def expire(tx: Tx, job_id: str, now: int) -> bool:
@@ -129,12 +134,12 @@ async def retire_sources(tx: Tx, now: int, limit: int) -> list[str]:
     return [row["source"] for row in await tx.rows(sql.retire_sources, now=now, limit=limit)]
 
 
-async def needed_sources(tx: Tx, job_ids: Iterable[str]) -> set[str]:
-    return {row["id"] for row in await tx.rows(sql.needed_sources, batch=batch.ids(job_ids))}
+async def needed_sources(tx: Tx, job_ids: Iterable[str]) -> Needed:
+    return {row["id"]: row["sha256"] for row in await tx.rows(sql.needed_sources, batch=batch.ids(job_ids))}
 
 
-async def needed_results(tx: Tx, job_ids: Iterable[str]) -> set[str]:
-    return {row["id"] for row in await tx.rows(sql.needed_results, batch=batch.ids(job_ids))}
+async def needed_results(tx: Tx, job_ids: Iterable[str]) -> Needed:
+    return {row["id"]: row["sha256"] for row in await tx.rows(sql.needed_results, batch=batch.ids(job_ids))}
 
 
 async def forget(tx: Tx, before: int, limit: int) -> int:

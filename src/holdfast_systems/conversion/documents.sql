@@ -67,7 +67,7 @@ UPDATE conversion_documents
 RETURNING CAST(id AS TEXT) AS id
 
 -- name: expiring
-SELECT CAST(id AS TEXT) AS id FROM conversion_documents
+SELECT CAST(id AS TEXT) AS id, result_sha256 FROM conversion_documents
  WHERE outcome = 'complete' AND expires_at <= :now ORDER BY expires_at LIMIT :limit
 
 -- name: expire
@@ -87,12 +87,14 @@ RETURNING source
 
 -- name: needed_sources
 -- Of these ids, the ones whose source must stay.
-SELECT CAST(d.id AS TEXT) AS id FROM conversion_documents AS d
+SELECT CAST(d.id AS TEXT) AS id, NULL AS sha256 FROM conversion_documents AS d
  WHERE d.source_gone = 0 AND d.id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
 
 -- name: needed_results
 -- Of these ids, the ones whose result is there to be fetched, or may be written at this moment.
-SELECT CAST(d.id AS TEXT) AS id FROM conversion_documents AS d LEFT JOIN holdfast_jobs AS j ON j.id = d.id
+-- Of a job that lives nobody knows yet which: `sha256` is NULL.
+SELECT CAST(d.id AS TEXT) AS id, CASE WHEN d.outcome = 'complete' THEN d.result_sha256 END AS sha256
+  FROM conversion_documents AS d LEFT JOIN holdfast_jobs AS j ON j.id = d.id
  WHERE (d.outcome = 'complete' OR j.state IN ('queued', 'processing', 'waiting'))
    AND d.id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
 

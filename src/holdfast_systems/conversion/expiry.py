@@ -1,7 +1,7 @@
 """Removes what has had its time: results past retention, sources nobody needs, and files that belong to nobody.
 
-A row says that a file is gone before the file goes, or the time alone says it; so no answer ever promises a file that
-a sweep has taken. A sweep that dies half-way leaves files without a row that needs them, and the next one finds those.
+A row says that a file is gone before the file goes; so no answer ever promises a file that a sweep has taken. A sweep
+that dies half-way leaves files without a row that needs them, and the next one finds those.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH = 200
 RESULT_EXPIRED = "result_expired"
 PARTIAL_GRACE_S = 3_600.0
 
-Needed = Callable[[Tx, list[str]], Awaitable[set[str]]]
+Needs = Callable[[Tx, list[str]], Awaitable[documents.Needed]]
 
 
 def expiry_step(settings: ConversionSettings, wall_s: Callable[[], float]) -> Callable[[Kernel], Awaitable[int]]:
@@ -50,10 +50,12 @@ async def _expire_results(kernel: Kernel, settings: ConversionSettings) -> int:
     async with kernel.store.reading() as tx:
         due = await documents.expiring(tx, kernel.now(), BATCH)
     expired = 0
-    for job_id in due:
-        await results.remove(settings.results, job_id)
+    for job_id, sha256 in due:
         async with kernel.store.transaction() as tx:
-            expired += await _expire(kernel, tx, job_id)
+            mine = await _expire(kernel, tx, job_id)
+        if mine:
+            await results.remove(settings.results, job_id, sha256)
+        expired += mine
     return expired
 
 
@@ -78,26 +80,25 @@ async def _retire_sources(kernel: Kernel, settings: ConversionSettings) -> int:
 
 
 async def _sweep_orphans(
-    kernel: Kernel, settings: ConversionSettings, folder: Path, needed: Needed, now_s: float
+    kernel: Kernel, settings: ConversionSettings, folder: Path, needs: Needs, now_s: float
 ) -> None:
     """Files have the file system's clock, so their age is told by the machine's and not by the store's."""
     await in_thread(sweep_partials, folder, PARTIAL_GRACE_S, now_s)
     old = await in_thread(_old_files, folder, now_s - settings.orphan_grace_s)
-    names = sorted(old)
-    for start in range(0, len(names), BATCH):
-        part = names[start : start + BATCH]
+    for start in range(0, len(old), BATCH):
+        part = old[start : start + BATCH]
         async with kernel.store.reading() as tx:
-            keep = await needed(tx, part)
-        for job_id in part:
-            if job_id not in keep:
-                await in_thread(partial(old[job_id].unlink, missing_ok=True))
+            keep = await needs(tx, sorted({job_id for job_id, _ in part}))
+        for job_id, path in part:
+            if job_id not in keep or (keep[job_id] or "") not in path.name:
+                await in_thread(partial(path.unlink, missing_ok=True))
 
 
-def _old_files(folder: Path, before_s: float) -> dict[str, Path]:
-    """Our files in the folder that are older, by the id in their name. What is not ours is left alone."""
-    found = {}
-    for path in folder.iterdir():
+def _old_files(folder: Path, before_s: float) -> list[tuple[str, Path]]:
+    """Our files in the folder that are older, with the id in their name. What is not ours is left alone."""
+    found = []
+    for path in sorted(folder.iterdir()):
         with suppress(ValueError, FileNotFoundError):
             if path.suffix in (".pdf", ".xml") and path.stat().st_mtime < before_s:
-                found[checked_uuid(path.stem)] = path
+                found.append((checked_uuid(path.name.split(".")[0]), path))
     return found

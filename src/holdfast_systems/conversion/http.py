@@ -174,7 +174,7 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
         raise _refusal(Code.NOT_READY)
     if status != "complete":
         raise _refusal(Code.NOT_READY, f"The job is {status}; it has no result.")
-    path = results.path_of(settings.results, row["id"])
+    path = results.path_of(settings.results, row["id"], row["result_sha256"])
     if not await in_thread(path.is_file):
         raise _refusal(Code.IO_ERROR)
     name = row["filename"].rsplit(".", 1)[0] or "document"

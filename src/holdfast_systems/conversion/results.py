@@ -1,7 +1,12 @@
-"""Results: XML that is checked as it arrives, and one file per job, written so that it is whole or absent.
+"""Results: XML that is checked as it arrives, and a file for each, written so that it is whole or absent.
 
-A file is written beside its place under another name, flushed, and renamed; the rename is flushed too. A
-crash at any point leaves the old state or the new one, and at most a `.partial` for `uploads.sweep_partials`.
+    JOB.SHA256.xml       what it is called says whose it is and what is in it
+
+A worker that was taken for dead may write its own result long after another one's was marked; under a name of its own
+it overwrites nothing, and the sweep of orphans takes it away.
+
+A file is written beside its place under another name, flushed, and renamed; the rename is flushed too. A crash at any
+point leaves the old state or the new one, and at most a `.partial` for `uploads.sweep_partials`.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +25,7 @@ from uuid import UUID
 from xml.parsers import expat
 
 PARTIAL = ".partial"
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,9 +38,11 @@ class Result:
     sha256: str
 
 
-def path_of(folder: Path, job_id: str) -> Path:
-    """Where the result of a job is. Raises ValueError for anything but a UUID in its usual spelling."""
-    return folder / f"{checked_uuid(job_id)}.xml"
+def path_of(folder: Path, job_id: str, sha256: str) -> Path:
+    """Where a result of a job is. Raises ValueError for anything but a UUID and a hash in their usual spellings."""
+    if not _SHA256.fullmatch(sha256):
+        raise ValueError("not a SHA-256 in its usual spelling")
+    return folder / f"{checked_uuid(job_id)}.{sha256}.xml"
 
 
 def checked_uuid(text: str) -> str:
@@ -45,12 +54,12 @@ def checked_uuid(text: str) -> str:
 
 async def save(folder: Path, job_id: str, xml: bytes) -> Result:
     """Store the result of a job. Durable when it returns; the same content twice is one file."""
-    return await in_thread(_save, path_of(folder, job_id), xml)
+    return await in_thread(_save, path_of(folder, job_id, hashlib.sha256(xml).hexdigest()), xml)
 
 
-async def remove(folder: Path, job_id: str) -> bool:
-    """Remove the result of a job. False if there was none."""
-    return await in_thread(_remove, path_of(folder, job_id))
+async def remove(folder: Path, job_id: str, sha256: str) -> bool:
+    """Remove a result of a job. False if there was none."""
+    return await in_thread(_remove, path_of(folder, job_id, sha256))
 
 
 class BadXml(Exception):
@@ -101,7 +110,7 @@ def _save(path: Path, xml: bytes) -> Result:
     if _holds(path, xml):
         sync_folder(path.parent)  # an earlier writer may have died between its rename and this
         return result
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=PARTIAL, dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem[:36]}.", suffix=PARTIAL, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(xml)

@@ -24,7 +24,7 @@ from holdfast.kit import Kernel, Registry, answer
 from holdfast.proof.chaos import FAULT_KINDS
 from holdfast.proof.coverage import PROVIDER_FAULTS, Coverage
 from holdfast.proof.finding import Finding
-from holdfast.proof.history import History
+from holdfast.proof.history import History, Stall
 from holdfast.proof.provider_stub import Dedup, ProviderFaults, ProviderStub
 from holdfast.proof.world import Main, World
 from holdfast_systems.conversion.accept import accept
@@ -45,6 +45,8 @@ TRIES_MAX = 12
 RETRIES_MAX = 2
 TORN = 0.06
 KILLED_AFTER_WRITE = 0.06
+PAUSED = 0.08
+PAUSE_MS_MAX = 200_000
 WATCHED = {
     "document": ("INSERT ON conversion_documents", "new.id", "new.owner, new.created_at, new.source, new.webhook_url"),
     "outcome": (
@@ -172,14 +174,18 @@ class ConversionWorld(World):
         return (self.loop.epoch_ms + self.loop.now_ms) / 1_000 + self._later_s
 
     def _in_a_thread(self, executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        if _work_of(func)[0] == "_save" and self.chaos.on and self._disk.random() < PAUSED:
+            # What was proved before this write may not be true any more when it happens.
+            host, pause_ms = self.loop.current, self._disk.randint(50, PAUSE_MS_MAX)
+            self.chaos.stalls.append(Stall(host.label, self.loop.now_ms, self.loop.now_ms + pause_ms))
+            host.stall(pause_ms)
         return self._threads(executor, partial(self._on_disk, func, *args))
 
     def _on_disk(self, func: Callable[..., Any], *args: Any) -> Any:
         """Run file work with the simulation's time on its files; a process may die in its middle or right after."""
-        work: tuple[Any, ...] = getattr(func, "args", (None,))
-        name = getattr(work[0], "__name__", "")
+        name, given = _work_of(func)
         if name == "_save" and self.chaos.on and self._disk.random() < TORN:
-            path, xml = work[1:3]
+            path, xml = given[:2]
             (path.parent / f".{path.stem}.torn{PARTIAL}").write_bytes(xml[: len(xml) // 2])
             return self._die_on_disk()
         try:
@@ -301,6 +307,12 @@ class ConversionWorld(World):
                 while await expire_once(kernel, SETTINGS, self.file_clock_s):
                     pass
                 self.swept = True
+
+
+def _work_of(func: Callable[..., Any]) -> tuple[str, tuple[Any, ...]]:
+    """What `asyncio.to_thread` was asked to run, and with what."""
+    work, *given = getattr(func, "args", (None,))
+    return getattr(work, "__name__", ""), tuple(given)
 
 
 def _job_in(body: bytes) -> str:

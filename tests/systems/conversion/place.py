@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -95,10 +96,9 @@ class Place:
         await Worker(self.kernel, concurrency=2).run_until_idle()
 
     def files(self) -> tuple[list[str], list[str]]:
-        """What lies in the uploads and in the results folder."""
-        return sorted(p.name for p in self.settings.uploads.iterdir()), sorted(
-            p.name for p in self.settings.results.iterdir()
-        )
+        """What lies in the uploads and in the results folder, without the hashes in the names of results."""
+        results = [re.sub(r"\.[0-9a-f]{64}\.xml$", ".xml", p.name) for p in self.settings.results.iterdir()]
+        return sorted(p.name for p in self.settings.uploads.iterdir()), sorted(results)
 
 
 def environment(folder: Path, **given: str) -> dict[str, str]:

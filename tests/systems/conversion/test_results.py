@@ -1,4 +1,4 @@
-"""A result is whole or absent, one file per job, and believed only as far as it is well-formed."""
+"""A result is whole or absent, overwritten by nobody, and believed only as far as it is well-formed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread, pat
 
 JOB = "0199c0de-0000-7000-8000-000000000001"
 XML = b"<a>one</a>"
+SHA256 = hashlib.sha256(XML).hexdigest()
+NAME = f"{JOB}.{SHA256}.xml"
 
 
 def names(folder: Path) -> list[str]:
@@ -27,26 +29,24 @@ async def test_the_same_content_twice_is_one_file_written_once(tmp_path: Path) -
     inode = first.path.stat().st_ino
     assert await save(tmp_path, JOB, XML) == first
     assert first.path.stat().st_ino == inode
-    assert names(tmp_path) == [f"{JOB}.xml"]
+    assert names(tmp_path) == [NAME]
     assert (first.size, first.sha256) == (len(XML), hashlib.sha256(XML).hexdigest())
 
 
 @pytest.mark.spec("C5")
-async def test_other_content_replaces_the_file_as_a_whole(tmp_path: Path) -> None:
-    await save(tmp_path, JOB, XML)
-    with (tmp_path / f"{JOB}.xml").open("rb") as reader:
-        await save(tmp_path, JOB, b"<b/>")
-        assert reader.read() == XML  # who reads the old file reads all of it
-    assert path_of(tmp_path, JOB).read_bytes() == b"<b/>"
-    assert names(tmp_path) == [f"{JOB}.xml"]
+async def test_other_content_overwrites_nothing(tmp_path: Path) -> None:
+    first = await save(tmp_path, JOB, XML)
+    late = await save(tmp_path, JOB, b"<b/>")
+    assert first.path.read_bytes() == XML, "a worker that comes late cannot change what was marked"
+    assert late.path.read_bytes() == b"<b/>"
 
 
 @pytest.mark.spec("C5")
-async def test_writers_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+async def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
     contents = [b"<a>%d</a>" % number * 1_000 for number in range(8)]
-    await asyncio.gather(*(save(tmp_path, JOB, content) for content in contents))
-    assert names(tmp_path) == [f"{JOB}.xml"]
-    assert path_of(tmp_path, JOB).read_bytes() in contents
+    saved = await asyncio.gather(*(save(tmp_path, JOB, content) for content in contents * 2))
+    assert names(tmp_path) == sorted({one.path.name for one in saved})
+    assert [one.path.read_bytes() for one in saved] == contents * 2
 
 
 @pytest.mark.spec("C5")
@@ -59,8 +59,8 @@ async def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, m
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError):
         await save(tmp_path, JOB, b"<b/>")
-    assert names(tmp_path) == [f"{JOB}.xml"]
-    assert path_of(tmp_path, JOB).read_bytes() == XML
+    assert names(tmp_path) == [NAME]
+    assert path_of(tmp_path, JOB, SHA256).read_bytes() == XML
 
 
 @pytest.mark.spec("C5")
@@ -85,8 +85,8 @@ async def test_content_and_name_are_flushed_in_order(tmp_path: Path, monkeypatch
 @pytest.mark.spec("C8")
 async def test_a_result_is_removed_once(tmp_path: Path) -> None:
     await save(tmp_path, JOB, XML)
-    assert await remove(tmp_path, JOB) is True
-    assert await remove(tmp_path, JOB) is False
+    assert await remove(tmp_path, JOB, SHA256) is True
+    assert await remove(tmp_path, JOB, SHA256) is False
     assert names(tmp_path) == []
 
 
@@ -97,7 +97,14 @@ async def test_a_result_is_removed_once(tmp_path: Path) -> None:
 )
 def test_only_a_uuid_names_a_result(tmp_path: Path, job_id: str) -> None:
     with pytest.raises(ValueError):
-        path_of(tmp_path, job_id)
+        path_of(tmp_path, job_id, SHA256)
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("sha256", ["", "..", "../x", SHA256.upper(), SHA256[1:], f"{SHA256}\n"])
+def test_only_a_hash_names_a_result(tmp_path: Path, sha256: str) -> None:
+    with pytest.raises(ValueError):
+        path_of(tmp_path, JOB, sha256)
 
 
 @pytest.mark.spec("C1")
@@ -105,10 +112,10 @@ def test_only_a_uuid_names_a_result(tmp_path: Path, job_id: str) -> None:
 def test_no_job_id_leads_out_of_the_folder(job_id: str) -> None:
     folder = Path("/results")
     try:
-        path = path_of(folder, job_id)
+        path = path_of(folder, job_id, SHA256)
     except ValueError:
         return
-    assert path.parent == folder and path.name == f"{job_id}.xml"
+    assert path.parent == folder and path.name == f"{job_id}.{SHA256}.xml"
 
 
 @pytest.mark.spec("C5")

@@ -204,10 +204,11 @@ async def test_files_of_nobody_are_removed_and_others_are_not(
         waiting, done = await place.upload(), await place.upload(priority="high")
         orphans = [
             place.settings.uploads / f"{place.kernel.new_id()}.pdf",
-            place.settings.results / f"{waiting['id']}.xml",
+            place.settings.results / f"{waiting['id']}.{'0' * 64}.xml",
         ]
         await place.client().post(f"/api/jobs/{waiting['id']}/cancel")
         await place.work()
+        orphans.append(place.settings.results / f"{done['id']}.{'1' * 64}.xml")  # a late worker's, not the one marked
         live = await place.upload()
         for path in orphans:
             path.write_bytes(b"left by a process that died")
