@@ -73,7 +73,7 @@ def _record(identity: UUID, row: object, now: int) -> tuple[object, ...]:
 
 
 TASKS = {"noop": noop, "copy": copy}
-PLACES = {"embedded": "embedded_floor", "publish": "publishing"}
+PLACES = {"embedded": "embedded_floor", "publish": "publishing", "post_bare": "posting"}
 
 
 def main(task: str, count: int) -> None:

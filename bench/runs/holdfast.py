@@ -18,6 +18,9 @@ PLACES = {
     "embedded": ("embedded",),
     "memory": ("idle", "growth"),
     "publishing": ("relay",),
+    "posting": ("post",),
+    "grading": ("callback",),
+    "converting": ("convert",),
 }
 
 

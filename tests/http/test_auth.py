@@ -78,6 +78,22 @@ async def test_an_unknown_role_opens_nothing(settings: Settings) -> None:
         issue_token(SECRET, "ann", ["root"], 60)
 
 
+async def test_a_token_that_was_verified_still_expires(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    auth, token = Auth(settings), issue_token(SECRET, "ann", ["learner"], 60)
+    assert (await auth.principal(token)).sub == (await auth.principal(token)).sub == "ann"
+    with pytest.raises(Problem):
+        await auth.principal(token[:-2] + ("AA" if token[-2:] != "AA" else "BB"))
+    later = time.time() + 61
+    monkeypatch.setattr("holdfast.http.auth.time.time", lambda: later)
+    monkeypatch.setattr("holdfast.http.auth.jwt.decode", _expired)
+    with pytest.raises(Problem, match="expired"):
+        await auth.principal(token)
+
+
+def _expired(*_: object, **__: object) -> None:
+    raise jwt.ExpiredSignatureError
+
+
 async def test_the_audience_is_checked_where_one_is_set(tmp_path: Path) -> None:
     auth = Auth(Settings(data_dir=str(tmp_path), jwt_secret=SECRET, jwt_audience="holdfast"))
     assert (await auth.principal(issue_token(SECRET, "ann", ["learner"], 60, audience="holdfast"))).sub == "ann"

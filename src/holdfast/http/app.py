@@ -47,11 +47,11 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     app.state.stopping = asyncio.Event()
     app.state.looks = Looks()
     problem.install(app)
-    for router in (shared, docs.router, health.router, metrics.router, ops.router, ops_live.router, pages.router):
-        app.include_router(router)
-    for one in systems:
+    for one in systems:  # first, because routes are tried in order: what users ask for most is found soonest
         if one.system.routes is not None:
             app.include_router(one.system.routes(one.kernel, one.env))
+    for router in (shared, docs.router, health.router, metrics.router, ops.router, ops_live.router, pages.router):
+        app.include_router(router)
     app.add_middleware(Guard)
     return app
 

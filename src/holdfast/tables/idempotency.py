@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A key within its scope, and the fingerprint of what came with it."""
+
+    scope: str
+    key: str
+    fingerprint: str
 
 
 async def reserve(tx: Tx, scope: str, key: str, fingerprint: str, now: int) -> bool:

@@ -23,6 +23,7 @@ from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submissions import Stored
 from holdfast_systems.grading.sweep import sweep_timeouts
 from holdfast_systems.grading.topology import CALLBACKS, QUEUES, destination
+from holdfast_systems.grading.transitions import Submission
 from holdfast_systems.grading.wire import InvalidMessage
 
 NAME = "grading-main"
@@ -49,30 +50,36 @@ async def submit(
     """Store a submission and its request to the grading service, in the caller's transaction.
 
     What the contract would refuse at the other end is refused here, before anything is written."""
+    new, message = prepared(kernel, settings, user_id, skill, payload)
+    await submissions.insert(tx, new)
+    await outbox.put(tx, [message], new.created_at)
+    await tx.hint("outbox")
+    return new
+
+
+def prepared(
+    kernel: Kernel, settings: MainSettings, user_id: str, skill: str, payload: Mapping[str, Any]
+) -> tuple[Stored, outbox.NewMessage]:
+    """A submission as it will lie in the table, and its request to the grading service."""
     now = kernel.now()
     submission_id = kernel.new_id()
     deadline_at = now + settings.sla_ms(skill)
     request = checked_request(kernel, submission_id, user_id, skill, payload, deadline_at)
-    content = request.payload.model_dump(mode="json", by_alias=True, exclude_none=True)
-    await submissions.insert(
-        tx,
+    new = Stored(
         id=submission_id,
         user_id=user_id,
         skill=request.skill,
-        payload=content,
+        payload=request.payload.model_dump(mode="json", by_alias=True, exclude_none=True),
         request_id=request.request_id,
         attempt=request.attempt,
-        deadline_at=deadline_at,
-        now=now,
+        created_at=now,
+        updated_at=now,
+        version=0,
+        state=Submission(status="PENDING", deadline_at=deadline_at),
     )
     body = request.body().decode()
     headers = batch.text(trace_headers())
-    message = (kernel.new_uuid4(), submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers)
-    await outbox.put(tx, [message], now)
-    await tx.hint("outbox")
-    stored = await submissions.show(tx, submission_id)
-    assert stored is not None
-    return stored
+    return new, (kernel.new_uuid4(), submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers)
 
 
 def checked_request(

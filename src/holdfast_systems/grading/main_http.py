@@ -15,18 +15,19 @@ from pydantic.alias_generators import to_camel
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require, require_stream
-from holdfast.http.idempotency import idempotent
+from holdfast.http.idempotency import answer_text, idempotent
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kit import Kernel, Tx
+from holdfast.kit import Kernel, Tx, idempotency
 from holdfast.settings import read
 from holdfast_systems.grading import asyncapi, submissions, transitions
+from holdfast_systems.grading.accepting import Accepting
 from holdfast_systems.grading.contract import Skill
 from holdfast_systems.grading.grade import Band
-from holdfast_systems.grading.main_app import iso, submit
+from holdfast_systems.grading.main_app import iso, prepared, submit
 from holdfast_systems.grading.recordings import recording_routes
 from holdfast_systems.grading.settings import MainSettings
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.submissions import Arrival, Stored
 from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
@@ -72,10 +73,14 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 
 def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSettings) -> None:
+    # A limit has to look before it writes, and SQLite has one writer: then each is a transaction of its own.
+    alone = kernel.store.dialect == "sqlite" or settings.submissions_per_minute > 0
+    accepting = None if alone else Accepting(kernel)
+
     @router.post("/api/submissions", status_code=201)
     async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
         """Submit a piece of work. The same key and payload give the same answer, however often they come."""
-        return await create_submission(kernel, settings, who, new, key)
+        return await create_submission(kernel, settings, who, new, key, accepting)
 
     @router.get("/api/submissions")
     async def mine(
@@ -95,17 +100,38 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
 
 
 async def create_submission(
-    kernel: Kernel, settings: MainSettings, who: Principal, new: NewSubmission, key: str | None
+    kernel: Kernel,
+    settings: MainSettings,
+    who: Principal,
+    new: NewSubmission,
+    key: str | None,
+    accepting: Accepting | None = None,
 ) -> JSONResponse:
-    """What POST /api/submissions does."""
+    """What POST /api/submissions does; with `accepting`, in company."""
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
         if settings.submissions_per_minute:
             await _refuse_flood(kernel, tx, who, settings.submissions_per_minute)
         return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
 
+    async def at_once(reserved: idempotency.Reserved) -> tuple[int, dict[str, Any]] | None:
+        assert accepting is not None
+        made, message = prepared(kernel, settings, who.sub, new.skill, new.payload)
+        body = shown(made)
+        won = await accepting.put(Arrival(made, message, reserved, 201, answer_text(body)))
+        return (201, body) if won else None
+
     payload = new.model_dump(mode="json")
-    return await idempotent(kernel, who, "POST /api/submissions", key, payload, make, required=True)
+    return await idempotent(
+        kernel,
+        who,
+        "POST /api/submissions",
+        key,
+        payload,
+        make,
+        required=True,
+        at_once=at_once if accepting is not None else None,
+    )
 
 
 async def _refuse_flood(kernel: Kernel, tx: Tx, who: Principal, limit: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.kit import Kernel, Row, Tx, load_statements
+from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox
 from holdfast_systems.grading.contract import Priority
 from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
 
@@ -39,29 +39,41 @@ class Stored:
     state: Submission
 
 
-async def insert(
-    tx: Tx,
-    *,
-    id: str,
-    user_id: str,
-    skill: str,
-    payload: dict[str, Any],
-    request_id: str,
-    attempt: int,
-    deadline_at: int,
-    now: int,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A new submission with all that is written beside it: its message, and its key with the answer to give."""
+
+    new: Stored
+    message: outbox.NewMessage
+    reserved: idempotency.Reserved
+    status: int
+    body: str
+
+
+async def insert(tx: Tx, new: Stored) -> None:
     await tx.rows(
         sql.insert,
-        id=id,
-        user_id=user_id,
-        skill=skill,
-        payload=_text(payload),
-        request_id=request_id,
-        attempt=attempt,
-        deadline_at=deadline_at,
-        now=now,
+        id=new.id,
+        user_id=new.user_id,
+        skill=new.skill,
+        payload=_text(new.payload),
+        request_id=new.request_id,
+        attempt=new.attempt,
+        deadline_at=new.state.deadline_at,
+        now=new.created_at,
     )
+
+
+async def create(tx: Tx, arrivals: Sequence[Arrival], now: int) -> set[str]:
+    """All about these arrivals in one statement; returns the ids of those whose key was free. PostgreSQL only."""
+    rows = await tx.rows(sql.create, batch=batch.keyed({one.new.id: _row(one) for one in arrivals}), now=now)
+    return {row["id"] for row in rows}
+
+
+def _row(one: Arrival) -> tuple[Any, ...]:
+    new, key = one.new, one.reserved
+    about = (new.user_id, new.skill, _text(new.payload), new.request_id, new.attempt, new.created_at)
+    return key.scope, key.key, key.fingerprint, one.status, one.body, *about, new.state.deadline_at, *one.message
 
 
 async def change(

@@ -3,6 +3,35 @@ INSERT INTO submissions (id, user_id, skill, payload, request_id, attempt, creat
 VALUES (CAST(:id AS /*id*/), :user_id, :skill, :payload, :request_id, :attempt, CAST(:now AS BIGINT), :deadline_at,
         CAST(:now AS BIGINT))
 
+-- name: create @postgres
+-- Several POSTs in one round trip, which is its own commit: each key with its answer, the submission, the message to the
+-- grading service and the relay's wake-up, or nothing of that one. Keys are taken in order, so that two processes never
+-- wait for each other; the body, which holds the submission's own id, tells which of two equal keys won. As statements
+-- of a transaction each, nine round trips, a POST took 2.4 ms of CPU; now it takes less than half.
+WITH given AS MATERIALIZED (
+  SELECT CAST(e.key AS uuid) AS id, e.value->>0 AS scope, e.value->>1 AS key, e.value->>2 AS fingerprint,
+         CAST(e.value->>3 AS INTEGER) AS status, e.value->>4 AS body, e.value->>5 AS user_id, e.value->>6 AS skill,
+         e.value->>7 AS payload, e.value->>8 AS request_id, CAST(e.value->>9 AS INTEGER) AS attempt,
+         CAST(e.value->>10 AS BIGINT) AS created_at, CAST(e.value->>11 AS BIGINT) AS deadline_at,
+         CAST(e.value->>12 AS uuid) AS message_id, e.value->>13 AS aggregate_id, e.value->>14 AS destination,
+         e.value->>15 AS message_type, e.value->>16 AS message, e.value->>17 AS headers
+    FROM json_each(:batch) AS e),
+won AS (
+  INSERT INTO holdfast_idempotency (scope, key, fingerprint, status, body, created_at)
+  SELECT scope, key, fingerprint, status, body, CAST(:now AS BIGINT) FROM given ORDER BY scope, key, id
+      ON CONFLICT DO NOTHING
+  RETURNING scope, key, body),
+first AS MATERIALIZED (
+  SELECT g.* FROM given AS g JOIN won AS w ON w.scope = g.scope AND w.key = g.key AND w.body = g.body),
+kept AS (
+  INSERT INTO submissions (id, user_id, skill, payload, request_id, attempt, created_at, deadline_at, updated_at)
+  SELECT id, user_id, skill, payload, request_id, attempt, created_at, deadline_at, created_at FROM first),
+told AS (
+  INSERT INTO holdfast_outbox (id, aggregate_id, destination, message_type, payload, headers, created_at, available_at)
+  SELECT message_id, aggregate_id, destination, message_type, message, headers, CAST(:now AS BIGINT),
+         CAST(:now AS BIGINT) FROM first ORDER BY id)
+SELECT CAST(id AS TEXT) AS id, pg_notify('holdfast', 'outbox') FROM first
+
 -- name: lock
 SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, created_at, deadline_at, version,
        updated_at, status, step, progress, ai_result, human_result, final_result, failure_reason, is_late, audit_flag,
