@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from bench.model import Row
-from bench.rows import accepting, standing, working
+from bench.rows import accepting, standing, systems, working
 
-ROWS: list[Row] = [*working.ROWS, *accepting.ROWS, *standing.ROWS]
+ROWS: list[Row] = [*working.ROWS, *accepting.ROWS, *standing.ROWS, *systems.ROWS]

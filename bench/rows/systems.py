@@ -1,0 +1,46 @@
+"""Rows about the systems: grading's relay, its POST, its way there and back; conversion's overhead."""
+
+from __future__ import annotations
+
+from bench.model import NOTHING, Book, Measured, Row, Run, rate_ratio
+
+RELAY = (Run("holdfast", "relay", 10_000, 3_000), Run("floor", "publish", 10_000, 3_000))
+POST = (Run("holdfast", "post", 3_000, 1_000), Run("floor", "post_bare", 3_000, 1_000))
+CALLBACK = Run("holdfast", "callback", 60, 20)
+CONVERT = Run("holdfast", "convert", 1_000, 60, once=True, timeout_s=1_800)
+
+
+def callback(book: Book) -> Measured:
+    """A wait of seconds would be the poll; no round trip may come near it."""
+    if not book.has("holdfast", "callback"):
+        return NOTHING
+    found, longest = book.spread("holdfast", "callback", "p50_ms"), book.spread("holdfast", "callback", "max_ms").high
+    text = f"p50 {found.median:.0f} ms ({found.low:.0f} to {found.high:.0f}), the longest of all {longest:.0f} ms"
+    return Measured(text, found.median < 50.0 and longest < 4_000, found.median, found.low, found.high)
+
+
+def overhead(book: Book) -> Measured:
+    if not book.has("holdfast", "convert"):
+        return NOTHING
+    share, each, jobs = (book.spread("holdfast", "convert", name).median for name in ("overhead", "each_ms", "jobs"))
+    return Measured(f"{share:.1%} of the wall time, {each:.0f} ms a conversion, {jobs:,.0f} PDFs", share < 0.1, share)
+
+
+ROWS = [
+    Row(
+        "relay",
+        "grading: the relay, rows to confirmed messages",
+        ">= 0.8 of aio-pika alone",
+        RELAY,
+        rate_ratio(("holdfast", "relay"), ("floor", "publish"), 0.8),
+    ),
+    Row(
+        "post",
+        "grading: POST /api/submissions",
+        ">= 0.6 of FastAPI with one INSERT",
+        POST,
+        rate_ratio(("holdfast", "post"), ("floor", "post_bare"), 0.6),
+    ),
+    Row("callback", "grading: submission to callback, idle", "p50 < 50 ms, never the poll", (CALLBACK,), callback),
+    Row("convert", "conversion: everything but the conversion, two at a time", "< 10 %", (CONVERT,), overhead),
+]
