@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 from tests.browser.shop import Mood, Order, shop_app
 from tests.systems.conversion.live import Server
 
@@ -39,6 +40,7 @@ class Deployment:
     mood: Mood
     sell: type[Job[Any]]
     folder: Path
+    web: FastAPI
 
     def kernel(self, system: str = "shop") -> Kernel:
         return next(one.kernel for one in self.opened if one.name == system)
@@ -91,7 +93,7 @@ async def deployed(folder: Path, *, shop: bool = True, **env: str) -> AsyncItera
         serving = asyncio.ensure_future(server.serve())
         await server.listening.wait()
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Deployment(f"http://127.0.0.1:{port}", settings, opened, mood, sell, folder)
+        yield Deployment(f"http://127.0.0.1:{port}", settings, opened, mood, sell, folder, web)
         web.state.stopping.set()
         stop.set()
         server.should_exit = True

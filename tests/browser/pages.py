@@ -12,7 +12,7 @@ from tests.browser.deployment import Deployment
 
 from holdfast.http.auth import ROLES
 
-PATIENCE_MS = int(os.environ.get("PATIENCE_MS", "30000"))
+PATIENCE_MS = int(os.environ.get("PATIENCE_MS", "60000"))
 """A busy machine is slow, not wrong: what is waited for has this long to come."""
 
 HOSTILE = """<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'"&lt;/td>{{7*7}}"""

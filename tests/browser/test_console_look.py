@@ -47,7 +47,7 @@ async def test_jobs_are_filtered_and_the_filter_is_in_the_address(browser: Any, 
         await page.get_by_label("State").select_option("dead")
         await page.get_by_label("Owner").fill("ben")
         await page.get_by_role("button", name="Filter").click()
-        await page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+        await page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 1")
         await page.locator("tbody tr", has_text="CARD_REFUSED").wait_for()
         assert "state=dead" in page.url and "owner=ben" in page.url
         await page.go_back()
