@@ -15,7 +15,6 @@ import pytest
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, REQUEST_QUEUE
 from tests.acceptance.grading_site import GradingSite, MainApp, callback, graded
 from tests.acceptance.model_endpoint import Answer
-from tests.acceptance.process import until
 
 pytestmark = pytest.mark.slow
 
@@ -24,12 +23,9 @@ Seen = tuple[str, str, dict[str, Any]]
 
 
 @pytest.mark.spec("G3", "G17", "K10")
-@pytest.mark.parametrize("place", ["relay.after_claim", "relay.after_publish"])
-async def test_a_relay_that_dies_keeps_submissions_and_another_one_catches_up(
-    grading_site: GradingSite, place: str
-) -> None:
+async def test_a_relay_that_dies_keeps_submissions_and_another_one_catches_up(grading_site: GradingSite) -> None:
     site = grading_site
-    dying = await site.main(HOLDFAST_FAILPOINTS=f"{place}=kill")
+    dying = await site.main(HOLDFAST_FAILPOINTS="relay.after_claim=kill")
     async with dying.client() as client:
         key = {"Idempotency-Key": "6f1a7f5e-7c55-4f0e-9d3a-0a4d4b7c9a10"}
         payload = {"text": "Hello there. #relay", "taskType": "email", "questionId": "q"}
@@ -40,9 +36,7 @@ async def test_a_relay_that_dies_keeps_submissions_and_another_one_catches_up(
     assert [row["status"] for row in saved] == ["PENDING"]
     site.relay()
     async with site.stranger() as stranger:
-        sent = await stranger.take(
-            REQUEST_QUEUE, lambda found: len(found) >= (place == "relay.after_publish") + 1, "it"
-        )
+        sent = await stranger.take(REQUEST_QUEUE, bool, "the request")
     assert {one["requestId"] for one in sent} == {saved[0]["request_id"]}
     published = "SELECT status FROM holdfast_outbox"
     await site.until_in_main(published, lambda rows: [r["status"] for r in rows] == ["published"], "the row's mark")
@@ -135,22 +129,6 @@ async def test_streams_at_every_app_process_hear_what_any_of_them_consumed(gradi
             await stranger.publish(CALLBACK_QUEUE, progress(submission, "GRADING", share))
             heard = await anext(here), await anext(there)
             assert heard[0] == heard[1] and heard[0][2]["progress"] == share
-
-
-@pytest.mark.spec("G17", "K16")
-async def test_sigterm_ends_both_services_in_order_and_the_work_goes_on_elsewhere(grading_site: GradingSite) -> None:
-    site = grading_site
-    main, service = await site.main(), site.service(HOLDFAST_GRACE_SEC="0.5")
-    with site.model.held():
-        submission = await main.submit("stop")
-        await until(lambda: _true(site.model.asked("stop") == 1), "the grading to begin", 90, process=service)
-        assert await service.end() == 0
-        assert await main.process.end() == 0
-    given_back = site.in_service("SELECT state, failures, crashes FROM holdfast_jobs")
-    assert [tuple(row.values()) for row in given_back] == [("queued", 0, 0)], "given back, and nobody is blamed"
-    again = await site.main()
-    site.service()
-    await again.until_status(submission["id"], *ENDS)
 
 
 def progress(submission: dict[str, Any], status: str, share: float) -> dict[str, Any]:

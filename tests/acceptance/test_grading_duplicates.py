@@ -23,11 +23,9 @@ def completions(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for one in found if one["kind"] == "completed"]
 
 
-@pytest.mark.spec("G17", "G4", "K11", "K20")
-@pytest.mark.parametrize("engine", ["asyncio", "celery"])
-async def test_a_duplicate_request_is_graded_once_and_answered_again(grading_site: GradingSite, engine: str) -> None:
+@pytest.mark.spec("G17", "G4", "K11")
+async def test_a_duplicate_request_is_graded_once_and_answered_again(grading_site: GradingSite) -> None:
     site, model = grading_site, grading_site.model
-    site.engine = engine
     asked = request("twice")
     async with site.stranger() as stranger:
         service = site.service()

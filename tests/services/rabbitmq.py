@@ -14,6 +14,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from tests.services import child
@@ -75,16 +76,16 @@ class RabbitMQServer:
     def create_vhost(self) -> str:
         """Make a fresh virtual host and return its URL."""
         name = f"t{next(self._numbers)}"
-        self._ask(f'rabbit_vhost:add(<<"{name}">>, <<"tests">>)')
+        self._insist(f'rabbit_vhost:add(<<"{name}">>, <<"tests">>)')
         everything = '<<".*">>, <<".*">>, <<".*">>'
-        self._ask(
+        self._insist(
             f'rabbit_auth_backend_internal:set_permissions(<<"holdfast">>, <<"{name}">>, {everything}, <<"tests">>)'
         )
         return self.url(name)
 
     def delete_vhost(self, url: str) -> None:
         """Delete a virtual host that `create_vhost` made, with its queues and connections."""
-        self._ask(f'rabbit_vhost:delete(<<"{url.rpartition("/")[2]}">>, <<"tests">>)')
+        self._insist(f'rabbit_vhost:delete(<<"{url.rpartition("/")[2]}">>, <<"tests">>)')
 
     def restart(self, *, kill: bool = True) -> None:
         """Stop and start the node on the same port with the same data. `kill` is SIGKILL: nothing is flushed."""
@@ -114,6 +115,17 @@ class RabbitMQServer:
             return "true" in self._ask("rabbit:is_running()")
         except ServerUnavailable:
             return False
+
+    def _insist(self, expression: str, tries: int = 20) -> None:
+        """Ask until the node can be reached: on a busy machine it may miss a handshake."""
+        for left in reversed(range(tries)):
+            try:
+                self._ask(expression)
+                return
+            except ServerUnavailable as unavailable:
+                if not left or "failed to connect" not in str(unavailable):
+                    raise
+                time.sleep(0.25)
 
     def _ask(self, expression: str) -> str:
         """Evaluate an Erlang expression on the node."""
