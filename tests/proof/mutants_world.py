@@ -200,7 +200,7 @@ def trial_permit_leaked() -> Iterator[None]:
 def open_breaker_ignored() -> Iterator[None]:
     """Nobody asks the breaker before a call."""
 
-    async def always(kernel: Any, provider: Any) -> call.Ticket:
+    async def always(kernel: Any, *asked: Any) -> call.Ticket:
         return call.Ticket(kernel.new_id(), 0)
 
     claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
