@@ -10,7 +10,7 @@ from tests.browser.pages import CONTRAST, HOSTILE, go, picture, says, signed_in
 
 from holdfast.kernel.hold import force
 from holdfast.kernel.operate import remediate, triage
-from holdfast.tables import effects, outbox
+from holdfast.tables import outbox
 
 FILE_NAME = "<img src=x onerror=window.hacked=1>.pdf"
 VIEWS = (
@@ -39,11 +39,8 @@ async def plant(place: Deployment) -> tuple[str, str, str]:
         await outbox.put(tx, [(kernel.new_uuid4(), job_id, f"x/{HOSTILE}", HOSTILE, "{}", "{}")], kernel.now())
         (row,) = await outbox.claim(tx, "a-token", kernel.now(), kernel.now() + 60_000, 1)
         await outbox.refused(tx, "a-token", row["seq"], HOSTILE, kernel.now(), 1)
-        planned = {"key": HOSTILE, "token": "t-1", "job_id": job_id, "kind": HOSTILE, "stage": HOSTILE}
-        planned |= {"provider": HOSTILE, "provider_class": "neither"}
-        await effects.plan(tx, **planned, epoch=0, attempt=0, now=kernel.now())
-        await effects.begin(tx, HOSTILE, job_id=job_id, epoch=0, attempt=0, now=kernel.now())
-        await effects.ask(tx, HOSTILE, HOSTILE, kernel.now())
+    place.mood.vague.add(HOSTILE)
+    await place.reaches(await place.order("a parcel", HOSTILE), "dead")
     essay = {"skill": "writing", "payload": {"text": HOSTILE, "taskType": "email", "questionId": "q"}}
     headers = {"Idempotency-Key": kernel.new_uuid4()}
     await place.ask("POST", "/api/submissions", sub=HOSTILE[:200], json=essay, headers=headers)
@@ -73,7 +70,7 @@ async def look_at_all(browser: Any, place: Deployment, job_id: str, letter: str,
         for view, title in views:
             await go(page, view, title)
             assert await page.locator("img[src=x], main script").count() == 0, view
-        for view in ("breaker/shop/bank", "audit", f"job/{job_id}", f"letter/{letter}"):
+        for view in ("breaker/shop/bank", "outbox", "queue", "audit", f"job/{job_id}", f"letter/{letter}"):
             await go(page, view, dict(views)[view])
             await page.get_by_text("onerror=").first.wait_for()
         fingerprint = (await place.ask("GET", f"/api/ops/dead-letters/{letter}"))["fingerprint"]

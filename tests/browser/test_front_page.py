@@ -55,6 +55,31 @@ async def test_there_is_no_way_into_the_console_without_an_operators_token(brows
         await page.close()
 
 
+async def test_what_is_not_well_is_said(browser: Any, place: Deployment) -> None:
+    """The answers of a server in trouble, as `/readyz` gives them."""
+    page = await browser.new_page()
+    ill = {"systems": {"conversion": "the database does not answer or is not migrated", "review": "ready"}}
+    try:
+        await page.route("**/readyz", lambda route: route.fulfill(status=503, json=ill))
+        await page.goto(place.address)
+        await says(page, "Not everything is ready.")
+        await says(page, "the database does not answer or is not migrated")
+        assert await card(page, "Grade an essay").is_hidden(), "what does not run here cannot be tried"
+        await page.unroute("**/readyz")
+        await page.route("**/readyz", lambda route: route.abort())
+        await says(page, "The server does not answer.")
+    finally:
+        await page.close()
+
+
+async def test_a_second_tab_needs_no_second_sign_in(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place) as page:
+        second = await page.context.new_page()
+        await second.goto(f"{place.address}/console#jobs")
+        await second.get_by_role("heading", name="Jobs").wait_for()
+        await says(second, "olga")
+
+
 @pytest.mark.spec("G15")
 async def test_an_essay_is_graded_while_one_looks_on(browser: Any, place: Deployment) -> None:
     async with signed_in(browser, place) as page:

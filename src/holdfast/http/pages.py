@@ -1,4 +1,4 @@
-"""The pages: a front page to try the systems, a sign-in, and the console. Plain files; no build step.
+"""The pages: a front page to try the systems, a sign-in, the instructor queue, the console. Plain files; no build step.
 
 A page never carries data: its script asks the API with the bearer token, which the sign-in keeps for the browser tab.
 The console's page itself is shown only to operators: the sign-in also sets a cookie that is good for nothing else. No
@@ -32,6 +32,12 @@ async def front() -> FileResponse:
 @router.get("/login")
 async def login() -> FileResponse:
     return _page("login.html")
+
+
+@router.get("/instructor")
+async def instructor() -> FileResponse:
+    """The instructor queue for whoever is no operator; like every page, it holds no data."""
+    return _page("instructor.html")
 
 
 @router.get("/console")

@@ -96,6 +96,17 @@ function onKey(event) {
   event.preventDefault();
 }
 
+// A browser opens six connections to a host: a tab that nobody looks at keeps none of them.
+let stream = null;
+function listen() {
+  if (document.hidden) {
+    stream?.close();
+    stream = null;
+  } else if (!stream && who()) {
+    stream = follow("/api/ops/changes", ["changed"], refresh, (on) => { live.dataset.on = on; live.textContent = on ? "live" : "reconnecting"; });
+  }
+}
+
 function begin() {
   const me = who();
   document.querySelector("#who").textContent = me ? me.sub : "not signed in";
@@ -108,8 +119,8 @@ function begin() {
   addEventListener("keydown", onKey);
   addEventListener("unhandledrejection", (event) => say(event.reason?.message ?? String(event.reason), "error"));
   setInterval(() => { if (Date.now() - drawnAt >= REFRESH_MS) refresh(); }, REFRESH_MS);
-  document.addEventListener("visibilitychange", refresh);
-  if (me) follow("/api/ops/changes", ["changed"], refresh, (on) => { live.dataset.on = on; live.textContent = on ? "live" : "reconnecting"; });
+  document.addEventListener("visibilitychange", () => { listen(); refresh(); });
+  listen();
   show();
   tally();
 }

@@ -85,7 +85,7 @@ function decide(id, out) {
     }
   };
   const field = `score-${id}`;
-  return el("form", { class: "result", onsubmit: submit }, el("p", {}, "You may be the instructor too, here or in ", el("a", { href: "/console#queue" }, "the queue"), "."),
+  return el("form", { class: "result", onsubmit: submit }, el("p", {}, "You may be the instructor too, here or in ", el("a", { href: "/instructor" }, "the queue"), "."),
     el("div", { class: "row" }, el("div", {}, el("label", { for: field }, "Your score, 0 to 10"), el("input", { id: field, name: "score", type: "number", min: "0", max: "10", step: "0.1", value: "6", required: true })), el("button", {}, "Decide")));
 }
 

@@ -2,6 +2,22 @@
 
 export const token = () => sessionStorage.getItem("holdfast.token");
 
+// A token lives as long as its tab. A new tab of the same site asks the others for theirs before it asks for a sign-in.
+const tabs = new BroadcastChannel("holdfast.token");
+tabs.onmessage = ({ data }) => { if (data === "who has one?" && token()) tabs.postMessage({ token: token() }); };
+
+async function borrow() {
+  const asking = new BroadcastChannel("holdfast.token");
+  const lent = await new Promise((answer) => {
+    asking.onmessage = ({ data }) => { if (data?.token) answer(data.token); };
+    asking.postMessage("who has one?");
+    setTimeout(answer, 300);
+  });
+  asking.close();
+  if (lent) sessionStorage.setItem("holdfast.token", lent);
+}
+if (!token() && location.pathname !== "/login") await borrow();
+
 // Who the token is for, as it says itself. Only for showing: the server decides what it allows.
 export function who() {
   try {

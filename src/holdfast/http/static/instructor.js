@@ -1,0 +1,21 @@
+// The instructor queue as a page of its own, for an instructor who is no operator.
+import { el, morph, who } from "/static/holdfast.js";
+import { instructor } from "/static/console-queue.js";
+
+const REFRESH_MS = 3000;
+const view = document.querySelector("#view");
+
+async function show() {
+  if (document.hidden) return;
+  let made;
+  try {
+    made = who() ? await instructor({}, show) : el("p", {}, el("a", { href: "/login" }, "Sign in"), " with a token of the role instructor.");
+  } catch (error) {
+    made = el("p", { class: "callout error", role: "alert" }, error.message);
+  }
+  morph(view, el("main", { id: "view" }, made));
+}
+
+document.querySelector("#who").textContent = who()?.sub ?? "not signed in";
+setInterval(show, REFRESH_MS);
+show();
