@@ -215,7 +215,7 @@ async def in_doubt(kernel: Kernel, key: str) -> None:
     job = await wish(kernel)
     async with kernel.store.transaction() as tx:
         await jobs.claim_one(tx, job, "w", kernel.now(), kernel.now() + 60_000)
-        assert await effects.begin(tx, key, job, 1, 0, kernel.now())
+        assert await effects.begin(tx, key, job, 1, 0, kernel.now(), sends=0)
         assert await effects.ask(tx, key, "nobody can know", kernel.now())
 
 

@@ -181,7 +181,7 @@ async def test_an_effect_is_not_begun_without_the_lease(deploy: Deploy) -> None:
     assert await run_attempt(world.kernel, Taken(job)) is None
     assert sent == []
     async with world.kernel.store.transaction() as tx:
-        assert not await effects.begin(tx, "mail/ann", job_id, job.attempt, 0, world.kernel.now())
+        assert not await effects.begin(tx, "mail/ann", job_id, job.attempt, 0, world.kernel.now(), sends=0)
     await world.run_until_idle()
     assert sent == ["ann"] and await world.state(job_id) == "succeeded"
 

@@ -68,7 +68,7 @@ async def call(
         async with asyncio.timeout(limit_ms / 1_000):
             with span(f"call {provider.name}"):
                 value: T = await kernel.reach(provider, run)
-    except LeaseLost:
+    except (LeaseLost, ProviderHeld):  # nothing was called
         raise
     except Exception as error:
         found = classify(error)

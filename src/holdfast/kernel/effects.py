@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import NoReturn
 
 from holdfast.core.effect import (
     AskPerson,
@@ -39,6 +40,7 @@ from holdfast.tables import audit, effects
 
 # A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
 BEGUN_MS_MAX = 1_000
+SHARED_RECHECK_MS = 2_000
 
 
 async def perform(
@@ -110,14 +112,16 @@ async def _send(
     timeout_s: float | None,
 ) -> str:
     begun_at: int | None = None
+    sends = row.sends
 
     async def begin() -> None:
-        nonlocal begun_at
+        nonlocal begun_at, sends
         async with kernel.store.transaction() as tx:
             now = kernel.now()
-            if not await effects.begin(tx, row.key, job.id, job.attempt, job.epoch, now):
-                raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was sent.")
-        begun_at = now
+            begun = await effects.begin(tx, row.key, job.id, job.attempt, job.epoch, now, sends=sends)
+            if begun is None:
+                await _not_ours(kernel, tx, job, provider, row.key, sends)
+        begun_at, sends = now, begun or sends
         await kernel.failpoint("effect.before_send")
 
     async def sending() -> str:
@@ -131,7 +135,7 @@ async def _send(
         provider_id = await call(kernel, provider, sending, job=job, timeout_s=timeout_s, before=begin)
     except CallError as error:
         if begun_at is not None:
-            await _refused(kernel, job, provider, row, error)
+            await _refused(kernel, job, provider, row, error, sends)
         raise
     async with kernel.store.transaction() as tx:
         marked = await effects.mark(tx, row.key, job.attempt, provider_id, kernel.now())
@@ -142,6 +146,14 @@ async def _send(
         raise LeaseLost(f"Another attempt took over the effect of job {job.id}; its record stands.")
     kernel.watch.count("effects_sent", provider=provider.name)
     return provider_id
+
+
+async def _not_ours(kernel: Kernel, tx: Tx, job: Claimed, provider: Provider, key: str, sends: int) -> NoReturn:
+    """Nothing was sent. Another job with the same effect began meanwhile: what it comes to decides what we do."""
+    found = await effects.lock(tx, key)
+    if found is not None and found.sends != sends:
+        raise ProviderHeld(provider.name, "another job is sending the same effect", kernel.now() + SHARED_RECHECK_MS)
+    raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was sent.")
 
 
 async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, key: str, provider_id: str) -> None:
@@ -157,7 +169,9 @@ async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, key: str, provi
     kernel.watch.count("effects_duplicated", provider=provider.name)
 
 
-async def _refused(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, error: CallError) -> None:
+async def _refused(
+    kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, error: CallError, sends: int
+) -> None:
     """The send failed: definitely (it may be planned again, or never) or ambiguously (nobody knows).
 
     A definite refusal speaks of this send alone. Where a token made it safe to send in spite of an earlier doubt, the
@@ -173,7 +187,8 @@ async def _refused(kernel: Kernel, job: Claimed, provider: Provider, row: Effect
         status = EffectStatus.PLANNED if why.retryable else EffectStatus.FAILED
     async with kernel.store.transaction() as tx:
         message = redact_text(why.message)[:500]
-        await effects.refuse(tx, row.key, job.attempt, status, why.error_class, message, kernel.now())
+        now = kernel.now()
+        await effects.refuse(tx, row.key, job.attempt, status, why.error_class, message, now, sends=sends)
 
 
 async def look_up(

@@ -64,9 +64,11 @@ def read_row(row: Row) -> EffectRow:
     )
 
 
-async def begin(tx: Tx, key: str, job_id: str, attempt: int, epoch: int, now: int) -> bool:
-    """Say that the send starts now. False: the job's lease is gone and nothing may be sent."""
-    return bool(await tx.rows(sql.begin, key=key, job_id=job_id, attempt=attempt, epoch=epoch, now=now))
+async def begin(tx: Tx, key: str, job_id: str, attempt: int, epoch: int, now: int, *, sends: int) -> int | None:
+    """Say that the send starts now; return how many have. None: the job's lease is gone, or somebody has begun to send
+    since the row was read with `sends`. Then nothing may be sent."""
+    rows = await tx.rows(sql.begin, key=key, job_id=job_id, attempt=attempt, epoch=epoch, now=now, sends=sends)
+    return int(rows[0]["sends"]) if rows else None
 
 
 async def mark(tx: Tx, key: str, attempt: int, provider_id: str, now: int) -> bool:
@@ -77,13 +79,12 @@ async def backfill(tx: Tx, key: str, provider_id: str, now: int) -> bool:
     return bool(await tx.rows(sql.backfill, key=key, provider_id=provider_id, now=now))
 
 
-async def refuse(tx: Tx, key: str, attempt: int, status: EffectStatus, error_class: str, error: str, now: int) -> bool:
-    """The send failed: back to planned, to unknown, or failed for good."""
-    return bool(
-        await tx.rows(
-            sql.refuse, key=key, attempt=attempt, status=status, error_class=error_class, error=error, now=now
-        )
-    )
+async def refuse(
+    tx: Tx, key: str, attempt: int, status: EffectStatus, error_class: str, error: str, now: int, *, sends: int
+) -> bool:
+    """The send failed: back to planned, to unknown, or failed for good. False: it was not the last one that began."""
+    values = {"status": status, "error_class": error_class, "error": error, "now": now}
+    return bool(await tx.rows(sql.refuse, key=key, attempt=attempt, sends=sends, **values))
 
 
 async def ask(tx: Tx, key: str, error: str, now: int) -> bool:

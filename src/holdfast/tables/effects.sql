@@ -12,12 +12,13 @@ SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, l
   FROM holdfast_effects WHERE key = :key /*for_update*/
 
 -- name: begin
--- Written and committed before the send, and only by the attempt that holds the job's lease.
+-- Written and committed before the send, and only by the attempt that holds the job's lease. Fenced by `sends` too: a
+-- key may belong to several jobs, and what was decided about a row that somebody has sent since is decided again.
 UPDATE holdfast_effects
    SET status = 'sending', sends = sends + 1, attempt = :attempt, epoch = :epoch,
        first_sent_at = COALESCE(first_sent_at, CAST(:now AS BIGINT)), last_sent_at = CAST(:now AS BIGINT),
        provider_id = NULL, marked_at = NULL, error_class = NULL, error = NULL, updated_at = CAST(:now AS BIGINT)
- WHERE key = :key
+ WHERE key = :key AND sends = :sends
    AND EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = :attempt
                                                   AND j.state = 'processing')
 RETURNING sends
@@ -41,7 +42,7 @@ RETURNING key
 -- name: refuse
 UPDATE holdfast_effects
    SET status = :status, error_class = :error_class, error = :error, updated_at = CAST(:now AS BIGINT)
- WHERE key = :key AND attempt = :attempt AND status = 'sending'
+ WHERE key = :key AND attempt = :attempt AND sends = :sends AND status = 'sending'
 RETURNING key
 
 -- name: ask
