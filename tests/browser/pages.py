@@ -49,8 +49,9 @@ def watched(page: Any) -> list[str]:
 
 
 async def go(page: Any, view: str, title: str) -> None:
-    """To a view of the console, once its heading is there."""
+    """To a view of the console, once it is drawn: what was drawn before may have the same heading."""
     await page.evaluate("(hash) => { location.hash = hash; }", view)
+    await page.wait_for_function("() => document.querySelector('#view').dataset.place === location.hash")
     await page.get_by_role("heading", name=title, level=2).first.wait_for()
 
 

@@ -13,7 +13,13 @@ function shape(tag, attributes, ...children) {
 }
 
 function canvas(label, high = HIGH, kind = "plot") {
-  const box = { class: kind, viewBox: `0 0 ${WIDE} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": label };
+  const box = {
+    class: kind,
+    viewBox: `0 0 ${WIDE} ${high}`,
+    preserveAspectRatio: "none",
+    role: "img",
+    "aria-label": label,
+  };
   return shape("svg", box);
 }
 
@@ -32,7 +38,14 @@ function scales(points, span, top) {
 
 function framed(title, now, most, svg, strip) {
   const foot = el("div", { class: "foot" }, el("span", {}, "an hour ago"), el("span", {}, most), el("span", {}, "now"));
-  return el("figure", { class: "chart", key: title }, el("figcaption", {}, el("span", {}, title), el("strong", {}, now)), svg, strip, foot);
+  return el(
+    "figure",
+    { class: "chart", key: title },
+    el("figcaption", {}, el("span", {}, title), el("strong", {}, now)),
+    svg,
+    strip,
+    foot,
+  );
 }
 
 // Lines over the last hour. `lines` are lists of {at, value}; the first is the one that is spoken of.
@@ -72,11 +85,22 @@ export function barChart(title, minutes, good, bad, now) {
   svg.append(ground());
   minutes.forEach((one, number) => {
     let foot = HIGH - 1;
-    for (const [name, kind] of [[good, "bar"], [bad, "bar bad"]]) {
+    for (const [name, kind] of [
+      [good, "bar"],
+      [bad, "bar bad"],
+    ]) {
       if (!one[name]) continue;
       const high = Math.max(2, (one[name] / top) * (HIGH - 6));
       foot -= high;
-      svg.append(shape("rect", { class: kind, x: tenth(number * wide), y: tenth(foot), width: tenth(wide * 0.85), height: tenth(high) }));
+      svg.append(
+        shape("rect", {
+          class: kind,
+          x: tenth(number * wide),
+          y: tenth(foot),
+          width: tenth(wide * 0.85),
+          height: tenth(high),
+        }),
+      );
     }
   });
   return framed(title, now, sums.some(Boolean) ? `most ${top} a minute` : "nothing yet", svg);

@@ -4,7 +4,11 @@ import { ADVICE, CAUSES } from "/static/console-letters.js";
 import { ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "/static/parts.js";
 
 const REASONS = {
-  permanent: "no retry can mend it", exhausted: "its attempts are used up", deadline: "its deadline passed", poison: "it lost three workers", discarded: "it was given up on purpose",
+  permanent: "no retry can mend it",
+  exhausted: "its attempts are used up",
+  deadline: "its deadline passed",
+  poison: "it lost three workers",
+  discarded: "it was given up on purpose",
 };
 const AT = { open: 0, escalated: 0, triaged: 1, remediated: 2, replayed: 4, resolved: 5 };
 
@@ -13,25 +17,70 @@ const confirmed = new Set();
 
 export async function letter({ parts: [id] }, again) {
   const one = await api(`/api/ops/dead-letters/${encodeURIComponent(id)}`);
-  const [job, { items: gates }] = await Promise.all([api(`/api/ops/jobs/${one.job_id}`), api(`/api/ops/breakers?${new URLSearchParams({ system: one.system })}`)]);
+  const [job, { items: gates }] = await Promise.all([
+    api(`/api/ops/jobs/${one.job_id}`),
+    api(`/api/ops/breakers?${new URLSearchParams({ system: one.system })}`),
+  ]);
   const isConfirmed = confirmed.has(`${one.id}/${one.deaths}`);
   const at = AT[one.state] === 2 && isConfirmed ? 3 : AT[one.state];
   const steps = [triage, remediate, validate, replay, verify].map((make, number) => {
     const [title, ...body] = make({ one, job, gates, again, at, isConfirmed });
     const kind = number < at ? "done" : number === at ? "now" : "later";
-    return el("li", { class: kind, key: `${title}-${kind}-${one.state}`, "aria-current": kind === "now" ? "step" : null }, el("h3", {}, title), body);
+    return el(
+      "li",
+      { class: kind, key: `${title}-${kind}-${one.state}`, "aria-current": kind === "now" ? "step" : null },
+      el("h3", {}, title),
+      body,
+    );
   });
-  return el("div", {},
-    el("div", { class: "head" }, el("h2", { tabindex: "-1" }, `${one.error_class} in ${one.stage}`), pill(one.state), el("span", { class: "end" }, link(`#job/${one.job_id}`, "The job's whole story"))),
-    one.state === "escalated" ? el("p", { class: "callout error", role: "note" }, "Escalated: it was mended and replayed, and died again of the same error that no retry can mend. An engineer is needed.") : null,
+  return el(
+    "div",
+    {},
+    el(
+      "div",
+      { class: "head" },
+      el("h2", { tabindex: "-1" }, `${one.error_class} in ${one.stage}`),
+      pill(one.state),
+      el("span", { class: "end" }, link(`#job/${one.job_id}`, "The job's whole story")),
+    ),
+    one.state === "escalated"
+      ? el(
+          "p",
+          { class: "callout error", role: "note" },
+          "Escalated: it was mended and replayed, and died again of the same error that no retry can mend. An engineer is needed.",
+        )
+      : null,
     el("p", { class: "callout" }, el("strong", {}, "Next: "), one.next_step, "."),
     el("ol", { class: "steps" }, steps),
     closeEarly(one, again),
-    el("h3", {}, "What is known"), facts([["Kind", one.kind], ["System", one.system], ["Provider", one.provider], ["Category", one.category], ["Request", one.request_id], ["First failure", when(one.first_failure_at)],
-      ["Last failure", when(one.last_failure_at)], ["Died", count(one.deaths, "time")], ["Replayed", count(one.replays, "time")], ["Group", link(`#group/${encodeURIComponent(one.system)}/${one.fingerprint}`, one.fingerprint)], ["Original", text(one.original)]]),
-    el("h3", {}, "Context"), el("pre", {}, pretty(one.sanitized_context)),
+    el("h3", {}, "What is known"),
+    facts([
+      ["Kind", one.kind],
+      ["System", one.system],
+      ["Provider", one.provider],
+      ["Category", one.category],
+      ["Request", one.request_id],
+      ["First failure", when(one.first_failure_at)],
+      ["Last failure", when(one.last_failure_at)],
+      ["Died", count(one.deaths, "time")],
+      ["Replayed", count(one.replays, "time")],
+      ["Group", link(`#group/${encodeURIComponent(one.system)}/${one.fingerprint}`, one.fingerprint)],
+      ["Original", text(one.original)],
+    ]),
+    el("h3", {}, "Context"),
+    el("pre", {}, pretty(one.sanitized_context)),
     one.last_stack ? el("details", {}, el("summary", {}, "Stack"), el("pre", {}, one.last_stack)) : null,
-    el("h3", {}, "History"), table([["When", (row) => when(row.at)], ["Who", "actor"], ["What", "action"], ["Details", (row) => text(row.data)]], one.audit));
+    el("h3", {}, "History"),
+    table(
+      [
+        ["When", (row) => when(row.at)],
+        ["Who", "actor"],
+        ["What", "action"],
+        ["Details", (row) => text(row.data)],
+      ],
+      one.audit,
+    ),
+  );
 }
 
 const post = (one, verb, body) => api(`/api/ops/dead-letters/${one.id}/${verb}`, { method: "POST", body });
@@ -41,34 +90,93 @@ const by = (one, action) => {
 };
 
 function triage({ one, again, at }) {
-  const confirm = facts([["Error", el("code", {}, one.error_class)], ["Stage", one.stage], ["Why it ended", `${one.failure_reason}: ${REASONS[one.failure_reason] ?? ""}`], ["Tries", text(one.attempts_made)],
-    ["Last words", one.last_error]]);
-  if (at > 0) return ["Triage", confirm, el("p", {}, "Cause: ", el("strong", {}, text(one.cause)), by(one, "case.triaged")), one.notes && one.state !== "resolved" ? el("p", { class: "soft" }, one.notes) : null];
-  const run = (event) => post(one, "triage", { cause: event.target.elements.cause.value, notes: event.target.elements.found.value || null });
-  return ["Triage", confirm, el("form", { onsubmit: doing(run, "Triaged.", again) },
-    field({ name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES }), field({ name: "found", label: "What you found" }), el("button", {}, "Triage"))];
+  const confirm = facts([
+    ["Error", el("code", {}, one.error_class)],
+    ["Stage", one.stage],
+    ["Why it ended", `${one.failure_reason}: ${REASONS[one.failure_reason] ?? ""}`],
+    ["Tries", text(one.attempts_made)],
+    ["Last words", one.last_error],
+  ]);
+  if (at > 0)
+    return [
+      "Triage",
+      confirm,
+      el("p", {}, "Cause: ", el("strong", {}, text(one.cause)), by(one, "case.triaged")),
+      one.notes && one.state !== "resolved" ? el("p", { class: "soft" }, one.notes) : null,
+    ];
+  const run = (event) =>
+    post(one, "triage", { cause: event.target.elements.cause.value, notes: event.target.elements.found.value || null });
+  return [
+    "Triage",
+    confirm,
+    el(
+      "form",
+      { onsubmit: doing(run, "Triaged.", again) },
+      field({ name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES }),
+      field({ name: "found", label: "What you found" }),
+      el("button", {}, "Triage"),
+    ),
+  ];
 }
 
 function remediate({ one, again, at }) {
   if (at < 1) return ["Remediate", el("p", { class: "small" }, "Mend the cause, and say how that is known.")];
   if (at > 1) return ["Remediate", el("p", {}, "Evidence: ", one.evidence, by(one, "case.remediated"))];
   const run = (event) => post(one, "remediate", { evidence: event.target.elements.evidence.value });
-  return ["Remediate", el("p", {}, ADVICE[one.cause] ?? ""), el("form", { onsubmit: doing(run, "The evidence is recorded.", again) },
-    field({ name: "evidence", label: "What was mended, and how is that known?", kind: "long", required: true, placeholder: "INC-7: key rotated, the probe is green" }), el("button", {}, "Record the evidence"))];
+  return [
+    "Remediate",
+    el("p", {}, ADVICE[one.cause] ?? ""),
+    el(
+      "form",
+      { onsubmit: doing(run, "The evidence is recorded.", again) },
+      field({
+        name: "evidence",
+        label: "What was mended, and how is that known?",
+        kind: "long",
+        required: true,
+        placeholder: "INC-7: key rotated, the probe is green",
+      }),
+      el("button", {}, "Record the evidence"),
+    ),
+  ];
 }
 
 function validate({ one, job, gates, again, at, isConfirmed }) {
-  if (at < 2) return ["Validate", el("p", { class: "small" }, "Before a replay: is the evidence on record, and is a second run safe?")];
-  if (at > 3) return ["Validate", el("p", {}, one.replays ? "Looked at before the replay." : "Not needed: it was closed without a replay.")];
+  if (at < 2)
+    return [
+      "Validate",
+      el("p", { class: "small" }, "Before a replay: is the evidence on record, and is a second run safe?"),
+    ];
+  if (at > 3)
+    return [
+      "Validate",
+      el("p", {}, one.replays ? "Looked at before the replay." : "Not needed: it was closed without a replay."),
+    ];
   if (isConfirmed) return ["Validate", checks(one, job, gates)];
   const run = async () => {
-    const dry = await api(`/api/ops/dead-letters/bulk/replay?${new URLSearchParams({ system: one.system })}`, { method: "POST", body: { filter: { ids: [one.id] }, dry_run: true } });
+    const dry = await api(`/api/ops/dead-letters/bulk/replay?${new URLSearchParams({ system: one.system })}`, {
+      method: "POST",
+      body: { filter: { ids: [one.id] }, dry_run: true },
+    });
     if (!dry.done.length) throw new Error(dry.refused[0]?.detail ?? "The dry run found nothing to replay.");
     confirmed.add(`${one.id}/${one.deaths}`);
     return dry;
   };
-  return ["Validate", checks(one, job, gates), el("form", { onsubmit: doing(run, "The dry run is fine; nothing was changed.", again) },
-    field({ name: "safe", label: "I have looked at the evidence and at what a second run may do", kind: "checkbox", required: true }), el("button", {}, "Dry run"))];
+  return [
+    "Validate",
+    checks(one, job, gates),
+    el(
+      "form",
+      { onsubmit: doing(run, "The dry run is fine; nothing was changed.", again) },
+      field({
+        name: "safe",
+        label: "I have looked at the evidence and at what a second run may do",
+        kind: "checkbox",
+        required: true,
+      }),
+      el("button", {}, "Dry run"),
+    ),
+  ];
 }
 
 function checks(one, job, gates) {
@@ -78,38 +186,110 @@ function checks(one, job, gates) {
   const blind = job.effects.filter((row) => row.provider_class === "neither");
   const lines = [
     one.evidence ? ["", "The remediation is recorded."] : ["error", "No remediation is recorded: a replay refuses."],
-    sent.length ? ["", `${count(sent.length, "effect")} happened and will not be repeated: ${sent.map((row) => row.key).join(", ")}`] : ["", "Nothing was sent to the outside yet."],
-    doubt.length ? ["warn", `${count(doubt.length, "effect")} in doubt; each is looked up, or asks for a person, before it is sent again: ${doubt.map((row) => row.key).join(", ")}`] : null,
-    blind.length ? ["warn", "A provider offers neither a token nor a lookup: a repeated send cannot be ruled out by anybody but a person."] : null,
-    ["", job.results.length ? `Completed stages are kept and not paid for again: ${job.results.map((row) => row.stage).join(", ")}` : "No stage was completed: nothing is paid for twice."],
-    gate && gate !== "closed" ? ["warn", `The breaker of ${one.provider} is ${gate.replace("_", " ")}: a replayed job waits until it closes.`] : gate ? ["", `The breaker of ${one.provider} is closed.`] : null,
+    sent.length
+      ? [
+          "",
+          `${count(sent.length, "effect")} happened and will not be repeated: ${sent.map((row) => row.key).join(", ")}`,
+        ]
+      : ["", "Nothing was sent to the outside yet."],
+    doubt.length
+      ? [
+          "warn",
+          `${count(doubt.length, "effect")} in doubt; each is looked up, or asks for a person, before it is sent again: ${doubt.map((row) => row.key).join(", ")}`,
+        ]
+      : null,
+    blind.length
+      ? [
+          "warn",
+          "A provider offers neither a token nor a lookup: a repeated send cannot be ruled out by anybody but a person.",
+        ]
+      : null,
+    [
+      "",
+      job.results.length
+        ? `Completed stages are kept and not paid for again: ${job.results.map((row) => row.stage).join(", ")}`
+        : "No stage was completed: nothing is paid for twice.",
+    ],
+    gate && gate !== "closed"
+      ? ["warn", `The breaker of ${one.provider} is ${gate.replace("_", " ")}: a replayed job waits until it closes.`]
+      : gate
+        ? ["", `The breaker of ${one.provider} is closed.`]
+        : null,
   ].filter(Boolean);
-  return el("ul", { class: "checks" }, lines.map(([kind, words]) => el("li", { class: kind }, words)));
+  return el(
+    "ul",
+    { class: "checks" },
+    lines.map(([kind, words]) => el("li", { class: kind }, words)),
+  );
 }
 
 function replay({ one, again, at }) {
   if (at < 3) return ["Replay", el("p", { class: "small" }, `From ${one.stage}, or from the start.`)];
-  if (at > 3) return ["Replay", el("p", {}, one.replays ? `Replayed${one.replays > 1 ? `, ${one.replays} times in all` : ""}` : "Closed without a replay", by(one, "case.replayed"))];
-  const run = (event) => post(one, "replay", { full: event.target.elements.full.value === "true", delay_s: Number(event.target.elements.delay.value) || 0 });
-  return ["Replay", el("form", { onsubmit: doing(run, (done) => `Replayed from ${done.stage}.`, again) },
-    field({ name: "full", label: "From where?", kind: "select", options: [["false", `from the failed stage, ${one.stage}`], ["true", "from the first stage, paying for all of them again"]] }),
-    field({ name: "delay", label: "Seconds to wait before it runs", kind: "number", min: "0", value: "0" }), el("button", {}, "Replay"))];
+  if (at > 3)
+    return [
+      "Replay",
+      el(
+        "p",
+        {},
+        one.replays ? `Replayed${one.replays > 1 ? `, ${one.replays} times in all` : ""}` : "Closed without a replay",
+        by(one, "case.replayed"),
+      ),
+    ];
+  const run = (event) =>
+    post(one, "replay", {
+      full: event.target.elements.full.value === "true",
+      delay_s: Number(event.target.elements.delay.value) || 0,
+    });
+  return [
+    "Replay",
+    el(
+      "form",
+      { onsubmit: doing(run, (done) => `Replayed from ${done.stage}.`, again) },
+      field({
+        name: "full",
+        label: "From where?",
+        kind: "select",
+        options: [
+          ["false", `from the failed stage, ${one.stage}`],
+          ["true", "from the first stage, paying for all of them again"],
+        ],
+      }),
+      field({ name: "delay", label: "Seconds to wait before it runs", kind: "number", min: "0", value: "0" }),
+      el("button", {}, "Replay"),
+    ),
+  ];
 }
 
 function verify({ one, job, again, at }) {
   if (one.state === "resolved") return ["Verify and close", el("p", {}, one.notes, by(one, "case.resolved"))];
   if (at < 4) return ["Verify and close", el("p", { class: "small" }, "Did it end well, and did it arrive?")];
   const ended = { succeeded: "good", dead: "error" }[job.state] ?? "warn";
-  const told = job.effects.map((row) => el("li", { class: row.status === "sent" ? "" : "warn" }, `${row.key}: ${row.status}`));
+  const told = job.effects.map((row) =>
+    el("li", { class: row.status === "sent" ? "" : "warn" }, `${row.key}: ${row.status}`),
+  );
   const run = (event) => post(one, "resolve", { notes: event.target.elements.notes.value });
-  return ["Verify and close", el("p", {}, "The job is ", pill(job.state), el("span", { class: ended }, ` ${job.why}`)), told.length ? el("ul", { class: "checks" }, told) : null,
-    el("form", { onsubmit: doing(run, "Resolved.", again) }, field({ name: "notes", label: "How it ended", kind: "long", required: true }), el("button", {}, "Resolve"))];
+  return [
+    "Verify and close",
+    el("p", {}, "The job is ", pill(job.state), el("span", { class: ended }, ` ${job.why}`)),
+    told.length ? el("ul", { class: "checks" }, told) : null,
+    el(
+      "form",
+      { onsubmit: doing(run, "Resolved.", again) },
+      field({ name: "notes", label: "How it ended", kind: "long", required: true }),
+      el("button", {}, "Resolve"),
+    ),
+  ];
 }
 
 function closeEarly(one, again) {
   if (one.state === "resolved" || one.state === "replayed") return null;
   const run = async () => {
-    const given = await ask("Close it without a replay?", { words: "The job stays dead; the notes say why that is right.", fields: [{ name: "notes", label: "Why", kind: "long", required: true }], verb: "Close it", danger: true });
+    const given = await ask("Close it without a replay?", {
+      words: "The job stays dead; the notes say why that is right.",
+      fields: [{ name: "notes", label: "Why", kind: "long", required: true }],
+      verb: "Close it",
+      danger: true,
+    });
     return given && post(one, "resolve", given);
   };
   return el("button", { class: "danger", onclick: doing(run, "Closed.", again) }, "Close without a replay");

@@ -5,12 +5,20 @@ import { count, link, span } from "/static/parts.js";
 
 export async function overview() {
   const [now, past, doubts, aside, reviews] = await Promise.all([
-    api("/api/ops/overview"), api("/api/ops/history"), api("/api/ops/effects?status=review&limit=100"),
-    api("/api/ops/outbox?status=failed&limit=100"), instructorQueue(),
+    api("/api/ops/overview"),
+    api("/api/ops/history"),
+    api("/api/ops/effects?status=review&limit=100"),
+    api("/api/ops/outbox?status=failed&limit=100"),
+    instructorQueue(),
   ]);
   const byName = new Map(past.items.map((one) => [one.system, one]));
-  return el("div", {}, el("h2", { tabindex: "-1" }, "Overview"), asks(now.items, doubts.items, aside.items, reviews),
-    now.items.map((one) => card(one, byName.get(one.system))));
+  return el(
+    "div",
+    {},
+    el("h2", { tabindex: "-1" }, "Overview"),
+    asks(now.items, doubts.items, aside.items, reviews),
+    now.items.map((one) => card(one, byName.get(one.system))),
+  );
 }
 
 async function instructorQueue() {
@@ -26,24 +34,62 @@ function asks(systems, doubts, aside, reviews) {
   const sum = (state) => systems.reduce((all, one) => all + (one.dead_letters[state] ?? 0), 0);
   const working = sum("open") + sum("triaged") + sum("remediated");
   const lines = [
-    sum("escalated") && link("#dead", `${count(sum("escalated"), "dead letter")} escalated: mended, replayed, and dead again in the same way`),
+    sum("escalated") &&
+      link(
+        "#dead",
+        `${count(sum("escalated"), "dead letter")} escalated: mended, replayed, and dead again in the same way`,
+      ),
     working && link("#dead", `${count(working, "dead letter")} to work on`),
-    ...systems.flatMap((one) => one.breakers_not_closed.map((name) =>
-      link(`#breaker/${encodeURIComponent(one.system)}/${encodeURIComponent(name)}`, `${name} is not called at present: its breaker is not closed`))),
-    doubts.length && link("#outbox", `${count(doubts.length, "delivery")} in doubt: only a person can know whether it happened`.replace("deliverys", "deliveries")),
+    ...systems.flatMap((one) =>
+      one.breakers_not_closed.map((name) =>
+        link(
+          `#breaker/${encodeURIComponent(one.system)}/${encodeURIComponent(name)}`,
+          `${name} is not called at present: its breaker is not closed`,
+        ),
+      ),
+    ),
+    doubts.length &&
+      link(
+        "#outbox",
+        `${count(doubts.length, "delivery")} in doubt: only a person can know whether it happened`.replace(
+          "deliverys",
+          "deliveries",
+        ),
+      ),
     aside.length && link("#outbox", `${count(aside.length, "message")} set aside after the last try`),
     reviews.length && link("#queue", `${count(reviews.length, "grade")} waiting for an instructor`),
   ].filter(Boolean);
   if (!lines.length) return el("p", { class: "callout good", key: "well" }, "Nothing asks for a person.");
-  return el("div", { class: "callout warn", key: "asks" }, el("strong", {}, "Asks for a person"), el("ul", {}, lines.map((line) => el("li", {}, line))));
+  return el(
+    "div",
+    { class: "callout warn", key: "asks" },
+    el("strong", {}, "Asks for a person"),
+    el(
+      "ul",
+      {},
+      lines.map((line) => el("li", {}, line)),
+    ),
+  );
 }
 
 function card(one, past) {
   const depth = (state) => one.lanes.filter((lane) => lane.state === state).reduce((sum, lane) => sum + lane.jobs, 0);
-  return el("section", { class: "card", key: one.system, "aria-label": one.title },
-    el("div", { class: "head" }, el("h2", {}, one.title), state(one, depth("queued")),
-      el("span", { class: "soft small" }, `${depth("queued")} queued, ${depth("parked")} held, ${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`)),
-    past && charts(past));
+  return el(
+    "section",
+    { class: "card", key: one.system, "aria-label": one.title },
+    el(
+      "div",
+      { class: "head" },
+      el("h2", {}, one.title),
+      state(one, depth("queued")),
+      el(
+        "span",
+        { class: "soft small" },
+        `${depth("queued")} queued, ${depth("parked")} held, ${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`,
+      ),
+    ),
+    past && charts(past),
+  );
 }
 
 function state(one, queued) {
@@ -55,16 +101,20 @@ function state(one, queued) {
 const pill2 = (kind, words) => el("span", { class: `pill ${kind}` }, words);
 
 function charts(past) {
-  const looks = (...names) => past.looks.map((one) => ({ at: one.at, value: names.reduce((sum, name) => sum + one[name], 0) }));
+  const looks = (...names) =>
+    past.looks.map((one) => ({ at: one.at, value: names.reduce((sum, name) => sum + one[name], 0) }));
   const rates = past.minutes.map((one) => ({ at: one.at, value: one.error_rate * 100 }));
   const recent = past.minutes.slice(-5);
   const done = recent.reduce((sum, one) => sum + one.done, 0) / Math.max(1, recent.length);
   const whole = (value) => String(Math.round(value));
-  return el("div", { class: "charts" },
+  return el(
+    "div",
+    { class: "charts" },
     lineChart("Waiting jobs", past, [looks("queued", "held"), looks("held")], whole),
     lineChart("Oldest waits", past, [looks("oldest_age_s")], span),
     barChart("Done", past.minutes, "done", "died", `${done.toFixed(1)}/min`),
     lineChart("Attempts that failed", past, [rates], (value) => `${Math.round(value)} %`),
     lineChart("Messages to publish", past, [looks("outbox_pending")], whole),
-    past.providers.map((provider) => providerChart(provider, past, (ms) => span(ms / 1000))));
+    past.providers.map((provider) => providerChart(provider, past, (ms) => span(ms / 1000))),
+  );
 }

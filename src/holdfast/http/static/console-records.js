@@ -11,10 +11,33 @@ export async function audit({ query }) {
   };
   const more = new URLSearchParams(query);
   if (next) more.set("next", next);
-  return el("div", {}, el("h2", { tabindex: "-1" }, "Audit"), el("p", { class: "soft" }, "Every act of a person, with its actor. Nothing here can be changed."),
-    el("form", { class: "row", onsubmit: submit, role: "search" }, field({ name: "actor", label: "Who", value: query.get("actor") ?? "" }), field({ name: "subject", label: "On what", value: query.get("subject") ?? "" }), el("button", {}, "Filter")),
-    table([["When", (row) => when(row.at)], ["Who", "actor"], ["What", "action"], ["On what", (row) => subject(row.subject)], ["System", "system"], ["Details", (row) => text(row.data)]], items, (row) => `${row.system}/${row.seq}`, "Nobody has done anything yet."),
-    next ? el("p", {}, link(`#audit?${more}`, "Older")) : null);
+  return el(
+    "div",
+    {},
+    el("h2", { tabindex: "-1" }, "Audit"),
+    el("p", { class: "soft" }, "Every act of a person, with its actor. Nothing here can be changed."),
+    el(
+      "form",
+      { class: "row", onsubmit: submit, role: "search" },
+      field({ name: "actor", label: "Who", value: query.get("actor") ?? "" }),
+      field({ name: "subject", label: "On what", value: query.get("subject") ?? "" }),
+      el("button", {}, "Filter"),
+    ),
+    table(
+      [
+        ["When", (row) => when(row.at)],
+        ["Who", "actor"],
+        ["What", "action"],
+        ["On what", (row) => subject(row.subject)],
+        ["System", "system"],
+        ["Details", (row) => text(row.data)],
+      ],
+      items,
+      (row) => `${row.system}/${row.seq}`,
+      "Nobody has done anything yet.",
+    ),
+    next ? el("p", {}, link(`#audit?${more}`, "Older")) : null,
+  );
 }
 
 function subject(name) {
@@ -26,10 +49,55 @@ function subject(name) {
 }
 
 export async function machines() {
-  const [{ items: workers }, cost, { items: schedules }] = await Promise.all([api("/api/ops/workers"), api("/api/ops/cost?hours=24"), api("/api/ops/schedules")]);
-  return el("div", {}, el("h2", { tabindex: "-1" }, "Workers and cost"), el("h3", {}, "Workers"),
-    table([["Worker", (row) => el("code", {}, row.name)], ["System", "system"], ["", (row) => (row.alive ? pill("ok") : pill("silent"))], ["Jobs in flight", "in_flight"], ["Last heard", (row) => ago(row.seen_at)], ["Since", (row) => when(row.started_at)]], workers, (row) => row.name, "No worker has ever reported: start one with holdfast worker."),
+  const [{ items: workers }, cost, { items: schedules }] = await Promise.all([
+    api("/api/ops/workers"),
+    api("/api/ops/cost?hours=24"),
+    api("/api/ops/schedules"),
+  ]);
+  return el(
+    "div",
+    {},
+    el("h2", { tabindex: "-1" }, "Workers and cost"),
+    el("h3", {}, "Workers"),
+    table(
+      [
+        ["Worker", (row) => el("code", {}, row.name)],
+        ["System", "system"],
+        ["", (row) => (row.alive ? pill("ok") : pill("silent"))],
+        ["Jobs in flight", "in_flight"],
+        ["Last heard", (row) => ago(row.seen_at)],
+        ["Since", (row) => when(row.started_at)],
+      ],
+      workers,
+      (row) => row.name,
+      "No worker has ever reported: start one with holdfast worker.",
+    ),
     el("h3", {}, `Provider calls of the last day: ${money(cost.total_cost_micros)} spent`),
-    table([["Provider", "provider"], ["System", "system"], ["Calls", "calls"], ["Failed", "failed"], ["Cost", (row) => money(row.cost_micros)]], cost.items, (row) => `${row.system}/${row.provider}`, "No provider was called."),
-    el("h3", {}, "Schedules"), table([["Name", "name"], ["System", "system"], ["Cron", (row) => el("code", {}, row.cron)], ["Kind", "kind"], ["Next", (row) => when(row.next_at)], ["Last", (row) => when(row.last_at)]], schedules, (row) => row.name, "Nothing is scheduled."));
+    table(
+      [
+        ["Provider", "provider"],
+        ["System", "system"],
+        ["Calls", "calls"],
+        ["Failed", "failed"],
+        ["Cost", (row) => money(row.cost_micros)],
+      ],
+      cost.items,
+      (row) => `${row.system}/${row.provider}`,
+      "No provider was called.",
+    ),
+    el("h3", {}, "Schedules"),
+    table(
+      [
+        ["Name", "name"],
+        ["System", "system"],
+        ["Cron", (row) => el("code", {}, row.cron)],
+        ["Kind", "kind"],
+        ["Next", (row) => when(row.next_at)],
+        ["Last", (row) => when(row.last_at)],
+      ],
+      schedules,
+      (row) => row.name,
+      "Nothing is scheduled.",
+    ),
+  );
 }

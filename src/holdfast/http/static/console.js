@@ -10,9 +10,30 @@ import { outbox } from "/static/console-outbox.js";
 import { instructor } from "/static/console-queue.js";
 import { audit, machines } from "/static/console-records.js";
 
-const TABS = [["overview", "Overview", "o"], ["jobs", "Jobs", "j"], ["dead", "Dead letters", "d"], ["breakers", "Breakers", "b"],
-  ["outbox", "Outbox", "m"], ["queue", "Instructors", "q"], ["machines", "Workers", "w"], ["audit", "Audit", "a"]];
-const VIEWS = { overview, jobs, job, dead: letters, group, letter, breakers, breaker, outbox, queue: instructor, machines, audit };
+const TABS = [
+  ["overview", "Overview", "o"],
+  ["jobs", "Jobs", "j"],
+  ["dead", "Dead letters", "d"],
+  ["breakers", "Breakers", "b"],
+  ["outbox", "Outbox", "m"],
+  ["queue", "Instructors", "q"],
+  ["machines", "Workers", "w"],
+  ["audit", "Audit", "a"],
+];
+const VIEWS = {
+  overview,
+  jobs,
+  job,
+  dead: letters,
+  group,
+  letter,
+  breakers,
+  breaker,
+  outbox,
+  queue: instructor,
+  machines,
+  audit,
+};
 const BELONGS = { job: "jobs", letter: "dead", group: "dead", breaker: "breakers" };
 const REFRESH_MS = 5000;
 const REST_MS = 1000;
@@ -34,8 +55,15 @@ function place() {
 
 function drawTabs(name) {
   const tab = BELONGS[name] ?? name;
-  const line = ([key, title]) => el("a", { href: `#${key}`, class: key === tab ? "current" : null, "aria-current": key === tab ? "page" : null },
-    title, counts[key] ? el("span", { class: "count", "aria-label": `${counts[key]} to work on` }, String(counts[key])) : null);
+  const line = ([key, title]) =>
+    el(
+      "a",
+      { href: `#${key}`, class: key === tab ? "current" : null, "aria-current": key === tab ? "page" : null },
+      title,
+      counts[key]
+        ? el("span", { class: "count", "aria-label": `${counts[key]} to work on` }, String(counts[key]))
+        : null,
+    );
   morph(nav, el("nav", { "aria-label": "Console", id: "nav" }, TABS.map(line)));
 }
 
@@ -43,6 +71,7 @@ function drawTabs(name) {
 async function show({ fresh = false } = {}) {
   const mine = ++turn;
   const where = place();
+  const hash = location.hash;
   drawTabs(where.name);
   let made;
   try {
@@ -52,10 +81,12 @@ async function show({ fresh = false } = {}) {
   }
   drawnAt = Date.now();
   if (mine !== turn || made === null) return;
-  const now = el("main", { id: "view" }, made);
+  const now = el("main", { id: "view", "data-place": hash }, made);
+  view.dataset.place = hash;
   if (fresh) view.replaceChildren(...now.childNodes);
   else morph(view, now);
-  if (fresh) view.querySelector("h2")?.focus();
+  // The heading is where reading goes on; but a hand that already types elsewhere is not to be pulled away.
+  if (fresh && !document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
 }
 
 function trouble(error) {
@@ -66,7 +97,14 @@ function trouble(error) {
 // Many changes in a moment are one drawing.
 function refresh() {
   if (waits || document.hidden) return;
-  waits = setTimeout(() => { waits = null; show(); tally(); }, Math.max(0, drawnAt + REST_MS - Date.now()));
+  waits = setTimeout(
+    () => {
+      waits = null;
+      show();
+      tally();
+    },
+    Math.max(0, drawnAt + REST_MS - Date.now()),
+  );
 }
 
 async function tally() {
@@ -77,11 +115,21 @@ async function tally() {
       breakers: items.reduce((sum, one) => sum + one.breakers_not_closed.length, 0),
     };
     drawTabs(place().name);
-  } catch { /* the view itself says what is wrong */ }
+  } catch {
+    /* the view itself says what is wrong */
+  }
 }
 
-const KEYS = el("div", {}, el("p", {}, "/ finds by any id. g and then a letter goes to:"),
-  el("ul", {}, TABS.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`))));
+const KEYS = el(
+  "div",
+  {},
+  el("p", {}, "/ finds by any id. g and then a letter goes to:"),
+  el(
+    "ul",
+    {},
+    TABS.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`)),
+  ),
+);
 let goes = false;
 
 function onKey(event) {
@@ -103,7 +151,10 @@ function listen() {
     stream?.close();
     stream = null;
   } else if (!stream && who()) {
-    stream = follow("/api/ops/changes", ["changed"], refresh, (on) => { live.dataset.on = on; live.textContent = on ? "live" : "reconnecting"; });
+    stream = follow("/api/ops/changes", ["changed"], refresh, (on) => {
+      live.dataset.on = on;
+      live.textContent = on ? "live" : "reconnecting";
+    });
   }
 }
 
@@ -113,13 +164,19 @@ function begin() {
   document.querySelector("#find").addEventListener("submit", (event) => {
     event.preventDefault();
     const wanted = event.target.q.value.trim();
+    event.target.q.blur();
     if (wanted) location.hash = `jobs?${new URLSearchParams({ q: wanted })}`;
   });
   addEventListener("hashchange", () => show({ fresh: true }));
   addEventListener("keydown", onKey);
   addEventListener("unhandledrejection", (event) => say(event.reason?.message ?? String(event.reason), "error"));
-  setInterval(() => { if (Date.now() - drawnAt >= REFRESH_MS) refresh(); }, REFRESH_MS);
-  document.addEventListener("visibilitychange", () => { listen(); refresh(); });
+  setInterval(() => {
+    if (Date.now() - drawnAt >= REFRESH_MS) refresh();
+  }, REFRESH_MS);
+  document.addEventListener("visibilitychange", () => {
+    listen();
+    refresh();
+  });
   listen();
   show();
   tally();

@@ -31,7 +31,8 @@ function onSubmit(id, run) {
       await run(form.elements, out);
     } catch (error) {
       out.say(error.message, "error");
-      if (error.status === 401) out.show(el("p", {}, el("a", { href: "/login" }, "Sign in"), " with the link that was printed."));
+      if (error.status === 401)
+        out.show(el("p", {}, el("a", { href: "/login" }, "Sign in"), " with the link that was printed."));
     } finally {
       button.disabled = false;
     }
@@ -40,7 +41,9 @@ function onSubmit(id, run) {
 
 // Grading
 
-onSubmit("writing", (fields, out) => grade(out, "writing", { text: fields.essay.value, taskType: fields.task.value, questionId: "try-it" }));
+onSubmit("writing", (fields, out) =>
+  grade(out, "writing", { text: fields.essay.value, taskType: fields.task.value, questionId: "try-it" }),
+);
 
 onSubmit("speaking", async (fields, out) => {
   out.say("uploading");
@@ -50,7 +53,11 @@ onSubmit("speaking", async (fields, out) => {
 });
 
 async function grade(out, skill, payload) {
-  const made = await api("/api/submissions", { method: "POST", headers: { "Idempotency-Key": uuid() }, body: { skill, payload } });
+  const made = await api("/api/submissions", {
+    method: "POST",
+    headers: { "Idempotency-Key": uuid() },
+    body: { skill, payload },
+  });
   out.say(`accepted as ${made.id}, due by ${clock(made.deadlineAt)}`);
   const names = ["grading.progress", "grading.review_required", "grading.completed", "grading.failed"];
   follow(`/api/submissions/${made.id}/events`, names, async (name, data, close) => {
@@ -69,7 +76,8 @@ async function grade(out, skill, payload) {
 
 // Offline grading is never quite sure. Whoever may also be the instructor decides here, and sees the end of the story.
 function decide(id, out) {
-  if (!who()?.roles.includes("instructor")) return el("p", { class: "soft" }, "The grade appears here when it is final.");
+  if (!who()?.roles.includes("instructor"))
+    return el("p", { class: "soft" }, "The grade appears here when it is final.");
   const submit = async (event) => {
     event.preventDefault();
     const form = event.currentTarget;
@@ -85,16 +93,51 @@ function decide(id, out) {
     }
   };
   const field = `score-${id}`;
-  return el("form", { class: "result", onsubmit: submit }, el("p", {}, "You may be the instructor too, here or in ", el("a", { href: "/instructor" }, "the queue"), "."),
-    el("div", { class: "row" }, el("div", {}, el("label", { for: field }, "Your score, 0 to 10"), el("input", { id: field, name: "score", type: "number", min: "0", max: "10", step: "0.1", value: "6", required: true })), el("button", {}, "Decide")));
+  return el(
+    "form",
+    { class: "result", onsubmit: submit },
+    el("p", {}, "You may be the instructor too, here or in ", el("a", { href: "/instructor" }, "the queue"), "."),
+    el(
+      "div",
+      { class: "row" },
+      el(
+        "div",
+        {},
+        el("label", { for: field }, "Your score, 0 to 10"),
+        el("input", {
+          id: field,
+          name: "score",
+          type: "number",
+          min: "0",
+          max: "10",
+          step: "0.1",
+          value: "6",
+          required: true,
+        }),
+      ),
+      el("button", {}, "Decide"),
+    ),
+  );
 }
 
 function showGrade(out, result) {
   out.say("graded", "good");
-  out.show(el("div", { class: "result" }, el("div", { class: "score" }, `${result.overallScore ?? "?"} / 10, band ${result.band ?? "?"}`),
-    el("div", { class: "soft" }, `confidence ${result.confidenceScore ?? "?"} %`),
-    result.transcript ? el("p", {}, `Heard: ${result.transcript}`) : null,
-    el("ul", {}, Object.entries(result.criteria ?? {}).map(([name, one]) => el("li", {}, `${name}: ${one?.score ?? ""}. ${one?.feedback ?? ""}`)))));
+  out.show(
+    el(
+      "div",
+      { class: "result" },
+      el("div", { class: "score" }, `${result.overallScore ?? "?"} / 10, band ${result.band ?? "?"}`),
+      el("div", { class: "soft" }, `confidence ${result.confidenceScore ?? "?"} %`),
+      result.transcript ? el("p", {}, `Heard: ${result.transcript}`) : null,
+      el(
+        "ul",
+        {},
+        Object.entries(result.criteria ?? {}).map(([name, one]) =>
+          el("li", {}, `${name}: ${one?.score ?? ""}. ${one?.feedback ?? ""}`),
+        ),
+      ),
+    ),
+  );
 }
 
 // Conversion
@@ -107,7 +150,7 @@ onSubmit("conversion", async (fields, out) => {
   const names = ["queued", "processing", "progress", "retry", "complete", "failed", "cancelled", "expired"];
   follow(`/api/jobs/${job.id}/events`, names, async (name, data, close) => {
     if (!["complete", "failed", "cancelled", "expired"].includes(name)) {
-      out.say(data.retryAfter ? `failed for now; again at ${clock(data.retryAfter)}` : data.status ?? name);
+      out.say(data.retryAfter ? `failed for now; again at ${clock(data.retryAfter)}` : (data.status ?? name));
       return;
     }
     close();
@@ -125,9 +168,15 @@ onSubmit("conversion", async (fields, out) => {
 
 onSubmit("review", async (fields, out) => {
   const id = `try-${Date.now()}`;
-  const recipients = fields.to.value.split(",").map((one) => one.trim()).filter(Boolean);
+  const recipients = fields.to.value
+    .split(",")
+    .map((one) => one.trim())
+    .filter(Boolean);
   const source = { type: "git", repo: fields.repo.value, range: fields.range.value };
-  await api(`/api/changelists/${id}/reviews`, { method: "POST", body: { idempotency_key: uuid(), review_version: 1, recipients, source } });
+  await api(`/api/changelists/${id}/reviews`, {
+    method: "POST",
+    body: { idempotency_key: uuid(), review_version: 1, recipients, source },
+  });
   out.say(`accepted as ${id}`);
   for (;;) {
     const now = await api(`/api/changelists/${id}/reviews/1`);
@@ -135,7 +184,10 @@ onSubmit("review", async (fields, out) => {
       showReview(out, now);
       return;
     }
-    out.say(`${now.status.replaceAll("_", " ")}${now.stage ? `, stage ${now.stage}` : ""}`, now.status === "retryable_failed" ? "warn" : null);
+    out.say(
+      `${now.status.replaceAll("_", " ")}${now.stage ? `, stage ${now.stage}` : ""}`,
+      now.status === "retryable_failed" ? "warn" : null,
+    );
     await new Promise((go) => setTimeout(go, LOOK_MS));
   }
 });
@@ -144,9 +196,19 @@ function showReview(out, now) {
   if (now.status === "failed") out.say(`failed: ${now.failure?.message ?? now.failure?.error_class ?? ""}`, "error");
   else out.say("reviewed", "good");
   const findings = now.result?.findings ?? [];
-  out.show(el("div", { class: "result" }, el("strong", {}, now.result?.summary ?? "No review was written."),
-    el("ul", {}, findings.slice(0, 20).map((one) => el("li", {}, `${one.path}:${one.line} ${one.severity}: ${one.message}`))),
-    el("div", { class: "soft" }, now.deliveries.map((one) => `${one.recipient}: ${one.status}`).join("; "))));
+  out.show(
+    el(
+      "div",
+      { class: "result" },
+      el("strong", {}, now.result?.summary ?? "No review was written."),
+      el(
+        "ul",
+        {},
+        findings.slice(0, 20).map((one) => el("li", {}, `${one.path}:${one.line} ${one.severity}: ${one.message}`)),
+      ),
+      el("div", { class: "soft" }, now.deliveries.map((one) => `${one.recipient}: ${one.status}`).join("; ")),
+    ),
+  );
 }
 
 // What runs here. Anybody sees whether it is ready; an operator sees how busy it is and what asks for a person.
@@ -162,7 +224,8 @@ async function health() {
     morph(document.querySelector("#systems"), el("ul", { id: "systems" }, lines));
     well.textContent = answer.ok ? "Everything is ready." : "Not everything is ready.";
     well.className = answer.ok ? "good" : "error";
-    for (const card of document.querySelectorAll("[data-needs]")) card.hidden = names.length > 0 && !names.includes(card.dataset.needs);
+    for (const card of document.querySelectorAll("[data-needs]"))
+      card.hidden = names.length > 0 && !names.includes(card.dataset.needs);
   } catch {
     well.textContent = "The server does not answer.";
     well.className = "error";
@@ -182,9 +245,18 @@ function line(name, state, glance) {
   const kind = state !== "ready" ? "error" : held.length ? "warn" : "good";
   const words = state !== "ready" ? state : held.length ? `waits for ${held.join(", ")}` : "ready";
   const live = glance?.lanes.reduce((sum, lane) => sum + lane.jobs, 0);
-  return el("li", {}, el("span", { class: `pill ${kind}` }, words), ` ${glance?.title ?? name}`,
-    glance ? el("span", { class: "soft small" }, ` ${count(live, "unfinished job")}, ${count(glance.workers, "worker")}`) : null,
-    glance?.dead_letters_open ? [" ", el("a", { href: "/console#dead" }, count(glance.dead_letters_open, "dead letter"))] : null);
+  return el(
+    "li",
+    {},
+    el("span", { class: `pill ${kind}` }, words),
+    ` ${glance?.title ?? name}`,
+    glance
+      ? el("span", { class: "soft small" }, ` ${count(live, "unfinished job")}, ${count(glance.workers, "worker")}`)
+      : null,
+    glance?.dead_letters_open
+      ? [" ", el("a", { href: "/console#dead" }, count(glance.dead_letters_open, "dead letter"))]
+      : null,
+  );
 }
 
 function greet() {

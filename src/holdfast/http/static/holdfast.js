@@ -4,12 +4,16 @@ export const token = () => sessionStorage.getItem("holdfast.token");
 
 // A token lives as long as its tab. A new tab of the same site asks the others for theirs before it asks for a sign-in.
 const tabs = new BroadcastChannel("holdfast.token");
-tabs.onmessage = ({ data }) => { if (data === "who has one?" && token()) tabs.postMessage({ token: token() }); };
+tabs.onmessage = ({ data }) => {
+  if (data === "who has one?" && token()) tabs.postMessage({ token: token() });
+};
 
 async function borrow() {
   const asking = new BroadcastChannel("holdfast.token");
   const lent = await new Promise((answer) => {
-    asking.onmessage = ({ data }) => { if (data?.token) answer(data.token); };
+    asking.onmessage = ({ data }) => {
+      if (data?.token) answer(data.token);
+    };
     asking.postMessage("who has one?");
     setTimeout(answer, 300);
   });
@@ -59,7 +63,10 @@ export function follow(path, names, heard, lives = () => {}) {
   let last = "";
   let over = false;
   let waitMs = 500;
-  const close = () => { over = true; stream?.close(); };
+  const close = () => {
+    over = true;
+    stream?.close();
+  };
   const again = () => {
     lives(false);
     if (!over) setTimeout(open, waitMs);
@@ -75,8 +82,14 @@ export function follow(path, names, heard, lives = () => {}) {
       again();
       return;
     }
-    stream.onopen = () => { waitMs = 500; lives(true); };
-    stream.onerror = () => { stream.close(); again(); };
+    stream.onopen = () => {
+      waitMs = 500;
+      lives(true);
+    };
+    stream.onerror = () => {
+      stream.close();
+      again();
+    };
     for (const name of names) {
       stream.addEventListener(name, (event) => {
         last = event.lastEventId || last;
@@ -117,7 +130,8 @@ export function morph(old, next) {
     if (old.data !== next.data) old.data = next.data;
     return old;
   }
-  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  for (const { name } of [...old.attributes])
+    if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const name of HANDLERS) if (old[name] !== next[name]) old[name] = next[name];
   if ("disabled" in next) old.disabled = next.disabled;

@@ -9,7 +9,9 @@ async function show() {
   if (document.hidden) return;
   let made;
   try {
-    made = who() ? await instructor({}, show) : el("p", {}, el("a", { href: "/login" }, "Sign in"), " with a token of the role instructor.");
+    made = who()
+      ? await instructor({}, show)
+      : el("p", {}, el("a", { href: "/login" }, "Sign in"), " with a token of the role instructor.");
   } catch (error) {
     made = el("p", { class: "callout error", role: "alert" }, error.message);
   }

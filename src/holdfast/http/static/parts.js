@@ -2,12 +2,32 @@
 import { el } from "/static/holdfast.js";
 
 const KINDS = {
-  succeeded: "good", closed: "good", sent: "good", published: "good", resolved: "good", complete: "good", ok: "good",
-  dead: "error", open: "error", escalated: "error", failed: "error", Critical: "error",
-  review: "warn", half_open: "warn", unknown: "warn", waiting: "warn", cancelled: "warn", held: "warn", sending: "warn",
-  ambiguous: "warn", triaged: "warn", remediated: "warn", High: "warn",
+  succeeded: "good",
+  closed: "good",
+  sent: "good",
+  published: "good",
+  resolved: "good",
+  complete: "good",
+  ok: "good",
+  dead: "error",
+  open: "error",
+  escalated: "error",
+  failed: "error",
+  Critical: "error",
+  review: "warn",
+  half_open: "warn",
+  unknown: "warn",
+  waiting: "warn",
+  cancelled: "warn",
+  held: "warn",
+  sending: "warn",
+  ambiguous: "warn",
+  triaged: "warn",
+  remediated: "warn",
+  High: "warn",
 };
-export const pill = (word) => el("span", { class: `pill ${KINDS[word] ?? ""}` }, String(word ?? "").replaceAll("_", " "));
+export const pill = (word) =>
+  el("span", { class: `pill ${KINDS[word] ?? ""}` }, String(word ?? "").replaceAll("_", " "));
 
 export function text(value) {
   if (value === null || value === undefined) return "";
@@ -49,33 +69,68 @@ export const link = (href, ...words) => el("a", { href }, ...words);
 export function table(columns, rows, key = null, none = "Nothing.") {
   if (!rows.length) return el("p", { class: "soft" }, none);
   const cell = (row, one) => el("td", {}, typeof one === "function" ? one(row) : text(row[one]));
-  const line = (row) => el("tr", { key: key && String(key(row)) }, columns.map(([, one]) => cell(row, one)));
+  const line = (row) =>
+    el(
+      "tr",
+      { key: key && String(key(row)) },
+      columns.map(([, one]) => cell(row, one)),
+    );
   const heads = columns.map(([title]) => el("th", { scope: "col" }, title));
-  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows.map(line))));
+  return el(
+    "div",
+    { class: "scroll" },
+    el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows.map(line))),
+  );
 }
 
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return el("dl", { class: "facts" }, known.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  return el(
+    "dl",
+    { class: "facts" },
+    known.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+  );
 }
 
 // A field of a form: {name, label, kind, options, value, required, ...}
 export function field({ name, label, kind = "text", options = [], id = `f-${name}`, ...rest }) {
   if (kind === "checkbox") {
-    return el("label", { class: "inline" }, el("input", { type: "checkbox", name, id, ...rest }), el("span", {}, label));
+    return el(
+      "label",
+      { class: "inline" },
+      el("input", { type: "checkbox", name, id, ...rest }),
+      el("span", {}, label),
+    );
   }
-  const inner = kind === "select"
-    ? el("select", { id, name }, options.map(([value, words]) => el("option", { value, selected: value === rest.value }, words)))
-    : kind === "long" ? el("textarea", { id, name, ...rest }) : el("input", { id, name, type: kind, ...rest });
+  const inner =
+    kind === "select"
+      ? el(
+          "select",
+          { id, name },
+          options.map(([value, words]) => el("option", { value, selected: value === rest.value }, words)),
+        )
+      : kind === "long"
+        ? el("textarea", { id, name, ...rest })
+        : el("input", { id, name, type: kind, ...rest });
   return el("div", {}, el("label", { for: id }, label), inner);
 }
 
 // Ask in a dialog; null if the person thinks better of it.
 export function ask(title, { words = null, fields = [], verb = "Go on", danger = false } = {}) {
   return new Promise((answer) => {
-    const form = el("form", { method: "dialog" }, el("h2", {}, title), words && el("p", {}, words), fields.map(field),
-      el("div", { class: "acts" }, el("button", { value: "yes", class: danger ? "danger" : null }, verb),
-        el("button", { value: "no", class: "quiet", type: "button", onclick: () => box.close("no") }, "Leave it")));
+    const form = el(
+      "form",
+      { method: "dialog" },
+      el("h2", {}, title),
+      words && el("p", {}, words),
+      fields.map(field),
+      el(
+        "div",
+        { class: "acts" },
+        el("button", { value: "yes", class: danger ? "danger" : null }, verb),
+        el("button", { value: "no", class: "quiet", type: "button", onclick: () => box.close("no") }, "Leave it"),
+      ),
+    );
     const box = el("dialog", { "aria-label": title }, form);
     box.addEventListener("close", () => {
       const given = Object.fromEntries(new FormData(form));
