@@ -16,8 +16,10 @@ from holdfast import cli_complete, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.engines.worker import Worker
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.reap import reap_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.watch import Watch
 from holdfast.main import (
@@ -70,11 +72,16 @@ def worker(
     app: AppPath = None,
     concurrency: Annotated[int | None, typer.Option(help="Jobs in flight (WORKER_CONCURRENCY).")] = None,
     relay: Annotated[bool, typer.Option("--relay/--no-relay", help="Also publish the outbox.")] = True,
+    once: Annotated[bool, typer.Option("--once", help="Run what is due, then stop; the outbox is left.")] = False,
 ) -> None:
     """Run jobs. SIGTERM stops claiming, finishes what is in flight within the grace time and gives back the rest."""
     settings = settings_now()
     start_logging(settings)
     apps = own_apps(app)
+    if once:
+        ended = run_to_end(_work_once(settings, system, apps, concurrency or settings.concurrency))
+        typer.echo(f"{ended} attempts ended.")
+        return
     if settings.engine == "celery":
         from holdfast.engines.celery import run_celery_worker
 
@@ -199,6 +206,19 @@ async def _serve_metrics(settings: Settings, opened: list[OpenSystem], stop: asy
         group.create_task(server.serve())
         await stop.wait()
         server.should_exit = True
+
+
+async def _work_once(settings: Settings, system: list[str] | None, apps: list[App], concurrency: int) -> int:
+    opened = await open_systems(settings, os.environ, system, apps)
+    try:
+        ended = 0
+        for one in opened:
+            await prepare(one.kernel)
+            await reap_once(one.kernel)
+            ended += await Worker(one.kernel, concurrency=concurrency).run_until_idle()
+        return ended
+    finally:
+        await close_systems(opened)
 
 
 async def _relay_once(settings: Settings, system: list[str] | None, apps: list[App]) -> int:

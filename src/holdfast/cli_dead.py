@@ -9,7 +9,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import check_id, dicts, each, fail, newest, on_case, on_systems, say, show, show_rows
+from holdfast.cli_reach import cell, check_id, dicts, each, fail, newest, on_case, on_systems, say, show, show_rows
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
 from holdfast.kernel import operate
@@ -76,7 +76,7 @@ def dead_show(
 
 
 def _letter(case: dict[str, Any]) -> RenderableType:
-    return Text("\n".join(f"{name:18} {value}" for name, value in case.items() if value not in (None, "")))
+    return Text("\n".join(f"{name:18} {cell(name, value)}" for name, value in case.items() if value not in (None, "")))
 
 
 @dead_cli.command("triage")

@@ -194,11 +194,11 @@ def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
         table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "system"))
     for row in rows:
         # As Text: what a user or a provider wrote is no markup.
-        table.add_row(*[Text(_cell(column, row.get(column))) for column in columns])
+        table.add_row(*[Text(cell(column, row.get(column))) for column in columns])
     return table
 
 
-def _cell(column: str, value: Any) -> str:
+def cell(column: str, value: Any) -> str:
     if value is None:
         return ""
     if column.endswith("_at") or column in ("at", "not_before"):

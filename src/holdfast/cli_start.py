@@ -25,7 +25,10 @@ SystemNames = Annotated[
         "--system", help="Only this system; repeat for more. Default: all.", autocompletion=cli_complete.systems
     ),
 ]
-AppPath = Annotated[list[str] | None, typer.Option("--app", help="Your own app, as module:app; repeat for more.")]
+AppPath = Annotated[
+    list[str] | None,
+    typer.Option("--app", help="Your own app, as module:app; repeat for more (HOLDFAST_APP).", envvar="HOLDFAST_APP"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Watching = Annotated[
     bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C; with --json a line each time.")

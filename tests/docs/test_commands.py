@@ -1,0 +1,172 @@
+"""Every command in the documentation is run by a test, or stands in a list of exceptions with its reason.
+
+A command line of `holdfast` is run on a small deployment that has one of everything: JOB waits, CASE is dead, KEY is in
+doubt. What runs until it is stopped, or needs somebody else's server, is at least read by the command line itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from tests.docs import desk
+from tests.docs.pages import ROOT, Block, everything
+from typer.testing import CliRunner
+
+from holdfast.cli import cli
+from holdfast.engines.run import prepare
+from holdfast.engines.worker import Worker
+from holdfast.kernel.submit import submit
+from holdfast.main import close_systems, load_systems, open_systems
+from holdfast.settings import Settings, read
+from holdfast.tables import cases, effects
+
+KINDS = {"sh", "python", "text", "json", "yaml", "sql", "js", "xml"}
+UNTIL_STOPPED = {"up", "serve", "worker", "relay"}
+# What is not run here: by the page's block (or the whole page), and why. `holdfast` lines are still read.
+EXCEPTIONS = {
+    "docs/tutorial/first-job.md": "run whole by tests/docs/test_tutorial.py",
+    "docs/how-to/read-a-dead-letter.md": "run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/run-the-two-services-apart.md#1": "needs two databases: run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/run-the-two-services-apart.md#2": "asks a server that runs",
+    "docs/how-to/run-the-two-services-apart.md#3": "needs Docker",
+    "docs/how-to/put-your-own-main-app-in-front.md#1": "needs a broker and a database",
+    "docs/how-to/put-your-own-main-app-in-front.md#2": "needs Node: run by tests/interop",
+    "docs/how-to/run-on-call.md#1": "asks a server that runs",
+    "docs/contract/README.md#1": "run by tests/systems/grading/test_contract.py",
+}
+BLOCKS = {block.name: block for block in everything()}
+PYTHON = {name for name, block in BLOCKS.items() if block.kind == "python"}
+SHELL = {name: block for name, block in BLOCKS.items() if block.kind == "sh"}
+
+
+def excepted(block: Block) -> str | None:
+    return EXCEPTIONS.get(block.name) or EXCEPTIONS.get(block.page)
+
+
+def lines(block: Block) -> list[str]:
+    """The commands of a shell block, with their continuations and without comments."""
+    joined = block.text.replace("\\\n", " ")
+    return [line for line in map(str.strip, joined.splitlines()) if line and not line.startswith("#")]
+
+
+def holdfast_lines() -> Iterator[tuple[str, list[str]]]:
+    for name, block in SHELL.items():
+        for number, line in enumerate(lines(block), 1):
+            for part in re.findall(r"(?:^|\$\(|&& )(?:[A-Z_]+=\S+ )*(holdfast [^|)]*)", line):
+                words = shlex.split(part.split(" || ")[0], comments=True)[1:]
+                yield f"{name} line {number}", words
+
+
+READ = dict(holdfast_lines())
+
+
+@cache
+def commands() -> Any:
+    for system in load_systems():
+        if system.commands is not None:
+            system.commands(cli)
+    return typer.main.get_command(cli)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_every_command_is_one_that_the_command_line_can_read(name: str) -> None:
+    """Parsed to the end, not run: the command is there, and takes these options and values."""
+    command, words = commands(), list(READ[name])
+    context = command.make_context("holdfast", words[:1])
+    while hasattr(command, "commands"):
+        word = words.pop(0)
+        assert word in command.commands, f"there is no command {word}"
+        command = command.commands[word]
+    command.make_context(command.name, words, parent=context)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_block_says_what_it_is(name: str) -> None:
+    block = BLOCKS[name]
+    assert block.kind in KINDS, "write sh, python, text or a data format after the fence"
+    if block.kind == "text":
+        commanding = re.compile(r"^\s*(\$ |holdfast |make |docker |python3? |curl |export )")
+        assert [line for line in block.text.splitlines() if commanding.match(line)] == []
+
+
+def test_no_exception_is_out_of_date() -> None:
+    pages = {block.page for block in BLOCKS.values()}
+    assert [name for name in EXCEPTIONS if name not in BLOCKS and name not in pages] == []
+    for name, reason in EXCEPTIONS.items():
+        for path in re.findall(r"tests/[\w/.]+", reason):
+            assert (ROOT / path).exists(), f"{name}: {path} is gone"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A deployment with one of everything, and the words that stand for them in the pages."""
+
+    env: dict[str, str]
+    stands_for: dict[str, str]
+
+    def run(self, words: list[str]) -> tuple[int, str]:
+        done = CliRunner().invoke(cli, [self.stands_for.get(word, word) for word in words], env=self.env)
+        return done.exit_code, done.output
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    for name in ("DATABASE_URL", "RABBITMQ_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    env = {"HOLDFAST_DATA_DIR": str(tmp_path), "HOLDFAST_APP": "tests.docs.desk:app"}
+    return Desk(env, asyncio.run(_furnished(env)))
+
+
+async def _furnished(env: dict[str, str]) -> dict[str, str]:
+    opened = await open_systems(read(Settings, env), env, None, [desk.app])
+    kernel = opened[0].kernel
+    try:
+        await prepare(kernel)
+        await submit(kernel, desk.Translate, "Klingon")
+        await submit(kernel, desk.Post, "Ada")
+        await Worker(kernel).run_until_idle()
+        waiting = await submit(kernel, desk.Translate, "Danish", delay_s=3_600)
+        async with kernel.store.reading() as tx:
+            letter = (await cases.page(tx, error_class="LANGUAGE_UNKNOWN"))[0]["id"]
+            doubtful = (await effects.by_status(tx, "review", 1))[0]["key"]
+        return {"JOB": waiting, "CASE": str(letter), "KEY": str(doubtful)}
+    finally:
+        await close_systems(opened)
+
+
+RUN = sorted({block.page for block in SHELL.values() if not excepted(block)})
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_commands_of_a_page_work_in_its_order(place: Desk, page: str) -> None:
+    """All of a page's `holdfast` commands, one after the other, but those that run until they are stopped."""
+    for block in SHELL.values():
+        if block.page != page or excepted(block):
+            continue
+        for line in lines(block):
+            words = shlex.split(line, comments=True)
+            if words[0] == "export":
+                name, _, value = words[1].partition("=")
+                place.env[name] = value
+            elif words[0] == "make":
+                assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            elif not (words[1] in UNTIL_STOPPED and "--once" not in words):
+                assert words[0] == "holdfast", f"{block.name} is neither run nor excepted: {line}"
+                status, said = place.run(words[1:])
+                assert status == 0, f"{line}\n{said}"
+
+
+def test_what_is_asked_of_a_server_is_served(tmp_path: Path) -> None:
+    """The addresses in `curl` lines are routes."""
+    asked = [path for block in SHELL.values() for path in re.findall(r"http://127\.0\.0\.1:8000(/[\w/-]*)", block.text)]
+    served = (ROOT / "docs" / "reference" / "http.md").read_text()
+    assert asked and [path for path in asked if f" {path}`" not in served] == []

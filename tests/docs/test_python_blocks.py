@@ -1,0 +1,130 @@
+"""Every Python block in the documentation is executed, with only those names given that its page speaks of."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import sqlalchemy
+from tests.docs.pages import ROOT, blocks, everything
+from tests.docs.test_examples import load
+
+import holdfast
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.schedule import announce_schedules
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.tables import jobs, schedules
+from holdfast.testing import world
+
+# Where each page's Python is run. A page that is not here fails.
+PAGES = {
+    "README.md": "here",
+    "docs/how-to/limit-schedule-and-bulk.md": "here",
+    "docs/how-to/write-a-job.md": "here",
+    "docs/tutorial/first-job.md": "tests/docs/test_tutorial.py",
+}
+
+
+def test_every_page_with_python_is_run_somewhere() -> None:
+    assert {block.page for block in everything() if block.kind == "python"} == set(PAGES)
+
+
+class Page:
+    """A module that a page's blocks are executed in, one after the other."""
+
+    def __init__(self, page: str, **given: Any) -> None:
+        self.code = [block.text for block in blocks(ROOT / page) if block.kind == "python"]
+        self.module = ModuleType("page_" + "".join(letter for letter in page if letter.isalnum()))
+        sys.modules[self.module.__name__] = self.module
+        self.module.__dict__.update(given)
+
+    def run(self, number: int) -> ModuleType:
+        exec(compile(self.code[number], f"block {number}", "exec"), self.module.__dict__)
+        return self.module
+
+
+def job_store(path: Path, app: holdfast.App) -> Kernel:
+    return Kernel(store=SqliteStore(path), registry=Registry([app]))
+
+
+def test_the_readmes_job_is_declared_enqueued_and_tested(tmp_path: Path) -> None:
+    digest = load("digest")
+    names = {name: getattr(digest, name) for name in ("Order", "Page", "Summary", "ask_llm", "post_mail")}
+    page = Page("README.md", **names, world=world, enqueue=holdfast.enqueue, insert=sqlalchemy.insert)
+    declared = page.run(0)
+    assert declared.app.name == digest.app.name
+    assert [one.name for one in declared.SendDigest.__holdfast__.stages] == ["fetch", "summarise", "notify"]
+
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    kernel = job_store(tmp_path / "jobs.db", declared.app)
+    asyncio.run(kernel.migrate())
+    orders = sqlalchemy.Table("orders", sqlalchemy.MetaData(), sqlalchemy.Column("id", sqlalchemy.Integer))
+    engine = sqlalchemy.create_engine(url)
+    orders.metadata.create_all(engine)
+    page.module.__dict__.update(engine=engine, orders=orders, order=digest.Order(17, "ada@example.test"))
+    page.code[1] = page.code[1].replace("values(...)", "values(id=17)")
+    page.run(1)
+
+    async def enqueued() -> object:
+        async with kernel.store.reading() as tx:
+            return await jobs.by_key(tx, "digest.send_digest", "digest:17")
+
+    assert asyncio.run(enqueued()) is not None
+
+    page.module.__dict__.update(app=digest.app, mail=digest.mail, SendDigest=digest.SendDigest)
+    page.module.__dict__["ORDER"] = digest.Order(1, "ada@example.test")
+    tested = page.run(2)
+    asyncio.run(tested.test_a_crash_after_the_send_mails_once())
+
+
+def test_the_page_about_limits_runs(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    @contextmanager
+    def database() -> Iterator[sqlite3.Connection]:
+        with sqlite3.connect(path) as connection:
+            yield connection
+        connection.close()
+
+    page = Page("docs/how-to/limit-schedule-and-bulk.md", database=database)
+    declared = page.run(0)
+    kernel = job_store(path, declared.app)
+    asyncio.run(kernel.migrate())
+    for number in range(1, len(page.code)):
+        page.run(number)
+    assert len(set(page.module.ids)) == 2_000
+
+    async def written() -> tuple[list[int], list[Any]]:
+        await announce_schedules(kernel)
+        async with kernel.store.reading() as tx:
+            found = await jobs.page(tx, limit=5_000)
+            return [row["priority"] for row in found], [row["name"] for row in await schedules.every(tx)]
+
+    priorities, names = asyncio.run(written())
+    assert (len(priorities), min(priorities)) == (2_002, int(holdfast.Priority.HIGH)) and names == ["weekly report"]
+
+
+def test_the_page_about_writing_a_job_tests_one() -> None:
+    digest = load("digest")
+    page = Page("docs/how-to/write-a-job.md", digest=digest)
+    for number in range(len(page.code)):
+        page.run(number)
+    tests = [
+        one for name, one in vars(page.module).items() if name.startswith("test_") and inspect.iscoroutinefunction(one)
+    ]
+    assert tests
+    for one in tests:
+        asyncio.run(one())
+
+
+@pytest.mark.parametrize("name", sorted(holdfast.__all__))
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    assert inspect.getdoc(getattr(holdfast, name))
