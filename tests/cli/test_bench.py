@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from holdfast.bench import Figures
 from holdfast.cli import cli
 from holdfast.main import open_store
 from holdfast.tables import jobs
@@ -30,3 +32,13 @@ async def test_the_bench_leaves_no_job_behind(tmp_path: Path) -> None:
     async with store.reading() as tx:
         assert await jobs.page(tx) == []
     await store.close()
+
+
+def test_advice_names_what_limits() -> None:
+    fine = Figures(4_000, 40_000, 9_000, 3.0, 6.0, 1.0, 0.2, True)
+    assert "Nothing stands out" in fine.advice("postgres")[0]
+    assert "flatter" in replace(fine, is_durable=False).advice("postgres")[0]
+    assert "there and back" in replace(fine, round_trip_ms=4.0, commit_ms=5.0).advice("postgres")[0]
+    assert "disk is the limit" in replace(fine, commit_ms=9.0).advice("postgres")[0]
+    assert "lacks CPU" in replace(fine, pickup_p50_ms=40.0).advice("postgres")[0]
+    assert "one writer" in fine.advice("sqlite")[0]
