@@ -177,8 +177,8 @@ class GatedTx:
             await self.party.gate(statement.name)
         return await self.inner.rows(statement, **params)
 
-    async def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        await self.inner.load(table, columns, rows)
+    async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
+        await self.inner.load(table, columns, lines)
 
     async def hint(self, channel: str) -> None:
         await self.inner.hint(channel)

@@ -108,9 +108,12 @@ async def test_many_at_once_are_written_like_one_and_writing_them_again_changes_
     world = await deploy(app)
     kernel = world.kernel
     kind, now = Ship.__holdfast__, kernel.now()
-    orders = [prepare(kind, Order(n), job_id=kernel.new_id(), now=now, owner="ada \ud800") for n in range(250)]
+    note = 'NUL \0, the six characters \\u0000, \\N, a tab\t, a line\r\n, quotes " and \u2028'
+    orders = [
+        prepare(kind, Order(n, note), job_id=kernel.new_id(), now=now, owner="a\td\\a \ud800") for n in range(250)
+    ]
     ids = await submit_orders(kernel, orders[:120])
-    single = await world.enqueue(Ship, Order(7), owner="ada \ud800")
+    single = await world.enqueue(Ship, Order(7, note), owner="a\td\\a \ud800")
     again = await submit_orders(kernel, orders)  # as after an ambiguous commit of the first ones
     assert again == [order.id for order in orders] and ids == again[:120]
     assert await rows(kernel.store, COUNT) == [{"jobs": 251, "events": 251}]
@@ -129,6 +132,15 @@ async def test_many_inputs_are_accepted_in_their_order(deploy: Deploy, monkeypat
     )
     by_id = {row["id"]: json.loads(row["payload"])["number"] for row in found}
     assert [by_id[job_id] for job_id in ids] == list(range(430))
+
+
+@pytest.mark.spec("K1")
+async def test_many_jobs_cannot_share_a_key(deploy: Deploy) -> None:
+    world = await deploy(app)
+    with pytest.raises(InvalidInput, match="one job"):
+        await submit_many(world.kernel, Ship, [Order(1), Order(2)], key="same")
+    assert await submit_many(world.kernel, Ship, []) == []
+    assert await rows(world.kernel.store, COUNT) == [{"jobs": 0, "events": 0}]
 
 
 @pytest.mark.spec("K1")

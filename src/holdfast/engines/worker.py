@@ -63,6 +63,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._rings = 0
         self._idle = False
+        self._more = True  # as far as anybody knows; while it is not, one stream at a time looks for work
         self._draining = False
         self._doubt = False
         self._stepping = 0
@@ -98,7 +99,7 @@ class Worker:
         backoff_s = 0.0
         while not (self._draining and not self._running and not self._finished):
             room = 0 if self._draining else min(self.kernel.tuning.claim_batch, self._room())
-            if not self._finished and (room <= 0 or self._idle):
+            if not self._finished and (room <= 0 or self._idle or (self._reserved and not self._more)):
                 await self._rest()
                 continue
             if self._doubt and self._stepping:
@@ -120,6 +121,10 @@ class Worker:
             finally:
                 self._reserved -= room
             self._idle = room > 0 and not taken and not parked and rings == self._rings
+            if room > 0:
+                self._more = len(taken) >= room
+            if self._more:
+                self._wake.set()
             if self._draining:
                 self._finished += [Settlement(one.job, Released()) for one in taken]
             else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from holdfast.core.job import PRIORITIES
@@ -15,6 +15,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.trace import traceparent
 from holdfast.kernel.watch import Watch
+from holdfast.stores.clock import uuid7s
 from holdfast.stores.seam import LoadingTx, Tx
 from holdfast.tables import jobs
 from holdfast.tables.jobs import NewJob
@@ -47,12 +48,7 @@ def prepare(
     trace: str | None = None,
 ) -> Order:
     """Check the input and make the row. Refuses, in one sentence, before anything is written."""
-    payload = kind.dump_input(input)
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise InvalidInput(
-            f"The input of '{kind.name}' is {len(payload):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}. "
-            "Store it elsewhere and pass a reference."
-        )
+    payload = _payload(kind, input)
     if not (key is owner is trace is None):
         _check_texts(kind, key, owner, trace)
     level = kind.priority if priority is None else priority
@@ -77,6 +73,16 @@ def prepare(
         payload,
     )
     return Order(job_id, row)
+
+
+def _payload(kind: JobKind, input: object) -> str:
+    payload = kind.dump_input(input)
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise InvalidInput(
+            f"The input of '{kind.name}' is {len(payload):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}. "
+            "Store it elsewhere and pass a reference."
+        )
+    return payload
 
 
 def _check_texts(kind: JobKind, key: str | None, owner: str | None, trace: str | None) -> None:
@@ -116,16 +122,32 @@ async def submit(kernel: Kernel, job: type[Job[Any]], input: object, **options: 
 
 
 async def submit_many(kernel: Kernel, job: type[Job[Any]], inputs: Iterable[object], **options: Any) -> list[str]:
-    """Accept a job for each input, in commits of thousands. Inputs are read as they are needed."""
-    kind = job.__holdfast__
-    orders = (prepare(kind, one, job_id=kernel.new_id(), now=kernel.now(), **options) for one in inputs)
-    return await submit_orders(kernel, orders)
+    """Accept a job for each input, in commits of thousands; the options are those of `submit`, but a key would be one
+    job's only. Inputs are read as they are needed: checking some overlaps with writing others."""
+    return await submit_orders(kernel, _alike(kernel, job.__holdfast__, inputs, options))
+
+
+def _alike(kernel: Kernel, kind: JobKind, inputs: Iterable[object], options: dict[str, Any]) -> Iterator[Order]:
+    """Orders that differ only in id, time and payload: the rest is prepared once a millisecond."""
+    if options.get("key") is not None:
+        raise InvalidInput("A key is for one job; give each of many its own by `prepare` and `submit_orders`.")
+    now, first = -1, None
+    ids = uuid7s(lambda: now, kernel.dice)
+    for one in inputs:
+        then, now = now, kernel.now()
+        if first is None or now != then:
+            first = prepare(kind, one, job_id="", now=now, **options).row
+        yield Order(next(ids), NewJob._make((*first[:-1], _payload(kind, one))))
 
 
 async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
     """Accept many jobs in commits of thousands. If one commit fails, those before it stand; trying again with the same
     orders is harmless."""
     left = iter(orders)
+    first = list(islice(left, BULK_ROWS))
+    if len(first) < BULK_ROWS:
+        return await _submit_part(kernel, first) if first else []
+    left = chain(first, left)
     found: list[list[str]] = []
 
     async def lane() -> None:
@@ -148,22 +170,40 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
 
 
 async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
-    loading = len(part) >= LOAD_ROWS_MIN and all(order.row.job_key is None for order in part)
-    try:
-        return await _write(kernel, part, loading)
-    except StoreConflict:  # an ambiguous commit of these very orders has happened after all
-        return await _write(kernel, part, False)
+    if kernel.store.dialect == "postgres":
+        keyless = all(order.row.job_key is None for order in part)
+        if keyless and len(part) >= LOAD_ROWS_MIN:
+            try:
+                return await _load(kernel, part)
+            except StoreConflict:  # an ambiguous commit of these very orders has happened after all
+                return await _write(kernel, part)
+        if keyless or len(part) == 1:
+            return await _write_alone(kernel, part)
+    return await _write(kernel, part)
 
 
-async def _write(kernel: Kernel, part: Sequence[Order], loading: bool) -> list[str]:
-    now = kernel.now()
+async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     async with kernel.store.transaction() as tx:
-        if loading and isinstance(tx, LoadingTx):
-            await jobs.load(tx, dict(part), now)
-            tx.then(lambda: kernel.watch.count("jobs_created", len(part)))
-            found = [order.id for order in part]
-        else:
-            found = await submit_in(tx, part, now, kernel.watch)
+        assert isinstance(tx, LoadingTx)
+        await jobs.load(tx, dict(part), kernel.now())
+        tx.then(lambda: kernel.watch.count("jobs_created", len(part)))
+        await kernel.failpoint("submit.before_commit")
+    await kernel.failpoint("submit.after_commit")
+    return [order.id for order in part]
+
+
+async def _write_alone(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+    """Where no order could make the others be taken back, the statement is its own commit."""
+    await kernel.failpoint("submit.before_commit")
+    async with kernel.store.alone() as tx:
+        found = await submit_in(tx, part, kernel.now(), kernel.watch)
+    await kernel.failpoint("submit.after_commit")
+    return found
+
+
+async def _write(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+    async with kernel.store.transaction() as tx:
+        found = await submit_in(tx, part, kernel.now(), kernel.watch)
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
     return found

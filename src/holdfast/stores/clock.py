@@ -6,10 +6,13 @@ import os
 import random
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 TIME_MASK = (1 << 48) - 1
-LUCK_MASK = (1 << 62) - 1
+LUCK_DIGITS = 19
+LUCK_BITS = LUCK_DIGITS * 4
+VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
 class Clock(Protocol):
@@ -60,10 +63,20 @@ class SeededDice:
 
 def uuid7(now_ms: int, dice: Dice) -> str:
     """A UUID that sorts by time: fresh rows lie together in the primary key."""
-    luck = dice.bits(74)
-    value = (now_ms & TIME_MASK) << 80 | 0x7 << 76 | (luck >> 62) << 64 | 0b10 << 62 | luck & LUCK_MASK
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return _uuid7(now_ms, f"{dice.bits(LUCK_BITS):0{LUCK_DIGITS}x}")
+
+
+def uuid7s(now_ms: Callable[[], int], dice: Dice, at_once: int = 64) -> Iterator[str]:
+    """As many as are asked for; luck is drawn for several at once."""
+    while True:
+        luck = f"{dice.bits(LUCK_BITS * at_once):0{LUCK_DIGITS * at_once}x}"
+        for start in range(0, len(luck), LUCK_DIGITS):
+            yield _uuid7(now_ms(), luck[start : start + LUCK_DIGITS])
+
+
+def _uuid7(now_ms: int, luck: str) -> str:
+    time = f"{now_ms & TIME_MASK:012x}"
+    return f"{time[:8]}-{time[8:]}-7{luck[:3]}-{VARIANTS[luck[3]]}{luck[4:7]}-{luck[7:]}"
 
 
 def uuid4(dice: Dice) -> str:

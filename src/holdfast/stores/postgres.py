@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -216,9 +217,9 @@ class PostgresTx:
             )
             return rows
 
-    async def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
         with _translating():
-            await self.connection.copy_records_to_table(table, columns=columns, records=rows)
+            await self.connection.copy_to_table(table, columns=columns, source=BytesIO(lines.encode()))
 
     async def hint(self, channel: str) -> None:
         with _translating():

@@ -45,8 +45,8 @@ class Tx(Protocol):
 class LoadingTx(Tx, Protocol):
     """A transaction of a database with a bulk load of its own (on SQLite, a statement is as fast as anything)."""
 
-    async def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Append many rows. One that is there already is a `StoreConflict` and fails all."""
+    async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
+        """Append many rows, in the text form of COPY. One that is there already is a `StoreConflict` and fails all."""
         ...
 
 

@@ -7,9 +7,12 @@ provider wrote, both become the replacement character here, so that no message c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+_SPECIAL = re.compile(r"[\\\t\n\r]")
+_COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
@@ -46,9 +49,16 @@ def ids(keys: Iterable[str]) -> str:
     return _encode(dict.fromkeys(keys, 0))
 
 
-def storable(text: str | None) -> str | None:
+def storable(text: str) -> str:
     """A text as both databases can hold it."""
-    return text if text is None or text.isascii() else str(_storable(text))
+    return text if text.isascii() else str(_storable(text))
+
+
+def copied(value: str | int | None) -> str:
+    """A value in the text form of PostgreSQL's COPY."""
+    if isinstance(value, str):
+        return value.translate(_COPY_ESCAPES) if _SPECIAL.search(value) else value
+    return "\\N" if value is None else str(value)
 
 
 def text(value: Any) -> str:
