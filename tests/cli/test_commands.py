@@ -213,3 +213,16 @@ def _holdfast(*words: str) -> list[str]:
 
 def _env(folder: Path) -> dict[str, str]:
     return dict(os.environ) | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.mark.slow
+def test_a_command_of_ours_loads_no_system_and_a_systems_own_is_found(tmp_path: Path) -> None:
+    """It takes half the time to start; and `holdfast review` is still there."""
+    look = "import sys; from holdfast.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    look += "print('holdfast_systems' in sys.modules)"
+    for words, loaded in (("jobs --help", "False"), ("review --help", "True"), ("--help", "True")):
+        done = subprocess.run(
+            [sys.executable, "-c", look, *words.split()], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+        assert done.stdout.splitlines()[-1] == loaded, words
+        assert words != "--help" or "review" in done.stdout

@@ -60,7 +60,7 @@ def install(folder: Path) -> dict[str, str]:
     }
 
 
-def run(script: list[str], folder: Path, env: dict[str, str], timeout_s: float = 300) -> list[str]:
+def run(script: list[str], folder: Path, env: dict[str, str], timeout_s: float = 600) -> list[str]:
     """Run the blocks one after the other in one shell; what each printed. The first that fails stops the page."""
     lines = ["set -euo pipefail"]
     for text in script:
