@@ -43,6 +43,8 @@ const nav = document.querySelector("#nav");
 const live = document.querySelector("#live");
 let turn = 0;
 let drawnAt = 0;
+let isDrawing = false;
+let isStale = false;
 let waits = null;
 let counts = {};
 
@@ -67,9 +69,11 @@ function drawTabs(name) {
   morph(nav, el("nav", { "aria-label": "Console", id: "nav" }, TABS.map(line)));
 }
 
-// Draw the view of the address. `fresh`: a person went there, so nothing of what was shown stays.
-async function show({ fresh = false } = {}) {
+// Draw the view of the address. Where a person has gone to another one, nothing of what was shown stays.
+async function show() {
   const mine = ++turn;
+  isDrawing = true;
+  isStale = false;
   const where = place();
   const hash = location.hash;
   drawTabs(where.name);
@@ -79,14 +83,19 @@ async function show({ fresh = false } = {}) {
   } catch (error) {
     made = trouble(error);
   }
+  if (mine !== turn) return;
   drawnAt = Date.now();
-  if (mine !== turn || made === null) return;
+  isDrawing = false;
+  if (isStale) refresh();
+  if (made === null) return;
   const now = el("main", { id: "view", "data-place": hash }, made);
+  const before = view.dataset.place;
   view.dataset.place = hash;
-  if (fresh) view.replaceChildren(...now.childNodes);
-  else morph(view, now);
+  if (before === hash) morph(view, now);
+  else view.replaceChildren(...now.childNodes);
+  if (before === hash || before === undefined) return;
   // The heading is where reading goes on; but a hand that already types elsewhere is not to be pulled away.
-  if (fresh && !document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
+  if (!document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
 }
 
 function trouble(error) {
@@ -94,9 +103,11 @@ function trouble(error) {
   return el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), way);
 }
 
-// Many changes in a moment are one drawing.
+// Many changes in a moment are one drawing; and none begins before the last has ended, or a slow server would be asked
+// for ever and never be shown.
 function refresh() {
-  if (waits || document.hidden) return;
+  isStale = isDrawing;
+  if (waits || isDrawing || document.hidden) return;
   waits = setTimeout(
     () => {
       waits = null;
@@ -167,7 +178,7 @@ function begin() {
     event.target.q.blur();
     if (wanted) location.hash = `jobs?${new URLSearchParams({ q: wanted })}`;
   });
-  addEventListener("hashchange", () => show({ fresh: true }));
+  addEventListener("hashchange", show);
   addEventListener("keydown", onKey);
   addEventListener("unhandledrejection", (event) => say(event.reason?.message ?? String(event.reason), "error"));
   setInterval(() => {
