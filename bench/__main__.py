@@ -10,6 +10,7 @@ Rounds are interleaved so that a noisy minute hits everybody; what counts are th
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from bench.charts import draw
 from bench.machine import machine
 from bench.model import Book, Row, Run
+from bench.page import rewrite
 from bench.report import Report, judged, show
 from bench.rows import ROWS
 from bench.sides import ENVIRONMENTS, CannotRun, Servers, Sides
@@ -53,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer rows, smaller counts, about a minute and a half")
     parser.add_argument("--only", nargs="+", default=[], metavar="ROW", help="these rows: " + ", ".join(names()))
     parser.add_argument("--rounds", type=int, default=0, help="how many rounds (default 5; quick: as many as fit)")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin no round that would end later than this")
     parser.add_argument("--share", type=float, default=1.0, help="scale every count, such as 0.1 while developing")
     parser.add_argument(
         "--out", type=Path, default=None, help="write the figures as JSON (and the charts, if it is the latest)"
@@ -77,6 +80,7 @@ def chosen(asked: argparse.Namespace) -> list[Row]:
 def play(sides: Sides, book: Book, rows: Sequence[Row], asked: argparse.Namespace) -> int:
     """Every distinct run once a round, in turn; returns how many rounds there were."""
     runs = list(dict.fromkeys(run for row in rows for run in row.runs))
+    limit_s = asked.minutes * 60 or (QUICK_S if asked.quick and not asked.rounds else math.inf)
     began, number = time.monotonic(), 0
     while number < (asked.rounds or (99 if asked.quick else 5)):
         number += 1
@@ -85,7 +89,7 @@ def play(sides: Sides, book: Book, rows: Sequence[Row], asked: argparse.Namespac
                 one(sides, book, run, asked)
         took = time.monotonic() - began
         say(f"round {number} done after {took:.0f} s, load {os.getloadavg()[0]:.1f}")
-        if asked.quick and not asked.rounds and took / number * (number + 1) > QUICK_S:
+        if took / number * (number + 1) > limit_s:
             break
     return number
 
@@ -103,6 +107,7 @@ def keep(report: Report, path: Path, merge: bool) -> None:
     kept.write(path)
     if path.resolve() == RESULTS.resolve():
         draw(kept)
+        rewrite(kept)
 
 
 def say(sentence: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -61,9 +61,25 @@ class ExplainingTx:
         given = [params[name] for name in statement.order]
         (found,) = json.loads(await self._connection.fetchval(EXPLAIN + statement.postgres, *given))
         self.time_ms += found["Execution Time"]
-        self.buffers += found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"]
+        self.buffers += touched(found["Plan"])
         self.plan = found
         return []
+
+
+def touched(plan: dict[str, Any]) -> int:
+    """Buffers of the whole statement. The top node counts what it reads from; a CTE that only writes (the events) is
+    read by nobody, so its own are added."""
+    nodes = list(_nodes(plan))
+    read = {node["CTE Name"] for node in nodes if "CTE Name" in node}
+    apart = [node for node in nodes if node.get("Subplan Name", "").removeprefix("CTE ") not in {"", *read}]
+    written = [node for node in apart if node["Subplan Name"].startswith("CTE ")]
+    return sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in [plan, *written])
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
 
 
 async def depth(count: int) -> Figures:
