@@ -101,6 +101,17 @@ def failed_reviews_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def lost_mail_not_told_again() -> Iterator[None]:
+    """Nobody asks again for what was marked and turned out never to have been sent."""
+
+    async def nothing(kernel: Any) -> int:
+        return 0
+
+    with swapped(jobs, "requeue_once", nothing):
+        yield
+
+
 MUTANTS = (
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),
@@ -112,4 +123,5 @@ MUTANTS = (
     Mutant(lower_versions_accepted, ("R2",), 60),
     Mutant(nothing_escalates, ("K8",), 40),
     Mutant(failed_reviews_forgotten, ("R7",), 40),
+    Mutant(lost_mail_not_told_again, ("R7", "L1"), 100),
 )

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
+from sqlite3 import OperationalError
 from typing import Any
 
 from holdfast.engines.run import Duties, run
@@ -47,6 +49,18 @@ WATCHED = {
     "chunk": ("INSERT ON review_chunks", "new.review_id", "new.chunk_no, new.chunk_sha256"),
     "chunk_again": ("UPDATE ON review_chunks", "new.review_id", "new.chunk_no, new.chunk_sha256"),
 }
+DOUBTFUL = (
+    "SELECT 1 FROM holdfast_effects WHERE status IN ('sending', 'unknown') OR (status = 'sent' AND provider_id IS NULL)"
+)
+TAKEN_BACK = (
+    "SELECT 1 FROM reviews AS r JOIN review_deliveries AS d ON d.changelist_id = r.changelist_id "
+    "AND d.review_version = r.review_version WHERE r.status = 'succeeded' AND d.required = 1 AND d.status <> 'sent'"
+)
+SENT = (
+    "SELECT d.effect_key FROM reviews AS r JOIN review_deliveries AS d ON d.changelist_id = r.changelist_id "
+    "AND d.review_version = r.review_version WHERE r.status = 'succeeded' AND d.required = 1 AND d.status = 'sent' "
+    "ORDER BY d.effect_key"
+)
 ELSEWHERE = ("intake.", "relay.", "submit.", "sweep.")
 COVERAGE = Coverage(
     # No messages here, and a review has no deadline; jobs are submitted within the review's own transaction.
@@ -66,7 +80,7 @@ COVERAGE = Coverage(
             *("delivery sent", "delivery failed", "delivery needs_person"),
             *("death in fetch", "death in llm", "death in notify"),
             *("replay in full", "replay of fetch", "replay of llm", "replay of notify"),
-            *("escalation", "kept part", "call by a process that had stood still"),
+            *("escalation", "kept part", "call by a process that had stood still", "mail lost and told again"),
         }
     ),
 )
@@ -91,6 +105,8 @@ class ReviewWorld(World):
         self._critic = self.loop.stream("critic")
         self._garbage = self._critic.choice((0.0, 0.0, 0.1, 0.4))
         self._replays: dict[str, int] = {}
+        self._first_job: dict[str, str] = {}
+        self.lost_mails = 0
 
     def cast(self) -> None:
         if self.dice.random() < 0.25:
@@ -104,10 +120,12 @@ class ReviewWorld(World):
                 self.role(f"keeper-{number}", _duties(Duties(work=False, relay=False, consume=False)))
         self.role("caller", self.caller)
         self.role("operator", self.operator)
+        if self.mail == "both" and self.dice.random() < 0.4:
+            self.loop.world.spawn(self._lose_a_mail(), name="lost mail")
 
     def is_quiet(self) -> bool:
-        doubtful = "SELECT 1 FROM holdfast_effects WHERE status IN ('sending', 'unknown') LIMIT 1"
-        return all(wish.answer for wish in self.wishes) and self.mostly_quiet() and not self.query(doubtful)
+        answered = all(wish.answer for wish in self.wishes)
+        return answered and self.mostly_quiet() and not self.query(DOUBTFUL) and not self.query(TAKEN_BACK)
 
     def judge(self, history: History) -> list[Finding]:
         return list(check_reviews(self, history))
@@ -124,6 +142,23 @@ class ReviewWorld(World):
         drawn = self._critic.random()
         rubbish = not self.is_healing and drawn < self._garbage
         return self._critic.choice(GARBAGE) if rubbish else good_answer(path)
+
+    async def _lose_a_mail(self) -> None:
+        """What was marked turns out never to have been sent: no trace of it at the provider, no id in the ledger."""
+        stub, keeper = self.providers[f"mail.{self.mail}"], self.arenas["main"].keeper
+        while not self.is_healing and not self.lost_mails:
+            await asyncio.sleep(self.dice.uniform(10, 90))
+            sent = self.query(SENT)
+            if not sent:
+                continue
+            key = self.dice.choice(sent)[0]
+            with suppress(OperationalError):  # somebody is writing; later, then
+                keeper.execute("UPDATE holdfast_effects SET provider_id = NULL WHERE key = ?", (key,))
+                token = self.query("SELECT token FROM holdfast_effects WHERE key = ?", key)[0][0]
+                stub.effects[:] = [effect for effect in stub.effects if effect.token != token]
+                stub._first.pop(token, None)
+                self.answered[token] = self.loop.now_ms  # no doubt is left about the first send: it did nothing
+                self.lost_mails += 1
 
     # The callers
 
@@ -145,7 +180,8 @@ class ReviewWorld(World):
             async with kernel.store.transaction() as tx:
                 stored, made = await reviews.submit(kernel, tx, request, sender="reviews@mail.test", owner="ci")
                 await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
-            said, job = ("new" if made else "known"), stored.job_id
+            # A review that is told again has another job; the caller's is the first.
+            said, job = ("new" if made else "known"), self._first_job.setdefault(stored.id, stored.job_id)
             under_its_key = stored.idempotency_key == request.idempotency_key
         except Refusal as refusal:
             said, under_its_key = refusal.code, False

@@ -283,6 +283,7 @@ def tally_of(world: ReviewWorld, history: History) -> dict[str, int]:
         if change.event == "buried":
             counts[f"death in {change.old_stage}"] += 1
     counts["escalation"] = sum(line.data[-1] == "escalated" for line in history.of("case"))
+    counts["mail lost and told again"] = world.lost_mails
     counts["kept part"] = sum(1 for _ in history.of("chunk"))
     counts["call by a process that had stood still"] = sum(
         seen.where(asked, call, stage) == STRAY for stage, asked, call in _calls(seen)
