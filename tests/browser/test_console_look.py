@@ -187,6 +187,10 @@ async def test_an_instructor_claims_releases_and_grades(browser: Any, place: Dep
         await one.wait_for(state="detached")
     final = await place.ask("GET", f"/api/submissions/{made['id']}", sub="lena")
     assert (final["status"], final["result"]["overallScore"]) == ("COMPLETED", 9.5)
+    acts = (await place.ask("GET", "/api/ops/audit?actor=ines"))["items"]
+    assert [one["action"] for one in acts] == [
+        f"submission.{name}" for name in ("reviewed", "claimed", "released", "claimed")
+    ]
 
 
 async def test_the_instructor_queue_names_the_role_it_needs(browser: Any, place: Deployment) -> None:

@@ -18,7 +18,7 @@ from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.idempotency import answer_text, idempotent
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kit import Kernel, Tx, idempotency
+from holdfast.kit import Kernel, Tx, audit, idempotency
 from holdfast.settings import read
 from holdfast_systems.grading import asyncapi, submissions, transitions
 from holdfast_systems.grading.accepting import Accepting
@@ -178,7 +178,9 @@ def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
 
     @router.post("/api/submissions/{submission_id}/review/claim")
     async def claim(submission_id: str, who: Annotated[Principal, INSTRUCTOR]) -> dict[str, Any]:
-        return await instructor_step(kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now))
+        return await instructor_step(
+            kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now), (who.sub, "claimed")
+        )
 
     @router.post("/api/submissions/{submission_id}/review/release")
     async def release(
@@ -186,7 +188,10 @@ def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
     ) -> dict[str, Any]:
         any_claim = who.may("operator")
         return await instructor_step(
-            kernel, submission_id, lambda one, now: transitions.release(one, who.sub, any_claim=any_claim)
+            kernel,
+            submission_id,
+            lambda one, now: transitions.release(one, who.sub, any_claim=any_claim),
+            (who.sub, "released"),
         )
 
     @router.post("/api/submissions/{submission_id}/review")
@@ -208,6 +213,7 @@ async def submit_review(
             tx,
             submission_id,
             lambda one, now: transitions.review(one, who.sub, given.overall_score, given.band, given.feedback, now),
+            (who.sub, "reviewed"),
         )
 
     route = f"POST /api/submissions/{submission_id}/review"
@@ -215,16 +221,18 @@ async def submit_review(
 
 
 Decide = Callable[[transitions.Submission, int], Change | None]
+Act = tuple[str, str]
+"""Who did what, for the audit."""
 
 
-async def instructor_step(kernel: Kernel, submission_id: str, decide: Decide) -> dict[str, Any]:
+async def instructor_step(kernel: Kernel, submission_id: str, decide: Decide, act: Act | None = None) -> dict[str, Any]:
     """Claim or release, in a transaction of its own."""
     async with kernel.store.transaction() as tx:
-        return await _decide(kernel, tx, submission_id, decide)
+        return await _decide(kernel, tx, submission_id, decide, act)
 
 
-async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide) -> dict[str, Any]:
-    """An instructor's step: under the row's lock, refused with 409 where the state has no such step."""
+async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide, act: Act | None) -> dict[str, Any]:
+    """An instructor's step: under the row's lock, refused with 409 where the state has no such step, and audited."""
     stored = await submissions.lock(tx, _checked(submission_id))
     if stored is None:
         raise NotFound("There is no such submission.")
@@ -233,6 +241,8 @@ async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide) ->
         decided = decide(stored.state, now)
     except Refusal as refusal:
         raise Problem(409, refusal.code, str(refusal)) from None
+    if act is not None and decided is not None:
+        await audit.write(tx, act[0], f"submission.{act[1]}", f"submission:{stored.id}", None, now)
     return for_instructor(await submissions.change(kernel, tx, stored, decided, now))
 
 
