@@ -8,10 +8,10 @@ import time
 
 import asyncpg
 
-from bench.runs.kernels import CALLERS, Noop, audited, kernel_over, orders
+from bench.runs.kernels import CALLERS, Noop, audited, kernel_over
 from bench.stopwatch import Figures, Stopwatch, postgres_url
 from holdfast import enqueue
-from holdfast.kernel.submit import SharedCommit, submit_orders
+from holdfast.kernel.submit import SharedCommit, submit_many
 
 BARE = """INSERT INTO holdfast_jobs (id, kind, queue, stage, priority, run_at, created_at, updated_at, payload)
 VALUES (gen_random_uuid(), 'bench.bare', 'bench', 'run', 2, $1, $1, $1, $2)"""
@@ -34,9 +34,9 @@ async def enqueue32(count: int) -> Figures:
 async def bulk(count: int) -> Figures:
     """Many at once, from Python values to durable rows."""
     async with kernel_over() as kernel:
-        await submit_orders(kernel, orders(kernel, 1))
+        await submit_many(kernel, Noop, [{"n": 0}])
         watch = Stopwatch()
-        await submit_orders(kernel, orders(kernel, count))
+        await submit_many(kernel, Noop, ({"n": n} for n in range(count)))
         return await audited(kernel, watch.stop(count))
 
 
