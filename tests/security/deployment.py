@@ -62,7 +62,7 @@ class Deployment:
             finally:
                 stop.set()
 
-    async def until(self, system: str, reached: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
+    async def until(self, system: str, reached: Callable[[], Awaitable[bool]], within_s: float = 240) -> None:
         """Wait until a question is answered with yes; asked anew whenever something happens in the system."""
         bell = self.system(system).kernel.store.bell("events")
         try:

@@ -1,0 +1,80 @@
+"""The log: one JSON object a line, with the fields that a person searches by."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
+from holdfast.engines.worker import Worker
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.submit import submit
+from holdfast.kernel.watch import JsonFormatter, TextFormatter
+from holdfast.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.spec("K17")
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+app = App("logged")
+shaky = Provider("shaky", breaker=Breaker(window=4, min_calls=2, open_above=0.5))
+
+
+@app.job()
+class Try(Job[str]):
+    @stage(provider=shaky, retry=Retry(attempts=2, base_s=0, jitter="none"))
+    async def ask(self, ctx: Context, word: str) -> None:
+        async def call() -> None:
+            message = f"503 from upstream; password={word}"
+            raise CallError.of(Category.UPSTREAM, "UPSTREAM_INTERNAL", message, status=503, faults=True)
+
+        await ctx.call(call)
+
+
+async def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture, formatter: logging.Formatter) -> list[str]:
+    kernel = Kernel(store=SqliteStore(tmp_path / "log.db"), registry=Registry([app]))
+    await kernel.migrate()
+    with caplog.at_level(logging.DEBUG, logger="holdfast"):
+        job_id = await submit(kernel, Try, "hunter2", trace=TRACE)
+        await Worker(kernel).run_until_idle()
+    await kernel.store.close()
+    told = [formatter.format(record) for record in caplog.records if record.name == "holdfast"]
+    assert any(job_id in line for line in told)
+    return told
+
+
+async def test_a_line_has_what_a_person_searches_by(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = [json.loads(line) for line in await lines(tmp_path, caplog, JsonFormatter())]
+    retried = next(line for line in told if line["event"] == "retried")
+    assert {
+        name: retried[name] for name in ("status", "stage", "attempt", "provider_status", "error_code", "trace")
+    } == {
+        "status": "queued",
+        "stage": "ask",
+        "attempt": 1,
+        "provider_status": 503,
+        "error_code": "UPSTREAM_INTERNAL",
+        "trace": TRACE,
+    }
+    assert retried["duration_ms"] >= 0 and retried["job_id"] and retried["at"] and retried["level"] == "info"
+    changed = next(line for line in told if line["event"] == "breaker")
+    assert (changed["provider"], changed["breaker_state"]) == ("shaky", "open")
+
+
+async def test_a_line_for_a_terminal_tells_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = await lines(tmp_path, caplog, TextFormatter())
+    retried = next(line for line in told if " retried " in line)
+    assert all(word in retried for word in ("provider_status=503", "error_code=UPSTREAM_INTERNAL", "stage=ask"))
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()], ids=["json", "text"])
+def test_what_an_exception_says_is_redacted(formatter: logging.Formatter) -> None:
+    try:
+        raise RuntimeError("cannot sign in with password=hunter2 as ann@example.test")
+    except RuntimeError as error:
+        told = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("other", logging.ERROR, "x.py", 1, "token=abc123def failed", None, told)
+    line = formatter.format(record)
+    assert "RuntimeError" in line and not any(word in line for word in ("hunter2", "abc123def", "ann@"))
+    assert "\n" not in line
