@@ -111,11 +111,21 @@ let chosen = new Set();
 
 export async function group({ parts: [system, fingerprint] }, again) {
   const where = new URLSearchParams({ system, fingerprint, limit: "200" });
-  const { items } = await api(`/api/ops/dead-letters?${where}`);
+  const [{ items }, { items: groups }] = await Promise.all([
+    api(`/api/ops/dead-letters?${where}`),
+    api(`/api/ops/dead-letters/groups?${new URLSearchParams({ system, limit: "200" })}`),
+  ]);
   if (!items.length) return el("p", { class: "soft" }, "There is no such group any more.");
   chosen = new Set(items.map((row) => row.id).filter((id) => chosen.has(id)));
-  const inState = (...states) =>
-    items.filter((row) => states.includes(row.state) && (!chosen.size || chosen.has(row.id)));
+  // The list shows the newest letters; how many there are of each state is counted by the server.
+  const counted = new Map(
+    groups
+      .filter((one) => one.system === system && one.fingerprint === fingerprint)
+      .map((one) => [one.state, one.letters]),
+  );
+  const ticked = (state) => items.filter((row) => row.state === state && chosen.has(row.id)).length;
+  const number = (...states) =>
+    states.reduce((sum, state) => sum + (chosen.size ? ticked(state) : (counted.get(state) ?? 0)), 0);
   const bulk = (verb, state, body) =>
     api(`/api/ops/dead-letters/bulk/${verb}?${new URLSearchParams({ system })}`, {
       method: "POST",
@@ -141,12 +151,15 @@ export async function group({ parts: [system, fingerprint] }, again) {
       "p",
       { class: "soft" },
       `${first.kind}, system ${system}, provider ${first.provider ?? "none"}: `,
-      count(items.length, "letter"),
+      count(
+        [...counted.values()].reduce((sum, one) => sum + one, 0),
+        "letter",
+      ),
       chosen.size
         ? `, ${chosen.size} chosen below; only those are acted on`
         : ", all of them are acted on unless some are chosen below",
     ),
-    el("ol", { class: "steps" }, steps(inState, bulk, again)),
+    el("ol", { class: "steps" }, steps(number, bulk, again)),
     table([["", tick], ...COLUMNS], items, (row) => row.id),
   );
 }
@@ -156,10 +169,10 @@ function total(answer, word) {
   return `${count(answer.done.length, "letter")} ${word}${refused}${answer.remaining ? `; ${answer.remaining} remain` : ""}.`;
 }
 
-function steps(inState, bulk, again) {
+function steps(number, bulk, again) {
   const both = async (verb, states, body) => {
     const parts = [];
-    for (const state of states) if (inState(state).length) parts.push(await bulk(verb, state, body));
+    for (const state of states) if (number(state)) parts.push(await bulk(verb, state, body));
     return {
       done: parts.flatMap((one) => one.done),
       refused: parts.flatMap((one) => one.refused),
@@ -167,7 +180,7 @@ function steps(inState, bulk, again) {
     };
   };
   const step = (title, states, words, fields, verb, run) => {
-    const rows = inState(...states);
+    const letters = number(...states);
     const form = el(
       "form",
       {
@@ -179,13 +192,13 @@ function steps(inState, bulk, again) {
         key: title,
       },
       fields.map(field),
-      el("button", {}, `${verb} ${count(rows.length, "letter")}`),
+      el("button", {}, `${verb} ${count(letters, "letter")}`),
     );
     return el(
       "li",
-      { class: rows.length ? "now" : "later", key: title },
+      { class: letters ? "now" : "later", key: title },
       el("h3", {}, title),
-      rows.length ? form : el("p", { class: "soft small" }, words.none),
+      letters ? form : el("p", { class: "soft small" }, words.none),
     );
   };
   return [
@@ -216,7 +229,7 @@ function steps(inState, bulk, again) {
       "Record the evidence for",
       (f) => bulk("remediate", "triaged", { evidence: f.evidence.value }),
     ),
-    ...replaySteps(inState("remediated"), bulk, again),
+    ...replaySteps(number("remediated"), bulk, again),
     step(
       "Verify and close",
       ["replayed"],
@@ -231,11 +244,8 @@ function steps(inState, bulk, again) {
 // The dry run is the validation: nothing is replayed before it was looked at, and a look is good only for what it saw.
 let looked = null;
 
-function replaySteps(rows, bulk, again) {
-  const key = rows
-    .map((row) => row.id)
-    .sort()
-    .join();
+function replaySteps(letters, bulk, again) {
+  const key = [location.hash, letters, ...chosen].join();
   const seen = looked?.key === key ? looked.answer : null;
   const dry = async () => {
     looked = { key, answer: await bulk("replay", "remediated", { dry_run: true }) };
@@ -256,9 +266,9 @@ function replaySteps(rows, bulk, again) {
   return [
     el(
       "li",
-      { class: !rows.length ? "later" : seen ? "done" : "now", key: "validate" },
+      { class: !letters ? "later" : seen ? "done" : "now", key: "validate" },
       el("h3", {}, "Validate"),
-      rows.length
+      letters
         ? el(
             "div",
             {},
