@@ -45,8 +45,8 @@ TRIES_MAX = 12
 RETRIES_MAX = 2
 TORN = 0.06
 KILLED_AFTER_WRITE = 0.06
-PAUSED = 0.08
-PAUSE_MS_MAX = 200_000
+PAUSED = 0.2
+PAUSES_MS = ((50, 10_000), (100_000, 200_000))  # a moment, and longer than any lease
 WATCHED = {
     "document": ("INSERT ON conversion_documents", "new.id", "new.owner, new.created_at, new.source, new.webhook_url"),
     "outcome": (
@@ -176,7 +176,7 @@ class ConversionWorld(World):
     def _in_a_thread(self, executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         if _work_of(func)[0] == "_save" and self.chaos.on and self._disk.random() < PAUSED:
             # What was proved before this write may not be true any more when it happens.
-            host, pause_ms = self.loop.current, self._disk.randint(50, PAUSE_MS_MAX)
+            host, pause_ms = self.loop.current, self._disk.randint(*self._disk.choice(PAUSES_MS))
             self.chaos.stalls.append(Stall(host.label, self.loop.now_ms, self.loop.now_ms + pause_ms))
             host.stall(pause_ms)
         return self._threads(executor, partial(self._on_disk, func, *args))
