@@ -30,7 +30,8 @@ from holdfast.http.pages import COOKIE
 from holdfast.http.problem import MEDIA_TYPE
 
 TABLE = """
-everybody: GET /; GET /login; GET /instructor; GET /console; GET /static/{name}; GET /docs; GET /docs.css; GET /openapi.json;
+everybody: GET /; GET /login; GET /instructor; GET /console; GET /static/{name}; GET /docs; GET /docs.css;
+everybody: GET /openapi.json;
 everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /convert/static/{name};
 anyone: POST /api/tickets; POST /api/session; POST /api/jobs; GET /api/jobs; GET /api/jobs/events;
 anyone owner: GET /api/jobs/{job_id}; GET /api/jobs/{job_id}/events; GET /api/jobs/{job_id}/result;
