@@ -84,9 +84,9 @@ def doubt_forgotten() -> Iterator[None]:
     """A timeout is taken for a refusal."""
     intact = effects._refused
 
-    async def sure(kernel: Any, job: Any, provider: Any, row: Any, error: Any) -> None:
+    async def sure(kernel: Any, job: Any, provider: Any, row: Any, error: Any, sends: int) -> None:
         error.failure = replace(error.failure, ambiguous=False, retryable=True)
-        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error)
+        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
 
     with swapped(effects, "_refused", sure):
         yield
@@ -277,8 +277,8 @@ def refusal_wipes_out_doubt() -> Iterator[None]:
     """A refused re-send under a token is taken for proof that the first send did nothing."""
     intact = effects._refused
 
-    async def forget(kernel: Any, job: Any, provider: Any, row: Any, error: Any) -> None:
-        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error)
+    async def forget(kernel: Any, job: Any, provider: Any, row: Any, error: Any, sends: int) -> None:
+        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
 
     with swapped(effects, "_refused", forget):
         yield

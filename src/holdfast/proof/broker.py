@@ -117,6 +117,8 @@ class Broker:
     def _take(self, message: Message, publisher: Host) -> None:
         self._note("taken", message, publisher)
         late = self._happens(self.faults.delayed)
+        if late:
+            self._note("delayed", message, publisher)
         self._travel(message, self.dice.randint(1, self.faults.delay_ms_max) if late else 0)
         if self._happens(self.faults.duplicate):
             copy = Message(message.queue, message.message_id, message.body, message.headers)
@@ -159,9 +161,11 @@ class Broker:
             if not hungry:
                 return
             index = self.dice.randrange(len(waiting)) if self._happens(self.faults.reordered) else 0
-            message = waiting[index]
+            message, consumer = waiting[index], self.dice.choice(hungry)
             del waiting[index]
-            self._deliver(message, self.dice.choice(hungry))
+            if index:
+                self._note("reordered", message, consumer.host)
+            self._deliver(message, consumer)
 
     def _deliver(self, message: Message, consumer: Consumer) -> None:
         tag = next(self._tags)

@@ -16,7 +16,9 @@ from holdfast.kernel.failpoint import NAMES
 from holdfast.proof.chaos import FAULT_KINDS, ILLNESSES
 
 SEEDS_FOR_COVERAGE = 300
-BROKER_FAULTS = frozenset(["refused", "confirm_lost", "confirm_never", "duplicated", "returned", "ack_lost"])
+BROKER_FAULTS = frozenset(
+    ["refused", "confirm_lost", "confirm_never", "duplicated", "delayed", "reordered", "returned", "ack_lost"]
+)
 PROVIDER_FAULTS = frozenset((*ILLNESSES, "timeout", "answer_unheard", "deduplicated"))
 ALL_FAULTS = FAULT_KINDS | BROKER_FAULTS | PROVIDER_FAULTS
 ALL_EDGES = frozenset(f"{old} -> {new}" for old, new in EDGES)

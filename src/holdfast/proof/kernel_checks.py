@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
+from holdfast.proof.messages import BrokerEvent
 
 # (kind, stage) -> what it tells when it is done, and whether the message's id is the same every time.
 TELLS = {
@@ -53,3 +54,53 @@ def check_effects_of_jobs(history: History) -> Iterator[Finding]:
         tale = history.providers[HAS_EFFECT[kind]]
         if not any(effect.payload == key for effect in tale.effects):
             yield Finding("S6", f"Job {job} succeeded but {tale.name} never did '{key}'.", job)
+
+
+SEEN = frozenset(
+    [
+        "poison set aside",
+        "late result kept",
+        "lookup",
+        "effect after its caller gave up",
+        "callback before anybody waits",
+        "callback delivered twice",
+        "callback to a job that has ended",
+        "replay from the first stage, as asked",
+        "jobs that share an effect",
+    ]
+)
+"""What the workload is for: each must happen, or the predicates about it have judged nothing."""
+_PATIENCE_MS = 10_000
+
+
+def tally(history: History) -> dict[str, int]:
+    """How often each of `SEEN` happened."""
+    changes = list(history.all_changes())
+    callbacks = [event for event in history.broker if event.queue == "sim.callbacks"]
+    given = [event for event in callbacks if event.kind == "delivered"]
+    notices = sum(line.data[0] == "sim.notice" for line in history.born.values())
+    shared = sum(line.id.startswith("notice/") for line in history.of("planned"))
+    return {
+        "poison set aside": sum(change.note.get("reason") == "poison" for change in changes),
+        "late result kept": sum(line.data[2] for line in history.of("result")),
+        "lookup": sum(event.kind == "lookup" for tale in history.providers.values() for event in tale.log),
+        "effect after its caller gave up": _late_effects(history),
+        "callback before anybody waits": sum(event.kind.startswith("raised") for event in callbacks),
+        "callback delivered twice": len(given) - len({event.message_id for event in given}),
+        "callback to a job that has ended": sum(_has_ended(history, event) for event in given),
+        "replay from the first stage, as asked": sum(bool(change.note.get("full")) for change in changes),
+        "jobs that share an effect": max(0, notices - shared),
+    }
+
+
+def _late_effects(history: History) -> int:
+    late = 0
+    for tale in history.providers.values():
+        sent = {event.call: event.at_ms for event in tale.log if event.kind == "send"}
+        late += sum(effect.at_ms - sent[effect.call] > _PATIENCE_MS for effect in tale.effects)
+    return late
+
+
+def _has_ended(history: History, callback: BrokerEvent) -> bool:
+    before = [c for c in history.changes.get(callback.message_id.split("/")[1], ()) if c.at_ms <= callback.at_ms]
+    return bool(before) and before[-1].state in ("dead", "succeeded", "cancelled")

@@ -24,7 +24,7 @@ from holdfast.proof import workload
 from holdfast.proof.coverage import Coverage, edges_but
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Accepted, History
-from holdfast.proof.kernel_checks import check_effects_of_jobs, check_messages_of_stages
+from holdfast.proof.kernel_checks import SEEN, check_effects_of_jobs, check_messages_of_stages, tally
 from holdfast.proof.provider_stub import ProviderFaults
 from holdfast.proof.workload import (
     Digest,
@@ -43,7 +43,15 @@ from holdfast.proof.world import CANARY, World
 from holdfast.tables import cases
 
 COMMON: tuple[type[Job[Any]], ...] = (Digest, Letter, Parcel, Notice, Summary, Hasty, Question, Moody)
-OUTAGES: dict[type[Job[Any]], str] = {Summary: "llm", Letter: "mail.lookup", Digest: "oracle", Parcel: "mail.neither"}
+# What a burst's provider suffers from: down, asking for patience, or now this and now that.
+DOWN, LIMITED, MIXED = {"error_before": 0.65}, {"limited": 0.65}, {"limited": 0.25, "silent": 0.2, "error_after": 0.15}
+OUTAGES: dict[type[Job[Any]], tuple[str, dict[str, float]]] = {
+    Summary: ("llm", DOWN),
+    Letter: ("mail.lookup", DOWN),
+    Digest: ("oracle", LIMITED),
+    Parcel: ("mail.neither", DOWN),
+    Notice: ("mail.token", MIXED),
+}
 REPLAYS_MAX = 2
 OPERATOR_RESTS_AFTER_MS = 180_000
 
@@ -67,7 +75,7 @@ class KernelWorld(World):
     stubs = workload.STUBS
     watched = {"main": workload.TOLD_CONSUMED}  # noqa: RUF012
     # The table allows two more edges, which the kernel's present verbs never take or this workload has no job for.
-    coverage = Coverage(edges=edges_but("dead -> cancelled", "waiting -> succeeded"))
+    coverage = Coverage(edges=edges_but("dead -> cancelled", "waiting -> succeeded"), seen=SEEN)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -101,6 +109,9 @@ class KernelWorld(World):
     def judge(self, history: History) -> list[Finding]:
         return [*check_messages_of_stages(history), *check_effects_of_jobs(history)]
 
+    def tally(self, history: History) -> dict[str, int]:
+        return tally(history)
+
     # The client
 
     def _wishes(self) -> list[Wish]:
@@ -123,16 +134,16 @@ class KernelWorld(World):
 
     def _burst(self, dice: Random) -> list[Wish]:
         """Many of one kind at once, often while their provider is down: what breakers and batches are for."""
-        burst = dice.choice((Summary, Letter, Parcel, Digest, Hasty, Hasty))
-        at_ms, provider = dice.randint(0, 60_000), OUTAGES.get(burst)
-        if provider is not None and dice.random() < 0.6:
-            limited, down = (0.65, 0.0) if provider == "oracle" else (0.0, 0.65)
+        burst = dice.choice((Summary, Letter, Parcel, Digest, Notice, Hasty, Hasty))
+        at_ms = dice.randint(0, 60_000)
+        if burst in OUTAGES and dice.random() < 0.6:
+            provider, rates = OUTAGES[burst]
             slow_ms = dice.choice((100, 3_000))
-            self.swarm.providers[provider] = ProviderFaults(limited=limited, error_before=down, latency_ms_max=slow_ms)
+            self.swarm.providers[provider] = ProviderFaults(**rates, late_ms_max=20_000, latency_ms_max=slow_ms)  # type: ignore[arg-type]
         wishes = []
         for number in range(dice.randint(5, 8)):
             options = {"deadline_s": dice.uniform(1, 8)} if burst is Hasty else {}
-            order = Order(f"burst-{number}")
+            order = Order(f"burst-{number}", group=f"burst-{number // 2}" if burst is Notice else "")
             wishes.append(Wish(at_ms + dice.randint(0, 40_000), burst, order, None, options))
         return wishes
 
@@ -199,7 +210,7 @@ class KernelWorld(World):
             try:
                 await self._work_cases(kernel)
                 await self._answer_doubts(kernel)
-                if self.dice.random() < 0.06 and not self.is_healing:
+                if not self.is_healing:
                     await self._cancel_one(kernel)
             except (StoreError, UsageError):
                 continue
@@ -235,9 +246,13 @@ class KernelWorld(World):
                 await answer(kernel, row["key"], sent=False, provider_id=None, actor="operator")
 
     async def _cancel_one(self, kernel: Kernel) -> None:
-        live = self.query("SELECT id FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting') ORDER BY id")
-        if live:
-            await operate.cancel(kernel, self.dice.choice(live)["id"], "operator")
+        """One that waits for an answer rather than any other: such are rare."""
+        live = self.query("SELECT id, state FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting')")
+        waiting = sorted(row["id"] for row in live if row["state"] == "waiting")
+        if waiting and self.dice.random() < 0.2:
+            await operate.cancel(kernel, self.dice.choice(waiting), "operator")
+        elif live and self.dice.random() < 0.05:
+            await operate.cancel(kernel, self.dice.choice(sorted(row["id"] for row in live)), "operator")
 
     # What handlers ask for
 

@@ -134,8 +134,10 @@ def counted(world: World, history: History) -> Counter[str]:
         counts[f"failpoint:{name}"] += visits
     for kind, times in world.chaos.done.items():
         counts[f"fault:{kind}"] += times
-    for arena_kind in ("store_busy", "answer_lost", "hint_lost", "clock_skew"):
-        counts[f"fault:{arena_kind}"] += arena_kind in world.swarm.on
+    for arena in world.arenas.values():
+        for kind, times in arena.done.items():
+            counts[f"fault:{kind}"] += times
+    counts["fault:clock_skew"] += any(world.swarm.skews_ms)
     for event in history.broker:
         counts[f"fault:{event.kind}"] += event.kind in BROKER_FAULTS
     for tale in history.providers.values():

@@ -19,6 +19,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.util import Finalize
@@ -75,6 +76,7 @@ class Arena:
         self._idle: list[Holder] = []
         self._busy: list[Holder] = []
         self.faults = StoreFaults()
+        self.done: Counter[str] = Counter()
         self.stores: list[SimStore] = []
         keeper = self.take(None).connection
         self.writer = self.take(None)
@@ -99,6 +101,7 @@ class Arena:
                 holder.connection.execute("ROLLBACK")
         self.stores = []
         self.faults = StoreFaults()
+        self.done = Counter()
         self.keeper.execute("BEGIN IMMEDIATE")
         for table in self._tables:
             self.keeper.execute(f"DELETE FROM {table}")
@@ -168,6 +171,7 @@ class SimStore(SqliteStore):
         if faults.down_until_ms > self._loop.now_ms:
             raise StoreUnavailable("The database is down.")
         if lane is self._writer and faults.busy and self._dice.random() < faults.busy:
+            self._arena.done["store_busy"] += 1
             raise StoreBusy("Another process is writing; nothing was written.")
         give_up_at = self._loop.time() + self._busy_timeout_s
         while True:
@@ -185,6 +189,7 @@ class SimStore(SqliteStore):
             await asyncio.sleep(0)
         lost = self._arena.faults.answer_lost
         if lost and self._dice.random() < lost:
+            self._arena.done["answer_lost"] += 1
             raise StoreUnavailable("The connection broke while the commit was under way; it may have happened.")
 
     def notify(self, channel: str) -> None:
@@ -192,7 +197,9 @@ class SimStore(SqliteStore):
         for store in self._arena.stores:
             if store is self or not store._bells.has(channel):
                 continue
-            if self._dice.random() >= self._arena.faults.hint_lost:
+            if self._dice.random() < self._arena.faults.hint_lost:
+                self._arena.done["hint_lost"] += 1
+            else:
                 delay_ms = self._dice.randint(1, NOTIFY_MS_MAX)
                 self._loop.world.after_ms(delay_ms, store._bells.ring_here, channel)
 

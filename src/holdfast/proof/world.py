@@ -143,7 +143,8 @@ class World:
     def stub(self, name: str, dedup: Dedup) -> ProviderStub:
         """One provider. A system whose provider has other limits says so here."""
         dice = self.loop.stream(name)
-        return ProviderStub(self.loop, dice, name=name, dedup=dedup, timeout_ms=12_000, retention_ms=600_000)
+        patience_ms = dice.choice((8_000, 12_000))  # the client gives up before the kernel does, or after it
+        return ProviderStub(self.loop, dice, name=name, dedup=dedup, timeout_ms=patience_ms, retention_ms=600_000)
 
     # What it may use
 
