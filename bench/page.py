@@ -7,6 +7,11 @@ from pathlib import Path
 from bench.report import Report, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "performance.md"
+BUSY_LOAD = 2
+BUSY = (
+    "**The machine was busy with other work during this run** (the load stands above): ratios of rates and CPU hold, waits "
+    "and pick-up times say little."
+)
 BEGIN, END = "<!-- the last run: written by the bench -->", "<!-- the end of the last run -->"
 
 
@@ -18,6 +23,7 @@ def written(report: Report) -> str:
         "had, and the load and the fsync rate at their end; the last sitting had "
         f"{sitting['rounds']} round{'s' if sitting['rounds'] != 1 else ''}, a load of {place['load_before']} to "
         f"{place['load']} and {place['fsync_per_s_before']:,} to {place['fsync_per_s']:,} fsyncs a second.",
+        *(["", BUSY] if place["load_before"] > BUSY_LOAD * place["cores"] else []),
         "",
         table(report.rows),
         "",
