@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -191,13 +192,18 @@ async def test_the_breaker_opens_above_half_of_twenty_and_closes_after_good_tria
     for one in made:
         await asserted_once(site, main, one)
     gates = await site.until_in_service(GATES, lambda rows: rows[-1]["gate"] == "closed", "the breaker to close")
-    assert [row["gate"] for row in gates] == ["open", "half_open", "closed"]
-    opened, tried, closed = (row["at"] for row in gates)
     calls = [row["started_at"] for row in site.in_service(STARTED)]
-    assert len([call for call in calls if call < opened]) >= 20, "twenty calls are looked back on"
-    assert not [call for call in calls if opened + LET_THROUGH_MS < call < tried], "while it is open nobody calls"
-    assert len([call for call in calls if tried - LET_THROUGH_MS < call <= closed]) >= 3, "three good trials close it"
-    assert {row["times"] for row in site.in_main(HELD)} == {1}, "the learners were told, once each"
+    openings = [row["gate"] for row in gates].count("open")
+    assert len([call for call in calls if call < gates[0]["at"]]) >= 20, "twenty calls are looked back on"
+    for before, after in pairwise(gates):  # on a slow machine it may open again before the model is well
+        began, ended = before["at"], after["at"]
+        if before["gate"] == "open":
+            assert not [one for one in calls if began + LET_THROUGH_MS < one < ended], "while it is open nobody calls"
+        if after["gate"] == "closed":
+            trials = [one for one in calls if began - LET_THROUGH_MS < one <= ended]
+            assert before["gate"] == "half_open" and len(trials) >= 3, "three good trials close it"
+    told = [row["times"] for row in site.in_main(HELD)]
+    assert told and max(told) <= openings, "learners are told, once per job and opening"
 
 
 async def _true(found: bool) -> bool:
