@@ -9,8 +9,8 @@ from bench.report import Report, table
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "performance.md"
 BUSY_LOAD = 2
 BUSY = (
-    "**The machine was busy with other work during this run** (the load stands above): ratios of rates and of CPU hold, "
-    "waits and pick-up times say little."
+    "**The machine was busy with other work during this run** (the load stands above): ratios of rates and of CPU "
+    "hold, waits and pick-up times say little."
 )
 BEGIN, END = "<!-- the last run: written by the bench -->", "<!-- the end of the last run -->"
 
