@@ -307,3 +307,11 @@ def paused_before_the_send() -> Iterator[None]:
     """A process that stood still between its check of the lease and the send sends all the same."""
     with swapped(effects, "BEGUN_MS_MAX", 10**12):
         yield
+
+
+@contextmanager
+def shared_effect_unfenced() -> Iterator[None]:
+    """Of two jobs with one effect, the refusal of one denies what the other has sent."""
+    fence = (" AND sends = :sends", "")
+    with respelled(ledger.sql, "begin", fence), respelled(ledger.sql, "refuse", fence):
+        yield
