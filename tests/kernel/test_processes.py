@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,27 @@ class Fleet:
 
     def go(self) -> None:
         (self.folder / "go").touch()
+
+    def stop_between_writes(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGSTOP, but not inside a transaction of SQLite's: its one write lock would stop everybody else too."""
+        for _ in range(200):
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            if self.is_writable():
+                return
+            process.send_signal(signal.SIGCONT)
+            os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+        raise AssertionError("it was writing whenever it was stopped")
+
+    def is_writable(self) -> bool:
+        if not self.url.startswith("sqlite"):
+            return True
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
 
     def until(self, ready: Callable[[], bool], of: subprocess.Popen[bytes]) -> None:
         child.wait_until(ready, of, self.folder / "log", timeout_s=30)
@@ -163,7 +186,7 @@ async def test_a_worker_stopped_past_its_lease_can_write_nothing_when_it_goes_on
     stalled = fleet.start(grace_s=0.2)
     job_id = await submit(fleet.kernel, Gated, 1)
     fleet.until(lambda: len(fleet.ran()) == 1, stalled)
-    stalled.send_signal(signal.SIGSTOP)
+    fleet.stop_between_writes(stalled)
     other = fleet.start()
     fleet.until(lambda: len(fleet.ran()) == 2, other)
     fleet.go()

@@ -60,7 +60,7 @@ class Stepped(NamedTuple):
 
 async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
     """Insert what is new, log it and wake its queues; return the ids that were. A taken id or key inserts nothing."""
-    added = {row["id"] for row in await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)} - {None}
+    added = {row["id"] for row in await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)}
     if tx.dialect == "sqlite" and added:
         await events.append(tx, [(job_id, 0, "created", None) for job_id in jobs if job_id in added], now)
         for queue in sorted({job.queue for job in jobs.values()}):

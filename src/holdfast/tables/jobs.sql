@@ -13,9 +13,7 @@ WITH added AS (
 logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at)
   SELECT id, 0, 'created', CAST(:now AS BIGINT) FROM added)
-SELECT CAST(id AS TEXT) AS id, NULL AS rung FROM added
- UNION ALL
-SELECT NULL, CAST(pg_notify('holdfast', 'queue:' || q.queue) AS TEXT) FROM (SELECT DISTINCT queue FROM added) AS q
+SELECT CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue) FROM added
 
 -- name: insert @sqlite
 INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
