@@ -145,7 +145,11 @@ class Nursery:
             child.send(signal.SIGKILL)
         assert self._server.stdin is not None
         self._server.stdin.close()
-        self._server.wait(10)
+        try:
+            self._server.wait(10)
+        except subprocess.TimeoutExpired:  # it has nothing left to do but to free its memory
+            self._server.kill()
+            self._server.wait()
 
 
 def _stat(pid: int) -> str | None:
