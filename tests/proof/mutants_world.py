@@ -29,7 +29,7 @@ def mark_before_send() -> Iterator[None]:
 
     async def send_late(kernel: Any, job: Any, provider: Any, row: Any, send: Any, timeout_s: Any) -> str:
         async with kernel.store.transaction() as tx:
-            if not await ledger.begin(tx, row.key, job.id, job.attempt, job.epoch, kernel.now()):
+            if not await ledger.begin(tx, row.key, job.id, job.attempt, job.epoch, kernel.now(), sends=row.sends):
                 raise LeaseLost("gone")
             await ledger.mark(tx, row.key, job.attempt, "guessed", kernel.now())
         found = await call.call(kernel, provider, lambda: send(row.token), job=job, timeout_s=timeout_s)
