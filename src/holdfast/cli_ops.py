@@ -1,5 +1,5 @@
-"""The operator's commands: jobs, breakers, effects, costs. They work on the databases directly. Dead letters have a
-module of their own."""
+"""The operator's commands: jobs, breakers, effects, costs. They work on the databases directly. Dead letters and the
+outbox have modules of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast import cli_complete, cli_dead
+from holdfast import cli_complete, cli_dead, cli_outbox
 from holdfast.cli_reach import check_id, dicts, each, fail, newest, on_job, on_provider, say, show, show_rows, table_of
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import CaseState, Cause
@@ -18,13 +18,13 @@ from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.effects import answer
-from holdfast.kernel.explain import explain
+from holdfast.kernel.explain import WORKER_FRESH_MS, explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.schedule import announce_schedules
 from holdfast.kernel.spending import DAY_MS, spending
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers, effects, events, jobs, ops, schedules
+from holdfast.tables import breakers, effects, events, jobs, ops, schedules, workers
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
@@ -38,8 +38,11 @@ def add_to(cli: typer.Typer) -> None:
     cli.add_typer(cli_dead.dead_cli, name="dead")
     cli.add_typer(breakers_cli, name="breakers")
     cli.add_typer(effects_cli, name="effects")
+    cli.add_typer(cli_outbox.outbox_cli, name="outbox")
     cli.command()(costs)
     cli.command("schedules")(schedules_list)
+    cli.command("workers")(workers_list)
+    cli.command("actions")(actions_list)
 
 
 @jobs_cli.command("list")
@@ -137,6 +140,19 @@ def breakers_list(
 
     columns = ["name", "gate", "parked", "not_before", "updated_at"]
     show_rows(lambda: each(system, app, go), columns, as_json, watch)
+
+
+@breakers_cli.command("history")
+def breakers_history(
+    name: ProviderName, limit: Limit = 50, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """When a breaker opened and closed, and why, the newest first."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        async with one.kernel.store.reading() as tx:
+            return dicts(await breakers.history(tx, name, limit))
+
+    show_rows(lambda: each(system, app, go), ["name", "gate", "at", "reason"], as_json)
 
 
 @breakers_cli.command("open")
@@ -239,3 +255,37 @@ def schedules_list(
             return dicts(await schedules.every(tx))
 
     show_rows(lambda: each(system, app, go), ["name", "cron", "kind", "last_at", "next_at"], as_json, watch)
+
+
+def workers_list(
+    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Workers by their last report; one that was silent for long is not alive."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        oldest = one.kernel.now() - WORKER_FRESH_MS
+        async with one.kernel.store.reading() as tx:
+            return [{**dict(row), "alive": row["seen_at"] >= oldest} for row in await workers.every(tx)]
+
+    columns = ["name", "queues", "in_flight", "started_at", "seen_at", "alive"]
+    show_rows(lambda: each(system, app, go), columns, as_json, watch)
+
+
+def actions_list(
+    by: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only this, as in job:ID or breaker:NAME.")] = None,
+    limit: Limit = 50,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Who did what, the newest first: every act of an operator or an instructor."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        async with one.kernel.store.reading() as tx:
+            return dicts(await ops.audit_page(tx, before=None, limit=limit, actor=by, subject=subject))
+
+    def found() -> list[dict[str, Any]]:
+        return sorted(each(system, app, go), key=lambda row: int(row["at"]), reverse=True)[:limit]
+
+    show_rows(found, ["at", "actor", "action", "subject", "data"], as_json)

@@ -254,11 +254,8 @@ async def requeue_message(
 ) -> dict[str, Any]:
     """Publish a message again that was set aside."""
     for one in systems_of(request, system):
-        async with one.kernel.store.transaction() as tx:
-            if await outbox.requeue(tx, str(message_id), one.kernel.now()):
-                await audit.write(tx, who.sub, "outbox.requeued", f"message:{message_id}", None, one.kernel.now())
-                await tx.hint("outbox")
-                return {"system": one.name, "id": str(message_id), "status": "pending"}
+        if await operate.requeue(one.kernel, str(message_id), who.sub):
+            return {"system": one.name, "id": str(message_id), "status": "pending"}
     raise NotFound(f"There is no message {message_id} that was set aside.")
 
 

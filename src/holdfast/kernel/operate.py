@@ -1,4 +1,4 @@
-"""What a person may do: cancel a job, and work a dead letter through its steps. Every act is audited.
+"""What a person may do: cancel a job, publish a message again, and work a dead letter through its steps. All audited.
 
 triage (cause) -> remediate (evidence) -> replay (from the failed stage) -> resolve (notes)
 """
@@ -15,7 +15,7 @@ from holdfast.errors import InvalidInput, NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement, settle
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import audit, batch, cases, events, jobs, results
+from holdfast.tables import audit, batch, cases, events, jobs, outbox, results
 
 NOTES_LENGTH_MAX = 4_000
 
@@ -33,6 +33,16 @@ async def cancel(kernel: Kernel, job_id: str, actor: str) -> str:
         await settle(kernel, tx, [one])
         await audit.write(tx, actor, "job.cancelled", f"job:{job_id}", None, kernel.now())
     return job_id
+
+
+async def requeue(kernel: Kernel, message_id: str, actor: str) -> bool:
+    """Publish a message again that was set aside after its last try; False if there is none."""
+    async with kernel.store.transaction() as tx:
+        if not await outbox.requeue(tx, message_id, kernel.now()):
+            return False
+        await audit.write(tx, actor, "outbox.requeued", f"message:{message_id}", None, kernel.now())
+        await tx.hint("outbox")
+    return True
 
 
 async def triage(kernel: Kernel, case_id: str, *, cause: str, actor: str, notes: str | None = None) -> None:
