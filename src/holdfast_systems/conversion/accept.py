@@ -21,6 +21,7 @@ from holdfast.http.guard import allow_body, body_ended
 from holdfast.http.idempotency import REPLAYED, idempotent, parse_key
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, submit_in
+from holdfast.providers.webhook import url_problem
 from holdfast_systems.conversion import documents, views
 from holdfast_systems.conversion.codes import TABLE, Code, ConversionError, public_error
 from holdfast_systems.conversion.documents import KIND, NewDocument
@@ -28,7 +29,6 @@ from holdfast_systems.conversion.results import in_thread
 from holdfast_systems.conversion.settings import ConversionSettings
 from holdfast_systems.conversion.upload_form import FORM_BYTES_MAX, UploadForm
 from holdfast_systems.conversion.uploads import Upload, receive
-from holdfast_systems.conversion.webhook import url_problem
 
 ROUTE = "POST /api/jobs"
 MINUTE_MS = 60_000

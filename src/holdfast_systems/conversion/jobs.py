@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from holdfast import App, CallError, Category, Context, Failure, Job, LeaseLost, Provider, ProviderHeld, stage
 from holdfast.kit import Kernel, Settled, State, StoreError, Tx, load_migrations
+from holdfast.providers.webhook import Post, send_notice
 from holdfast.settings import read
 from holdfast_systems.conversion import documents, results
 from holdfast_systems.conversion.codes import Code, ConversionError, conversion_failure, public_error
@@ -24,7 +25,7 @@ from holdfast_systems.conversion.expiry import expiry_step
 from holdfast_systems.conversion.gateway import Gateway, gateway_for
 from holdfast_systems.conversion.results import in_thread
 from holdfast_systems.conversion.settings import ConversionSettings
-from holdfast_systems.conversion.webhook import Post, announce, declare_webhook, post
+from holdfast_systems.conversion.webhook import announce, declare_webhook
 
 NAME = "conversion"
 GATEWAY = "gateway"
@@ -52,7 +53,7 @@ def build(env: Mapping[str, str]) -> App:
 
 
 def build_app(
-    settings: ConversionSettings, gateway: Gateway, *, post: Post = post, wall_s: Callable[[], float] = time.time
+    settings: ConversionSettings, gateway: Gateway, *, post: Post = send_notice, wall_s: Callable[[], float] = time.time
 ) -> App:
     """The app around any gateway. `post` delivers webhooks; `wall_s` is the clock that files are dated by."""
     for folder in (settings.uploads, settings.results):

@@ -18,7 +18,7 @@ from holdfast.proof.finding import Finding
 from holdfast.proof.history import Change, History
 from holdfast_systems.conversion.documents import KIND
 from holdfast_systems.conversion.jobs import GATEWAY
-from holdfast_systems.conversion.webhook import KIND as WEBHOOK
+from holdfast_systems.conversion.webhook import WEBHOOKS
 from holdfast_systems.conversion.world_gateway import SETTINGS
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def check_webhooks(world: ConversionWorld, history: History) -> Iterator[Finding
     for (job, what, _, _), count in Counter(arrived).items():
         if count > 1:
             yield Finding("C12", f"The receiver was told '{what}' of job {job} {count} times.", job)
-    ordered = {line.data[1] for line in history.born.values() if line.data[0] == WEBHOOK}
+    ordered = {line.data[1] for line in history.born.values() if line.data[0] == WEBHOOKS.kind}
     wanted = {key for line in history.of("document") if line.data[3] for key in _ends(history, line.id)}
     for key in sorted(wanted - ordered):
         yield Finding("C12", f"Nobody was told of the end '{key}'.", key.split("/")[0])

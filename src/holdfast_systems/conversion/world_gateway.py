@@ -22,11 +22,11 @@ from holdfast import App, CallError
 from holdfast.proof.provider_stub import Dedup
 from holdfast.proof.world import WORLD, here
 from holdfast.providers.outbound import OutboundPolicy
+from holdfast.providers.webhook import signed
 from holdfast.settings import read
 from holdfast_systems.conversion.gateway import Gateway, GrobidGateway, HttpGateway
 from holdfast_systems.conversion.jobs import GATEWAY, build_app
 from holdfast_systems.conversion.settings import ConversionSettings
-from holdfast_systems.conversion.webhook import signed
 
 if TYPE_CHECKING:
     from holdfast_systems.conversion.world import ConversionWorld

@@ -16,10 +16,10 @@ from tests.systems.conversion.stub import Seen, stub
 
 from holdfast.errors import CallError
 from holdfast.providers.outbound import OutboundPolicy
+from holdfast.providers.webhook import send_notice, url_problem
 from holdfast.stores.clock import Clock
 from holdfast.tables import cases, jobs
 from holdfast_systems.conversion.expiry import expire_once
-from holdfast_systems.conversion.webhook import post, url_problem
 
 pytestmark = pytest.mark.spec("C12", "K18")
 SECRET = "a-webhook-secret-of-the-tests"
@@ -110,7 +110,7 @@ async def test_a_webhook_reaches_no_private_address(open_store: Open, tmp_path: 
 )
 async def test_in_no_spelling(host: str) -> None:
     with pytest.raises(CallError) as refused:
-        await post(f"http://{host}:9/", "{}", {}, OutboundPolicy(), 0)
+        await send_notice(f"http://{host}:9/", "{}", {}, OutboundPolicy(), 0)
     assert refused.value.failure.error_class == "OUTBOUND_REFUSED"
 
 
@@ -118,7 +118,7 @@ async def test_a_redirect_is_not_followed() -> None:
     policy = OutboundPolicy(allow_private_hosts=frozenset({"127.0.0.1"}))
     async with stub(statuses=[307]) as hook:
         with pytest.raises(CallError) as refused:
-            await post(hook.url, "{}", {}, policy, 0)
+            await send_notice(hook.url, "{}", {}, policy, 0)
         assert refused.value.failure.error_class == "WEBHOOK_REDIRECTED"
 
 

@@ -1,0 +1,165 @@
+"""Tells a user's server that something happened: a job of its own, so that a server that is down holds nothing up.
+
+    POST url      webhook-id, webhook-timestamp, webhook-signature: v1,base64(HMAC-SHA256(id.timestamp.body))
+
+    hooks = declare_webhooks(app, secret=..., policy=OutboundPolicy())
+    await hooks.tell(kernel, tx, url, event_id, {"type": "order.paid"})      # in the transaction of what happened
+
+The id is the effect's token, the same for every repetition of one event, so that a receiver can leave out what it has
+seen. The order is written in the caller's transaction; the ledger sees that a delivery which was answered is never made
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+from pydantic import BaseModel
+
+from holdfast import App, CallError, Category, Context, Job, Priority, Provider, Retry, stage
+from holdfast.kit import Kernel, Tx, classify, prepare, submit_in
+from holdfast.providers.outbound import OutboundPolicy, is_public, resolve
+
+URL_LENGTH_MAX = 2_000
+PATIENT = Retry(attempts=8, base_s=5, multiplier=2, cap_s=3_600, jitter="full")
+
+Post = Callable[[str, str, dict[str, str], OutboundPolicy, int], Awaitable[str]]
+"""Delivers: URL, body, headers, policy, now in ms; gives evidence of the delivery."""
+
+
+class Notice(BaseModel):
+    """One event to deliver. `body` is fixed when the event happens: a later change of the job changes no signature."""
+
+    url: str
+    event_id: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Webhooks:
+    """The webhooks of an app: its job kind `<app>.webhook`."""
+
+    kind: str
+
+    async def tell(
+        self, kernel: Kernel, tx: Tx, url: str, event_id: str, body: Mapping[str, Any], *, owner: str | None = None
+    ) -> None:
+        """Order one event's delivery in an open transaction, once per `event_id`."""
+        kind = kernel.registry.kinds.get(self.kind)
+        if kind is None:
+            return
+        notice = Notice(url=url, event_id=event_id, body=json.dumps(body, separators=(",", ":")))
+        now = kernel.now()
+        order = prepare(kind, notice, job_id=kernel.new_id(), now=now, key=event_id, owner=owner)
+        await submit_in(tx, [order], now, kernel.watch)
+
+
+def declare_webhooks(
+    app: App,
+    *,
+    secret: str | None,
+    policy: OutboundPolicy,
+    retry: Retry = PATIENT,
+    timeout_s: float = 10.0,
+    post: Post | None = None,
+) -> Webhooks:
+    """Declare the job that delivers. No breaker: one user's broken server must not hold back another's notices."""
+    provider = Provider("webhook", effects="token", timeout_s=timeout_s)
+    deliver_by = post or send_notice
+    kind = f"{app.name}.webhook"
+
+    @app.job(name=kind, priority=Priority.LOW)
+    class Webhook(Job[Notice]):
+        @stage(provider=provider, retry=retry, timeout_s=policy.total_s_max + 10)
+        async def deliver(self, ctx: Context, notice: Notice) -> None:
+            if secret is None:
+                raise CallError.of(Category.BUG, "WEBHOOK_SECRET_MISSING", "WEBHOOK_SECRET is not set any more.")
+
+            async def send(token: str) -> str:
+                headers = signed(secret, token, ctx.now() // 1_000, notice.body)
+                return await deliver_by(notice.url, notice.body, headers, policy, ctx.now())
+
+            await ctx.effect(("webhook", notice.event_id), send=send)
+
+    return Webhooks(kind)
+
+
+def signed(secret: str, event_id: str, at_s: int, body: str) -> dict[str, str]:
+    """The headers that prove where a notice comes from, and when it was sent."""
+    digest = hmac.new(secret.encode(), f"{event_id}.{at_s}.{body}".encode(), hashlib.sha256).digest()
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }
+
+
+def url_problem(url: str) -> str | None:
+    """What is wrong with a webhook's address by its looks alone, in a sentence."""
+    try:
+        target = httpx.URL(url)
+    except httpx.InvalidURL:
+        return "webhookUrl is not a URL."
+    if target.scheme not in ("http", "https") or not target.host:
+        return "webhookUrl must be an http or https URL."
+    if target.userinfo:
+        return "webhookUrl must not carry credentials."
+    return None if len(url) <= URL_LENGTH_MAX else f"webhookUrl must be at most {URL_LENGTH_MAX} characters."
+
+
+async def send_notice(url: str, body: str, headers: dict[str, str], policy: OutboundPolicy, now_ms: int) -> str:
+    """POST to a stranger's URL within `policy`; gives the status as evidence. Redirects are not followed.
+
+    The connection goes to the very address that was checked, whatever the name resolves to a moment later."""
+    target = httpx.URL(url)
+    try:
+        async with asyncio.timeout(policy.total_s_max):
+            address = await _address(target, policy)
+            return await _exchange(target, address, body, headers, policy, now_ms)
+    except (httpx.HTTPError, TimeoutError, OSError) as error:
+        message = f"The webhook to '{target.host}' failed: {type(error).__name__}."
+        raise CallError(replace(classify(error), message=message)) from None
+
+
+async def _address(target: httpx.URL, policy: OutboundPolicy) -> str:
+    host = target.raw_host.decode("ascii").strip("[]")
+    found = list(await resolve(host, target.port or (443 if target.scheme == "https" else 80)))
+    allowed = {name.lower() for name in policy.allow_private_hosts}
+    if not found:
+        raise CallError.of(Category.NETWORK, "NETWORK_UNREACHABLE", f"The host '{host}' has no address.", faults=True)
+    if host.lower() not in allowed and not all(is_public(address) for address in found):
+        message = f"The host '{host}' has an address that is not public; nothing was sent."
+        raise CallError.of(Category.POLICY, "OUTBOUND_REFUSED", message)
+    return found[0]
+
+
+async def _exchange(
+    target: httpx.URL, address: str, body: str, headers: dict[str, str], policy: OutboundPolicy, now_ms: int
+) -> str:
+    timeout = httpx.Timeout(policy.total_s_max, connect=policy.connect_s_max)
+    sent = {**headers, "Host": target.netloc.decode("ascii"), "Content-Type": "application/json"}
+    async with httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as client:
+        request = client.build_request(
+            "POST",
+            target.copy_with(host=address, fragment=None),
+            content=body.encode(),
+            headers=sent,
+            extensions={"sni_hostname": target.raw_host.decode("ascii").strip("[]")},
+        )
+        answer = await client.send(request, stream=True)  # the body of the answer is nobody's business
+        await answer.aclose()
+    status = answer.status_code
+    if 200 <= status < 300:
+        return f"{status}"
+    message = f"The webhook's host '{target.host}' answered {status}."
+    if status < 400:
+        raise CallError.of(Category.VALIDATION, "WEBHOOK_REDIRECTED", message, status=status)
+    raise CallError.from_status(status, message, answer.headers, now_ms=now_ms)
