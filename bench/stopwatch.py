@@ -79,8 +79,17 @@ def tree_cpu_s(root: int) -> float:
 
 def rss_mb(pid: int | str = "self") -> float:
     """The memory that a process has in RAM."""
+    return _status_mb(pid, "VmRSS:")
+
+
+def most_mb(pid: int | str = "self") -> float:
+    """The most memory that a process ever had in RAM."""
+    return _status_mb(pid, "VmHWM:")
+
+
+def _status_mb(pid: int | str, name: str) -> float:
     text = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+    line = next(line for line in text.splitlines() if line.startswith(name))
     return int(line.split()[1]) / 1_024
 
 

@@ -1,4 +1,4 @@
-"""Rows about the systems: grading's relay, its POST, its way there and back; conversion's overhead."""
+"""Rows about the systems: grading's relay, its POST, its way there and back; conversion's memory and overhead."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from bench.model import NOTHING, Book, Measured, Row, Run, rate_ratio
 RELAY = (Run("holdfast", "relay", 10_000, 3_000), Run("floor", "publish", 10_000, 3_000))
 POST = (Run("holdfast", "post", 3_000, 1_000), Run("floor", "post_bare", 3_000, 1_000))
 CALLBACK = Run("holdfast", "callback", 60, 20)
+UPLOAD = Run("holdfast", "upload", 100, 100, once=True)
 CONVERT = Run("holdfast", "convert", 1_000, 60, once=True, timeout_s=1_800)
 
 
@@ -26,6 +27,13 @@ def overhead(book: Book) -> Measured:
     return Measured(f"{share:.1%} of the wall time, {each:.0f} ms a conversion, {jobs:,.0f} PDFs", share < 0.1, share)
 
 
+def upload(book: Book) -> Measured:
+    if not book.has("holdfast", "upload"):
+        return NOTHING
+    extra, size = (book.spread("holdfast", "upload", name).median for name in ("extra_mb", "megabytes"))
+    return Measured(f"{extra:.1f} MB more for a file of {size:.0f} MB", extra < 50, extra)
+
+
 ROWS = [
     Row(
         "relay",
@@ -42,5 +50,6 @@ ROWS = [
         rate_ratio(("holdfast", "post"), ("floor", "post_bare"), 0.6),
     ),
     Row("callback", "grading: submission to callback, idle", "p50 < 50 ms, never the poll", (CALLBACK,), callback),
+    Row("upload", "conversion: the server's memory during a large upload", "< 50 MB more", (UPLOAD,), upload),
     Row("convert", "conversion: everything but the conversion, two at a time", "< 10 %", (CONVERT,), overhead),
 ]

@@ -21,6 +21,7 @@ PLACES = {
     "posting": ("post",),
     "grading": ("callback",),
     "converting": ("convert",),
+    "uploading": ("upload",),
 }
 
 
