@@ -212,7 +212,8 @@ class World:
             await asyncio.sleep(LOOK_EVERY_S)
             if self.is_quiet():
                 await self._audit()
-                return
+                if self.is_quiet():  # nobody replayed anything while it was audited
+                    return
         self.unquiet = True
 
     async def _audit(self) -> None:

@@ -66,9 +66,12 @@ class Link:
             self._leave(attempt.result())
 
     async def close(self) -> None:
-        """Close for good and wait for every goodbye; each is bounded in time."""
+        """Close for good and wait for every goodbye, also that of an attempt under way; each is bounded in time."""
         self._closed = True
+        attempt = self._attempt
         self.discard()
+        if attempt is not None and not attempt.done():
+            await asyncio.wait([attempt], timeout=CLOSE_S)
         if self._goodbyes:
             await asyncio.wait(self._goodbyes)
 

@@ -122,7 +122,17 @@ async def cancel_job(kernel: Kernel, job_id: str, who: Principal) -> dict[str, A
 
 
 async def result_of_job(kernel: Kernel, settings: ConversionSettings, job_id: str, who: Principal) -> FileResponse:
-    """The XML of a job of the caller's; a Problem while there is none."""
+    """The XML of a job of the caller's; a Problem while there is none. A result may expire between the look at its row
+    and at its file: then the row is looked at again, and says so."""
+    try:
+        return await _result_now(kernel, settings, job_id, who)
+    except Problem as problem:
+        if problem.code != Code.IO_ERROR:
+            raise
+    return await _result_now(kernel, settings, job_id, who)
+
+
+async def _result_now(kernel: Kernel, settings: ConversionSettings, job_id: str, who: Principal) -> FileResponse:
     async with kernel.store.reading() as tx:
         row = await _own(tx, job_id, who)
     return await _result(settings, row, status_of(row, kernel.now()))
