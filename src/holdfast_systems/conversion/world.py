@@ -69,7 +69,7 @@ COVERAGE = Coverage(
     seen=frozenset(
         {
             *("gateway http", "gateway grobid", "gate open", "gate closed", "probe sick", "probe well"),
-            *("upload accepted", "upload conflict", "upload NOT_PDF", "upload TOO_LARGE", "upload RATE_LIMITED"),
+            *("upload accepted", "upload conflict", "upload NOT_PDF", "upload TOO_LARGE"),
             *("retry taken", "retry NOT_ALLOWED", "retry EXPIRED", "death around a write", "webhook"),
             *("outcome complete", "outcome failed", "outcome cancelled", "outcome expired"),
             *("fetch complete", "fetch NOT_READY", "fetch EXPIRED"),
