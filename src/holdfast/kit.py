@@ -20,7 +20,7 @@ from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
-from holdfast.tables import audit, batch, breakers, events, idempotency, jobs, outbox
+from holdfast.tables import audit, batch, breakers, effects, events, idempotency, jobs, outbox
 from holdfast.transports.seam import Delivery, Queue
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "batch",
     "breakers",
     "classify",
+    "effects",
     "events",
     "failure",
     "idempotency",

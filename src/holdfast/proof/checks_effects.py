@@ -113,6 +113,8 @@ def check_doubts(history: History) -> Iterator[Finding]:
             continue
         sends = [call for call in _sends(tale).get(line.data[6], ()) if call.at_ms < line.at_ms]
         doubtful = [call for call in sends[:-1] if not _was_definite(tale, call)]
+        if sends and _looked_after(tale, sends[-1], line.at_ms):
+            continue  # it was asked, and has nothing: that is no refusal, and settles every doubt
         if doubtful:
             text = f"The ledger calls '{line.id}' {line.data[1]} although call {doubtful[0].call} is in doubt."
             yield Finding("S20", text, line.data[7])
@@ -198,6 +200,12 @@ def _sends(tale: ProviderTale) -> dict[str, list[ProviderEvent]]:
 
 def _sent_at(tale: ProviderTale, call: int) -> ProviderEvent:
     return next(event for event in tale.log if event.call == call and event.kind == "send")
+
+
+def _looked_after(tale: ProviderTale, send: ProviderEvent, until_ms: int) -> bool:
+    """Whether the provider was asked for the token after the last send, and answered."""
+    asked = {e.call for e in tale.log if e.kind == "lookup" and e.token == send.token and e.at_ms > send.at_ms}
+    return any(e.call in asked and e.kind == "answer" and e.at_ms <= until_ms for e in tale.log)
 
 
 def _was_definite(tale: ProviderTale, call: ProviderEvent) -> bool:

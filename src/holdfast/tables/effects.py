@@ -101,6 +101,11 @@ async def unsent(tx: Tx, key: str, sends: int, now: int) -> bool:
     return bool(await tx.rows(sql.unsent, key=key, sends=sends, now=now))
 
 
+async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
+    """Give the effects that a job has planned and not brought about to another."""
+    await tx.rows(sql.hand_over, from_job=from_job, to_job=to_job, now=now)
+
+
 async def in_doubt(tx: Tx, before: int, limit: int) -> Sequence[Row]:
     """Effects nobody is working on and nobody knows the fate of."""
     return await tx.rows(sql.in_doubt, before=before, limit=limit)

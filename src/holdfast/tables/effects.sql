@@ -67,6 +67,11 @@ UPDATE holdfast_effects
    AND (status IN ('sending', 'unknown') OR (status = 'sent' AND provider_id IS NULL))
 RETURNING key
 
+-- name: hand_over
+-- What a finished job turns out not to have brought about is another job's to do, and to answer for.
+UPDATE holdfast_effects SET job_id = CAST(:to_job AS /*id*/), updated_at = CAST(:now AS BIGINT)
+ WHERE job_id = CAST(:from_job AS /*id*/) AND status = 'planned'
+
 -- name: in_doubt
 SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
        f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from holdfast import App, Context, Job, stage
-from holdfast.kit import Kernel, Settled, State, Tx, load_migrations, prepare, redact_text, submit_in
+from holdfast.kit import Kernel, Settled, State, Tx, effects, load_migrations, prepare, redact_text, submit_in
 from holdfast.settings import read
 from holdfast_systems.review import changes, critique, reviews
 from holdfast_systems.review.changes import Change
@@ -176,6 +176,7 @@ async def _reopen(kernel: Kernel, changelist_id: str, review_version: int) -> bo
         kind = kernel.registry.kind(reviews.KIND_AGAIN)
         order = prepare(kind, Again(mail, stored.title), job_id=job_id, now=now, trace=stored.id)
         await submit_in(tx, [order], now, kernel.watch)
+        await effects.hand_over(tx, stored.job_id, job_id, now)
     kernel.watch.count("reviews_taken_back")
     kernel.watch.log("review.marked_but_not_sent", review_id=stored.id, job_id=job_id, alert=True)
     return True

@@ -54,7 +54,8 @@ DOUBTFUL = (
 )
 TAKEN_BACK = (
     "SELECT 1 FROM reviews AS r JOIN review_deliveries AS d ON d.changelist_id = r.changelist_id "
-    "AND d.review_version = r.review_version WHERE r.status = 'succeeded' AND d.required = 1 AND d.status <> 'sent'"
+    "AND d.review_version = r.review_version LEFT JOIN holdfast_effects AS e ON e.key = d.effect_key "
+    "WHERE r.status = 'succeeded' AND d.required = 1 AND (d.status <> 'sent' OR e.status <> 'sent')"
 )
 SENT = (
     "SELECT d.effect_key FROM reviews AS r JOIN review_deliveries AS d ON d.changelist_id = r.changelist_id "

@@ -60,7 +60,7 @@ function rowOf(key) {
     const element = byId("row").content.firstElementChild.cloneNode(true);
     const part = (name) => element.querySelector(name);
     row = {
-      key, element, status: null, created: "",
+      key, element, status: null, created: "", updated: "",
       name: part(".name"), state: part(".status"), line: part(".line"), progress: part("progress"),
       download: part(".download"), retry: part(".retry"), cancel: part(".cancel"),
     };
@@ -100,6 +100,8 @@ function paint(row, status, name, line, fraction) {
 
 function showJob(job) {
   const row = rowOf(job.id);
+  if (job.updatedAt < row.updated) return; // the answer to an upload may come after the news of what became of it
+  row.updated = job.updatedAt;
   row.created = job.createdAt;
   place(row);
   paint(row, job.status, job.fileName, lineOf(job), job.status === "queued" ? 0 : null);
