@@ -1,6 +1,6 @@
 """Reviews through a real mail server, with the worker killed at random: each mailbox gets each review exactly once.
 
-HOLDFAST_MAIL_REVIEWS says how many reviews (30 unless set; 200 is the full proof), HOLDFAST_MAIL_SEED the luck.
+HOLDFAST_MAIL_REVIEWS says how many reviews (200 unless set), HOLDFAST_MAIL_SEED the luck.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from holdfast_systems.review.reviews import Recipient, Request
 from tests.services.child import ServerUnavailable, end, start
 from tests.services.mail import DOMAIN, MailServer
 
-REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "30"))
+REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "200"))
 SEED = int(os.environ.get("HOLDFAST_MAIL_SEED", "1"))
 KILLS = max(5, REVIEWS // 8)
 NAMES = ("ada", "bob", "cy")
