@@ -23,7 +23,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 OPERATIONS = """
 GET /overview; GET /jobs; GET /jobs/{job_id}; POST /jobs/{job_id}/cancel; GET /breakers; GET /breakers/{name}/history;
 POST /breakers/{name}/open; POST /breakers/{name}/close; GET /outbox; POST /outbox/{message_id}/requeue; GET /effects;
-POST /effects/answer; GET /audit; GET /cost; GET /costs; GET /workers; GET /schedules;
+POST /effects/answer; GET /audit; GET /costs; GET /workers; GET /schedules;
 GET /dead-letters; GET /dead-letters/groups;
 GET /history; GET /changes; GET /dead-letters/{case_id}; POST /dead-letters/{case_id}/triage;
 POST /dead-letters/{case_id}/remediate;

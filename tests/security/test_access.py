@@ -50,7 +50,7 @@ operator: GET /api/ops/breakers; GET /api/ops/breakers/{name}/history;
 operator: POST /api/ops/breakers/{name}/open; POST /api/ops/breakers/{name}/close;
 operator: GET /api/ops/outbox; POST /api/ops/outbox/{message_id}/requeue;
 operator: GET /api/ops/effects; POST /api/ops/effects/answer;
-operator: GET /api/ops/cost; GET /api/ops/costs; GET /api/ops/workers; GET /api/ops/schedules;
+operator: GET /api/ops/costs; GET /api/ops/workers; GET /api/ops/schedules;
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;

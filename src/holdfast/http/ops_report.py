@@ -10,34 +10,16 @@ from holdfast.http.ops_reach import SystemName, shaped, systems_of
 from holdfast.kernel.explain import WORKER_FRESH_MS, iso
 from holdfast.kernel.spending import DAY_MS, spending
 from holdfast.system import OpenSystem
-from holdfast.tables import calls, schedules, workers
+from holdfast.tables import schedules, workers
 
 router = APIRouter()
-Hours = Annotated[float, Query(gt=0, le=24 * 366)]
 Days = Annotated[int, Query(ge=1, le=3660)]
-
-
-@router.get("/cost")
-async def cost(request: Request, hours: Hours = 24.0, system: SystemName = None) -> dict[str, Any]:
-    """What the calls to each provider cost in the last hours, in millionths of a currency unit."""
-    items: list[dict[str, Any]] = []
-    since = 0
-    for one in systems_of(request, system):
-        since = one.kernel.now() - int(hours * 3_600_000)
-        async with one.kernel.store.reading() as tx:
-            items += [{"system": one.name, **_numbers(shaped(row))} for row in await calls.cost(tx, since)]
-    total = sum(item["cost_micros"] for item in items)
-    return {"since": iso(since), "items": items, "total_cost_micros": total}
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """PostgreSQL sums whole numbers into decimals."""
-    return {name: value if isinstance(value, str) else int(value) for name, value in row.items()}
 
 
 @router.get("/costs")
 async def costs(request: Request, days: Days = 7, system: SystemName = None) -> dict[str, Any]:
-    """What the calls to providers cost in the last days: by day, provider and kind of job."""
+    """What the calls to providers cost in the last days, today included: by day, provider and kind of job, in millionths
+    of a currency unit."""
     items: list[dict[str, Any]] = []
     since = 0
     for one in systems_of(request, system):

@@ -40,10 +40,6 @@ async def latencies(tx: Tx, since: int) -> Sequence[Row]:
     return await tx.rows(sql.latencies, since=since)
 
 
-async def cost(tx: Tx, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.cost, since=since)
-
-
 async def spending(tx: Tx, since: int) -> Sequence[Row]:
     return await tx.rows(sql.spending, since=since)
 

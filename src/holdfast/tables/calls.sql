@@ -13,11 +13,6 @@ SELECT stage, attempt, provider, started_at, duration_ms, outcome, status, error
 -- name: latencies
 SELECT provider, duration_ms, outcome FROM holdfast_calls WHERE started_at >= :since
 
--- name: cost
-SELECT provider, COUNT(*) AS calls, SUM(cost_micros) AS cost_micros,
-       SUM(CASE WHEN outcome = 'ok' THEN 0 ELSE 1 END) AS failed
-  FROM holdfast_calls WHERE started_at >= :since GROUP BY provider ORDER BY provider
-
 -- name: spending
 SELECT c.started_at / 86400000 AS day, c.provider, j.kind, COUNT(*) AS calls,
        SUM(CASE WHEN c.outcome = 'ok' THEN 0 ELSE 1 END) AS failed,

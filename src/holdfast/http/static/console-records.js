@@ -51,7 +51,7 @@ function subject(name) {
 export async function machines() {
   const [{ items: workers }, cost, { items: schedules }] = await Promise.all([
     api("/api/ops/workers"),
-    api("/api/ops/cost?hours=24"),
+    api("/api/ops/costs?days=7"),
     api("/api/ops/schedules"),
   ]);
   return el(
@@ -72,17 +72,19 @@ export async function machines() {
       (row) => row.name,
       "No worker has ever reported: start one with holdfast worker.",
     ),
-    el("h3", {}, `Provider calls of the last day: ${money(cost.total_cost_micros)} spent`),
+    el("h3", {}, `Provider calls of seven days: ${money(cost.total_cost_micros)} spent`),
     table(
       [
+        ["Day", "day"],
         ["Provider", "provider"],
         ["System", "system"],
+        ["Kind of job", (row) => row.kind ?? el("span", { class: "soft" }, "pruned")],
         ["Calls", "calls"],
         ["Failed", "failed"],
         ["Cost", (row) => money(row.cost_micros)],
       ],
       cost.items,
-      (row) => `${row.system}/${row.provider}`,
+      (row) => `${row.day}/${row.system}/${row.provider}/${row.kind}`,
       "No provider was called.",
     ),
     el("h3", {}, "Schedules"),
