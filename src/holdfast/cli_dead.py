@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -9,11 +10,12 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import cell, check_id, dicts, each, fail, newest, on_case, on_systems, say, show, show_rows
+from holdfast.cli_reach import cell, check_id, dicts, each, fail, on_case, on_systems, say, show, show_page
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
 from holdfast.kernel import operate
 from holdfast.kernel.bulk import FORMS, bulk
+from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import cases
 
@@ -45,13 +47,11 @@ def dead_list(
 ) -> None:
     """Dead letters, the newest first."""
 
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            rows = await cases.page(tx, state=state, error_class=error_class, kind=kind, stage=stage, limit=limit)
-            return dicts(rows)
+    async def read(tx: Tx) -> Sequence[Row]:
+        return await cases.page(tx, state=state, error_class=error_class, kind=kind, stage=stage, limit=limit)
 
     columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
-    show_rows(lambda: newest(each(system, app, go), limit), columns, as_json, watch)
+    show_page(system, app, read, columns, as_json, watch, newest="id", limit=limit)
 
 
 @dead_cli.command("show")

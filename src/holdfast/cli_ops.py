@@ -3,6 +3,7 @@ outbox have modules of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,19 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from holdfast import cli_complete, cli_dead, cli_outbox
-from holdfast.cli_reach import check_id, dicts, each, fail, newest, on_job, on_provider, say, show, show_rows, table_of
+from holdfast.cli_reach import (
+    check_id,
+    dicts,
+    each,
+    fail,
+    on_job,
+    on_provider,
+    say,
+    show,
+    show_page,
+    show_rows,
+    table_of,
+)
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import CaseState, Cause
 from holdfast.core.effect import EffectStatus
@@ -23,6 +36,7 @@ from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.schedule import announce_schedules
 from holdfast.kernel.spending import DAY_MS, spending
+from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import breakers, effects, events, jobs, ops, schedules, workers
 
@@ -57,12 +71,11 @@ def jobs_list(
 ) -> None:
     """The newest jobs first."""
 
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await jobs.page(tx, state=state, kind=kind, limit=limit))
+    async def read(tx: Tx) -> Sequence[Row]:
+        return await jobs.page(tx, state=state, kind=kind, limit=limit)
 
     columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
-    show_rows(lambda: newest(each(system, app, go), limit), columns, as_json, watch)
+    show_page(system, app, read, columns, as_json, watch, newest="id", limit=limit)
 
 
 @jobs_cli.command("show")
@@ -133,13 +146,7 @@ def breakers_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Every provider that was ever called: its gate, and how many jobs wait for it."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await breakers.every(tx))
-
-    columns = ["name", "gate", "parked", "not_before", "updated_at"]
-    show_rows(lambda: each(system, app, go), columns, as_json, watch)
+    show_page(system, app, breakers.every, ["name", "gate", "parked", "not_before", "updated_at"], as_json, watch)
 
 
 @breakers_cli.command("history")
@@ -148,11 +155,10 @@ def breakers_history(
 ) -> None:
     """When a breaker opened and closed, and why, the newest first."""
 
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await breakers.history(tx, name, limit))
+    async def read(tx: Tx) -> Sequence[Row]:
+        return await breakers.history(tx, name, limit)
 
-    show_rows(lambda: each(system, app, go), ["name", "gate", "at", "reason"], as_json)
+    show_page(system, app, read, ["name", "gate", "at", "reason"], as_json)
 
 
 @breakers_cli.command("open")
@@ -189,12 +195,11 @@ def effects_list(
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
 
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await effects.by_status(tx, status, limit))
+    async def read(tx: Tx) -> Sequence[Row]:
+        return await effects.by_status(tx, status, limit)
 
     columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
-    show_rows(lambda: each(system, app, go), columns, as_json, watch)
+    show_page(system, app, read, columns, as_json, watch)
 
 
 @effects_cli.command("answer")
@@ -281,11 +286,7 @@ def actions_list(
 ) -> None:
     """Who did what, the newest first: every act of an operator or an instructor."""
 
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await ops.audit_page(tx, before=None, limit=limit, actor=by, subject=subject))
+    async def read(tx: Tx) -> Sequence[Row]:
+        return await ops.audit_page(tx, before=None, limit=limit, actor=by, subject=subject)
 
-    def found() -> list[dict[str, Any]]:
-        return sorted(each(system, app, go), key=lambda row: int(row["at"]), reverse=True)[:limit]
-
-    show_rows(found, ["at", "actor", "action", "subject", "data"], as_json)
+    show_page(system, app, read, ["at", "actor", "action", "subject", "data"], as_json, newest="at", limit=limit)

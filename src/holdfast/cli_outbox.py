@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
 
-from holdfast.cli_reach import check_id, dicts, each, fail, say, show_rows
+from holdfast.cli_reach import check_id, each, fail, say, show_page
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 from holdfast.kernel import operate
+from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import ops
 
@@ -27,15 +29,11 @@ def outbox_list(
 ) -> None:
     """The newest messages first; `--status failed` lists those set aside after their last try."""
 
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await ops.outbox_page(tx, before=None, limit=limit, status=status))
-
-    def found() -> list[dict[str, Any]]:
-        return sorted(each(system, app, go), key=lambda row: int(row["created_at"]), reverse=True)[:limit]
+    async def read(tx: Tx) -> Sequence[Row]:
+        return await ops.outbox_page(tx, before=None, limit=limit, status=status)
 
     columns = ["id", "destination", "message_type", "status", "retry_count", "created_at", "error_message"]
-    show_rows(found, columns, as_json, watch)
+    show_page(system, app, read, columns, as_json, watch, newest="created_at", limit=limit)
 
 
 @outbox_cli.command("requeue")

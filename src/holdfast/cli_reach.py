@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.kernel.kernel import Kernel
 from holdfast.main import close_systems, load_app, open_systems
 from holdfast.settings import Settings, read
-from holdfast.stores.seam import Row
+from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import cases, jobs
 
@@ -142,9 +143,29 @@ def dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def newest(rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """The newest of several systems together; ids sort by time."""
-    return sorted(rows, key=lambda row: str(row["id"]), reverse=True)[:limit]
+def show_page(
+    names: list[str] | None,
+    apps: list[str] | None,
+    read: Callable[[Tx], Awaitable[Sequence[Row]]],
+    columns: list[str],
+    as_json: bool,
+    watch: bool = False,
+    *,
+    newest: str | None = None,
+    limit: int | None = None,
+) -> None:
+    """What every system's database says, as one list: as it comes, or by the column `newest` (ids sort by time too) and
+    no more than `limit`."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        async with one.kernel.store.reading() as tx:
+            return dicts(await read(tx))
+
+    def found() -> list[dict[str, Any]]:
+        rows = each(names, apps, go)
+        return rows if newest is None else sorted(rows, key=itemgetter(newest), reverse=True)[:limit]
+
+    show_rows(found, columns, as_json, watch)
 
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:

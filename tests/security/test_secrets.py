@@ -13,9 +13,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.security import sweep, vault
 from tests.security.deployment import SECRET, Deployment, deployed
@@ -31,6 +28,7 @@ from tests.security.planted import (
     leaky_server,
     words,
 )
+from tests.services.spans import keeping_spans
 
 from holdfast.kernel.submit import submit
 
@@ -73,14 +71,8 @@ class Aftermath:
 
 @pytest.fixture(scope="module")
 def spans() -> Iterator[InMemorySpanExporter]:
-    kept = InMemorySpanExporter()
-    present = trace.get_tracer_provider()
-    provider = present if isinstance(present, TracerProvider) else TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
-    if provider is not present:
-        trace.set_tracer_provider(provider)
-    yield kept
-    kept.shutdown()
+    with keeping_spans() as kept:
+        yield kept
 
 
 @pytest.fixture(scope="module")

@@ -17,19 +17,17 @@ from holdfast.errors import NotAllowed, NotFound
 from holdfast.http.auth import Principal
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_reach import (
+    BY_ID,
+    BY_KEY,
     OPERATOR,
-    Cursor,
     Filter,
     Limit,
-    Order,
+    Paging,
     SystemName,
     Words,
+    by_sequence,
     every,
     holder,
-    is_sequence,
-    is_text,
-    is_uuid,
-    page,
     provider_holder,
     shaped,
     systems_of,
@@ -94,8 +92,7 @@ async def _glance(one: OpenSystem) -> dict[str, Any]:
 
 @router.get("/jobs")
 async def list_jobs(
-    request: Request,
-    system: SystemName = None,
+    asked: Paging,
     state: State | None = None,
     kind: Filter = None,
     queue: Filter = None,
@@ -103,27 +100,12 @@ async def list_jobs(
     provider: Filter = None,
     owner: Filter = None,
     q: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
 ) -> dict[str, Any]:
     """Jobs, the newest first. `q` finds by any id: of a job, its key, its callback, its trace, its dead letter."""
-
-    async def fetch(tx: Tx, before: Any, rows: int) -> Any:
-        if q:
-            return await ops.jobs_found(tx, wanted=q, before=before, limit=rows)
-        return await ops.jobs_page(
-            tx,
-            before=before,
-            limit=rows,
-            state=state,
-            kind=kind,
-            queue=queue,
-            stage=stage,
-            provider=provider,
-            owner=owner,
-        )
-
-    return await page(systems_of(request, system), fetch, Order("id", "id", is_uuid), limit, cursor)
+    if q:
+        return await asked.page(BY_ID, ops.jobs_found, wanted=q)
+    filters = {"state": state, "kind": kind, "queue": queue, "stage": stage, "provider": provider, "owner": owner}
+    return await asked.page(BY_ID, ops.jobs_page, **filters)
 
 
 @router.get("/jobs/{job_id}")
@@ -233,19 +215,9 @@ async def _force(
 
 
 @router.get("/outbox")
-async def list_outbox(
-    request: Request,
-    system: SystemName = None,
-    status: MESSAGE_STATUS | None = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> dict[str, Any]:
+async def list_outbox(asked: Paging, status: MESSAGE_STATUS | None = None) -> dict[str, Any]:
     """Messages, the newest first; `failed` ones were set aside after their last try."""
-
-    async def fetch(tx: Tx, before: Any, rows: int) -> Any:
-        return await ops.outbox_page(tx, before=before, limit=rows, status=status)
-
-    return await page(systems_of(request, system), fetch, Order("seq", "created_at", is_sequence), limit, cursor)
+    return await asked.page(by_sequence("created_at"), ops.outbox_page, status=status)
 
 
 @router.post("/outbox/{message_id}/requeue")
@@ -260,20 +232,9 @@ async def requeue_message(
 
 
 @router.get("/effects")
-async def list_effects(
-    request: Request,
-    system: SystemName = None,
-    status: EFFECT_STATUS | None = None,
-    provider: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> dict[str, Any]:
+async def list_effects(asked: Paging, status: EFFECT_STATUS | None = None, provider: Filter = None) -> dict[str, Any]:
     """External effects; those in `review` wait for a person's answer."""
-
-    async def fetch(tx: Tx, before: Any, rows: int) -> Any:
-        return await ops.effects_page(tx, before=before, limit=rows, status=status, provider=provider)
-
-    return await page(systems_of(request, system), fetch, Order("key", "key", is_text), limit, cursor)
+    return await asked.page(BY_KEY, ops.effects_page, status=status, provider=provider)
 
 
 @router.post("/effects/answer")
@@ -293,17 +254,6 @@ async def answer_effect(
 
 
 @router.get("/audit")
-async def list_audit(
-    request: Request,
-    system: SystemName = None,
-    actor: Filter = None,
-    subject: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> dict[str, Any]:
+async def list_audit(asked: Paging, actor: Filter = None, subject: Filter = None) -> dict[str, Any]:
     """Who did what, the newest first."""
-
-    async def fetch(tx: Tx, before: Any, rows: int) -> Any:
-        return await ops.audit_page(tx, before=before, limit=rows, actor=actor, subject=subject)
-
-    return await page(systems_of(request, system), fetch, Order("seq", "at", is_sequence), limit, cursor)
+    return await asked.page(by_sequence("at"), ops.audit_page, actor=actor, subject=subject)

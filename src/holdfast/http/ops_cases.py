@@ -15,17 +15,15 @@ from pydantic import BaseModel, Field
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
 from holdfast.http.auth import Principal
 from holdfast.http.ops_reach import (
+    BY_ID,
     OPERATOR,
-    Cursor,
     Filter,
     Limit,
-    Order,
+    Paging,
     SystemName,
     Words,
     every,
     holder,
-    is_uuid,
-    page,
     shaped,
     systems_of,
 )
@@ -64,31 +62,16 @@ class Resolve(BaseModel):
 
 @router.get("")
 async def list_cases(
-    request: Request,
-    system: SystemName = None,
+    asked: Paging,
     state: CaseState | None = None,
     kind: Filter = None,
     stage: Filter = None,
     error_class: Filter = None,
     fingerprint: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
 ) -> dict[str, Any]:
     """Dead letters, the newest first."""
-
-    async def fetch(tx: Tx, before: Any, rows: int) -> Sequence[Row]:
-        return await cases.page(
-            tx,
-            before=before,
-            state=state,
-            kind=kind,
-            stage=stage,
-            error_class=error_class,
-            fingerprint=fingerprint,
-            limit=rows,
-        )
-
-    return await page(systems_of(request, system), fetch, Order("id", "id", is_uuid), limit, cursor)
+    filters = {"state": state, "kind": kind, "stage": stage, "error_class": error_class, "fingerprint": fingerprint}
+    return await asked.page(BY_ID, cases.page, **filters)
 
 
 @router.get("/groups")

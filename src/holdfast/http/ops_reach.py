@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 
 from holdfast.core.redact import redact
 from holdfast.core.words import Words as Words
@@ -37,8 +37,8 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 SystemName = Annotated[str | None, Query(description="Only this system.")]
 Cursor = Annotated[str | None, Query(alias="next", description="`next` of the page before.", max_length=4_000)]
 
-Fetch = Callable[[Tx, Any, int], Awaitable[Sequence[Row]]]
-"""Rows before a key (None: from the top), the newest first, at most so many."""
+Fetch = Callable[..., Awaitable[Sequence[Row]]]
+"""`fetch(tx, before=, limit=, ...)`: rows before a key (None: from the top), the newest first, at most so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,15 @@ def is_text(key: Any) -> bool:
     return isinstance(key, str) and "\0" not in key
 
 
+BY_ID = Order("id", "id", is_uuid)
+BY_KEY = Order("key", "key", is_text)
+
+
+def by_sequence(across: str) -> Order:
+    """Numbers of one system mean nothing in another: a time compares there."""
+    return Order("seq", across, is_sequence)
+
+
 def systems_of(request: Request, system: str | None) -> list[OpenSystem]:
     """The systems asked for; unknown names are 404."""
     opened: Sequence[OpenSystem] = request.app.state.systems
@@ -74,22 +83,35 @@ def systems_of(request: Request, system: str | None) -> list[OpenSystem]:
     return found
 
 
-async def page(
-    systems: Sequence[OpenSystem], fetch: Fetch, order: Order, limit: int, cursor: str | None
-) -> dict[str, Any]:
-    """One page over all systems, the newest first: `{items, next}`; `next` is null on the last page."""
-    starts = _decoded(cursor, order)
-    found: list[tuple[Any, str, Row]] = []
-    for one in systems:
-        async with one.kernel.store.reading() as tx:
-            rows = await fetch(tx, starts.get(one.name), limit + 1)
-        found += [(row[order.across], one.name, row) for row in rows]
-    found.sort(key=lambda entry: (entry[0], entry[1], entry[2][order.key]), reverse=True)
-    shown, more = found[:limit], len(found) > limit
-    for _, name, row in shown:
-        starts[name] = row[order.key]
-    items = [{"system": name, **shaped(row)} for _, name, row in shown]
-    return {"items": items, "next": _encoded(starts) if more else None}
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which page of a list is asked for, and of which systems."""
+
+    systems: Sequence[OpenSystem]
+    limit: int
+    cursor: str | None
+
+    async def page(self, order: Order, fetch: Fetch, **filters: Any) -> dict[str, Any]:
+        """One page over all systems, the newest first: `{items, next}`; `next` is null on the last page."""
+        starts = _decoded(self.cursor, order)
+        found: list[tuple[Any, str, Row]] = []
+        for one in self.systems:
+            async with one.kernel.store.reading() as tx:
+                rows = await fetch(tx, before=starts.get(one.name), limit=self.limit + 1, **filters)
+            found += [(row[order.across], one.name, row) for row in rows]
+        found.sort(key=lambda entry: (entry[0], entry[1], entry[2][order.key]), reverse=True)
+        shown, more = found[: self.limit], len(found) > self.limit
+        for _, name, row in shown:
+            starts[name] = row[order.key]
+        items = [{"system": name, **shaped(row)} for _, name, row in shown]
+        return {"items": items, "next": _encoded(starts) if more else None}
+
+
+def _asked(request: Request, system: SystemName = None, limit: Limit = 50, cursor: Cursor = None) -> Asked:
+    return Asked(systems_of(request, system), limit, cursor)
+
+
+Paging = Annotated[Asked, Depends(_asked)]
 
 
 async def every(systems: Sequence[OpenSystem], read: Callable[[Tx], Awaitable[Sequence[Row]]]) -> list[dict[str, Any]]:

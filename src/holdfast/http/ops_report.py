@@ -18,8 +18,8 @@ Days = Annotated[int, Query(ge=1, le=3660)]
 
 @router.get("/costs")
 async def costs(request: Request, days: Days = 7, system: SystemName = None) -> dict[str, Any]:
-    """What the calls to providers cost in the last days, today included: by day, provider and kind of job, in millionths
-    of a currency unit."""
+    """What the calls to providers cost in the last days, today included: by day, provider and kind of job, in
+    millionths of a currency unit."""
     items: list[dict[str, Any]] = []
     since = 0
     for one in systems_of(request, system):

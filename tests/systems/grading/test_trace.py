@@ -9,10 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.services.spans import keeping_spans
 
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.http.app import create_app
@@ -26,15 +24,8 @@ FINAL = {"REVIEW_REQUIRED", "COMPLETED", "FAILED"}
 
 @pytest.fixture(scope="module")
 def spans() -> Iterator[InMemorySpanExporter]:
-    """OpenTelemetry takes one provider a process, for good."""
-    kept = InMemorySpanExporter()
-    present = trace.get_tracer_provider()
-    provider = present if isinstance(present, TracerProvider) else TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
-    if provider is not present:
-        trace.set_tracer_provider(provider)
-    yield kept
-    kept.shutdown()
+    with keeping_spans() as kept:
+        yield kept
 
 
 @pytest.mark.slow
