@@ -137,7 +137,10 @@ class MailServer:
         """Start both and wait until they listen."""
         self._write_configuration()
         log = self.folder / "start.log"
-        postfix = ["postfix", "-c", self.folder / "postfix", "start-fg"]
+        configured = self.folder / "postfix"
+        _insist(["postfix", "-c", configured, "check"], log)  # makes the folders of its queues
+        # Not `postfix start-fg`: a signal would reach only that script, and the master behind it would live on.
+        postfix = [_master(configured), "-c", configured, "-s"]
         dovecot = ["dovecot", "-F", "-c", self.folder / "dovecot.conf"]
         self._processes = [
             (start(postfix, log=log, env=_environment()), self.folder / "postfix.log", self.smtp_port),
@@ -204,6 +207,20 @@ def install_if_missing() -> None:
 def _quietly(command: list[str]) -> bool:
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     return subprocess.run(command, env=env, capture_output=True, check=False).returncode == 0
+
+
+def _insist(command: Sequence[str | Path], log: Path) -> None:
+    with log.open("ab") as output:
+        done = subprocess.run(command, env=_environment(), stdout=output, stderr=output, check=False)
+    if done.returncode != 0:
+        raise ServerUnavailable(f"{command!r} ended with {done.returncode}:\n{log.read_text(errors='replace')}")
+
+
+def _master(configured: Path) -> Path:
+    """Postfix's own first process, wherever this distribution keeps it."""
+    asked = ["postconf", "-c", str(configured), "-h", "daemon_directory"]
+    said = subprocess.run(asked, env=_environment(), capture_output=True, text=True, check=True).stdout
+    return Path(said.strip()) / "master"
 
 
 def _which(program: str) -> str | None:
