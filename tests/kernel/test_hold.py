@@ -144,6 +144,14 @@ async def test_good_trials_close_it_and_the_backlog_drains_with_a_ramp(deploy: D
 
 
 @pytest.mark.spec("K9")
+async def test_a_look_at_the_breakers_says_how_many_jobs_it_let_through(deploy: Deploy) -> None:
+    world, _ = await opened(deploy, count=9)
+    await world.tick()
+    await force(world.kernel, "llm", open=False, actor="ops", reason="it is back")
+    assert await hold_once(world.kernel) == 5, "the five that are parked; ten might have gone"
+
+
+@pytest.mark.spec("K9")
 async def test_a_trial_permit_that_is_lost_with_its_worker_expires(deploy: Deploy) -> None:
     world, _ = await opened(deploy)
     await world.tick()

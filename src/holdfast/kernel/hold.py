@@ -81,10 +81,7 @@ async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state:
     room = breaker.trial_room(state, policy_of(provider), now)
     if room <= 0:
         return 0
-    queues = await jobs.unpark(tx, provider.name, "trial", room, now)
-    for queue in sorted(queues):
-        await tx.hint(f"queue:{queue}")
-    return room if queues else 0
+    return await _let_through(tx, provider, "trial", room, now)
 
 
 async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, now: int) -> int:
@@ -97,11 +94,16 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
     size = size if free is None else min(size, free)
     if size == 0:
         return 0
-    queues = await jobs.unpark(tx, provider.name, None, size, now)
-    await breakers.set_ramp(tx, provider.name, size if queues else 0, now)
+    released = await _let_through(tx, provider, None, size, now)
+    await breakers.set_ramp(tx, provider.name, size if released else 0, now)
+    return released
+
+
+async def _let_through(tx: Tx, provider: Provider, hold: str | None, limit: int, now: int) -> int:
+    queues = await jobs.unpark(tx, provider.name, hold, limit, now)
     for queue in sorted(queues):
         await tx.hint(f"queue:{queue}")
-    return size if queues else 0
+    return queues.total()
 
 
 async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -271,9 +272,10 @@ async def revive(tx: Tx, job_id: str, stage: str, provider: str | None, run_at: 
     return rows[0] if rows else None
 
 
-async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int) -> set[str]:
-    """Release up to `limit` held jobs of a provider, the oldest first; return their queues."""
-    return {row["queue"] for row in await tx.rows(sql.unpark, provider=provider, hold=hold, limit=limit, now=now)}
+async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int) -> Counter[str]:
+    """Release up to `limit` held jobs of a provider, the oldest first; return how many of each queue."""
+    rows = await tx.rows(sql.unpark, provider=provider, hold=hold, limit=limit, now=now)
+    return Counter(row["queue"] for row in rows)
 
 
 async def show(tx: Tx, job_id: str) -> Row | None:
