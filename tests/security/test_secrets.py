@@ -52,7 +52,6 @@ ADDRESSES = {
     "submissions.user_id",
     "grading_jobs.user_id",
     "conversion_documents.owner",
-    "conversion_owners.owner",
     "holdfast_jobs.owner",
     "holdfast_idempotency.scope",
 }

@@ -7,7 +7,6 @@ sweep of orphans, which asks the database before it removes anything.
 from __future__ import annotations
 
 import asyncio
-import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from starlette.responses import JSONResponse
 from holdfast.http.auth import Principal
 from holdfast.http.guard import allow_body, body_ended
 from holdfast.http.idempotency import REPLAYED, idempotent, parse_key
+from holdfast.http.limits import MINUTE_MS, check, hold_to
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, submit_in
 from holdfast.providers.webhook import url_problem
@@ -31,8 +31,7 @@ from holdfast_systems.conversion.upload_form import FORM_BYTES_MAX, UploadForm
 from holdfast_systems.conversion.uploads import Upload, receive
 
 ROUTE = "POST /api/jobs"
-MINUTE_MS = 60_000
-QUEUE_FULL_WAIT_S = 30
+NOUN = "uploads"
 DRAIN_BYTES_MAX = 32 << 20
 DRAIN_S_MAX = 5.0
 STATUSES = {Code.TOO_LARGE: 413, Code.NOT_PDF: 415}
@@ -131,8 +130,7 @@ async def _kept(
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
         now = kernel.now()
-        await documents.lock_owner(tx, who.sub, now)
-        _check_limits(settings, await documents.usage(tx, who.sub, now - MINUTE_MS), now)
+        await hold_to(kernel, tx, who, settings.user_limits, documents.usage, NOUN)
         return 202, await _write(kernel, tx, who, filename, stored, wishes, now)
 
     payload = {"sha256": stored.sha256, "priority": wishes.priority, "webhookUrl": wishes.webhook_url}
@@ -180,16 +178,4 @@ async def _check_limits_early(kernel: Kernel, settings: ConversionSettings, who:
     async with kernel.store.reading() as tx:
         if key is not None and await idempotency.read(tx, batch.text([who.sub, ROUTE]), key) is not None:
             return
-        _check_limits(settings, await documents.usage(tx, who.sub, now - MINUTE_MS), now)
-
-
-def _check_limits(settings: ConversionSettings, used: documents.Usage, now: int) -> None:
-    if used.uploads >= settings.uploads_max_per_minute:
-        wait_s = max(1, math.ceil(((used.first_at or now) + MINUTE_MS - now) / 1_000))
-        raise _too_many(f"You may upload {settings.uploads_max_per_minute} files a minute.", wait_s)
-    if used.unfinished >= settings.queued_max_per_user:
-        raise _too_many(f"You have {used.unfinished} unfinished jobs; wait until some are done.", QUEUE_FULL_WAIT_S)
-
-
-def _too_many(detail: str, wait_s: int) -> Problem:
-    return Problem(429, "RATE_LIMITED", detail, headers={"Retry-After": str(wait_s)})
+        check(settings.user_limits, await documents.usage(tx, who.sub, now - MINUTE_MS), now, NOUN)

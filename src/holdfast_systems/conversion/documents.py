@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from holdfast.http.limits import Used
 from holdfast.kit import Row, Tx, batch, load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
@@ -41,14 +41,6 @@ class NewDocument:
 
 Needed = dict[str, str | None]
 """The jobs that need a file, with the hash of the one they need; None: any of theirs."""
-
-
-class Usage(NamedTuple):
-    """What a user has used of the limits. `first_at` is the oldest upload that still counts."""
-
-    uploads: int
-    first_at: int | None
-    unfinished: int
 
 
 def status_of(row: Row, now: int) -> str:
@@ -87,13 +79,9 @@ async def page(tx: Tx, owner: str, *, before: str | None = None, limit: int = 50
     return await tx.rows(sql.page, owner=owner, before=before, limit=limit)
 
 
-async def lock_owner(tx: Tx, owner: str, now: int) -> None:
-    await tx.rows(sql.lock_owner, owner=owner, now=now)
-
-
-async def usage(tx: Tx, owner: str, since: int) -> Usage:
+async def usage(tx: Tx, owner: str, since: int) -> Used:
     row = (await tx.rows(sql.usage, owner=owner, since=since, kind=KIND))[0]
-    return Usage(row["uploads"], row["first_at"], row["unfinished"])
+    return Used(row["uploads"], row["first_at"], row["unfinished"])
 
 
 async def complete(tx: Tx, job_id: str, *, size: int, sha256: str, attempts: int, expires_at: int, now: int) -> None:

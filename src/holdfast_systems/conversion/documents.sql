@@ -22,11 +22,6 @@ SELECT CAST(d.id AS TEXT) AS id, d.owner, d.filename, d.source, d.size, d.sha256
  WHERE d.owner = :owner AND (CAST(:before AS TEXT) IS NULL OR d.id < CAST(:before AS /*id*/))
  ORDER BY d.id DESC LIMIT :limit
 
--- name: lock_owner
--- Also the order in which one user's uploads are counted.
-INSERT INTO conversion_owners (owner, seen_at) VALUES (:owner, CAST(:now AS BIGINT))
-ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at
-
 -- name: usage
 SELECT (SELECT COUNT(*) FROM conversion_documents AS d WHERE d.owner = :owner AND d.created_at > :since) AS uploads,
        (SELECT MIN(d.created_at) FROM conversion_documents AS d WHERE d.owner = :owner AND d.created_at > :since) AS first_at,

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
+from holdfast.http.limits import UserLimits
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
 from holdfast_systems.conversion.embedded import Limits
@@ -56,8 +57,12 @@ class ConversionSettings:
         "ORPHAN_GRACE_SEC", 3_600.0, "Files that belong to no job are removed after", minimum=1
     )
     expiry_check_s: float = setting("EXPIRY_CHECK_SEC", 60.0, "How often expired files are looked for", minimum=0.05)
-    queued_max_per_user: int = setting("USER_QUEUED_MAX", 100, "Unfinished jobs a user may have", minimum=1)
-    uploads_max_per_minute: int = setting("USER_UPLOADS_PER_MINUTE", 60, "Uploads a user may make a minute", minimum=1)
+    queued_max_per_user: int = setting(
+        "USER_QUEUED_MAX", 100, "Unfinished uploads a user may have; 0: any number", minimum=0
+    )
+    uploads_max_per_minute: int = setting(
+        "USER_UPLOADS_PER_MINUTE", 60, "Uploads a user may make a minute; 0: any number", minimum=0
+    )
     webhook_secret: str | None = setting(
         "WEBHOOK_SECRET", None, "Signs webhooks (at least 24 characters); unset: no webhooks", secret=True
     )
@@ -89,6 +94,10 @@ class ConversionSettings:
     @property
     def gateway_timeout_s(self) -> float:
         return self.gateway_timeout_ms / 1_000
+
+    @property
+    def user_limits(self) -> UserLimits:
+        return UserLimits(self.uploads_max_per_minute, self.queued_max_per_user)
 
     @property
     def limits(self) -> Limits:

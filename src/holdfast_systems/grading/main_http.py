@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.idempotency import answer_text, idempotent
+from holdfast.http.limits import hold_to
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
 from holdfast.kit import Kernel, Tx, audit, idempotency
@@ -31,7 +31,6 @@ from holdfast_systems.grading.submissions import Arrival, Stored
 from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
-MINUTE_MS = 60_000
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -74,7 +73,7 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSettings) -> None:
     # A limit has to look before it writes, and SQLite has one writer: then each is a transaction of its own.
-    alone = kernel.store.dialect == "sqlite" or settings.submissions_per_minute > 0
+    alone = kernel.store.dialect == "sqlite" or bool(settings.user_limits)
     accepting = None if alone else Accepting(kernel)
 
     @router.post("/api/submissions", status_code=201)
@@ -110,8 +109,7 @@ async def create_submission(
     """What POST /api/submissions does; with `accepting`, in company."""
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
-        if settings.submissions_per_minute:
-            await _refuse_flood(kernel, tx, who, settings.submissions_per_minute)
+        await hold_to(kernel, tx, who, settings.user_limits, submissions.usage, "submissions")
         return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
 
     async def at_once(reserved: idempotency.Reserved) -> tuple[int, dict[str, Any]] | None:
@@ -132,16 +130,6 @@ async def create_submission(
         required=True,
         at_once=at_once if accepting is not None else None,
     )
-
-
-async def _refuse_flood(kernel: Kernel, tx: Tx, who: Principal, limit: int) -> None:
-    """429 once a user has made so many submissions within a minute. A repeated key never comes here, so is free."""
-    now = kernel.now()
-    recent = await submissions.recent(tx, who.sub, now - MINUTE_MS, limit)
-    if len(recent) >= limit:
-        wait_s = max(1, math.ceil((recent[-1] + MINUTE_MS - now) / 1_000))
-        detail = f"You may make {limit} submissions a minute."
-        raise Problem(429, "RATE_LIMITED", detail, headers={"Retry-After": str(wait_s)})
 
 
 def _add_event_route(router: APIRouter, kernel: Kernel) -> None:

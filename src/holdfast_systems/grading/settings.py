@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import Breaker, Retry
+from holdfast.http.limits import UserLimits
 from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
@@ -23,12 +24,19 @@ class MainSettings:
     submissions_per_minute: int = setting(
         "GRADING_SUBMISSIONS_PER_MINUTE", 0, "Submissions a user may make a minute; 0: any number", minimum=0
     )
+    unfinished_max: int = setting(
+        "GRADING_UNFINISHED_MAX", 0, "Submissions that a user may have in grading at once; 0: any number", minimum=0
+    )
     keep_days: float = setting(
         "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
     )
 
     def problems(self) -> list[str]:
         return database_problems("MAIN_DATABASE_URL", self.database_url)
+
+    @property
+    def user_limits(self) -> UserLimits:
+        return UserLimits(self.submissions_per_minute, self.unfinished_max)
 
     def sla_ms(self, skill: str) -> int:
         return round((self.writing_sla_s if skill == "writing" else self.speaking_sla_s) * 1_000)

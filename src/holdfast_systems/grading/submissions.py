@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox
 from holdfast_systems.grading.contract import Priority
 from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
@@ -162,9 +163,10 @@ async def page(tx: Tx, user_id: str, before: str | None, status: str | None, lim
     return [_stored(row) for row in rows]
 
 
-async def recent(tx: Tx, user_id: str, since: int, limit: int) -> list[int]:
-    """When a user made the latest submissions after `since`, the newest first."""
-    return [row["created_at"] for row in await tx.rows(sql.recent, user_id=user_id, since=since, limit=limit)]
+async def usage(tx: Tx, user_id: str, since: int) -> Used:
+    """What a user has made since then, and what of all is still in grading."""
+    row = (await tx.rows(sql.usage, user_id=user_id, since=since))[0]
+    return Used(row["made"], row["first_at"], row["unfinished"])
 
 
 async def in_review(tx: Tx, after: tuple[int, str] | None, limit: int) -> list[Stored]:

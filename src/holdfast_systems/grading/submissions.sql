@@ -90,11 +90,12 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
    AND (CAST(:status AS TEXT) IS NULL OR status = :status)
  ORDER BY id DESC LIMIT :limit
 
--- name: recent
--- Ids sort by time, so the owner's index gives the newest first and stops at the limit.
-SELECT created_at FROM (
-  SELECT created_at FROM submissions WHERE user_id = :user_id ORDER BY id DESC LIMIT :limit) AS newest
- WHERE created_at > :since ORDER BY created_at DESC
+-- name: usage
+-- By the owner's index; a learner has few.
+SELECT COUNT(CASE WHEN created_at > :since THEN 1 END) AS made,
+       MIN(CASE WHEN created_at > :since THEN created_at END) AS first_at,
+       COUNT(CASE WHEN status IN ('PENDING', 'PROCESSING') THEN 1 END) AS unfinished
+  FROM submissions WHERE user_id = :user_id
 
 -- name: in_review
 -- By priority, then age. The cursor is the rank and id of the last row of the page before.

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require
+from holdfast.http.limits import hold_to
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, iso
+from holdfast.kit import Kernel, Tx, iso
 from holdfast.settings import read
 from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import Source
@@ -72,9 +73,15 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     async def create(changelist_id: Id, new: NewReview, who: Annotated[Principal, SERVICE]) -> JSONResponse:
         """Ask for a review: 201 for a new one, 200 for one that was asked for before."""
         request = new.request(changelist_id)
+
+        async def admit(tx: Tx) -> None:
+            await hold_to(kernel, tx, who, settings.user_limits, reviews.usage, "reviews")
+
         try:
             async with kernel.store.transaction() as tx:
-                stored, made = await reviews.submit(kernel, tx, request, sender=settings.mail_from, owner=who.sub)
+                stored, made = await reviews.submit(
+                    kernel, tx, request, sender=settings.mail_from, owner=who.sub, admit=admit
+                )
                 told = await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
         except Refusal as refusal:
             raise Problem(409, refusal.code, str(refusal)) from None

@@ -10,29 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from holdfast import IdempotencyConflict, NotAllowed
+from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, StoreBusy, Tx, batch, load_statements, prepare, redact, submit_in
 from holdfast_systems.review.changes import Source
+from holdfast_systems.review.recipients import Recipient as Recipient
+from holdfast_systems.review.recipients import effect_key, without_doubles
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 KIND = "review.review"
 KIND_AGAIN = "review.notify_again"
 VERSION_MAX = 2_147_483_647
+Admit = Callable[[Tx], Awaitable[None]]
 Status = Literal["in_progress", "retryable_failed", "succeeded", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipient:
-    """Somebody to tell. A review that could not be told to one who is not required still succeeds."""
-
-    address: str
-    required: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +118,37 @@ class Refusal(NotAllowed):
 
 
 async def submit(
-    kernel: Kernel, tx: Tx, request: Request, *, sender: str, owner: str | None = None, trusted: bool = False
+    kernel: Kernel,
+    tx: Tx,
+    request: Request,
+    *,
+    sender: str,
+    owner: str | None = None,
+    trusted: bool = False,
+    admit: Admit | None = None,
 ) -> tuple[Stored, bool]:
     """Accept a review with its job and its delivery rows, or find the one it repeats. True: it is new.
 
-    In the caller's transaction, which a raised error must roll back."""
+    A key stands for the review that it was first answered with, for ever. `admit` may refuse what is new. In the
+    caller's transaction, which a raised error must roll back."""
     known = await by_key(tx, request.idempotency_key)
     if known is None:
         now = kernel.now()
         latest = await _lock_changelist(tx, request.changelist_id, now)
-        known = await by_version(tx, request.changelist_id, request.review_version)
-        if known is not None:
-            return _same_version(known, request), False
-        _check_version(request, latest)
-        if await _insert(kernel, tx, request, sender, owner, trusted, now):
+        same = await by_version(tx, request.changelist_id, request.review_version)
+        if same is None:
+            _check_version(request, latest)
+        else:
+            _check_same(same, request)
+        review_id = same.id if same is not None else kernel.new_id()
+        if await _take_key(tx, request, review_id, now):
+            if same is None:
+                if admit is not None:
+                    await admit(tx)
+                await _insert(kernel, tx, request, review_id, sender, owner, trusted, now)
             made = await by_key(tx, request.idempotency_key)
             assert made is not None
-            return made, True
+            return made, same is None
         known = await by_key(tx, request.idempotency_key)  # another request took the key while we waited for it
         if known is None:
             raise StoreBusy("The review's first request vanished while this one waited for it.")
@@ -147,7 +157,7 @@ async def submit(
     return known, False
 
 
-def _same_version(known: Stored, request: Request) -> Stored:
+def _check_same(known: Stored, request: Request) -> None:
     """Another key for a version that is there: a succeeded one is answered as it is, whatever else is asked."""
     if known.status != "succeeded" and known.fingerprint != request.fingerprint:
         raise Refusal(
@@ -155,7 +165,6 @@ def _same_version(known: Stored, request: Request) -> Stored:
             f"Version {request.review_version} of this changelist was asked for with other recipients, title or "
             "source; ask for a rerun under a higher version.",
         )
-    return known
 
 
 def _check_version(request: Request, latest: int) -> None:
@@ -171,10 +180,23 @@ def _check_version(request: Request, latest: int) -> None:
         )
 
 
+async def _take_key(tx: Tx, request: Request, review_id: str, now: int) -> bool:
+    key, print_ = request.idempotency_key, request.fingerprint
+    return bool(await tx.rows(sql.take_key, idempotency_key=key, review_id=review_id, fingerprint=print_, now=now))
+
+
 async def _insert(
-    kernel: Kernel, tx: Tx, request: Request, sender: str, owner: str | None, trusted: bool, now: int
-) -> bool:
-    review_id, job_id = kernel.new_id(), kernel.new_id()
+    kernel: Kernel,
+    tx: Tx,
+    request: Request,
+    review_id: str,
+    sender: str,
+    owner: str | None,
+    trusted: bool,
+    now: int,
+) -> None:
+    """The key is ours and the changelist is locked: nobody else can write this review."""
+    job_id = kernel.new_id()
     order = Order(
         review_id=review_id,
         changelist_id=request.changelist_id,
@@ -185,7 +207,7 @@ async def _insert(
         dated_at=now,
         trusted=trusted,
     )
-    rows = await tx.rows(
+    await tx.rows(
         sql.insert,
         id=review_id,
         changelist_id=request.changelist_id,
@@ -198,13 +220,10 @@ async def _insert(
         sender=sender,
         now=now,
     )
-    if not rows:
-        return False
     await tx.rows(sql.raise_version, changelist_id=request.changelist_id, review_version=request.review_version)
     await _plan_deliveries(tx, request, now)
     prepared = prepare(kernel.registry.kind(KIND), order, job_id=job_id, now=now, owner=owner, trace=review_id)
     await submit_in(tx, [prepared], now, kernel.watch)
-    return True
 
 
 async def _plan_deliveries(tx: Tx, request: Request, now: int) -> None:
@@ -221,28 +240,14 @@ async def _plan_deliveries(tx: Tx, request: Request, now: int) -> None:
         )
 
 
-def without_doubles(recipients: Sequence[Recipient]) -> list[Recipient]:
-    """Each mailbox once, however it is spelled; required if any mention of it is."""
-    kept: dict[str, Recipient] = {}
-    for one in recipients:
-        key = one.address.casefold()
-        known = kept.get(key)
-        kept[key] = one if known is None else Recipient(known.address, known.required or one.required)
-    return list(kept.values())
-
-
-def effect_key(changelist_id: str, recipient: str, review_version: int) -> str:
-    """The identity of "this recipient was told of this version", for the ledger.
-
-    Different tuples give different keys: read from its end, a key has one reading. The address is in it as a
-    fingerprint only, because keys stand in logs and dead letters."""
-    who = hashlib.sha256(recipient.casefold().encode()).hexdigest()[:32]
-    return f"review/{changelist_id}/{who}/{review_version}"
-
-
 async def _lock_changelist(tx: Tx, changelist_id: str, now: int) -> int:
     rows = await tx.rows(sql.lock_changelist, changelist_id=changelist_id, now=now)
     return int(rows[0]["latest_version"])
+
+
+async def usage(tx: Tx, owner: str, since: int) -> Used:
+    row = (await tx.rows(sql.usage, owner=owner, since=since, kind=KIND))[0]
+    return Used(row["made"], row["first_at"], row["unfinished"])
 
 
 async def by_key(tx: Tx, idempotency_key: str) -> Stored | None:

@@ -9,26 +9,38 @@ RETURNING latest_version
 UPDATE review_changelists SET latest_version = :review_version
  WHERE changelist_id = :changelist_id AND latest_version < :review_version
 
+-- name: usage
+-- What a caller asked for, by the jobs that are still kept.
+SELECT COUNT(CASE WHEN created_at > :since THEN 1 END) AS made,
+       MIN(CASE WHEN created_at > :since THEN created_at END) AS first_at,
+       COUNT(CASE WHEN state IN ('queued', 'processing', 'waiting') THEN 1 END) AS unfinished
+  FROM holdfast_jobs WHERE owner = :owner AND kind = :kind
+
+-- name: take_key
+INSERT INTO review_keys (idempotency_key, review_id, fingerprint, at)
+VALUES (:idempotency_key, CAST(:review_id AS /*id*/), :fingerprint, CAST(:now AS BIGINT))
+ON CONFLICT DO NOTHING
+RETURNING idempotency_key
+
 -- name: insert
 INSERT INTO reviews (id, changelist_id, review_version, idempotency_key, fingerprint, job_id, source, title, sender,
                      created_at, updated_at)
 VALUES (CAST(:id AS /*id*/), :changelist_id, :review_version, :idempotency_key, :fingerprint, CAST(:job_id AS /*id*/),
         :source, :title, :sender, CAST(:now AS BIGINT), CAST(:now AS BIGINT))
-ON CONFLICT DO NOTHING
-RETURNING id
 
 -- name: plan_delivery
 INSERT INTO review_recipients (changelist_id, recipient, review_version, position, required, effect_key, created_at)
 VALUES (:changelist_id, :recipient, :review_version, :position, :required, :effect_key, CAST(:now AS BIGINT))
 
 -- name: by_key
-SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, r.fingerprint,
+-- `fingerprint` is of the request that came with the key.
+SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, k.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
        j.failures, j.crashes, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
-  FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
-       LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
- WHERE r.idempotency_key = :idempotency_key
+  FROM review_keys AS k JOIN reviews AS r ON r.id = k.review_id
+       LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
+ WHERE k.idempotency_key = :idempotency_key
 
 -- name: by_version
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, r.fingerprint,

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
+from holdfast.http.limits import UserLimits
 from holdfast.kit import SettingsError
 from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
@@ -25,6 +26,12 @@ class ReviewSettings(OpenAISettings):
     database_url: str | None = setting("REVIEW_DATABASE_URL", None, "Database of the review system", secret=True)
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
     concurrency: int = setting("REVIEW_CONCURRENCY", 8, "Reviews in flight per process", minimum=1, maximum=1_000)
+    per_minute: int = setting(
+        "REVIEW_REQUESTS_PER_MINUTE", 0, "Reviews a caller may ask for a minute; 0: any number", minimum=0
+    )
+    unfinished_max: int = setting(
+        "REVIEW_UNFINISHED_MAX", 0, "Unfinished reviews a caller may have; 0: any number", minimum=0
+    )
     fetch_s: float = setting("REVIEW_FETCH_SEC", 120.0, "Time for each call that fetches a change", minimum=0.01)
     local_roots: str = setting(
         "REVIEW_LOCAL_ROOTS", ".", "Folders whose repositories may be asked for over HTTP, by commas; '' is none"
@@ -91,6 +98,10 @@ class ReviewSettings(OpenAISettings):
                 "a copy of every mail (SMTP_URL?archive=address, or a Sent folder)."
             ]
         return []
+
+    @property
+    def user_limits(self) -> UserLimits:
+        return UserLimits(self.per_minute, self.unfinished_max)
 
     @property
     def retry(self) -> Retry:

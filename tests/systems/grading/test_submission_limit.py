@@ -19,8 +19,8 @@ from holdfast_systems.grading.system import grading_main
 
 @pytest.fixture
 async def limited(pair: Pair, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """Signed in as nobody yet; three submissions a minute each."""
-    env = {"GRADING_SUBMISSIONS_PER_MINUTE": "3"}
+    """Signed in as nobody yet; three submissions a minute each, and four in grading at once."""
+    env = {"GRADING_SUBMISSIONS_PER_MINUTE": "3", "GRADING_UNFINISHED_MAX": "4"}
     web = create_app(Settings(data_dir=str(tmp_path)), [OpenSystem(grading_main(), pair.main.kernel, env)])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://h") as client:
         yield client
@@ -61,3 +61,16 @@ async def test_a_repeated_key_is_answered_beyond_the_limit_and_a_refused_one_sta
     assert (await post(limited, tmp_path, key=later)).status_code == 429
     pair.clock.advance(61)
     assert (await post(limited, tmp_path, key=later)).status_code == 201
+
+
+@pytest.mark.spec("K18")
+async def test_so_many_in_grading_are_enough_until_one_is_done(
+    limited: httpx.AsyncClient, pair: Pair, tmp_path: Path
+) -> None:
+    for _ in range(4):
+        assert (await post(limited, tmp_path)).status_code == 201
+        pair.clock.advance(30)
+    refused = await post(limited, tmp_path)
+    assert (refused.status_code, refused.json()["code"], refused.headers["Retry-After"]) == (429, "RATE_LIMITED", "30")
+    await pair.settle()
+    assert (await post(limited, tmp_path)).status_code == 201

@@ -114,12 +114,56 @@ async def test_the_same_version_after_success_is_a_no_op_with_the_prior_result(
     api: httpx.AsyncClient, world: World, post: PostOffice, desk: Desk
 ) -> None:
     done = await succeed(api, world)
-    for more in ({}, {"rerun": True}, {"recipients": [CY]}):
-        again = await api.post(REVIEWS, json=body(key="another", **more))
+    for number, more in enumerate(({}, {"rerun": True}, {"recipients": [CY]})):
+        again = await api.post(REVIEWS, json=body(key=f"another-{number}", **more))
         assert (again.status_code, again.json()["id"]) == (200, done["id"])
         assert again.json()["result"] == done["result"]
     await world.run_until_idle()
     assert post.mails == {ADA: 1, BOB: 1} and desk.criticised == 1
+
+
+@pytest.mark.spec("R1", "R2")
+async def test_a_key_stands_for_the_review_that_it_was_answered_with(
+    api: httpx.AsyncClient, world: World, post: PostOffice
+) -> None:
+    """Also where that review had been asked for under another key before."""
+    done = await succeed(api, world)
+    assert (await api.post(REVIEWS, json=body(key="k2"))).status_code == 200
+    higher = await api.post(REVIEWS, json=body(version=2, key="k2", rerun=True))
+    assert (higher.status_code, higher.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+    again = await api.post(REVIEWS, json=body(key="k2"))
+    assert (again.status_code, again.json()["job_id"]) == (200, done["job_id"])
+    elsewhere = await api.post("/api/changelists/cl-2/reviews", json=body(key="k2"))
+    assert elsewhere.status_code == 409
+    assert [one["review_version"] for one in (await api.get(REVIEWS)).json()["items"]] == [1]
+
+
+@pytest.mark.spec("K18")
+async def test_a_caller_may_ask_for_so_many_a_minute_and_have_so_many_unfinished(
+    world: World, settings: Settings
+) -> None:
+    env = {"REVIEW_REQUESTS_PER_MINUTE": "2", "REVIEW_UNFINISHED_MAX": "3"}
+    app = create_app(settings, [OpenSystem(review(), world.kernel, env)])
+
+    async def ask(number: int, caller: str = "ci") -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token_for(settings, caller, ['service'])}"}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://h") as client:
+            path = f"/api/changelists/{caller}-{number}/reviews"
+            return await client.post(path, json=body(key=f"{caller}-{number}"), headers=headers)
+
+    for number in range(2):
+        assert (await ask(number)).status_code == 201
+        world.clock.advance(10)
+    refused = await ask(2)
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert (refused.status_code, refused.json()["code"], refused.headers["Retry-After"]) == (429, "RATE_LIMITED", "40")
+    assert (await ask(1)).status_code == 200, "a key that is known is answered"
+    assert (await ask(0, "other")).status_code == 201, "one caller's limit is nobody else's"
+    world.clock.advance(60)
+    assert (await ask(2)).status_code == 201, "a key that was refused is free"
+    assert "3 unfinished reviews" in (await ask(3)).json()["detail"]
+    await world.run_until_idle()
+    assert (await ask(3)).status_code == 201
 
 
 @pytest.mark.spec("R2")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast_systems.review.reviews import effect_key
+from holdfast_systems.review.recipients import effect_key
 
 ids = some.text(some.sampled_from("ab/%1@"), min_size=1, max_size=6)
 

@@ -1,0 +1,70 @@
+"""How much one user may ask for: so many a minute, so many unfinished at once. Over it is 429 with the time to wait.
+
+    await hold_to(kernel, tx, who, UserLimits(per_minute=60, unfinished=100), usage, "uploads")
+
+A system counts its own things (`usage`); the rule, the lock that makes it exact and the answer are here. It is asked
+where something new is about to be written, so that a repeated key is answered however much was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.http.auth import Principal
+from holdfast.http.problem import Problem
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
+from holdfast.tables import users
+
+MINUTE_MS = 60_000
+UNFINISHED_WAIT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimits:
+    """What one user may have; 0 is any number."""
+
+    per_minute: int = 0
+    unfinished: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.per_minute or self.unfinished)
+
+
+class Used(NamedTuple):
+    """What a user has had: how many within the minute, when the first of those was, how many are not finished."""
+
+    made: int
+    first_at: int | None
+    unfinished: int
+
+
+Usage = Callable[[Tx, str, int], Awaitable[Used]]
+"""`usage(tx, user, since)`: what this user has made since then, and has unfinished."""
+
+
+async def hold_to(kernel: Kernel, tx: Tx, who: Principal, limits: UserLimits, usage: Usage, noun: str) -> None:
+    """Raise 429 if one more would be over a limit. Exact: requests of one user wait for each other here.
+
+    The caller writes what is new in the same transaction."""
+    if limits:
+        await users.lock(tx, who.sub)
+        now = kernel.now()
+        check(limits, await usage(tx, who.sub, now - MINUTE_MS), now, noun)
+
+
+def check(limits: UserLimits, used: Used, now: int, noun: str) -> None:
+    """The rule alone, for a look before anything is received."""
+    if limits.per_minute and used.made >= limits.per_minute:
+        wait_s = max(1, math.ceil(((used.first_at or now) + MINUTE_MS - now) / 1_000))
+        raise _too_many(f"You may make {limits.per_minute} {noun} a minute.", wait_s)
+    if limits.unfinished and used.unfinished >= limits.unfinished:
+        detail = f"You have {used.unfinished} unfinished {noun}; wait until some are done."
+        raise _too_many(detail, UNFINISHED_WAIT_S)
+
+
+def _too_many(detail: str, wait_s: int) -> Problem:
+    return Problem(429, "RATE_LIMITED", detail, headers={"Retry-After": str(wait_s)})
