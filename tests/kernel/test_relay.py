@@ -133,6 +133,28 @@ async def test_a_backlog_goes_out_in_several_batches_at_once(kernel: Kernel, bro
 
 
 @pytest.mark.spec("K10")
+async def test_the_next_of_an_aggregate_follows_without_a_bell(kernel: Kernel, broker: Broker, place: Place) -> None:
+    await put(kernel, "a1", "a2", "a3", aggregate="a")
+    assert await relay(kernel) == 3 and broker.names == ["a1", "a2", "a3"], "whoever marks looks once more"
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+@pytest.mark.parametrize("statement", ["published", "release"])
+async def test_ending_a_batch_reads_its_rows_and_not_the_backlog(kernel: Kernel, place: Place, statement: str) -> None:
+    await put(kernel, *[f"{n}" for n in range(2_000)])
+    explain = "EXPLAIN " if place.dialect == "postgres" else "EXPLAIN QUERY PLAN "
+    asked = getattr(outbox.sql, statement)
+    asked = replace(asked, sqlite=explain + asked.sqlite, postgres=explain + asked.postgres)
+    named = {"now": kernel.now(), "error": "", "token": "t", "batch": json.dumps({str(n): 0 for n in range(50)})}
+    async with kernel.store.transaction() as tx:
+        plan = "\n".join(str(tuple(row)) for row in await tx.rows(asked, **{name: named[name] for name in asked.order}))
+    assert "holdfast_outbox_pending" not in plan and "holdfast_outbox_aggregate" not in plan
+    assert "holdfast_outbox_pkey" in plan or "USING INTEGER PRIMARY KEY" in plan
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
 async def test_a_broker_that_goes_down_ends_every_batch_under_way(kernel: Kernel, broker: Broker, place: Place) -> None:
     await put(kernel, *[f"{n:03}" for n in range(300)])
     taking = broker.publish

@@ -29,12 +29,14 @@ ROW_BACKOFF_CAP_MS = 60_000
 async def relay(kernel: Kernel) -> int:
     """Publish what is there, several batches at a time if there is more than one; returns how many were confirmed.
 
-    Order within an aggregate is the claim's doing, so streams need not know of each other. Ends after a number of
+    Order within an aggregate is the claim's doing, so streams need not know of each other. Whoever has marked a batch
+    looks once more, for its marks may have made the next message of an aggregate claimable. Ends after a number of
     rounds even if more keeps coming: whoever repeats it may want to stop."""
     done = await relay_once(kernel)
-    if done < kernel.tuning.relay_batch:
-        return done
-    answers = await asyncio.gather(*[_stream(kernel) for _ in range(STREAMS)], return_exceptions=True)
+    if done == 0:
+        return 0
+    streams = STREAMS if done >= kernel.tuning.relay_batch else 1
+    answers = await asyncio.gather(*[_stream(kernel) for _ in range(streams)], return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
@@ -94,20 +96,26 @@ async def _publish(kernel: Kernel, row: Row) -> TransportError | None:
 
 
 async def _write_down(kernel: Kernel, token: str, pairs: Sequence[tuple[Row, TransportError | None]]) -> None:
-    now = kernel.now()
-    async with kernel.store.transaction() as tx:
-        confirmed = [row["seq"] for row, answer in pairs if answer is None]
-        if confirmed:
-            await outbox.published(tx, token, confirmed, now)
-            kernel.watch.count("outbox_published", len(confirmed))
-        for row, answer in pairs:
-            if answer is not None and not isinstance(answer, TransportDown):
-                await _set_back(kernel, tx, token, row, answer, now)
-        down = next((answer for _, answer in pairs if isinstance(answer, TransportDown)), None)
-        if down is not None:
-            await outbox.release(tx, token, redact_text(str(down)))
-        elif len(confirmed) == len(pairs):
-            await tx.hint("outbox")  # the next message of an aggregate may have become claimable
+    confirmed = [row["seq"] for row, answer in pairs if answer is None]
+    if len(confirmed) == len(pairs):
+        async with kernel.store.alone() as tx:
+            await outbox.published(tx, token, confirmed, kernel.now())
+    else:
+        async with kernel.store.transaction() as tx:
+            await outbox.published(tx, token, confirmed, kernel.now())
+            await _give_back(kernel, tx, token, [(row, answer) for row, answer in pairs if answer is not None])
+    if confirmed:
+        kernel.watch.count("outbox_published", len(confirmed))
+
+
+async def _give_back(kernel: Kernel, tx: Tx, token: str, refusals: Sequence[tuple[Row, TransportError]]) -> None:
+    """A message that was refused backs off alone; what met a broker that is down is free again at once."""
+    doubtful = [(row["seq"], answer) for row, answer in refusals if isinstance(answer, TransportDown)]
+    if doubtful:
+        await outbox.release(tx, token, [seq for seq, _ in doubtful], redact_text(str(doubtful[0][1])))
+    for row, answer in refusals:
+        if not isinstance(answer, TransportDown):
+            await _set_back(kernel, tx, token, row, answer, kernel.now())
 
 
 async def _set_back(kernel: Kernel, tx: Tx, token: str, row: Row, why: TransportError, now: int) -> None:

@@ -36,8 +36,8 @@ async def refused(tx: Tx, token: str, seq: int, error: str, available_at: int, r
     return str(rows[0]["status"]) if rows else None
 
 
-async def release(tx: Tx, token: str, error: str) -> None:
-    await tx.rows(sql.release, token=token, error=error)
+async def release(tx: Tx, token: str, seqs: Iterable[int], error: str) -> None:
+    await tx.rows(sql.release, token=token, batch=batch.ids(map(str, seqs)), error=error)
 
 
 async def requeue(tx: Tx, message_id: str, now: int) -> bool:

@@ -18,10 +18,12 @@ UPDATE holdfast_outbox SET lease_token = :token, lease_until = CAST(:lease_until
 RETURNING seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, payload, headers, retry_count, created_at
 
 -- name: published
+-- Which rows is known: "not yet ended" is said so that the index of what is pending does not offer itself, for reading
+-- all of that (3.3 ms at 10,000 rows, 0.7 ms this way).
+WITH named AS MATERIALIZED (SELECT CAST(e.key AS BIGINT) AS k FROM json_each(:batch) AS e)
 UPDATE holdfast_outbox SET status = 'published', processed_at = CAST(:now AS BIGINT), lease_token = NULL,
                            lease_until = NULL, error_message = NULL
- WHERE status = 'pending' AND lease_token = :token
-   AND seq IN (SELECT CAST(e.key AS BIGINT) FROM json_each(:batch) AS e)
+ WHERE seq IN (SELECT k FROM named) AND status NOT IN ('published', 'failed') AND lease_token = :token
 RETURNING seq
 
 -- name: refused
@@ -35,8 +37,9 @@ RETURNING status
 
 -- name: release
 -- The broker is down: nobody's fault, no row's retry.
+WITH named AS MATERIALIZED (SELECT CAST(e.key AS BIGINT) AS k FROM json_each(:batch) AS e)
 UPDATE holdfast_outbox SET lease_token = NULL, lease_until = NULL, error_message = :error
- WHERE status = 'pending' AND lease_token = :token
+ WHERE seq IN (SELECT k FROM named) AND status NOT IN ('published', 'failed') AND lease_token = :token
 RETURNING seq
 
 -- name: requeue

@@ -15,19 +15,15 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
-from aiormq import spec
-from aiormq.channel import Channel as Wire
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq_consumer import consume
 from holdfast.transports.rabbitmq_link import Link, is_blocked
+from holdfast.transports.rabbitmq_publisher import Publisher
 from holdfast.transports.seam import Handler, Message, Queue
 
-TRANSIENT, PERSISTENT = 1, 2
 SUSPECTS_MAX = 10_000
 PUBLISH_TIMEOUT_S = 10.0
 
@@ -88,8 +84,7 @@ class RabbitTransport:
 
     async def _open(self) -> Publisher:
         async with asyncio.timeout(self._timeout_s):
-            connection = await self._outward.connection()
-            return Publisher(connection, await connection.channel(on_return_raises=True))
+            return await Publisher.on(await self._outward.connection())
 
     async def _publish_alone(self, message: Message) -> None:
         """On a channel of its own: if the broker closes that, it is this message's doing."""
@@ -115,51 +110,6 @@ class RabbitTransport:
         self._shared = None
         self._outward.discard()
         return TransportDown(f"RabbitMQ did not confirm ({type(error).__name__}); it may have the message.")
-
-
-class Publisher:
-    """A channel in confirm mode."""
-
-    def __init__(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
-        self.connection = connection
-        self.channel = channel
-
-    async def publish(self, message: Message) -> None:
-        exchange, _, key = message.destination.rpartition("/")
-        if self.connection.transport is not None:
-            await self.connection.transport.ready()  # returns at once unless the broker has blocked us
-        wire = await self.channel.get_underlay_channel()
-        assert isinstance(wire, Wire)
-        try:
-            # The confirm is waited for anyway; waiting for the socket to drain as well costs 8 % of the rate.
-            await wire.basic_publish(
-                message.body,
-                exchange=exchange,
-                routing_key=key,
-                properties=_properties(message),
-                mandatory=True,
-                wait=False,
-            )
-        except (TypeError, ValueError) as error:
-            if self.channel.is_closed:
-                raise
-            raise Unroutable(f"The message for '{message.destination}' cannot be encoded: {error}") from error
-
-    async def close(self) -> None:
-        if not self.channel.is_closed:
-            await self.channel.close()
-
-
-def _properties(message: Message) -> spec.Basic.Properties:
-    return spec.Basic.Properties(
-        message_id=message.id,
-        message_type=message.type or None,
-        content_type=message.content_type,
-        correlation_id=message.correlation_id,
-        headers=dict(message.headers),
-        timestamp=datetime.now(UTC),
-        delivery_mode=PERSISTENT if message.persistent else TRANSIENT,
-    )
 
 
 def _is_usable(shared: asyncio.Task[Publisher]) -> bool:
