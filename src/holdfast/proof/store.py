@@ -176,7 +176,7 @@ class SimStore(SqliteStore):
         give_up_at = self._loop.time() + self._busy_timeout_s
         while True:
             try:
-                await lane.execute(text)
+                await lane.begin(text)
                 return
             except StoreBusy:
                 if self._loop.time() >= give_up_at:
@@ -250,7 +250,7 @@ class ReadingLane(SimLane):
         if self._holder is not None and self._holder.connection.in_transaction:
             self._holder.connection.execute("ROLLBACK")
 
-    async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
+    async def execute(self, text: str, params: dict[str, object] | None = None, brief: bool = False) -> Sequence[Row]:
         if self._over:
             raise StoreUnavailable("This process is dead.")
         if self._holder is None:
@@ -272,7 +272,7 @@ class WritingLane(SimLane):
     def _rollback(self) -> None:
         self._arena.release(self._host)
 
-    async def execute(self, text: str, params: dict[str, object] | None = None) -> Sequence[Row]:
+    async def execute(self, text: str, params: dict[str, object] | None = None, brief: bool = False) -> Sequence[Row]:
         writer = self._arena.writer
         if self._over:
             raise StoreUnavailable("This process is dead.")

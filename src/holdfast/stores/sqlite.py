@@ -2,7 +2,11 @@
 
 WAL with `synchronous=FULL`: what was accepted survives power loss. Every writing transaction opens with BEGIN
 IMMEDIATE, because upgrading a read to a write fails at once instead of waiting. One connection writes and one
-reads; several processes may share the file. SQL runs in threads of its own unless `inline` is set.
+reads; several processes may share the file.
+
+What may take long runs in a thread of its own, unless `inline` is set: every commit that waits for the disk, and every
+statement that is not marked as brief. What is brief runs where it is asked for: handing it to a thread and back costs
+more than doing it, and in a busy process each way waits for the interpreter's lock besides.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from holdfast.stores.seam import Bell, Dialect, Row
 from holdfast.stores.statement import Migration, Statement
 
 BUSY_RETRY_S = 0.005
+BRIEF_BYTES_MAX = 32_768
+"""A brief statement with a larger batch than this (some 200 rows) is not brief any more."""
 SQLITE_MIN = (3, 38, 0)
 
 
@@ -53,7 +59,7 @@ class SqliteStore:
             try:
                 await self._begin(lane, "BEGIN IMMEDIATE")
                 yield tx
-                await lane.execute("COMMIT")
+                await lane.commit()
             except BaseException:
                 await lane.rollback()
                 raise
@@ -109,7 +115,7 @@ class SqliteStore:
         give_up_at = loop.time() + self._busy_timeout_s
         while True:
             try:
-                await lane.execute(text)
+                await lane.begin(text)
                 return
             except StoreBusy:
                 if loop.time() >= give_up_at:
@@ -126,7 +132,8 @@ class SqliteTx:
         self.tellers: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
-        return await self.lane.execute(statement.sqlite, params)
+        brief = statement.is_brief and len(params.get("batch", "")) <= BRIEF_BYTES_MAX
+        return await self.lane.execute(statement.sqlite, params, brief)
 
     async def hint(self, channel: str) -> None:
         self.hints.add(channel)
@@ -136,22 +143,34 @@ class SqliteTx:
 
 
 class _Lane:
-    """One connection and the one thread that uses it. A single thread keeps the order of statements even when the
-    task that awaits one of them is cancelled: what was handed to the thread runs, and a rollback comes after it."""
+    """One connection and the one thread that uses it while anything may take long. A single thread keeps the order of
+    statements even when the task that awaits one of them is cancelled: what was handed to the thread runs, a rollback
+    comes after it, and nothing runs beside it."""
 
     def __init__(self, path: str, inline: bool) -> None:
         self.path = path
         self.lock = asyncio.Lock()
         self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="sqlite")
+        self._handed = 0
         self._connection: sqlite3.Connection | None = None
+        self._changes = 0
 
-    async def execute(self, text: str, params: dict[str, Any] | None = None) -> Sequence[Row]:
-        rows: Sequence[Row] = await self._in_turn(self._execute, text, params)
+    async def begin(self, text: str) -> None:
+        """Never waits for the disk: whoever is not first is told so at once."""
+        await self.execute(text, brief=True)
+        self._changes = self._changed()
+
+    async def execute(self, text: str, params: dict[str, Any] | None = None, brief: bool = False) -> Sequence[Row]:
+        rows: Sequence[Row] = await self._in_turn(self._execute, text, params, brief=brief)
         return rows
+
+    async def commit(self) -> None:
+        """Only what was written waits for the disk."""
+        await self.execute("COMMIT", brief=self._changed() == self._changes)
 
     async def rollback(self) -> None:
         """Undo what is open, if anything is: SQLite ends a transaction by itself when its disk is full."""
-        await self._in_turn(self._rollback)
+        await self._in_turn(self._rollback, brief=True)
 
     async def close(self) -> None:
         await self._in_turn(self.abandon)
@@ -163,11 +182,20 @@ class _Lane:
             self._connection.close()
             self._connection = None
 
-    async def _in_turn(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        if self._thread is None:
+    async def _in_turn(self, work: Callable[..., Any], *arguments: Any, brief: bool = False) -> Any:
+        if self._thread is None or (brief and self._connection is not None and not self._handed):
             return work(*arguments)
+        handed = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        self._handed += 1
+        handed.add_done_callback(self._taken_back)
         # Shielded: a cancelled task must not take its statement out of the thread's queue, least of all a rollback.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments))
+        return await asyncio.shield(handed)
+
+    def _taken_back(self, _: asyncio.Future[Any]) -> None:
+        self._handed -= 1
+
+    def _changed(self) -> int:
+        return 0 if self._connection is None else self._connection.total_changes
 
     def _rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:

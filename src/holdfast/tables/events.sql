@@ -1,4 +1,5 @@
 -- name: append
+-- brief
 INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
 SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS BIGINT), e.value->>2, CAST(:now AS BIGINT), e.value->>3
   FROM json_each(:batch) AS e

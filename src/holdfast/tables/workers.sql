@@ -1,4 +1,5 @@
 -- name: seen
+-- brief
 INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight)
 VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight)
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, in_flight = excluded.in_flight
