@@ -43,6 +43,12 @@ def stored(folder: Path, name: str, content: bytes) -> str:
     return str(path)
 
 
+def form_of(name: str, content: bytes) -> tuple[bytes, str]:
+    """An upload as a browser sends it, and its content type."""
+    head = f'--edge\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+    return head.encode() + content + b"\r\n--edge--\r\n", "multipart/form-data; boundary=edge"
+
+
 def read(path: str) -> str:
     return Path(path).read_text()
 
@@ -84,6 +90,31 @@ async def test_a_drop_is_an_upload(browser: Any, tmp_path: Path) -> None:
             }"""
         )
         await shows(page, "dropped.pdf", "Complete")
+
+
+async def test_an_answer_that_comes_after_the_news_of_the_end_changes_nothing(browser: Any, tmp_path: Path) -> None:
+    """The stream says that the job is complete while its upload still waits to hear that it is queued."""
+    async with live(tmp_path, ToldGateway()) as (place, address), opened_page(browser, place, address) as page:
+        told = asyncio.Event()
+
+        async def hold_back(route: Any) -> None:
+            if route.request.method != "POST":
+                await route.fallback()
+                return
+            form, kind = form_of("quick.pdf", pdfs.good())  # a route is not shown the content of a file
+            answer = await route.fetch(headers={**route.request.headers, "content-type": kind}, post_data=form)
+            await told.wait()
+            await route.fulfill(response=answer)
+
+        await page.route("**/api/jobs", hold_back)
+        await page.get_by_text("No documents yet.").wait_for()
+        await page.set_input_files("#files", stored(tmp_path, "quick.pdf", pdfs.good()))
+        await page.locator("li.job .status", has_text="Complete").wait_for()
+        assert await page.locator("li.job .status", has_text="Uploading").count() == 1
+        told.set()
+        await page.locator("li.job .status", has_text="Uploading").wait_for(state="detached")
+        assert await page.locator("li.job .status").all_inner_texts() == ["Complete"]
+        assert await page.locator("#news").inner_text() == "quick.pdf: Complete."
 
 
 async def test_a_failure_is_one_line_and_retry_works_while_the_source_is_here(browser: Any, tmp_path: Path) -> None:

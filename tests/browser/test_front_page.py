@@ -165,3 +165,36 @@ async def test_the_cookie_alone_may_do_nothing(place: Deployment) -> None:
         assert (await client.get("/console")).status_code == 200
         for path in ("/api/ops/breakers/bank/open", "/api/tickets", "/api/submissions"):
             assert (await client.post(path, json={})).status_code == 401, path
+        assert (await client.delete("/api/session")).status_code == 401, "nor sign anybody out"
+
+
+async def test_whoever_is_no_operator_is_told_in_words_and_a_program_in_a_problem(
+    browser: Any, place: Deployment
+) -> None:
+    async with signed_in(browser, place, sub="ivo", roles=["instructor"], to="/console") as page:
+        await page.get_by_role("heading", name="The console is for operators").wait_for()
+        await says(page, "ivo")
+        await page.get_by_role("link", name="Go to the instructor queue").wait_for()
+        assert await page.evaluate(CONTRAST) == []
+        await picture(page, "forbidden")
+    async with httpx.AsyncClient(base_url=place.address) as client:
+        client.cookies.set("holdfast_console", place.token("ivo", ["instructor"]))
+        pages = {kind: await client.get("/console", headers={"Accept": kind}) for kind in ("text/html", "*/*")}
+    assert {kind: (page.status_code, page.headers["content-type"]) for kind, page in pages.items()} == {
+        "text/html": (403, "text/html; charset=utf-8"),
+        "*/*": (403, "application/problem+json"),
+    }
+
+
+async def test_signing_out_ends_the_session_in_every_tab(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place, to="/console") as page:
+        other = await page.context.new_page()
+        await other.goto(f"{place.address}/convert")
+        await says(other, "No documents yet.")
+        await page.get_by_role("button", name="Sign out").click()
+        for tab in (page, other):
+            await tab.wait_for_url(f"{place.address}/login")
+            assert await tab.evaluate("sessionStorage.length") == 0
+        await page.goto(f"{place.address}/console")
+        assert page.url == f"{place.address}/login?next=console"
+        assert await page.get_by_role("button", name="Sign out").count() == 0

@@ -8,7 +8,7 @@ request that changes anything accepts the cookie, so there is nothing to forge.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 COOKIE = "holdfast_console"
 ASSETS = {path.name: path for path in sorted((HERE / "static").iterdir())}
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+FRESH = {"Cache-Control": "no-cache"}
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,7 +44,7 @@ async def instructor() -> FileResponse:
 
 @router.get("/console")
 async def console(request: Request) -> Response:
-    """Only for operators; everybody else is asked to sign in."""
+    """Only for operators. Whoever is not signed in is asked to; whoever is somebody else is told so."""
     token = request.cookies.get(COOKIE)
     try:
         who = await request.app.state.auth.principal(token) if token else None
@@ -50,9 +52,11 @@ async def console(request: Request) -> Response:
         who = None
     if who is None:
         return RedirectResponse("/login?next=console", status_code=303)
-    if not who.may("operator"):
-        raise Problem(403, "FORBIDDEN", "The console is for operators.")
-    return _page("console.html")
+    if who.may("operator"):
+        return _page("console.html")
+    if "text/html" in request.headers.get("accept", ""):
+        return _page("forbidden.html", status=403)
+    raise Problem(403, "FORBIDDEN", "The console is for operators.")
 
 
 @router.post("/api/session", status_code=204)
@@ -60,9 +64,20 @@ async def begin_session(request: Request, who: Annotated[Principal, require()]) 
     """Let this browser open the console's page. The token comes as a bearer token, as everywhere."""
     token = request.headers["authorization"].split(" ", 1)[1]
     answer = Response(status_code=204)
-    secure = request.url.scheme == "https"
-    answer.set_cookie(COOKIE, token, max_age=43_200, path="/console", httponly=True, samesite="strict", secure=secure)
+    answer.set_cookie(COOKIE, token, max_age=43_200, **_cookie(request))
     return answer
+
+
+@router.delete("/api/session", status_code=204)
+async def end_session(request: Request, who: Annotated[Principal, require()]) -> Response:
+    """Take the cookie back. It needs the bearer token too: no other site can sign somebody out."""
+    answer = Response(status_code=204)
+    answer.delete_cookie(COOKIE, **_cookie(request))
+    return answer
+
+
+def _cookie(request: Request) -> Any:
+    return {"path": "/console", "httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
 
 
 @router.get("/static/{name}")
@@ -70,8 +85,8 @@ async def asset(name: str) -> FileResponse:
     path = ASSETS.get(name)
     if path is None:
         raise Problem(404, "NOT_FOUND", "There is no such file.")
-    return FileResponse(path, media_type=TYPES.get(path.suffix), headers={"Cache-Control": "no-cache"})
+    return FileResponse(path, media_type=TYPES.get(path.suffix), headers=FRESH)
 
 
-def _page(name: str) -> FileResponse:
-    return FileResponse(HERE / "pages_html" / name, media_type="text/html", headers={"Cache-Control": "no-cache"})
+def _page(name: str, status: int = 200) -> FileResponse:
+    return FileResponse(HERE / "pages_html" / name, status, media_type="text/html", headers=FRESH)

@@ -1,38 +1,8 @@
-// What every page shares: the token, the API, live streams, and building elements without ever parsing HTML.
+// What every page shares: the API, live streams, and building elements without ever parsing HTML.
 
-export const token = () => sessionStorage.getItem("holdfast.token");
+import { token, who } from "/static/session.js";
 
-// A token lives as long as its tab. A new tab of the same site asks the others for theirs before it asks for a sign-in.
-const tabs = new BroadcastChannel("holdfast.token");
-tabs.onmessage = ({ data }) => {
-  if (data === "who has one?" && token()) tabs.postMessage({ token: token() });
-};
-
-async function borrow() {
-  const asking = new BroadcastChannel("holdfast.token");
-  const lent = await new Promise((answer) => {
-    asking.onmessage = ({ data }) => {
-      if (data?.token) answer(data.token);
-    };
-    asking.postMessage("who has one?");
-    setTimeout(answer, 300);
-  });
-  asking.close();
-  if (lent) sessionStorage.setItem("holdfast.token", lent);
-}
-if (!token() && location.pathname !== "/login") await borrow();
-
-// Who the token is for, as it says itself. Only for showing: the server decides what it allows.
-export function who() {
-  try {
-    const part = token().split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
-    const bytes = Uint8Array.from(atob(part), (sign) => sign.charCodeAt(0));
-    const { sub, roles } = JSON.parse(new TextDecoder().decode(bytes));
-    return { sub: String(sub), roles: Array.isArray(roles) ? roles.map(String) : [] };
-  } catch {
-    return null;
-  }
-}
+export { token, who };
 
 export class Problem extends Error {
   constructor(body, status) {

@@ -11,7 +11,7 @@ async function show() {
   try {
     made = who()
       ? await instructor({}, show)
-      : el("p", {}, el("a", { href: "/login" }, "Sign in"), " with a token of the role instructor.");
+      : el("p", {}, el("a", { href: "/login?next=instructor" }, "Sign in"), " with a token of the role instructor.");
   } catch (error) {
     made = el("p", { class: "callout error", role: "alert" }, error.message);
   }

@@ -1,18 +1,21 @@
 // Takes a token from the printed link or from the form, and keeps it for this tab.
 import { api } from "/static/holdfast.js";
+import { forget, keep } from "/static/session.js";
 
 const given = location.hash.slice(1).replace(/^token=/, "");
+const PLACES = ["console", "convert", "instructor"]; // where a sign-in may lead; no address of another site
 const form = document.querySelector("form");
 const said = document.querySelector("#said-here");
 
 async function enter(token) {
   history.replaceState(null, "", `/login${location.search}`); // the token stays out of the address and the history
-  sessionStorage.setItem("holdfast.token", token);
+  keep(token);
   try {
     await api("/api/session", { method: "POST" });
-    location.replace(new URLSearchParams(location.search).get("next") === "console" ? "/console" : "/");
+    const next = new URLSearchParams(location.search).get("next");
+    location.replace(PLACES.includes(next) ? `/${next}` : "/");
   } catch (error) {
-    sessionStorage.removeItem("holdfast.token");
+    forget();
     said.textContent = error.message;
   }
 }

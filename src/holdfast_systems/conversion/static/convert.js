@@ -1,7 +1,6 @@
 // The conversion page. Every row shows what the server says; one event stream keeps all of them current.
-"use strict";
+import { keep, token, who } from "/static/session.js";
 
-const TOKEN_KEY = "holdfast.token";
 const UPLOADS_AT_ONCE = 2;
 const STREAM_WAIT_MS_MAX = 15000;
 const WORDS = {
@@ -20,14 +19,15 @@ let locals = 0;
 function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
-    sessionStorage.setItem(TOKEN_KEY, given);
+    keep(given);
     history.replaceState(null, "", location.pathname);
   }
-  return sessionStorage.getItem(TOKEN_KEY);
+  byId("who").textContent = who()?.sub ?? "";
+  return token();
 }
 
 function headers(more) {
-  return { Authorization: `Bearer ${sessionStorage.getItem(TOKEN_KEY)}`, ...more };
+  return { Authorization: `Bearer ${token()}`, ...more };
 }
 
 async function ask(path, options = {}) {
@@ -204,7 +204,7 @@ function answered(request, file, row) {
   row.element.remove();
   rows.delete(row.key);
   showJob(body);
-  say(`${file.name}: Queued.`);
+  say(`${file.name}: ${rows.get(body.id).state.textContent}.`);
 }
 
 function refuse(row, file, why, again) {
@@ -280,7 +280,9 @@ function listen() {
 function begin() {
   listen();
   if (!takeToken()) {
-    tell("You are not signed in. Open the sign-in link that `holdfast up` printed, then come back.");
+    tell("You are not signed in. Open the sign-in link that `holdfast up` printed, or ");
+    const way = Object.assign(document.createElement("a"), { href: "/login?next=convert", textContent: "give a token" });
+    byId("problem").append(way, ".");
     byId("choose").disabled = true;
     return;
   }

@@ -1,0 +1,62 @@
+// Who is signed in, in this browser. A token lives as long as its tab; signing out ends it in every tab.
+
+const KEY = "holdfast.token";
+const LEFT = "signed out";
+const ASKS = "who has one?";
+
+export const token = () => sessionStorage.getItem(KEY);
+export const keep = (given) => sessionStorage.setItem(KEY, given);
+export const forget = () => sessionStorage.removeItem(KEY);
+
+// A new tab of the same site asks the others for theirs before it asks for a sign-in.
+const tabs = new BroadcastChannel(KEY);
+tabs.onmessage = ({ data }) => {
+  if (data === ASKS && token()) tabs.postMessage({ token: token() });
+  if (data === LEFT && token()) leave();
+};
+
+async function borrow() {
+  const asking = new BroadcastChannel(KEY);
+  const lent = await new Promise((answer) => {
+    asking.onmessage = ({ data }) => {
+      if (data?.token) answer(data.token);
+    };
+    asking.postMessage(ASKS);
+    setTimeout(answer, 300);
+  });
+  asking.close();
+  if (lent) keep(lent);
+}
+const isGiven = location.pathname === "/login" || location.hash.startsWith("#token=");
+if (!token() && !isGiven) await borrow();
+
+// Who the token is for, as it says itself. Only for showing: the server decides what it allows.
+export function who() {
+  try {
+    const part = token().split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+    const bytes = Uint8Array.from(atob(part), (sign) => sign.charCodeAt(0));
+    const { sub, roles } = JSON.parse(new TextDecoder().decode(bytes));
+    return { sub: String(sub), roles: Array.isArray(roles) ? roles.map(String) : [] };
+  } catch {
+    return null;
+  }
+}
+
+function leave() {
+  forget();
+  location.replace("/login");
+}
+
+// The server takes the console's cookie back for whoever shows the token: no other site can do that to somebody.
+export async function signOut() {
+  const headers = { Authorization: `Bearer ${token()}` };
+  await fetch("/api/session", { method: "DELETE", headers }).catch(() => null); // away or expired: the tab forgets anyway
+  tabs.postMessage(LEFT);
+  leave();
+}
+
+const button = document.querySelector("#sign-out");
+if (button && token()) {
+  button.hidden = false;
+  button.addEventListener("click", signOut);
+}
