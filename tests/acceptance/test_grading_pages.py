@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-from holdfast_systems.grading.contract import DEAD_LETTER_QUEUE
-from tests.acceptance.grading_site import PATIENCE_S, GradingSite, MainApp, deployed
+from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, REQUEST_QUEUE
+from tests.acceptance.grading_site import PATIENCE_S, SECRET, GradingSite, MainApp, deployed, request
 from tests.acceptance.model_endpoint import Answer, Model
 from tests.acceptance.process import Nursery, until
+from tests.docs.pages import install
+from tests.docs.pages import run as shell
 from tests.services.child import free_ports, listens
 from tests.services.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
+PAGE_PORT = 8000
 HOW_TO = ROOT / "docs" / "how-to"
 # No safety net within a test's time: whatever happens, happens because a commit woke somebody.
 NO_POLLING = {"OUTBOX_POLL_INTERVAL_MS": "600000", "HOLDFAST_POLL_SEC": "600"}
@@ -61,9 +68,39 @@ async def test_the_two_services_run_apart_as_the_page_says(empty_site: GradingSi
     process = empty_site._start(*serve, HOLDFAST_PORT=str(port), **NO_POLLING)
     empty_site._start(*worker, **NO_POLLING)
     await until(lambda: answers(port), "the main app to answer", PATIENCE_S, process=process)
+    submitted = await typed(empty_site, blocks("run-the-two-services-apart.md")[1], port)
     main = MainApp(process, f"http://127.0.0.1:{port}")
-    shown = await main.until_status((await main.submit("page"))["id"], "REVIEW_REQUIRED")
+    shown = await main.until_status(json.loads(submitted)["id"], "REVIEW_REQUIRED")
     assert "result" not in shown, "an offline grade is honest: a person looks at it first"
+    assert json.loads(await typed(empty_site, blocks("run-on-call.md")[0], port))["status"] == "ready"
+
+
+@pytest.mark.slow
+@pytest.mark.spec("G17", "G4")
+async def test_the_grading_service_runs_alone_as_the_page_says(empty_site: GradingSite) -> None:
+    """Behind a main app that is not ours."""
+    lines = blocks("put-your-own-main-app-in-front.md")[0]
+    assert exported(lines) == {"RABBITMQ_URL", "GRADING_DATABASE_URL"}
+    migrate, worker = commands(lines)
+    await run(empty_site, migrate)
+    empty_site._start(*worker, **NO_POLLING)
+    async with empty_site.stranger() as stranger:
+        await stranger.publish(REQUEST_QUEUE, request("alone"))
+        told = await stranger.take(CALLBACK_QUEUE, ended, "the result")
+    assert told[-1]["submissionId"] == "s-alone"
+
+
+def ended(callbacks: list[dict[str, Any]]) -> bool:
+    return any(one["kind"] == "completed" for one in callbacks)
+
+
+async def typed(site: GradingSite, lines: list[str], port: int) -> str:
+    """What a block prints in a real shell, with the page's port as ours."""
+    assert any(f"//127.0.0.1:{PAGE_PORT}/" in line for line in lines)
+    text = "\n".join(lines).replace(f"//127.0.0.1:{PAGE_PORT}/", f"//127.0.0.1:{port}/")
+    with TemporaryDirectory() as home:
+        env = install(Path(home) / "home") | {"HOLDFAST_JWT_SECRET": SECRET}
+        return (await asyncio.to_thread(shell, [text], Path(home), env))[0]
 
 
 @pytest.mark.slow

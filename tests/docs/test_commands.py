@@ -1,4 +1,4 @@
-"""Every command in the documentation is run by a test, or stands in a list of exceptions with its reason.
+"""Every command in the documentation is run by a test: here, or by the one that a list of exceptions names.
 
 A command line of `holdfast` is run on a small deployment that has one of everything: JOB waits, CASE is dead, KEY is in
 doubt. What runs until it is stopped, or needs somebody else's server, is at least read by the command line itself.
@@ -31,16 +31,17 @@ from holdfast.tables import cases, effects
 
 KINDS = {"sh", "python", "text", "json", "yaml", "sql", "js", "xml"}
 UNTIL_STOPPED = {"up", "serve", "worker", "relay"}
-# What is not run here: by the page's block (or the whole page), and why. `holdfast` lines are still read.
+# What is not run here: by the page's block (or the whole page), why, and the test that runs it. `holdfast` lines are
+# still read.
 EXCEPTIONS = {
     "docs/tutorial/first-job.md": "run whole by tests/docs/test_tutorial.py",
     "docs/how-to/read-a-dead-letter.md": "run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-the-two-services-apart.md#1": "needs two databases: run by tests/acceptance/test_grading_pages.py",
-    "docs/how-to/run-the-two-services-apart.md#2": "asks a server that runs",
-    "docs/how-to/run-the-two-services-apart.md#3": "needs Docker",
-    "docs/how-to/put-your-own-main-app-in-front.md#1": "needs a broker and a database",
+    "docs/how-to/run-the-two-services-apart.md#2": "asks a server: run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/run-the-two-services-apart.md#3": "needs Docker: run, or checked, by tests/docs/test_docker.py",
+    "docs/how-to/put-your-own-main-app-in-front.md#1": "needs a broker: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/put-your-own-main-app-in-front.md#2": "needs Node: run by tests/interop",
-    "docs/how-to/run-on-call.md#1": "asks a server that runs",
+    "docs/how-to/run-on-call.md#1": "asks a server: run by tests/acceptance/test_grading_pages.py",
     "docs/contract/README.md#1": "run by tests/systems/grading/test_contract.py",
 }
 BLOCKS = {block.name: block for block in everything()}
@@ -102,7 +103,9 @@ def test_no_exception_is_out_of_date() -> None:
     pages = {block.page for block in BLOCKS.values()}
     assert [name for name in EXCEPTIONS if name not in BLOCKS and name not in pages] == []
     for name, reason in EXCEPTIONS.items():
-        for path in re.findall(r"tests/[\w/.]+", reason):
+        runners = re.findall(r"tests/[\w/.]+", reason)
+        assert runners, f"{name} is run nowhere"
+        for path in runners:
             assert (ROOT / path).exists(), f"{name}: {path} is gone"
 
 
