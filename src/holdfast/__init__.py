@@ -17,10 +17,10 @@ from holdfast.errors import (
     ProviderHeld,
 )
 from holdfast.kernel.app import App, Job, stage
-from holdfast.kernel.call import Cost
 from holdfast.kernel.context import Context
 from holdfast.kernel.enqueue import Enqueued, enqueue
 from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
+from holdfast.kernel.record import Cost
 
 __all__ = [
     "App",

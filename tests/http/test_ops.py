@@ -189,19 +189,8 @@ async def test_a_breaker_is_opened_and_closed_by_hand(kernel: Kernel, operator: 
 async def test_an_effect_in_doubt_is_answered_by_a_person(kernel: Kernel, operator: httpx.AsyncClient) -> None:
     key = "review/7/ann@example.org/1"
     async with kernel.store.transaction() as tx:
-        await effects.plan(
-            tx,
-            key=key,
-            token="t",
-            job_id=None,
-            kind="Grant",
-            stage="ask",
-            provider="oracle",
-            provider_class="neither",
-            epoch=0,
-            attempt=1,
-            now=kernel.now(),
-        )
+        plan = effects.Plan(key, "t", None, "Grant", "ask", "oracle", "neither", epoch=0, attempt=1)
+        await effects.plan(tx, [plan], kernel.now())
     body = {"key": key, "sent": True, "provider_id": "m-1"}
     assert await refused(operator, "/effects/answer", body) == (409, "NOT_ALLOWED")
     await in_doubt(kernel, key)
@@ -215,7 +204,7 @@ async def in_doubt(kernel: Kernel, key: str) -> None:
     job = await wish(kernel)
     async with kernel.store.transaction() as tx:
         await jobs.claim_one(tx, job, "w", kernel.now(), kernel.now() + 60_000)
-        assert await effects.begin(tx, key, job, 1, 0, kernel.now(), sends=0)
+        assert await effects.begin(tx, [effects.Begin(key, job, attempt=1, epoch=0, sends=0)], kernel.now())
         assert await effects.ask(tx, key, "nobody can know", kernel.now())
 
 

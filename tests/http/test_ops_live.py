@@ -138,19 +138,8 @@ async def test_a_job_is_found_by_its_effects_its_messages_and_its_input(
     other = await wish(kernel, text="order-100xx7")
     message = kernel.new_id()
     async with kernel.store.transaction() as tx:
-        await effects.plan(
-            tx,
-            key="mail/ann",
-            token="tok-1",
-            job_id=job,
-            kind="k",
-            stage="s",
-            provider="oracle",
-            provider_class="token",
-            epoch=0,
-            attempt=0,
-            now=kernel.now(),
-        )
+        plan = effects.Plan("mail/ann", "tok-1", job, "k", "s", "oracle", "token", epoch=0, attempt=0)
+        await effects.plan(tx, [plan], kernel.now())
         await outbox.put(tx, [(message, job, "x/y", "t", "{}", "{}")], kernel.now())
     for wanted in (job, "mail/ann", "tok-1", message, "order-100%_7"):
         found = (await operator.get("/api/ops/jobs", params={"q": wanted})).json()["items"]

@@ -237,19 +237,8 @@ async def test_a_mark_without_evidence_is_looked_into_before_any_send_and_alerts
     if really:
         await post.send("ann", token)
     async with world.kernel.store.transaction() as tx:
-        await effects.plan(
-            tx,
-            key="letter/ann",
-            token=token,
-            job_id=job_id,
-            kind="post.send",
-            stage="send",
-            provider="post",
-            provider_class="lookup",
-            epoch=0,
-            attempt=1,
-            now=world.kernel.now(),
-        )
+        plan = effects.Plan("letter/ann", token, job_id, "post.send", "send", "post", "lookup", epoch=0, attempt=1)
+        await effects.plan(tx, [plan], world.kernel.now())
         await effects.answer(tx, "letter/ann", EffectStatus.SENT, None, world.kernel.now())
     await _mark_without_evidence(world)
     with caplog.at_level("INFO"):
@@ -298,6 +287,7 @@ async def test_evidence_that_comes_after_a_person_was_asked_is_kept(deploy: Depl
     await world.work()
     async with world.kernel.store.transaction() as tx:
         assert await effects.ask(tx, "letter/ann", "who knows", world.kernel.now())
-        assert not await effects.mark(tx, "letter/ann", 2, "p-2", world.kernel.now()), "not by another attempt"
-        assert await effects.mark(tx, "letter/ann", 1, "p-1", world.kernel.now())
+        other, own = effects.Mark("letter/ann", 2, "p-2"), effects.Mark("letter/ann", 1, "p-1")
+        assert not await effects.mark(tx, [other], world.kernel.now()), "not by another attempt"
+        assert await effects.mark(tx, [own], world.kernel.now())
     assert (await row_of(world))["status"] == "sent"

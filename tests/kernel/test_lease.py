@@ -180,8 +180,9 @@ async def test_an_effect_is_not_begun_without_the_lease(deploy: Deploy) -> None:
     await reap_once(world.kernel)
     assert await run_attempt(world.kernel, Taken(job)) is None
     assert sent == []
+    begin = effects.Begin("mail/ann", job_id, job.attempt, epoch=0, sends=0)
     async with world.kernel.store.transaction() as tx:
-        assert not await effects.begin(tx, "mail/ann", job_id, job.attempt, 0, world.kernel.now(), sends=0)
+        assert not await effects.begin(tx, [begin], world.kernel.now())
     await world.run_until_idle()
     assert sent == ["ann"] and await world.state(job_id) == "succeeded"
 

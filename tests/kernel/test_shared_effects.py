@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from holdfast import App, Context, Job, Provider, stage
 from holdfast.core.effect import EffectStatus
 from holdfast.core.provider import EffectClass
 from holdfast.tables import effects
+from holdfast.tables.effects import Begin, Plan, Refusal
 from tests.kernel.places import Deploy, take
 
 
@@ -66,11 +68,44 @@ async def test_a_refusal_of_one_job_does_not_deny_what_another_has_sent(deploy: 
     ann, bob = (taken[name] for name in names)
     now = world.kernel.now()
     async with world.kernel.store.transaction() as tx:
-        told = {"kind": ann.kind, "stage": ann.stage, "provider": "post", "provider_class": "token"}
-        await effects.plan(tx, key="k", token="t", job_id=ann.id, epoch=0, attempt=1, now=now, **told)
-        assert await effects.begin(tx, "k", ann.id, ann.attempt, 0, now, sends=0) == 1
-        assert await effects.begin(tx, "k", bob.id, bob.attempt, 0, now, sends=0) is None  # it read the row before
-        assert await effects.begin(tx, "k", bob.id, bob.attempt, 0, now, sends=1) == 2
-        refused = (EffectStatus.PLANNED, "RATE_LIMITED", "too many", now)
-        assert not await effects.refuse(tx, "k", ann.attempt, *refused, sends=1)
-        assert await effects.refuse(tx, "k", bob.attempt, *refused, sends=2)
+        await effects.plan(tx, [Plan("k", "t", ann.id, ann.kind, ann.stage, "post", "token", 0, 1)], now)
+        assert await effects.begin(tx, [Begin("k", ann.id, ann.attempt, 0, sends=0)], now) == {"k": 1}
+        assert await effects.begin(tx, [Begin("k", bob.id, bob.attempt, 0, sends=0)], now) == {}  # it read before that
+        assert await effects.begin(tx, [Begin("k", bob.id, bob.attempt, 0, sends=1)], now) == {"k": 2}
+        refused = (EffectStatus.PLANNED, "RATE_LIMITED", "too many")
+        assert not await effects.refuse(tx, [Refusal("k", ann.attempt, 1, *refused)], now)
+        assert await effects.refuse(tx, [Refusal("k", bob.attempt, 2, *refused)], now)
+
+
+@pytest.mark.spec("K12")
+async def test_effects_at_the_same_time_share_their_commits(deploy: Deploy) -> None:
+    """Twenty sends are begun by a commit or two and marked by a commit or two, not by twenty each. (SQLite's commits in
+    a test's own thread are over before anybody else can come.)"""
+    app, sent = App("many"), Provider("many", effects="token")
+    tokens: list[str] = []
+
+    async def send(token: str) -> str:
+        tokens.append(token)
+        return f"p-{token[:6]}"
+
+    @app.job()
+    class Many(Job[int]):
+        @stage(provider=sent)
+        async def run(self, ctx: Context, number: int) -> str:
+            return await ctx.effect(f"many/{number}", send=send)
+
+    world = await deploy(app)
+    jobs = [await world.enqueue(Many, number) for number in range(20)]
+    commits = 0
+    opened = world.kernel.store.transaction
+
+    def counting() -> Any:
+        nonlocal commits
+        commits += 1
+        return opened()
+
+    world.kernel.store.transaction = counting  # type: ignore[method-assign]
+    await world.work()
+    assert len(set(tokens)) == len(tokens) == 20
+    assert [await world.state(job) for job in jobs] == ["succeeded"] * 20
+    assert commits <= (10 if world.kernel.store.dialect == "postgres" else 20 + 20 + 10)

@@ -27,11 +27,12 @@ from tests.proof.plant import respelled, swapped
 def mark_before_send() -> Iterator[None]:
     """The ledger says 'sent' before anything is."""
 
-    async def send_late(kernel: Any, job: Any, provider: Any, row: Any, send: Any, timeout_s: Any) -> str:
+    async def send_late(kernel: Any, job: Any, provider: Any, row: Any, begun: Any, send: Any, timeout_s: Any) -> str:
         async with kernel.store.transaction() as tx:
-            if not await ledger.begin(tx, row.key, job.id, job.attempt, job.epoch, kernel.now(), sends=row.sends):
+            begin = ledger.Begin(row.key, job.id, job.attempt, job.epoch, row.sends)
+            if begun is None and not await ledger.begin(tx, [begin], kernel.now()):
                 raise LeaseLost("gone")
-            await ledger.mark(tx, row.key, job.attempt, "guessed", kernel.now())
+            await ledger.mark(tx, [ledger.Mark(row.key, job.attempt, "guessed")], kernel.now())
         found = await call.call(kernel, provider, lambda: send(row.token), job=job, timeout_s=timeout_s)
         async with kernel.store.transaction() as tx:
             await tx.lane.execute(
@@ -82,13 +83,13 @@ def resend_without_proof() -> Iterator[None]:
 @contextmanager
 def doubt_forgotten() -> Iterator[None]:
     """A timeout is taken for a refusal."""
-    intact = effects._refused
+    intact = effects._refusal
 
-    async def sure(kernel: Any, job: Any, provider: Any, row: Any, error: Any, sends: int) -> None:
+    def sure(job: Any, provider: Any, row: Any, error: Any, sends: int) -> ledger.Refusal:
         error.failure = replace(error.failure, ambiguous=False, retryable=True)
-        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
+        return intact(job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
 
-    with swapped(effects, "_refused", sure):
+    with swapped(effects, "_refusal", sure):
         yield
 
 
@@ -204,7 +205,13 @@ def open_breaker_ignored() -> Iterator[None]:
         return call.Ticket(kernel.new_id(), 0)
 
     claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
-    with swapped(call, "admit", always), respelled(jobs.sql, "claim", (claims, f"{claims} AND FALSE")):
+    freely = swapped(effects, "unhindered", lambda *asked: True)
+    with (
+        freely,
+        swapped(call, "admit", always),
+        swapped(effects, "admit", always),
+        respelled(jobs.sql, "claim", (claims, f"{claims} AND FALSE")),
+    ):
         yield
 
 
@@ -261,26 +268,29 @@ def answered_before_commit() -> Iterator[None]:
 @contextmanager
 def unguarded_provider_called_early() -> Iterator[None]:
     """A provider without breaker or limit is not asked when it wants to be called again."""
-    intact = call.admit
+    intact, free = call.admit, call.unhindered
 
     async def admit(kernel: Any, provider: Any, place_ms: int) -> call.Ticket:
         if provider.breaker is None and provider.per_minute is None:
             return call.Ticket(kernel.new_id(), 0)
         return await intact(kernel, provider, place_ms)
 
-    with swapped(call, "admit", admit):
+    def unhindered(provider: Any, row: Any, now: int) -> bool:
+        return free(provider, row._replace(not_before=None), now)
+
+    with swapped(call, "admit", admit), swapped(effects, "admit", admit), swapped(effects, "unhindered", unhindered):
         yield
 
 
 @contextmanager
 def refusal_wipes_out_doubt() -> Iterator[None]:
     """A refused re-send under a token is taken for proof that the first send did nothing."""
-    intact = effects._refused
+    intact = effects._refusal
 
-    async def forget(kernel: Any, job: Any, provider: Any, row: Any, error: Any, sends: int) -> None:
-        await intact(kernel, job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
+    def forget(job: Any, provider: Any, row: Any, error: Any, sends: int) -> ledger.Refusal:
+        return intact(job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
 
-    with swapped(effects, "_refused", forget):
+    with swapped(effects, "_refusal", forget):
         yield
 
 
@@ -312,6 +322,6 @@ def paused_before_the_send() -> Iterator[None]:
 @contextmanager
 def shared_effect_unfenced() -> Iterator[None]:
     """Of two jobs with one effect, the refusal of one denies what the other has sent."""
-    fence = (" AND sends = :sends", "")
-    with respelled(ledger.sql, "begin", fence), respelled(ledger.sql, "refuse", fence):
+    begin, refuse = (" AND sends = CAST(e.value->>3 AS INTEGER)", ""), ("AND sends = CAST(e.value->>1 AS INTEGER) ", "")
+    with respelled(ledger.sql, "begin", begin), respelled(ledger.sql, "refuse", refuse):
         yield

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
 from holdfast.core import breaker, places
 from holdfast.core.breaker import Admitted, Gate, Refused
 from holdfast.core.deadline import clip_ms
-from holdfast.core.failure import Category, Failure, classify
+from holdfast.core.failure import Failure, classify
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.record import Cost, Report, Ticket, record
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import batch, breakers, calls, jobs
+from holdfast.tables import breakers
 from holdfast.tables.breakers import ProviderRow
 
 T = TypeVar("T")
@@ -31,19 +32,23 @@ PLACE_SLACK_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What one call spent, in millionths of a currency unit, and in the provider's own units."""
+class Made(Generic[T]):
+    """One call that was made, and what came of it: `error` unless it went well."""
 
-    micros: int = 0
-    units: dict[str, int] | None = None
+    ticket: Ticket
+    started: int
+    value: T | None
+    error: CallError | None
 
+    @property
+    def failure(self) -> Failure | None:
+        return None if self.error is None else self.error.failure
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Leave to make one call. A report from another generation of the breaker is ignored."""
-
-    id: str
-    generation: int
+    def outcome(self) -> T:
+        """What the provider answered; raises what it failed with."""
+        if self.error is not None:
+            raise self.error
+        return cast(T, self.value)
 
 
 async def call(
@@ -54,13 +59,25 @@ async def call(
     job: Claimed | None = None,
     timeout_s: float | None = None,
     cost: Callable[[T], Cost] | None = None,
-    before: Callable[[], Awaitable[None]] | None = None,
 ) -> T:
-    """Make one call. `before` runs after the call was admitted and before it is made."""
-    place_ms = int((timeout_s or provider.timeout_s) * 1_000) + PLACE_SLACK_MS
-    ticket = await admit(kernel, provider, place_ms)
-    if before is not None:
-        await before()
+    """Make one call, and record it."""
+    ticket = await admit(kernel, provider, place_ms(provider, timeout_s))
+    made = await make(kernel, provider, ticket, run, job=job, timeout_s=timeout_s)
+    spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
+    await record(kernel, Report(provider, ticket, job, made.started, made.failure, spent))
+    return made.outcome()
+
+
+async def make(
+    kernel: Kernel,
+    provider: Provider,
+    ticket: Ticket,
+    run: Callable[[], Awaitable[T]],
+    *,
+    job: Claimed | None,
+    timeout_s: float | None,
+) -> Made[T]:
+    """Make one call that was admitted, within its time. Who makes it records it."""
     await kernel.failpoint("call.before")
     started = kernel.now()
     limit_ms = clip_ms(int((timeout_s or provider.timeout_s) * 1_000), job.deadline_at if job else None, started)
@@ -70,18 +87,22 @@ async def call(
                 value: T = await kernel.reach(provider, run)
     except (LeaseLost, ProviderHeld):  # nothing was called
         raise
+    except CallError as error:
+        return Made(ticket, started, None, error)
     except Exception as error:
-        found = classify(error)
-        await _report(kernel, provider, ticket, job, started, found, Cost())
-        if isinstance(error, CallError):
-            raise
-        raise CallError(found) from error
+        failed = CallError(classify(error))
+        failed.__cause__ = error
+        return Made(ticket, started, None, failed)
     await kernel.failpoint("call.after")
-    await _report(kernel, provider, ticket, job, started, None, cost(value) if cost else Cost())
-    return value
+    return Made(ticket, started, value, None)
 
 
-async def admit(kernel: Kernel, provider: Provider, place_ms: int) -> Ticket:
+def place_ms(provider: Provider, timeout_s: float | None) -> int:
+    """For how long a call takes its place among those that may run at once."""
+    return int((timeout_s or provider.timeout_s) * 1_000) + PLACE_SLACK_MS
+
+
+async def admit(kernel: Kernel, provider: Provider, place_for_ms: int) -> Ticket:
     """Ask for leave to call. A closed breaker without limits costs one read: even a provider that has neither may have
     asked to be called later."""
     ticket_id = kernel.new_id()
@@ -89,17 +110,23 @@ async def admit(kernel: Kernel, provider: Provider, place_ms: int) -> Ticket:
     async with kernel.store.reading() as tx:
         row = await breakers.read(tx, provider.name)
     _refuse_before(provider, row, now)
-    if row.state.gate is Gate.CLOSED and provider.per_minute is None and provider.concurrency is None:
+    if unhindered(provider, row, now):
         return Ticket(ticket_id, row.state.generation)
     async with kernel.store.transaction() as tx:
-        return await _admit_locked(tx, provider, ticket_id, kernel.now(), place_ms)
+        return await _admit_locked(tx, provider, ticket_id, kernel.now(), place_for_ms)
 
 
-async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, place_ms: int) -> Ticket:
+def unhindered(provider: Provider, row: ProviderRow, now: int) -> bool:
+    """Nothing stands in the way of a call and nothing needs counting: who has read this may call."""
+    waits = row.not_before is not None and row.not_before > now
+    return row.state.gate is Gate.CLOSED and provider.per_minute is provider.concurrency is None and not waits
+
+
+async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, place_for_ms: int) -> Ticket:
     row = await breakers.lock(tx, provider.name, now)
     _refuse_before(provider, row, now)
     if provider.concurrency is not None:
-        await _take_place(tx, provider, row, ticket_id, now, now + place_ms)
+        await _take_place(tx, provider, row, ticket_id, now, now + place_for_ms)
     if provider.per_minute is not None:
         await _spend(tx, provider, row, now)
     if provider.breaker is None:
@@ -153,68 +180,3 @@ def room(provider: Provider, row: ProviderRow, now: int) -> int | None:
     if provider.per_minute is not None:
         rooms.append(int(tokens(provider.per_minute, row, now)))
     return min(rooms, default=None)
-
-
-async def _report(
-    kernel: Kernel,
-    provider: Provider,
-    ticket: Ticket,
-    job: Claimed | None,
-    started: int,
-    found: Failure | None,
-    cost: Cost,
-) -> None:
-    """Record the call and tell the breaker, in one commit."""
-    now = kernel.now()
-    outcome = "ok" if found is None else ("ambiguous" if found.ambiguous else "failed")
-    row = calls.NewCall(
-        id=ticket.id,
-        job_id=job.id if job else None,
-        stage=job.stage if job else None,
-        attempt=job.attempt if job else None,
-        provider=provider.name,
-        started_at=started,
-        duration_ms=max(0, now - started),
-        outcome=outcome,
-        status=found.status if found else None,
-        error_class=found.error_class if found else None,
-        cost_micros=cost.micros,
-        units=batch.text(cost.units) if cost.units else None,
-    )
-    async with kernel.store.transaction() as tx:
-        await calls.put(tx, [row])
-        await _tell_breaker(kernel, tx, provider, ticket, found, now)
-        await kernel.failpoint("breaker.before_commit")
-    kernel.watch.observe("provider_seconds", (now - started) / 1_000, provider=provider.name, outcome=outcome)
-
-
-async def _give_place_back(tx: Tx, provider: Provider, row: ProviderRow, ticket: Ticket, now: int) -> None:
-    """The place goes to whoever waits longest for one. What this misses, `hold_once` sees."""
-    await breakers.set_places(tx, provider.name, places.give_back(row.places, now, ticket.id))
-    if row.state.gate is Gate.CLOSED:
-        for queue in sorted(await jobs.unpark(tx, provider.name, None, 1, now)):
-            await tx.hint(f"queue:{queue}")
-
-
-async def _tell_breaker(
-    kernel: Kernel, tx: Tx, provider: Provider, ticket: Ticket, found: Failure | None, now: int
-) -> None:
-    asked_ms = found.retry_after_ms if found and found.category is Category.RATE_LIMIT else None
-    if provider.breaker is None and asked_ms is None and provider.concurrency is None:
-        return
-    row = await breakers.lock(tx, provider.name, now)
-    if provider.concurrency is not None:
-        await _give_place_back(tx, provider, row, ticket, now)
-    if asked_ms:
-        await breakers.gate_until(tx, provider.name, now + min(asked_ms, 300_000))
-    if provider.breaker is None:
-        return
-    if found is None or found.faults:
-        state = breaker.record(row.state, provider.breaker, now, ticket.generation, ticket.id, found is None)
-    else:
-        state = breaker.release(row.state, ticket.generation, ticket.id)
-    await breakers.swap(tx, provider.name, row.state, state, now)
-    if state.gate is not row.state.gate:
-        await tx.hint("breakers")
-        kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
-        kernel.watch.log("breaker", provider=provider.name, breaker_state=state.gate, reason=state.reason)

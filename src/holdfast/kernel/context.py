@@ -14,10 +14,11 @@ from holdfast.core.deadline import budget_ms
 from holdfast.core.job import Claimed, State
 from holdfast.core.provider import Lookup, Provider
 from holdfast.errors import BadDeclaration, LeaseLost
-from holdfast.kernel.call import Cost, call
+from holdfast.kernel.call import call
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
+from holdfast.kernel.record import Cost
 from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs

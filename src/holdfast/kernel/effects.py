@@ -5,14 +5,17 @@
     3. send     with a token that depends on the key alone
     4. mark     ONE write: provider id, time, status
 
+Where nothing hinders the provider, 1 and 2 are one commit, and 4 is one with the record of the call; attempts that get
+there at the same time share both.
+
 A crash between 2 and 4 leaves a row that says so, and `core.effect.next_step` knows what each provider class allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import NamedTuple
 
 from holdfast.core.effect import (
     AskPerson,
@@ -33,14 +36,48 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
-from holdfast.kernel.call import call
+from holdfast.kernel.call import admit, call, make, place_ms, unhindered
+from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.record import Report, Ticket, record
 from holdfast.stores.seam import Tx
-from holdfast.tables import audit, effects
+from holdfast.tables import audit, breakers, effects
+from holdfast.tables.effects import Begin, Mark, Plan, Refusal
 
 # A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
 BEGUN_MS_MAX = 1_000
 SHARED_RECHECK_MS = 2_000
+
+
+class Intent(NamedTuple):
+    """An effect that an attempt wants to bring about."""
+
+    job: Claimed
+    provider: Provider
+    key: str
+    can_look: bool
+    ticket_id: str
+
+    def plan(self) -> Plan:
+        job, provider = self.job, self.provider
+        told = (job.id, job.kind, job.stage, provider.name, provider.effects, job.epoch, job.attempt)
+        return Plan(self.key, token_of(self.key), *told)
+
+
+class Begun(NamedTuple):
+    """A send that the ledger knows of: with which leave, when, and the how manyth."""
+
+    ticket: Ticket
+    at: int
+    sends: int
+
+
+class Opened(NamedTuple):
+    """What the ledger says of an effect, what is to be done, and whether a send has begun already."""
+
+    row: EffectRow
+    step: Step
+    begun: Begun | None
 
 
 async def perform(
@@ -55,7 +92,8 @@ async def perform(
 ) -> str:
     """Bring the effect of `key` about, at most once; return the provider's id of it."""
     find = lookup or provider.lookup
-    row, step = await _planned(kernel, job, provider, key, can_look=find is not None)
+    intent = Intent(job, provider, key, find is not None, kernel.new_id())
+    row, step, begun = await together(kernel, _open_all, intent)
     if isinstance(step, LookUp):
         assert find is not None
         found = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
@@ -66,7 +104,7 @@ async def perform(
         case Skip(provider_id):
             return provider_id
         case Send():
-            return await _send(kernel, job, provider, row, send, timeout_s)
+            return await _send(kernel, job, provider, row, begun, send, timeout_s)
         case LookLater(at):
             raise ProviderHeld(provider.name, "an earlier send may still arrive", at)
         case Refuse(error_class, message):
@@ -79,28 +117,35 @@ async def perform(
             raise AssertionError("a lookup never asks for another lookup")
 
 
-async def _planned(
-    kernel: Kernel, job: Claimed, provider: Provider, key: str, *, can_look: bool
-) -> tuple[EffectRow, Step]:
-    """The effect's row, written if it is new, and what to do about it."""
-    now = kernel.now()
+async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
+    """Read each effect's row, written if it is new. Where it is to be sent and nothing hinders the provider, the send
+    begins in the same commit; elsewhere the provider is asked for leave first."""
     async with kernel.store.transaction() as tx:
-        await effects.plan(
-            tx,
-            key=key,
-            token=token_of(key),
-            job_id=job.id,
-            kind=job.kind,
-            stage=job.stage,
-            provider=provider.name,
-            provider_class=provider.effects,
-            epoch=job.epoch,
-            attempt=job.attempt,
-            now=now,
-        )
-        row = await effects.lock(tx, key)
-    assert row is not None
-    return row, next_step(row, provider, job.epoch, now, can_look=can_look)
+        now = kernel.now()
+        await effects.plan(tx, [intent.plan() for intent in intents], now)
+        rows = await effects.lock_all(tx, [intent.key for intent in intents])
+        gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
+        steps = [next_step(rows[one.key], one.provider, one.job.epoch, now, can_look=one.can_look) for one in intents]
+        free: dict[str, Intent] = {}
+        for one, step in zip(intents, steps, strict=True):
+            if isinstance(step, Send) and unhindered(one.provider, gates[one.provider.name], now):
+                free.setdefault(one.key, one)  # of several jobs with one effect, one begins
+        begun = await _begin_in(tx, [(one.job, rows[one.key], rows[one.key].sends) for one in free.values()], now)
+    opened: list[Opened | Exception] = []
+    for one, step in zip(intents, steps, strict=True):
+        if free.get(one.key) is not one:
+            opened.append(Opened(rows[one.key], step, None))
+        elif one.key not in begun:
+            opened.append(_lease_lost(one.job))
+        else:
+            ticket = Ticket(one.ticket_id, gates[one.provider.name].state.generation)
+            opened.append(Opened(rows[one.key], step, Begun(ticket, now, begun[one.key])))
+    return opened
+
+
+async def _begin_in(tx: Tx, sends: Sequence[tuple[Claimed, EffectRow, int]], now: int) -> dict[str, int]:
+    begins = [Begin(row.key, job.id, job.attempt, job.epoch, before) for job, row, before in sends]
+    return await effects.begin(tx, begins, now) if begins else {}
 
 
 async def _send(
@@ -108,39 +153,33 @@ async def _send(
     job: Claimed,
     provider: Provider,
     row: EffectRow,
+    begun: Begun | None,
     send: Callable[[str], Awaitable[str]],
     timeout_s: float | None,
 ) -> str:
-    begun_at: int | None = None
-    sends = row.sends
-
-    async def begin() -> None:
-        nonlocal begun_at, sends
-        async with kernel.store.transaction() as tx:
-            now = kernel.now()
-            begun = await effects.begin(tx, row.key, job.id, job.attempt, job.epoch, now, sends=sends)
-            if begun is None:
-                await _not_ours(kernel, tx, job, provider, row.key, sends)
-        begun_at, sends = now, begun or sends
-        await kernel.failpoint("effect.before_send")
+    if begun is None:
+        ticket = await admit(kernel, provider, place_ms(provider, timeout_s))
+        begun = await _begin(kernel, job, provider, row, ticket, row.sends)
+    await kernel.failpoint("effect.before_send")
+    last: Begun = begun
 
     async def sending() -> str:
-        while begun_at is None or kernel.now() - begun_at > BEGUN_MS_MAX:
-            await begin()  # we stood still meanwhile: ask for the lease again, and say when we really send
+        nonlocal last
+        while kernel.now() - last.at > BEGUN_MS_MAX:
+            # We stood still meanwhile: ask for the lease again, and say when we really send.
+            last = await _begin(kernel, job, provider, row, last.ticket, last.sends)
+            await kernel.failpoint("effect.before_send")
         provider_id = await send(row.token)
         await kernel.failpoint("effect.after_send")
         return provider_id
 
-    try:
-        provider_id = await call(kernel, provider, sending, job=job, timeout_s=timeout_s, before=begin)
-    except CallError as error:
-        if begun_at is not None:
-            await _refused(kernel, job, provider, row, error, sends)
-        raise
-    async with kernel.store.transaction() as tx:
-        marked = await effects.mark(tx, row.key, job.attempt, provider_id, kernel.now())
-        if not marked:
-            await _overtaken(kernel, tx, provider, row.key, provider_id)
+    made = await make(kernel, provider, begun.ticket, sending, job=job, timeout_s=timeout_s)
+    told = Report(provider, made.ticket, job, made.started, made.failure)
+    if made.error is not None:
+        await record(kernel, replace(told, refusal=_refusal(job, provider, row, made.error, last.sends)))
+        raise made.error
+    provider_id = made.outcome()
+    marked = await record(kernel, replace(told, mark=Mark(row.key, job.attempt, provider_id)))
     await kernel.failpoint("effect.after_mark")
     if not marked:
         raise LeaseLost(f"Another attempt took over the effect of job {job.id}; its record stands.")
@@ -148,30 +187,26 @@ async def _send(
     return provider_id
 
 
-async def _not_ours(kernel: Kernel, tx: Tx, job: Claimed, provider: Provider, key: str, sends: int) -> NoReturn:
-    """Nothing was sent. Another job with the same effect began meanwhile: what it comes to decides what we do."""
-    found = await effects.lock(tx, key)
-    if found is not None and found.sends != sends:
-        raise ProviderHeld(provider.name, "another job is sending the same effect", kernel.now() + SHARED_RECHECK_MS)
-    raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was sent.")
+async def _begin(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, ticket: Ticket, sends: int) -> Begun:
+    """Say that the send starts now. Another job with the same effect may have begun meanwhile: what that one comes to
+    decides what we do."""
+    async with kernel.store.transaction() as tx:
+        now = kernel.now()
+        begun = await _begin_in(tx, [(job, row, sends)], now)
+        if not begun:
+            found = await effects.lock(tx, row.key)
+            if found is not None and found.sends != sends:
+                reason = "another job is sending the same effect"
+                raise ProviderHeld(provider.name, reason, now + SHARED_RECHECK_MS)
+            raise _lease_lost(job)
+    return Begun(ticket, now, begun[row.key])
 
 
-async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, key: str, provider_id: str) -> None:
-    """Somebody else sent while we stood still, and so did we. Where no token made the two one, that is written down:
-    it could not be prevented, so it must be seen."""
-    found = await effects.lock(tx, key)
-    known = found.provider_id if found else provider_id
-    if known == provider_id or (known is None and provider.effects == "token"):
-        return
-    data = {"provider": provider.name, "ours": provider_id, "theirs": known}
-    await audit.write(tx, "kernel", "effect.duplicate", f"effect:{key}", data, kernel.now())
-    kernel.watch.log("effect.duplicate", key=redact_text(key), **data)
-    kernel.watch.count("effects_duplicated", provider=provider.name)
+def _lease_lost(job: Claimed) -> LeaseLost:
+    return LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was sent.")
 
 
-async def _refused(
-    kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, error: CallError, sends: int
-) -> None:
+def _refusal(job: Claimed, provider: Provider, row: EffectRow, error: CallError, sends: int) -> Refusal:
     """The send failed: definitely (it may be planned again, or never) or ambiguously (nobody knows).
 
     A definite refusal speaks of this send alone. Where a token made it safe to send in spite of an earlier doubt, the
@@ -185,10 +220,7 @@ async def _refused(
         status = EffectStatus.UNKNOWN
     else:
         status = EffectStatus.PLANNED if why.retryable else EffectStatus.FAILED
-    async with kernel.store.transaction() as tx:
-        message = redact_text(why.message)[:500]
-        now = kernel.now()
-        await effects.refuse(tx, row.key, job.attempt, status, why.error_class, message, now, sends=sends)
+    return Refusal(row.key, job.attempt, sends, status, why.error_class, redact_text(why.message)[:500])
 
 
 async def look_up(

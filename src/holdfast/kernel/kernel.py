@@ -10,6 +10,7 @@ from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import Failpoint, nowhere
+from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
@@ -93,7 +94,7 @@ async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any
 
 @dataclass(slots=True)
 class Kernel:
-    """What the verbs of `kernel/` need. It holds no state of its own: that is in the store."""
+    """What the verbs of `kernel/` need. All state is in the store; `gathers` is only what is on its way there."""
 
     store: Store
     registry: Registry
@@ -103,6 +104,7 @@ class Kernel:
     failpoint: Failpoint = nowhere
     reach: Reach = straight
     watch: Watch = field(default_factory=LogWatch)
+    gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
 
     def now(self) -> int:
         return self.store.now()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -35,9 +35,13 @@ async def ensure(tx: Tx, name: str, now: int) -> None:
 
 
 async def read(tx: Tx, name: str) -> ProviderRow:
-    """A provider that was never in trouble has no row, and none is needed."""
-    rows = await tx.rows(sql.read, name=name)
-    return _provider_row(rows[0]) if rows else ProviderRow(BreakerState())
+    return (await read_all(tx, [name]))[name]
+
+
+async def read_all(tx: Tx, names: Collection[str]) -> dict[str, ProviderRow]:
+    """The row of each. A provider that was never in trouble has none, and none is needed."""
+    rows = await tx.rows(sql.read, names=batch.ids(names))
+    return dict.fromkeys(names, ProviderRow(BreakerState())) | {row["name"]: _provider_row(row) for row in rows}
 
 
 async def lock(tx: Tx, name: str, now: int) -> ProviderRow:

@@ -3,7 +3,8 @@ INSERT INTO holdfast_breakers (name, updated_at) VALUES (:name, CAST(:now AS BIG
 ON CONFLICT (name) DO NOTHING
 
 -- name: read
-SELECT name, gate, state, not_before, tokens, tokens_at, places FROM holdfast_breakers WHERE name = :name
+SELECT name, gate, state, not_before, tokens, tokens_at, places FROM holdfast_breakers
+ WHERE name IN (SELECT e.key FROM json_each(:names) AS e)
 
 -- name: lock
 SELECT name, gate, state, not_before, tokens, tokens_at, places, ramp, ramp_at FROM holdfast_breakers

@@ -2,50 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.core.effect import EffectRow, EffectStatus
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
-async def plan(
-    tx: Tx,
-    *,
-    key: str,
-    token: str,
-    job_id: str | None,
-    kind: str,
-    stage: str,
-    provider: str,
-    provider_class: str,
-    epoch: int,
-    attempt: int,
-    now: int,
-) -> bool:
-    """Write the intent; False if the key is known already."""
-    rows = await tx.rows(
-        sql.plan,
-        key=key,
-        token=token,
-        job_id=job_id,
-        kind=kind,
-        stage=stage,
-        provider=provider,
-        provider_class=provider_class,
-        epoch=epoch,
-        attempt=attempt,
-        now=now,
-    )
-    return bool(rows)
+class Plan(NamedTuple):
+    """An intent, before anything is sent."""
+
+    key: str
+    token: str
+    job_id: str | None
+    kind: str
+    stage: str
+    provider: str
+    provider_class: str
+    epoch: int
+    attempt: int
+
+
+class Begin(NamedTuple):
+    """A send that is about to start. `sends`: how many had when the row was read."""
+
+    key: str
+    job_id: str
+    attempt: int
+    epoch: int
+    sends: int
+
+
+class Mark(NamedTuple):
+    """A send that was made, with the provider's id of what it did."""
+
+    key: str
+    attempt: int
+    provider_id: str
+
+
+class Refusal(NamedTuple):
+    """A send that failed, and what its row says from now on."""
+
+    key: str
+    attempt: int
+    sends: int
+    status: EffectStatus
+    error_class: str
+    error: str
+
+
+Entry = Plan | Begin | Mark | Refusal
+
+
+def _keyed(entries: Iterable[Entry]) -> str:
+    """The entries by key, in its order: whoever else locks some of these rows locks them in the same one."""
+    rows = {entry.key: entry[1:] for entry in sorted(entries, key=_key)}
+    return batch.keyed(rows)
+
+
+def _key(entry: Entry) -> str:
+    return entry.key
+
+
+async def plan(tx: Tx, plans: Iterable[Plan], now: int) -> None:
+    """Write the intents, one a key; a key that is known stays as it is."""
+    await tx.rows(sql.plan, batch=_keyed(plans), now=now)
 
 
 async def lock(tx: Tx, key: str) -> EffectRow | None:
-    rows = await tx.rows(sql.lock, key=key)
-    return read_row(rows[0]) if rows else None
+    return (await lock_all(tx, [key])).get(key)
+
+
+async def lock_all(tx: Tx, keys: Iterable[str]) -> dict[str, EffectRow]:
+    rows = await tx.rows(sql.lock, keys=batch.ids(keys))
+    return {row["key"]: read_row(row) for row in rows}
 
 
 def read_row(row: Row) -> EffectRow:
@@ -64,27 +100,25 @@ def read_row(row: Row) -> EffectRow:
     )
 
 
-async def begin(tx: Tx, key: str, job_id: str, attempt: int, epoch: int, now: int, *, sends: int) -> int | None:
-    """Say that the send starts now; return how many have. None: the job's lease is gone, or somebody has begun to send
-    since the row was read with `sends`. Then nothing may be sent."""
-    rows = await tx.rows(sql.begin, key=key, job_id=job_id, attempt=attempt, epoch=epoch, now=now, sends=sends)
-    return int(rows[0]["sends"]) if rows else None
+async def begin(tx: Tx, begins: Iterable[Begin], now: int) -> dict[str, int]:
+    """Say that these sends start now, one a key; return how many have, by key. A key that is missing from the answer:
+    its job's lease is gone, or somebody has begun to send since the row was read. Then nothing may be sent."""
+    rows = await tx.rows(sql.begin, batch=_keyed(begins), now=now)
+    return {row["key"]: row["sends"] for row in rows}
 
 
-async def mark(tx: Tx, key: str, attempt: int, provider_id: str, now: int) -> bool:
-    return bool(await tx.rows(sql.mark, key=key, attempt=attempt, provider_id=provider_id, now=now))
+async def mark(tx: Tx, marks: Iterable[Mark], now: int) -> set[str]:
+    """Say what these sends came to, one a key; return the keys whose row was theirs to mark."""
+    return {row["key"] for row in await tx.rows(sql.mark, batch=_keyed(marks), now=now)}
 
 
 async def backfill(tx: Tx, key: str, provider_id: str, now: int) -> bool:
     return bool(await tx.rows(sql.backfill, key=key, provider_id=provider_id, now=now))
 
 
-async def refuse(
-    tx: Tx, key: str, attempt: int, status: EffectStatus, error_class: str, error: str, now: int, *, sends: int
-) -> bool:
-    """The send failed: back to planned, to unknown, or failed for good. False: it was not the last one that began."""
-    values = {"status": status, "error_class": error_class, "error": error, "now": now}
-    return bool(await tx.rows(sql.refuse, key=key, attempt=attempt, sends=sends, **values))
+async def refuse(tx: Tx, refusals: Iterable[Refusal], now: int) -> set[str]:
+    """Say that these sends failed, one a key; return the keys of those that were the last to begin."""
+    return {row["key"] for row in await tx.rows(sql.refuse, batch=_keyed(refusals), now=now)}
 
 
 async def ask(tx: Tx, key: str, error: str, now: int) -> bool:

@@ -1,36 +1,41 @@
 -- name: plan
 INSERT INTO holdfast_effects (key, token, job_id, kind, stage, provider, provider_class, status, epoch, attempt,
                               created_at, updated_at)
-VALUES (:key, :token, CAST(:job_id AS /*id*/), :kind, :stage, :provider, :provider_class, 'planned', :epoch, :attempt,
-        CAST(:now AS BIGINT), CAST(:now AS BIGINT))
+SELECT e.key, e.value->>0, CAST(e.value->>1 AS /*id*/), e.value->>2, e.value->>3, e.value->>4, e.value->>5, 'planned',
+       CAST(e.value->>6 AS INTEGER), CAST(e.value->>7 AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT)
+  FROM json_each(:batch) AS e WHERE TRUE
 ON CONFLICT (key) DO NOTHING
-RETURNING key
 
 -- name: lock
 SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, last_sent_at, error_class, error,
        CAST(job_id AS TEXT) AS job_id, attempt
-  FROM holdfast_effects WHERE key = :key /*for_update*/
+  FROM holdfast_effects WHERE key IN (SELECT e.key FROM json_each(:keys) AS e) ORDER BY key /*for_update*/
 
 -- name: begin
 -- Written and committed before the send, and only by the attempt that holds the job's lease. Fenced by `sends` too: a
 -- key may belong to several jobs, and what was decided about a row that somebody has sent since is decided again.
 UPDATE holdfast_effects
-   SET status = 'sending', sends = sends + 1, attempt = :attempt, epoch = :epoch,
+   SET status = 'sending', sends = sends + 1, attempt = CAST(e.value->>1 AS BIGINT),
+       epoch = CAST(e.value->>2 AS INTEGER),
        first_sent_at = COALESCE(first_sent_at, CAST(:now AS BIGINT)), last_sent_at = CAST(:now AS BIGINT),
        provider_id = NULL, marked_at = NULL, error_class = NULL, error = NULL, updated_at = CAST(:now AS BIGINT)
- WHERE key = :key AND sends = :sends
-   AND EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = :attempt
-                                                  AND j.state = 'processing')
-RETURNING sends
+  FROM json_each(:batch) AS e
+ WHERE holdfast_effects.key = e.key AND sends = CAST(e.value->>3 AS INTEGER)
+   AND EXISTS (SELECT 1 FROM holdfast_jobs AS j
+                WHERE j.id = CAST(e.value->>0 AS /*id*/) AND j.attempt = CAST(e.value->>1 AS BIGINT)
+                  AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END)
+RETURNING holdfast_effects.key, sends
 
 -- name: mark
 -- One write sets id, time and status. Fenced by the attempt that sent: a later sender's row is not touched.
 -- A row that was handed to a person meanwhile, or thought unsent, is marked too: now there is evidence.
 UPDATE holdfast_effects
-   SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
+   SET status = 'sent', provider_id = e.value->>1, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
        error_class = NULL, error = NULL
- WHERE key = :key AND attempt = :attempt AND status IN ('sending', 'unknown', 'review', 'planned')
-RETURNING key
+  FROM json_each(:batch) AS e
+ WHERE holdfast_effects.key = e.key AND attempt = CAST(e.value->>0 AS BIGINT)
+   AND status IN ('sending', 'unknown', 'review', 'planned')
+RETURNING holdfast_effects.key
 
 -- name: backfill
 -- The provider has it: what the lookup found stands, whoever sent it.
@@ -40,10 +45,13 @@ UPDATE holdfast_effects
 RETURNING key
 
 -- name: refuse
+-- The last send that began failed: back to planned, to unknown, or failed for good.
 UPDATE holdfast_effects
-   SET status = :status, error_class = :error_class, error = :error, updated_at = CAST(:now AS BIGINT)
- WHERE key = :key AND attempt = :attempt AND sends = :sends AND status = 'sending'
-RETURNING key
+   SET status = e.value->>2, error_class = e.value->>3, error = e.value->>4, updated_at = CAST(:now AS BIGINT)
+  FROM json_each(:batch) AS e
+ WHERE holdfast_effects.key = e.key AND attempt = CAST(e.value->>0 AS BIGINT)
+   AND sends = CAST(e.value->>1 AS INTEGER) AND status = 'sending'
+RETURNING holdfast_effects.key
 
 -- name: ask
 UPDATE holdfast_effects

@@ -1,0 +1,182 @@
+"""Writes down what came of calls to providers: the call, its entry in the ledger of effects, the breaker's lesson.
+
+One commit for all three, so that none is ever there without the others; and calls that end at the same time share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.core import breaker, places
+from holdfast.core.breaker import Gate
+from holdfast.core.failure import Category, Failure
+from holdfast.core.job import Claimed
+from holdfast.core.provider import Provider
+from holdfast.core.redact import redact_text
+from holdfast.kernel.gather import together
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
+from holdfast.tables import audit, batch, breakers, calls, effects, jobs
+from holdfast.tables.breakers import ProviderRow
+from holdfast.tables.effects import Mark, Refusal
+
+T = TypeVar("T")
+ASKED_MS_MAX = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one call spent, in millionths of a currency unit, and in the provider's own units."""
+
+    micros: int = 0
+    units: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Leave to make one call. A report from another generation of the breaker is ignored."""
+
+    id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One call that was made. If it was an effect's send: what the ledger shall say of it."""
+
+    provider: Provider
+    ticket: Ticket
+    job: Claimed | None
+    started: int
+    found: Failure | None
+    cost: Cost = Cost()
+    mark: Mark | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def outcome(self) -> str:
+        return "ok" if self.found is None else ("ambiguous" if self.found.ambiguous else "failed")
+
+    def row(self, now: int) -> calls.NewCall:
+        job, found = self.job, self.found
+        return calls.NewCall(
+            id=self.ticket.id,
+            job_id=job.id if job else None,
+            stage=job.stage if job else None,
+            attempt=job.attempt if job else None,
+            provider=self.provider.name,
+            started_at=self.started,
+            duration_ms=max(0, now - self.started),
+            outcome=self.outcome,
+            status=found.status if found else None,
+            error_class=found.error_class if found else None,
+            cost_micros=self.cost.micros,
+            units=batch.text(self.cost.units) if self.cost.units else None,
+        )
+
+
+async def record(kernel: Kernel, report: Report) -> bool:
+    """Write down what came of a call. False: its effect was somebody else's to mark."""
+    ended = kernel.now()
+    marked = await together(kernel, _record_all, (report, ended))
+    seconds = (ended - report.started) / 1_000
+    kernel.watch.observe("provider_seconds", seconds, provider=report.provider.name, outcome=report.outcome)
+    return marked
+
+
+async def _record_all(kernel: Kernel, made: Sequence[tuple[Report, int]]) -> list[bool]:
+    reports = [report for report, _ in made]
+    async with kernel.store.transaction() as tx:
+        now = kernel.now()
+        await calls.put(tx, [report.row(ended) for report, ended in made])
+        unmarked = await _enter(kernel, tx, reports, now)
+        for name in sorted({report.provider.name for report in reports}):
+            await _teach(kernel, tx, [report for report in reports if report.provider.name == name], now)
+        await kernel.failpoint("breaker.before_commit")
+    return [report.ticket.id not in unmarked for report in reports]
+
+
+async def _enter(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) -> set[str]:
+    """Make the ledger's entries; return the tickets of those that were not theirs to make."""
+    unmarked: set[str] = set()
+    marks = [(report.mark, report) for report in reports if report.mark]
+    refusals = [report.refusal for report in reports if report.refusal]
+    for part in _apart(marks, lambda pair: pair[0].key):
+        marked = await effects.mark(tx, [mark for mark, _ in part], now)
+        for mark, report in part:
+            if mark.key not in marked:
+                unmarked.add(report.ticket.id)
+                await _overtaken(kernel, tx, report.provider, mark, now)
+    for some in _apart(refusals, lambda refusal: refusal.key):
+        await effects.refuse(tx, some, now)
+    return unmarked
+
+
+def _apart(entries: Iterable[T], key: Callable[[T], str]) -> list[list[T]]:
+    """The entries in parts in which no key is twice: several jobs may share an effect."""
+    parts: list[dict[str, T]] = []
+    for entry in entries:
+        part = next((part for part in parts if key(entry) not in part), None)
+        if part is None:
+            parts.append(part := {})
+        part[key(entry)] = entry
+    return [list(part.values()) for part in parts]
+
+
+async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, mark: Mark, now: int) -> None:
+    """Somebody else sent while we stood still, and so did we. Where no token made the two one, that is written down:
+    it could not be prevented, so it must be seen."""
+    found = await effects.lock(tx, mark.key)
+    known = found.provider_id if found else mark.provider_id
+    if known == mark.provider_id or (known is None and provider.effects == "token"):
+        return
+    data = {"provider": provider.name, "ours": mark.provider_id, "theirs": known}
+    await audit.write(tx, "kernel", "effect.duplicate", f"effect:{mark.key}", data, now)
+    kernel.watch.log("effect.duplicate", key=redact_text(mark.key), **data)
+    kernel.watch.count("effects_duplicated", provider=provider.name)
+
+
+async def _teach(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) -> None:
+    """Tell a provider's row what came of these calls: its breaker, its gate, its free places."""
+    provider = reports[0].provider
+    asked_ms = max((_asked_ms(report) for report in reports), default=0)
+    if provider.breaker is None and not asked_ms and provider.concurrency is None:
+        return
+    row = await breakers.lock(tx, provider.name, now)
+    if provider.concurrency is not None:
+        await _give_places_back(tx, provider, row, reports, now)
+    if asked_ms:
+        await breakers.gate_until(tx, provider.name, now + min(asked_ms, ASKED_MS_MAX))
+    if provider.breaker is None:
+        return
+    state = row.state
+    for report in reports:
+        ticket, found = report.ticket, report.found
+        if found is None or found.faults:
+            state = breaker.record(state, provider.breaker, now, ticket.generation, ticket.id, found is None)
+        else:
+            state = breaker.release(state, ticket.generation, ticket.id)
+    await breakers.swap(tx, provider.name, row.state, state, now)
+    if state.gate is not row.state.gate:
+        await tx.hint("breakers")
+        kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
+        kernel.watch.log("breaker", provider=provider.name, breaker_state=state.gate, reason=state.reason)
+
+
+def _asked_ms(report: Report) -> int:
+    """For how long the provider asked not to be called."""
+    found = report.found
+    return (found.retry_after_ms or 0) if found and found.category is Category.RATE_LIMIT else 0
+
+
+async def _give_places_back(tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int) -> None:
+    """The places go to whoever waits longest for one. What this misses, `hold_once` sees."""
+    free = row.places
+    for report in reports:
+        free = places.give_back(free, now, report.ticket.id)
+    await breakers.set_places(tx, provider.name, free)
+    if row.state.gate is Gate.CLOSED:
+        for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now)):
+            await tx.hint(f"queue:{queue}")
