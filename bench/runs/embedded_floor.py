@@ -43,7 +43,6 @@ def _insert(connection: sqlite3.Connection, made: Sequence[tuple[str, str]], now
         connection.executemany(
             INSERT, [(i, "bench.Noop", "bench", "run", 2, now, now, now, payload) for i, payload in part]
         )
-        connection.executemany(EVENT, [(i, 0, "created", now) for i, _ in part])
         connection.execute("COMMIT")
 
 

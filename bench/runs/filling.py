@@ -17,10 +17,8 @@ SELECT CAST(lpad(to_hex($2 + n), 12, '0') || '7' || substr(md5(CAST(n AS text)),
        $2 + n, $2 + n, CASE $3 WHEN 'finished' THEN $2 + n END, CASE $3 WHEN 'finished' THEN $2 + n END, '{"n":1}'
   FROM generate_series(CAST(1 AS bigint), CAST($1 AS bigint)) AS n"""
 EVENTS = """INSERT INTO holdfast_job_events (job_id, attempt, type, at)
-SELECT id, CASE t WHEN 'created' THEN 0 ELSE 1 END, t, created_at FROM holdfast_jobs
- CROSS JOIN unnest(CASE state WHEN 'succeeded' THEN ARRAY['created', 'claimed', 'succeeded']
-                   ELSE ARRAY['created'] END) AS t
- WHERE id BETWEEN $1 AND $2"""
+SELECT id, 1, t, created_at FROM holdfast_jobs CROSS JOIN unnest(ARRAY['claimed', 'succeeded']) AS t
+ WHERE state = 'succeeded' AND id BETWEEN $1 AND $2"""
 PART = 100_000
 
 
@@ -30,7 +28,7 @@ async def fill(connection: Any, count: int, at: int, state: str, priorities: int
         size, since = min(PART, count - start), at + start
         text = JOBS.replace("$1", str(size)).replace("$2", str(since)).replace("$3", f"'{state}'")
         await connection.execute(text.replace("$4", str(priorities)))
-        if events:
+        if events and state == "finished":
             await connection.execute(EVENTS, _first_id(since + 1), _first_id(since + size + 1))
 
 

@@ -46,23 +46,17 @@ async def _handler(payload: object) -> None:
 
 
 async def copy(count: int) -> Figures:
-    """COPY of finished rows into Holdfast's own tables, a thousand to a commit; the rows are made beforehand."""
+    """COPY of finished rows into Holdfast's own table, a thousand to a commit; the rows are made beforehand."""
     async with kernel_over() as kernel:
         now = kernel.now()
         made = [(UUID(order.id), order.row) for order in orders(kernel, count)]
         jobs = [_record(identity, row, now) for identity, row in made]
-        events = [(identity, 0, "created", now) for identity, _ in made]
         connection = await asyncpg.connect(postgres_url())
         watch = Stopwatch()
         for start in range(0, count, ROWS):
             async with connection.transaction():
                 await connection.copy_records_to_table(
                     "holdfast_jobs", records=jobs[start : start + ROWS], columns=JOBS.split()
-                )
-                await connection.copy_records_to_table(
-                    "holdfast_job_events",
-                    records=events[start : start + ROWS],
-                    columns=["job_id", "attempt", "type", "at"],
                 )
         return watch.stop(count)
 

@@ -13,8 +13,7 @@ ENDS = ("succeeded", "buried", "expired", "cancelled")
 BACK = ("advanced", "retried", "lost", "held", "released", "snoozed")
 # What may follow in a job's history; `stale` is news about an attempt that no longer counts, and changes nothing.
 AFTER = {
-    None: ("created",),
-    "created": ("claimed", "parked", "expired", "cancelled"),
+    None: ("claimed", "parked", "expired", "cancelled"),
     "claimed": (*BACK, *ENDS, "waiting"),
     "parked": ("claimed", "parked", "expired", "cancelled"),
     "waiting": ("advanced", "succeeded", "expired", "cancelled"),

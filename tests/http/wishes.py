@@ -67,7 +67,7 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     @router.get("/api/wishes/{wish_id}/events")
     async def follow(request: Request, wish_id: str, who: Annotated[Principal, WATCHER]) -> Any:
         async def fetch(tx: Tx, after: str | None) -> list[Event]:
-            rows = await events.of_job(tx, wish_id, int(after or 0))
+            rows = await events.of_job(tx, wish_id, int(after or events.BEGINNING))
             return [Event(str(row["seq"]), row["type"], {}, row["type"] == "succeeded") for row in rows]
 
         return stream(kernel, request, last_event_id=last_event_id(request), fetch=fetch, heartbeat_s=0.05)

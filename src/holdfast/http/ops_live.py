@@ -48,7 +48,7 @@ async def changes(request: Request, who: Annotated[Principal, require_stream("op
     return stream(systems[0].kernel, request, last_event_id=None, fetch=fetch)
 
 
-async def _mark(one: OpenSystem, tx: Tx | None) -> tuple[int | None, ...]:
+async def _mark(one: OpenSystem, tx: Tx | None) -> tuple[int | str | None, ...]:
     if tx is not None:
         return await ops.mark(tx)
     async with one.kernel.store.reading() as own:

@@ -1,4 +1,4 @@
-"""The append-only history of jobs."""
+"""The append-only history of jobs. It begins with the job's own row: `created` is told from that, and never written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 NewEvent = tuple[str, int, str, str | None]
 """Job id, attempt, type, data as JSON."""
+BEGINNING = -1
+"""Comes before every `seq`; that of `created` is 0."""
 
 
 async def append(tx: Tx, events: Iterable[NewEvent], now: int) -> None:
     await tx.rows(sql.append, batch=batch.numbered(events), now=now)
 
 
-async def of_job(tx: Tx, job_id: str, after: int = 0, limit: int = 1_000) -> Sequence[Row]:
-    """A job's events in order. Safe to tail: events are written under the job's row lock."""
+async def of_job(tx: Tx, job_id: str, after: int = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
+    """A job's events in order, from the beginning or after a `seq`. Safe to tail: written under the job's row lock."""
     return await tx.rows(sql.of_job, job_id=job_id, after=after, limit=limit)
 
 

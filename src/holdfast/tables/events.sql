@@ -5,6 +5,10 @@ SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS BIGINT), e.value->>2, CA
   FROM json_each(:batch) AS e
 
 -- name: of_job
+-- A job's row is the event of its creation: nothing else is written then, and enqueueing costs a third less.
+SELECT 0 AS seq, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data FROM holdfast_jobs
+ WHERE id = CAST(:job_id AS /*id*/) AND CAST(:after AS BIGINT) < 0
+ UNION ALL
 SELECT seq, attempt, type, at, data FROM holdfast_job_events
  WHERE job_id = CAST(:job_id AS /*id*/) AND seq > :after ORDER BY seq LIMIT :limit
 

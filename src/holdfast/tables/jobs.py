@@ -60,10 +60,9 @@ class Stepped(NamedTuple):
 
 
 async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
-    """Insert what is new, log it and wake its queues; return the ids that were. A taken id or key inserts nothing."""
+    """Insert what is new and wake its queues; return the ids that were. A taken id or key inserts nothing."""
     added = {row["id"] for row in await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)}
     if tx.dialect == "sqlite" and added:
-        await events.append(tx, [(job_id, 0, "created", None) for job_id in jobs if job_id in added], now)
         for queue in sorted({job.queue for job in jobs.values()}):
             await tx.hint(f"queue:{queue}")
     return added
@@ -71,9 +70,9 @@ async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
 
 async def load(tx: LoadingTx, jobs: Mapping[str, NewJob], now: int) -> None:
     """`insert` of many new jobs by the database's own bulk load. `StoreConflict` if an id or key is there already."""
-    rings = sorted({f"queue:{job.queue}" for job in jobs.values()})
     await tx.load("holdfast_jobs", LOADED, batch.storable("".join(_lines(jobs, now))))
-    await tx.rows(sql.log_created, ids=list(jobs), now=now, hints=rings)
+    for queue in sorted({job.queue for job in jobs.values()}):
+        await tx.hint(f"queue:{queue}")
 
 
 def _lines(jobs: Mapping[str, NewJob], now: int) -> Iterator[str]:

@@ -1,19 +1,14 @@
 -- name: insert @postgres
 -- A batch is one JSON object keyed by id: json_each reads it on both databases. A taken id or key inserts nothing.
--- The event and the wake-up ride in the same statement: an enqueue is one round trip of the caller's transaction.
-WITH added AS (
-  INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
-                             job_key, fingerprint, owner, trace, payload)
-  SELECT CAST(e.key AS uuid), e.value->>0, e.value->>1, e.value->>2, e.value->>3, CAST(e.value->>4 AS SMALLINT),
-         CAST(e.value->>5 AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(e.value->>6 AS BIGINT),
-         e.value->>7, e.value->>8, e.value->>9, e.value->>10, e.value->>11
-    FROM json_each(:batch) AS e
-      ON CONFLICT DO NOTHING
-  RETURNING id, queue),
-logged AS (
-  INSERT INTO holdfast_job_events (job_id, attempt, type, at)
-  SELECT id, 0, 'created', CAST(:now AS BIGINT) FROM added)
-SELECT CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue) FROM added
+-- The wake-up rides in the same statement: an enqueue is one round trip of the caller's transaction.
+INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
+                           job_key, fingerprint, owner, trace, payload)
+SELECT CAST(e.key AS uuid), e.value->>0, e.value->>1, e.value->>2, e.value->>3, CAST(e.value->>4 AS SMALLINT),
+       CAST(e.value->>5 AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(e.value->>6 AS BIGINT),
+       e.value->>7, e.value->>8, e.value->>9, e.value->>10, e.value->>11
+  FROM json_each(:batch) AS e
+    ON CONFLICT DO NOTHING
+RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
 
 -- name: insert @sqlite
 -- brief
@@ -24,13 +19,6 @@ SELECT e.key, e.value->>0, e.value->>1, e.value->>2, e.value->>3, e.value->>4, e
   FROM json_each(:batch) AS e WHERE TRUE
     ON CONFLICT DO NOTHING
 RETURNING id
-
--- name: log_created @postgres
--- After a COPY, which cannot do it by itself: the events and the wake-ups.
-WITH logged AS (
-  INSERT INTO holdfast_job_events (job_id, attempt, type, at)
-  SELECT i, 0, 'created', CAST(:now AS BIGINT) FROM unnest(CAST(:ids AS uuid[])) AS i)
-SELECT pg_notify('holdfast', h) FROM unnest(CAST(:hints AS text[])) AS h
 
 -- name: by_key
 -- brief

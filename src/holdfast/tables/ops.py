@@ -88,7 +88,7 @@ async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
     return await tx.rows(sql.gates_since, provider=provider, since=since, limit=GATES_MAX)
 
 
-async def mark(tx: Tx) -> tuple[int | None, ...]:
+async def mark(tx: Tx) -> tuple[int | str | None, ...]:
     """A value that differs whenever something has happened."""
     return tuple((await tx.rows(sql.mark))[0])
 

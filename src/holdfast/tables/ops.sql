@@ -83,7 +83,8 @@ SELECT seq, gate, at, reason FROM holdfast_breaker_events
 
 -- name: mark
 -- Differs whenever something has happened that an operator might be looking at.
-SELECT (SELECT MAX(seq) FROM holdfast_job_events) AS events,
+SELECT (SELECT CAST(id AS TEXT) FROM holdfast_jobs ORDER BY id DESC LIMIT 1) AS newest,
+       (SELECT MAX(seq) FROM holdfast_job_events) AS events,
        (SELECT MAX(seq) FROM holdfast_audit) AS audit,
        (SELECT MAX(seq) FROM holdfast_breaker_events) AS gates,
        (SELECT MAX(seq) FROM holdfast_outbox) AS messages,

@@ -226,7 +226,7 @@ def _cursor(text: str | None) -> str | None:
 
 
 def _seq(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else 0
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else events.BEGINNING
 
 
 UPLOAD: dict[str, Any] = {
