@@ -17,7 +17,8 @@
      │   └─ SchemaMismatch       newer than this code, or not migrated
      ├─ TransportError         the broker failed
      │   ├─ TransportDown        not reachable: back off, blame no message
-     │   └─ Unroutable           this message can reach no queue
+     │   ├─ Unroutable           this message can reach no queue
+     │   └─ NotHandled           its consumer failed; it comes again, and no other message is held up
      ├─ LeaseLost              another attempt owns the job now; its result stands
      └─ CallError              a provider call failed; carries a classified `failure`
          └─ ProviderHeld         the provider's breaker or limit said no; nothing was called, nothing is spent
@@ -109,6 +110,10 @@ class TransportDown(TransportError):
 
 class Unroutable(TransportError):
     """The broker can deliver this message to no queue."""
+
+
+class NotHandled(TransportError):
+    """The message reached its consumer, which failed. It comes again; no other message is to blame or to wait."""
 
 
 class LeaseLost(HoldfastError):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import App
-from holdfast.errors import TransportDown, TransportError, Unroutable
+from holdfast.errors import NotHandled, TransportDown, TransportError, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.loop import repeat
 from holdfast.kernel.relay import relay, relay_once
@@ -250,6 +250,23 @@ async def test_a_broker_that_is_down_is_no_rows_fault(
     assert all(row["lease_token"] is None and "s3cret" not in row["error_message"] for row in found)
     broker.down = False
     assert await relay_once(kernel) == 2 and sorted(broker.names) == ["one", "two"]
+    await close_all(place)
+
+
+@pytest.mark.spec("K10", "K11")
+async def test_a_message_whose_consumer_fails_is_offered_until_it_is_taken_and_holds_up_no_other(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    await put(kernel, "bad", "good")
+    broker.refuses["bad"] = NotHandled("the consumer failed")
+    assert await relay_once(kernel) == 1 and broker.names == ["good"]
+    for _ in range(6):  # twice as often as a bad row would be tried
+        clock.advance(120)
+        assert await relay_once(kernel) == 0
+    assert (await statuses(kernel))["bad"] == ("pending", 7)
+    broker.refuses.clear()
+    clock.advance(120)
+    assert await relay_once(kernel) == 1 and broker.names == ["good", "bad"]
     await close_all(place)
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 
-from holdfast.errors import TransportDown
+from holdfast.errors import NotHandled, TransportDown
 from holdfast.transports.seam import Delivery, Handler, Message, Queue, Transport
 
 EXCHANGE = "vstep.exchange"
@@ -72,5 +72,5 @@ async def insist(transport: Transport, message: Message) -> None:
         while True:
             try:
                 return await transport.publish(message)
-            except TransportDown:
+            except (TransportDown, NotHandled):
                 await asyncio.sleep(0.05)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
-from holdfast.errors import StoreUnavailable, TransportDown, Unroutable
+from holdfast.errors import NotHandled, StoreUnavailable, TransportDown, Unroutable
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.rabbitmq import RabbitTransport
 from holdfast.transports.seam import Delivery, Transport
@@ -54,6 +55,22 @@ class Conformance:
             await insist(transport, message)
             await seen.until(lambda s: len(s.ids) == 3)
         assert seen.ids == [message.id] * 3
+
+    @pytest.mark.spec("K10", "K11")
+    async def test_a_handler_that_raises_is_neither_the_brokers_fault_nor_the_other_messages(
+        self, transport: Transport
+    ) -> None:
+        async def refuse_one(delivery: Delivery) -> None:
+            if delivery.message_id == bad.id:
+                raise RuntimeError("never")
+
+        bad, good = request(), [request() for _ in range(10)]
+        seen = Seen(refuse_one)
+        async with consuming(transport, seen):
+            for message in (bad, *good):
+                with suppress(NotHandled):  # a TransportDown would stop everybody's messages
+                    await transport.publish(message)
+            await seen.until(lambda s: set(s.ids) == {bad.id, *(one.id for one in good)})
 
     @pytest.mark.spec("K11")
     async def test_a_message_comes_again_after_the_store_was_down(self, transport: Transport) -> None:

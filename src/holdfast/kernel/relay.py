@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from holdfast.core.redact import redact_text
-from holdfast.errors import TransportDown, TransportError
+from holdfast.errors import NotHandled, TransportDown, TransportError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.trace import HEADER, span
 from holdfast.stores.seam import Row, Tx
@@ -24,6 +24,7 @@ STREAMS = 4
 ROUNDS_MAX = 20
 ROW_BACKOFF_BASE_MS = 1_000
 ROW_BACKOFF_CAP_MS = 60_000
+FOR_EVER = 2**31 - 1
 
 
 async def relay(kernel: Kernel) -> int:
@@ -121,14 +122,9 @@ async def _give_back(kernel: Kernel, tx: Tx, token: str, refusals: Sequence[tupl
 async def _set_back(kernel: Kernel, tx: Tx, token: str, row: Row, why: TransportError, now: int) -> None:
     delay_ms = min(ROW_BACKOFF_CAP_MS, ROW_BACKOFF_BASE_MS * 2 ** min(10, row["retry_count"]))
     delay_ms += int(kernel.dice.draw() * delay_ms / 2)
-    status = await outbox.refused(
-        tx,
-        token,
-        row["seq"],
-        redact_text(str(why)),
-        now + delay_ms,
-        kernel.tuning.relay_retries_max,
-    )
+    # A consumer that fails is no fault of the message's: as on a broker, it is offered until it is taken.
+    retries_max = FOR_EVER if isinstance(why, NotHandled) else kernel.tuning.relay_retries_max
+    status = await outbox.refused(tx, token, row["seq"], redact_text(str(why)), now + delay_ms, retries_max)
     if status == "failed":
         kernel.watch.log("outbox.set_aside", message_id=row["id"], destination=row["destination"], error=str(why))
         kernel.watch.count("outbox_set_aside")

@@ -1,18 +1,22 @@
 """The in-process transport: publishing is a direct, durable hand-over.
 
 `publish` returns only after the consumer's handler has returned, which is after its commit. So there is no queue in
-memory that a crash could empty: until the hand-over succeeds the message stays in its outbox. A queue with no consumer
-yet is down, not a black hole; a sink keeps its last messages for people to look at.
+memory that a crash could empty: until the hand-over succeeds the message stays in its outbox. A handler that fails is
+`NotHandled`: this message comes again, the others go on. A queue with no consumer yet, or whose consumer has no store,
+is down, not a black hole; a sink keeps its last messages for people to look at.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 
-from holdfast.errors import TransportDown, Unroutable
+from holdfast.errors import NotHandled, StoreError, TransportDown, Unroutable
 from holdfast.transports.seam import Delivery, Handler, Message, Queue
+
+log = logging.getLogger("holdfast.memory")
 
 SINK_MAX = 1_000
 
@@ -68,9 +72,8 @@ class MemoryTransport:
         try:
             async with asyncio.timeout(self._timeout_s), room:
                 await handler(delivery)
-        except TimeoutError:
-            raise TransportDown(f"The consumer of '{name}' did not finish in {self._timeout_s:.0f} s.") from None
-        except TransportDown:
-            raise
-        except Exception as error:
-            raise TransportDown(f"The consumer of '{name}' refused: {type(error).__name__}.") from error
+        except (TransportDown, StoreError) as error:  # it fails every message alike
+            raise TransportDown(f"The consumer of '{name}' cannot work now ({type(error).__name__}).") from error
+        except Exception as error:  # a handler may fail in any way; whichever it is, the message is offered again
+            log.warning("A message of '%s' was not handled (%s).", name, type(error).__name__)
+            raise NotHandled(f"The consumer of '{name}' failed ({type(error).__name__}).") from error

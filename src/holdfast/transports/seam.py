@@ -1,8 +1,9 @@
 """The transport seam: a broker moves messages, it decides nothing.
 
 `publish` returns when the broker has confirmed the message; `TransportDown` means that nobody knows whether it was
-taken, `Unroutable` that this message can reach no queue. A consumed message is acked when its handler returns and
-offered again when the handler raises.
+taken, `Unroutable` that this message can reach no queue, `NotHandled` that it is to be published again because its
+handler failed (where publishing hands over directly). A consumed message is acked when its handler returns and offered
+again when the handler raises.
 """
 
 from __future__ import annotations
