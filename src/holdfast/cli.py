@@ -256,7 +256,7 @@ def main() -> None:
     each command of ours would double the time it takes to start."""
     if Path.cwd().as_posix() not in sys.path:
         sys.path.insert(0, Path.cwd().as_posix())
-    typed = os.environ.get("COMP_WORDS", "").split()[1:-1] if COMPLETING in os.environ else sys.argv[1:]
+    typed = cli_complete.typed(os.environ) if COMPLETING in os.environ else sys.argv[1:]
     ours = {one.name or getattr(one.callback, "__name__", "") for one in cli.registered_commands}
     ours |= {one.name for one in cli.registered_groups if one.name}
     if not typed or typed[0] not in ours:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 
 from holdfast.kernel.app import App
@@ -19,6 +19,12 @@ def _offering(names: Callable[[], Iterable[str]]) -> Offer:
             return []
 
     return offer
+
+
+def typed(env: Mapping[str, str]) -> list[str]:
+    """The words before the one that is being typed, as bash tells them, or zsh and fish."""
+    line = env.get("COMP_WORDS") or env.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1 : None if line[-1:].isspace() else -1]
 
 
 def _systems() -> Iterable[str]:
