@@ -18,6 +18,13 @@ from holdfast_systems.conversion.codes import TABLE, Code
 
 # Rehearsals of failures, not failures.
 LEFT_OUT = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
+REASONS = {
+    "deadline": "Its deadline passed, or would have passed before the next try; or nobody called back in time.",
+    "discarded": "Its own code gave it up.",
+    "exhausted": "The last try of the stage failed as well.",
+    "permanent": "It failed in a way that no retry mends.",
+    "poison": "It lost too many workers; it may be what kills them.",
+}
 Table = Callable[..., str]
 
 
@@ -33,14 +40,28 @@ def page(source: Path, table: Table) -> str:
         "`DEADLINE_EXCEEDED` ends a job whose time is over, wherever it was, and `DISCARDED` one that its own code "
         "gave up; neither is retried.",
         table(("class", "category", "from"), _class_rows(source)),
+        "## Reasons of a dead letter",
+        "The `failure_reason`: why nothing was tried any more.",
+        table(("reason", "what it means"), _reason_rows(source / "holdfast" / "core" / "decide.py")),
+        "## Codes of an explanation",
+        "The `code` that `holdfast jobs show --json` and `GET /api/ops/jobs/{job_id}` give with the sentence that says "
+        "why a job is where it is.",
+        ", ".join(f"`{code}`" for code in _explanations(source / "holdfast" / "kernel" / "explain.py")) + ".",
         "## Problem codes",
         "The `code` of an HTTP answer of 400 or more.",
         table(("code", "status", "from"), _problem_rows(source)),
         "## Codes of a conversion",
         "All that a client of the conversion API sees of a failed job, whatever the cause was.",
         table(("code", "what the client is told"), [(f"`{code}`", TABLE[code].message) for code in Code]),
+        "Which error class leads to which of them, also when a converter of your own raises it; a class that is not "
+        "here goes by its category.",
+        table(
+            ("class or category", "code", "what the client is told"),
+            [(f"`{name}`", f"`{one.code}`", one.message) for name, one in sorted(TABLE.items()) if name not in {*Code}],
+        ),
         "## Codes of a failed grading",
-        "The `type` and `code` of the error in a callback. A code of an audio file is its error class.",
+        "The `type` and `code` of the error in a callback. A code of an audio file is its error class. All are final "
+        "but `CIRCUIT_OPEN`, which tells that the grading waits for a provider and goes on by itself.",
         table(("type", "code"), _grading_rows(source / "holdfast_systems" / "grading" / "answers.py")),
     ]
     return "\n\n".join(parts)
@@ -70,6 +91,8 @@ def _modules(source: Path) -> Iterator[tuple[str, ast.Module]]:
 
 def _classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
     yield from _of_outcomes(tree)
+    yield from _of_overdue(tree)
+    yield from _in_default(tree)
     yield from _by_keyword(tree)
     for function in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]:
         for node in ast.walk(function):
@@ -91,6 +114,21 @@ def _of_outcomes(tree: ast.Module) -> Iterator[tuple[str, str]]:
             given = [one.attr for part in node.body for one in ast.walk(part) if _is_category(one)]
             if default is not None and given:
                 yield str(default.default), Category[given[0]].value
+
+
+def _of_overdue(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """A class handed to an outcome whose category the decision gives: `Overdue("CALLBACK_OVERDUE")`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Overdue":
+            for name in _texts(node):
+                yield name, Category.BUG.value
+
+
+def _in_default(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """What stands in where none was kept: `row.error_class or "EFFECT_FAILED"`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BoolOp) and ast.unparse(node.values[0]).endswith(".error_class"):
+            yield from ((name, "") for name in _texts(node))
 
 
 def _by_keyword(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -172,6 +210,36 @@ def _code(node: ast.expr) -> list[str]:
     return _texts(node)
 
 
+def _reason_rows(decide: Path) -> list[tuple[str, str]]:
+    """Every reason that a decision gives; one that has no sentence here, or no decision any more, is a KeyError."""
+    found = set()
+    for node in ast.walk(ast.parse(decide.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_buried":
+            found.add(ast.literal_eval(node.args[3]))
+    if found != set(REASONS):
+        raise KeyError(f"reasons of a dead letter that are told on one side only: {found ^ set(REASONS)}")
+    return [(f"`{reason}`", REASONS[reason]) for reason in sorted(found)]
+
+
+def _explanations(explain: Path) -> list[str]:
+    """The codes in the facts of an explanation, and the kinds of event that are codes themselves."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(explain.read_text())):
+        if isinstance(node, ast.Dict):
+            found |= {
+                code for key, one in zip(node.keys, node.values, strict=True) if _is_code(key) for code in _texts(one)
+            }
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_finished":
+            found |= set(_texts(node.args[1]))
+        if isinstance(node, ast.Compare) and ast.unparse(node.left) == "kind" and isinstance(node.ops[0], ast.In):
+            found |= {one.upper() for one in ast.literal_eval(node.comparators[0])}
+    return sorted(found)
+
+
+def _is_code(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and key.value == "code"
+
+
 def _grading_rows(answers: Path) -> list[tuple[str, str]]:
     """What the one function that names a failed grading may return."""
     tree = ast.parse(answers.read_text())
@@ -183,7 +251,19 @@ def _grading_rows(answers: Path) -> list[tuple[str, str]]:
             said = {one for one in _texts(code) if not one.endswith("_")}
             said |= {"AUDIO_*"} if "error_class" in _names_in(code) else set()
             found.setdefault(_texts(kind)[0], set()).update(said)
+    for kind in _told_in_passing(tree):
+        found.setdefault(kind, set()).add(kind)
     return [(f"`{kind}`", ", ".join(f"`{code}`" for code in sorted(codes))) for kind, codes in sorted(found.items())]
+
+
+def _told_in_passing(tree: ast.Module) -> Iterator[str]:
+    """The type of an error that is no end: `ErrorDetail(type=CIRCUIT_OPEN, code=CIRCUIT_OPEN, ...)`."""
+    named = {target: node.value for node in tree.body if isinstance(node, ast.Assign) for target in _targets(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ErrorDetail":
+            for one in node.keywords:
+                if one.arg == "type":
+                    yield from _texts(named.get(ast.unparse(one.value), one.value))
 
 
 def _names_in(node: ast.expr) -> set[str]:
