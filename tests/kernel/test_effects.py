@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,6 +206,39 @@ async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, 
     assert (await row_of(world))["status"] == "review"
     async with world.kernel.store.reading() as tx:
         assert [row["key"] for row in await effects.by_status(tx, "review")] == ["letter/ann"]
+
+
+@pytest.mark.spec("K12")
+async def test_a_token_is_given_up_as_unsent_only_when_it_can_no_longer_arrive(deploy: Deploy) -> None:
+    """Found by a simulated seed: a replay hours later sent again under a token that the provider had forgotten."""
+    post = Post("token", lookup=True)
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, timeouts=4)
+    for _ in range(4):
+        await world.work()
+        world.clock.advance(5)
+    await operate.cancel(world.kernel, job_id, "ann")
+    world.kernel.tuning = replace(world.kernel.tuning, reconcile_grace_s=1)
+    world.clock.advance(2)
+    await reconcile_once(world.kernel)
+    assert (await row_of(world))["status"] == "unknown" and post.lookups, "it may still arrive"
+    world.clock.advance(61)
+    await reconcile_once(world.kernel)
+    row = await row_of(world)
+    assert (row["status"], row["first_sent_at"]) == ("planned", None), "it never happened: the next is the first"
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("kind", ["token", "lookup"])
+async def test_a_lookup_that_is_refused_is_no_refusal_of_the_send(deploy: Deploy, kind: EffectClass) -> None:
+    """Found by a simulated seed: a recipient was left out as refused, although only the question was."""
+    post = Post(kind, lookup=True)
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, timeout_after_effect=1, refusals=1)
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded"
+    assert post.delivered == 1 and len(post.tokens) == 1
+    assert (await row_of(world))["status"] == "sent"
 
 
 @pytest.mark.spec("K12")

@@ -170,6 +170,31 @@ async def test_a_handler_without_its_lease_can_open_no_transaction(deploy: Deplo
     assert (await world.events(job.id)).count("progress") == 1
 
 
+@pytest.mark.spec("K3")
+async def test_a_worker_that_stood_still_calls_nobody_without_the_lease(deploy: Deploy) -> None:
+    called: list[str] = []
+    asking = App("asking")
+
+    @asking.job()
+    class Ask(Job[str]):
+        @stage(provider=Provider("oracle"))
+        async def ask(self, ctx: Context, what: str) -> str:
+            async def answer() -> str:
+                called.append(what)
+                return what
+
+            return await ctx.call(answer)
+
+    world = await deploy(asking)
+    job_id = await world.enqueue(Ask, "why")
+    (job,) = await take(world.kernel)
+    world.clock.advance(61)
+    await reap_once(world.kernel)
+    assert await run_attempt(world.kernel, Taken(job)) is None and called == []
+    await world.run_until_idle()
+    assert called == ["why"] and await world.state(job_id) == "succeeded"
+
+
 @pytest.mark.spec("K3", "K12")
 async def test_an_effect_is_not_begun_without_the_lease(deploy: Deploy) -> None:
     world = await deploy(app)

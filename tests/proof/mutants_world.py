@@ -270,10 +270,10 @@ def unguarded_provider_called_early() -> Iterator[None]:
     """A provider without breaker or limit is not asked when it wants to be called again."""
     intact, free = call.admit, call.unhindered
 
-    async def admit(kernel: Any, provider: Any, place_ms: int) -> call.Ticket:
+    async def admit(kernel: Any, provider: Any, *rest: Any) -> call.Ticket:
         if provider.breaker is None and provider.per_minute is None:
             return call.Ticket(kernel.new_id(), 0)
-        return await intact(kernel, provider, place_ms)
+        return await intact(kernel, provider, *rest)
 
     def unhindered(provider: Any, row: Any, now: int) -> bool:
         return free(provider, row._replace(not_before=None), now)

@@ -117,9 +117,14 @@ def _after_ambiguity(row: EffectRow, provider: Provider, now: int, can_look: boo
             return Send()
         return AskPerson("the provider no longer remembers the token of an earlier, ambiguous send")
     if provider.effects == "lookup" and can_look:
-        seen_by = (row.last_sent_at or now) + int((provider.timeout_s + provider.late_bound_s) * 1_000)
+        seen_by = arrived_by(row, provider, now)
         return LookUp() if now >= seen_by else LookLater(seen_by)
     return AskPerson("an earlier send may have happened and the provider offers neither token nor lookup")
+
+
+def arrived_by(row: EffectRow, provider: Provider, now: int) -> int:
+    """When the last send has arrived if it ever will: from then on, not to be found is not to have happened."""
+    return (row.last_sent_at or now) + int((provider.timeout_s + provider.late_bound_s) * 1_000)
 
 
 def within_retention(row: EffectRow, provider: Provider, now: int) -> bool:

@@ -61,7 +61,7 @@ async def call(
     cost: Callable[[T], Cost] | None = None,
 ) -> T:
     """Make one call, and record it."""
-    ticket = await admit(kernel, provider, place_ms(provider, timeout_s))
+    ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
     made = await make(kernel, provider, ticket, run, job=job, timeout_s=timeout_s)
     spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
     await record(kernel, Report(provider, ticket, job, made.started, made.failure, spent))
@@ -102,13 +102,19 @@ def place_ms(provider: Provider, timeout_s: float | None) -> int:
     return int((timeout_s or provider.timeout_s) * 1_000) + PLACE_SLACK_MS
 
 
-async def admit(kernel: Kernel, provider: Provider, place_for_ms: int) -> Ticket:
+async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Claimed | None = None) -> Ticket:
     """Ask for leave to call. A closed breaker without limits costs one read: even a provider that has neither may have
-    asked to be called later."""
+    asked to be called later. A worker that stood still until its lease was gone learns it here, before it pays."""
     ticket_id = kernel.new_id()
     now = kernel.now()
     async with kernel.store.reading() as tx:
-        row = await breakers.read(tx, provider.name)
+        if job is None:
+            row, held = await breakers.read(tx, provider.name), True
+        else:
+            row, held = await breakers.asked(tx, provider.name, job.id, job.attempt)
+    if not held:
+        assert job is not None
+        raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was called.")
     _refuse_before(provider, row, now)
     if unhindered(provider, row, now):
         return Ticket(ticket_id, row.state.generation)

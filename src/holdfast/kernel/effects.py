@@ -158,7 +158,7 @@ async def _send(
     timeout_s: float | None,
 ) -> str:
     if begun is None:
-        ticket = await admit(kernel, provider, place_ms(provider, timeout_s))
+        ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
         begun = await _begin(kernel, job, provider, row, ticket, row.sends)
     await kernel.failpoint("effect.before_send")
     last: Begun = begun
@@ -237,7 +237,12 @@ async def look_up(
     if alert:
         kernel.watch.log("effect.marked_without_evidence", key=redact_text(row.key), provider=provider.name)
         kernel.watch.count("effects_without_evidence", provider=provider.name)
-    found = await call(kernel, provider, lambda: find(row.token), job=job, timeout_s=timeout_s)
+    try:
+        found = await call(kernel, provider, lambda: find(row.token), job=job, timeout_s=timeout_s)
+    except CallError as error:
+        # Whatever was wrong with the question, the send it was about is still in doubt, and was not refused.
+        error.failure = replace(error.failure, ambiguous=True, retryable=True)
+        raise
     await kernel.failpoint("reconcile.after_lookup")
     if found is not None:
         async with kernel.store.transaction() as tx:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.effect import AskPerson, EffectRow, LookLater, LookUp, after_not_found, next_step
+from holdfast.core.effect import AskPerson, EffectRow, LookLater, LookUp, after_not_found, arrived_by, next_step
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import CallError
@@ -44,10 +44,13 @@ async def _clear(kernel: Kernel, row: Row) -> bool:
 
 async def _not_found(kernel: Kernel, provider: Provider, effect: EffectRow) -> None:
     """The provider has no record of it. Where that is proof, a replay may send; elsewhere a person decides."""
-    step = after_not_found(effect, provider, kernel.now())
+    now = kernel.now()
+    step = after_not_found(effect, provider, now)
     if isinstance(step, AskPerson):
         await ask_person(kernel, effect.key, step.why)
         return
+    if now < arrived_by(effect, provider, now):
+        return  # it may still arrive, and by the time of a replay its token may be forgotten: look again later
     async with kernel.store.transaction() as tx:
         await effects.unsent(tx, effect.key, effect.sends, kernel.now())
     kernel.watch.log("effect.not_sent", key=redact_text(effect.key), provider=provider.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from holdfast.proof.finding import Finding
@@ -72,11 +72,24 @@ def check_tokens(history: History) -> Iterator[Finding]:
             if token not in known:
                 text = f"{tale.name} was sent the token {token[:12]}, which is in no ledger row."
                 yield Finding("S9", text, owners.get(token))
-            doubtful = [call for call in calls if not _was_definite(tale, call)]
-            late = [call for call in calls if doubtful and call.at_ms - doubtful[0].at_ms > tale.retention_ms]
-            if late and tale.dedup == "token" and token not in history.answered:
-                text = f"{tale.name} was sent a token again after it may have forgotten it (call {late[0].call})."
+            late = _sent_too_late(tale, calls)
+            if late is not None and tale.dedup == "token" and token not in history.answered:
+                text = f"{tale.name} was sent a token again after it may have forgotten it (call {late.call})."
                 yield Finding("S10", text, owners.get(token))
+
+
+def _sent_too_late(tale: ProviderTale, calls: Sequence[ProviderEvent]) -> ProviderEvent | None:
+    """The first send that the provider may have taken for a new one: an earlier one was in doubt for longer than a
+    token is remembered. A lookup that came late enough, and in time, has ended all doubt before it."""
+    doubtful: list[ProviderEvent] = []
+    for call in calls:
+        if doubtful and _looked_between(tale, doubtful[-1], call, doubtful[0].at_ms + tale.retention_ms):
+            doubtful = []
+        if doubtful and call.at_ms - doubtful[0].at_ms > tale.retention_ms:
+            return call
+        if not _was_definite(tale, call):
+            doubtful.append(call)
+    return None
 
 
 def check_evidence(history: History) -> Iterator[Finding]:
@@ -213,11 +226,17 @@ def _was_definite(tale: ProviderTale, call: ProviderEvent) -> bool:
     return any(e.call == call.call and e.kind == "answer" and e.detail in DEFINITE for e in tale.log)
 
 
-def _looked_between(tale: ProviderTale, before: ProviderEvent, after: ProviderEvent) -> bool:
-    return any(
-        e.kind == "lookup" and e.token == before.token and before.at_ms + 20_000 <= e.at_ms <= after.at_ms
+def _looked_between(
+    tale: ProviderTale, before: ProviderEvent, after: ProviderEvent, until_ms: int | None = None
+) -> bool:
+    """Whether the provider was asked for the token so long after a send that it would have arrived, and answered."""
+    last_ms = after.at_ms if until_ms is None else min(after.at_ms, until_ms)
+    asked = {
+        e.call
         for e in tale.log
-    )
+        if e.kind == "lookup" and e.token == before.token and before.at_ms + 20_000 <= e.at_ms <= last_ms
+    }
+    return any(e.call in asked and e.kind == "answer" and e.detail == "ok" for e in tale.log)
 
 
 def _is_zombie(history: History, job: str | None, call: ProviderEvent) -> bool:

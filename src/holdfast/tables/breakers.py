@@ -44,6 +44,12 @@ async def read_all(tx: Tx, names: Collection[str]) -> dict[str, ProviderRow]:
     return dict.fromkeys(names, ProviderRow(BreakerState())) | {row["name"]: _provider_row(row) for row in rows}
 
 
+async def asked(tx: Tx, name: str, job_id: str, attempt: int) -> tuple[ProviderRow, bool]:
+    """A provider's row, and whether the attempt still holds its job."""
+    (row,) = await tx.rows(sql.asked, name=name, job_id=job_id, attempt=attempt)
+    return ProviderRow(BreakerState()) if row["name"] is None else _provider_row(row), bool(row["held"])
+
+
 async def lock(tx: Tx, name: str, now: int) -> ProviderRow:
     rows = await tx.rows(sql.lock, name=name)
     if not rows:

@@ -6,6 +6,14 @@ ON CONFLICT (name) DO NOTHING
 SELECT name, gate, state, not_before, tokens, tokens_at, places FROM holdfast_breakers
  WHERE name IN (SELECT e.key FROM json_each(:names) AS e)
 
+-- name: asked
+-- The provider's row, if it has one, and whether the attempt that wants to call still holds its job's lease.
+SELECT b.name, b.gate, b.state, b.not_before, b.tokens, b.tokens_at, b.places,
+       (SELECT COUNT(*) FROM holdfast_jobs AS j
+         WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = CAST(:attempt AS BIGINT)
+           AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END) AS held
+  FROM (SELECT CAST(:name AS TEXT) AS name) AS q LEFT JOIN holdfast_breakers AS b ON b.name = q.name
+
 -- name: lock
 SELECT name, gate, state, not_before, tokens, tokens_at, places, ramp, ramp_at FROM holdfast_breakers
  WHERE name = :name /*for_update*/

@@ -54,7 +54,7 @@ class Evidence:
         for change in self.history.changes.get(asked.job, ()):
             if change.at_ms < call.at_ms:
                 before = change
-                lost = change.event == "lost" and change.old_stage == stage
+                lost = change.event in ("lost", "buried") and change.old_stage == stage
                 taken_away = taken_away or (lost and self._holder(change) == call.host)
             elif change.at_ms == call.at_ms:
                 moments.append(change)
