@@ -63,20 +63,21 @@ class SeededDice:
 
 def uuid7(now_ms: int, dice: Dice) -> str:
     """A UUID that sorts by time: fresh rows lie together in the primary key."""
-    return _uuid7(now_ms, f"{dice.bits(LUCK_BITS):0{LUCK_DIGITS}x}")
+    return next(uuid7s(lambda: now_ms, dice, at_once=1))
 
 
 def uuid7s(now_ms: Callable[[], int], dice: Dice, at_once: int = 64) -> Iterator[str]:
-    """As many as are asked for; luck is drawn for several at once."""
+    """As many as are asked for; luck is drawn for several at once, and each millisecond is written once."""
+    then, head = -1, ""
     while True:
         luck = f"{dice.bits(LUCK_BITS * at_once):0{LUCK_DIGITS * at_once}x}"
-        for start in range(0, len(luck), LUCK_DIGITS):
-            yield _uuid7(now_ms(), luck[start : start + LUCK_DIGITS])
-
-
-def _uuid7(now_ms: int, luck: str) -> str:
-    time = f"{now_ms & TIME_MASK:012x}"
-    return f"{time[:8]}-{time[8:]}-7{luck[:3]}-{VARIANTS[luck[3]]}{luck[4:7]}-{luck[7:]}"
+        for n in range(0, len(luck), LUCK_DIGITS):
+            now = now_ms()
+            if now != then:
+                then, time = now, f"{now & TIME_MASK:012x}"
+                head = f"{time[:8]}-{time[8:]}-7"
+            end = n + LUCK_DIGITS
+            yield f"{head}{luck[n : n + 3]}-{VARIANTS[luck[n + 3]]}{luck[n + 4 : n + 7]}-{luck[n + 7 : end]}"
 
 
 def uuid4(dice: Dice) -> str:
