@@ -13,6 +13,7 @@ from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
 from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
+from holdfast.kernel.gather import Gather
 from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Settled
@@ -27,6 +28,7 @@ __all__ = [
     "MASK",
     "Delivery",
     "Gate",
+    "Gather",
     "Kernel",
     "Order",
     "Queue",
