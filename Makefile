@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help install up test check conformance sim sim-long bench bench-quick docs servers fmt lock clean
 
+# Each of the hundreds of processes that the tests start would compile everything again if none might keep it.
+unexport PYTHONDONTWRITEBYTECODE
+
 RUN := .venv/installed-run
 DEV := .venv/installed-dev
 BIN := .venv/bin
@@ -21,19 +24,20 @@ up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/holdfast up
 
 test: $(DEV) servers lint ## run every check and every test, with private PostgreSQL and RabbitMQ
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal || \
+	@$(BIN)/python -m pytest -q -n 3 --dist loadscope || \
 		{ echo "Once more, alone, what failed beside the others:"; $(BIN)/python -m pytest --last-failed; }
 	@$(BIN)/python -m tests.spec_table --last --summary
 
 check: lint ## the fast loop, under a minute: format, lint, types, imports, fast tests
-	@$(BIN)/python -m pytest -q --fast -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadscope
 
 .PHONY: lint
 lint: $(DEV)
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(BIN)/mypy --strict
-	@out=$$($(BIN)/lint-imports --no-logo --cache-dir .cache/importlinter) || { echo "$$out"; exit 1; }
+	@$(BIN)/mypy --strict & types=$$!; failed=0; \
+	$(BIN)/ruff check || failed=1; \
+	$(BIN)/ruff format --check || failed=1; \
+	out=$$($(BIN)/lint-imports --no-logo --cache-dir .cache/importlinter) || { echo "$$out"; failed=1; }; \
+	wait $$types && exit $$failed
 
 conformance: $(DEV) servers ## print the specification's rows with their tests and state
 	@$(BIN)/python -m tests.spec_table

@@ -165,9 +165,8 @@ def main() -> int:
     parser.add_argument("--last", action="store_true", help="use the last whole run, however old")
     asked = parser.parse_args()
     if not asked.last and not _results_are_fresh():
-        subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal"], cwd=REPOSITORY, check=False
-        )
+        in_units = ("-n", "3", "--dist", "loadscope")  # as `make test` runs them; see tests/order.py
+        subprocess.run([sys.executable, "-m", "pytest", "-q", *in_units], cwd=REPOSITORY, check=False)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     rows = with_results(read_rows(ROWS.read_text()), results)
     if not asked.summary:

@@ -20,8 +20,6 @@ from tests.services.child import ServerUnavailable
 from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
-_rabbitmq = pytest.StashKey[RabbitMQServer | ServerUnavailable]()
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let SIGTERM end a run as Ctrl-C does: in order, with every server stopped and its folder removed. With --fast,
@@ -39,24 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the broker's tests last: it boots while the others run. With --fast, leave out what needs a server."""
+    """With --fast, leave out what needs a server."""
     if config.getoption("--fast"):
         left_out = {item for item in items if _needs_a_server(item) or item.get_closest_marker("slow")}
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=_needs_rabbitmq)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the broker in the background if any test of this run needs it."""
-    if not session.config.option.collectonly and any(map(_needs_rabbitmq, session.items)):
-        session.config.stash[_rabbitmq] = _begin_rabbitmq()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    server = config.stash.get(_rabbitmq, None)
-    if isinstance(server, RabbitMQServer):
-        server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -83,17 +68,19 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_server(pytestconfig: pytest.Config) -> RabbitMQServer:
-    server = pytestconfig.stash[_rabbitmq]
-    if isinstance(server, ServerUnavailable):
-        _do_without(server)
+def rabbitmq_server() -> Iterator[RabbitMQServer]:
     try:
-        server.wait_ready()
+        server = RabbitMQServer()
     except ServerUnavailable as reason:
-        server.stop()
-        pytestconfig.stash[_rabbitmq] = reason  # so that the next test does not wait as long
         _do_without(reason)
-    return server
+    try:
+        server.begin()
+        server.wait_ready()
+        yield server
+    except ServerUnavailable as reason:
+        _do_without(reason)
+    finally:
+        server.stop()
 
 
 @pytest.fixture
@@ -104,24 +91,11 @@ def rabbitmq_url(rabbitmq_server: RabbitMQServer) -> Iterator[str]:
     rabbitmq_server.delete_vhost(url)
 
 
-def _needs_rabbitmq(item: pytest.Item) -> bool:
-    return "rabbitmq_server" in getattr(item, "fixturenames", ())
-
-
 def _needs_a_server(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
     words = {str(value) for value in params.values()}
     needs = {"postgres_server", "rabbitmq_server"} & set(getattr(item, "fixturenames", ()))
     return (bool(needs) and not words & {"sqlite", "memory"}) or bool(words & {"postgres", "rabbitmq"})
-
-
-def _begin_rabbitmq() -> RabbitMQServer | ServerUnavailable:
-    try:
-        server = RabbitMQServer()
-        server.begin()
-    except ServerUnavailable as reason:
-        return reason
-    return server
 
 
 def _do_without(reason: ServerUnavailable) -> NoReturn:
