@@ -11,8 +11,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -31,7 +29,8 @@ from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import UrlSource
 from holdfast_systems.review.jobs import build_review
 from holdfast_systems.review.reviews import Recipient, Request
-from tests.services.child import ServerUnavailable, end, start
+from tests.acceptance.process import Nursery, Process
+from tests.services.child import ServerUnavailable
 from tests.services.mail import DOMAIN, MailServer
 
 REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "200"))
@@ -100,7 +99,7 @@ def web() -> Iterator[str]:
 
 @pytest.fixture
 def env(mail: MailServer, web: str, tmp_path: Path) -> dict[str, str]:
-    own = {
+    return {
         "REVIEW_DATABASE_URL": f"sqlite:///{tmp_path / 'review.db'}",
         "HOLDFAST_DATA_DIR": str(tmp_path),
         "SMTP_URL": mail.smtp_url,
@@ -115,22 +114,20 @@ def env(mail: MailServer, web: str, tmp_path: Path) -> dict[str, str]:
         "HOLDFAST_REAP_SEC": "0.5",
         "HOLDFAST_LOG_LEVEL": "WARNING",
     }
-    return {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")} | own
 
 
 class Deployment:
     """Workers as processes, and a window on their database."""
 
-    def __init__(self, env: dict[str, str], folder: Path) -> None:
-        self.env, self.log = env, folder / "worker.log"
+    def __init__(self, env: dict[str, str], nursery: Nursery) -> None:
+        self.env, self.nursery = env, nursery
         self.kernel = Kernel(
             store=SqliteStore(env["REVIEW_DATABASE_URL"].removeprefix("sqlite:///")),
             registry=Registry([build_review(env)]),
         )
 
-    def worker(self) -> subprocess.Popen[bytes]:
-        command = [Path(sys.executable).with_name("holdfast"), "worker", "--system", "review"]
-        return start(command, log=self.log, env=self.env)
+    def worker(self) -> Process:
+        return self.nursery.start("worker", "--system", "review", env=self.env)
 
     async def ask(self, number: int, web: str) -> None:
         request = Request(
@@ -183,9 +180,9 @@ async def until(done: object, seconds: float) -> None:
 @pytest.mark.slow
 @pytest.mark.spec("R4", "R5", "R6", "R9")
 async def test_each_mailbox_has_each_review_once_however_often_the_worker_is_killed(
-    mail: MailServer, web: str, env: dict[str, str], tmp_path: Path
+    mail: MailServer, web: str, env: dict[str, str], nursery: Nursery
 ) -> None:
-    luck, here = random.Random(SEED), Deployment(env, tmp_path)
+    luck, here = random.Random(SEED), Deployment(env, nursery)
     await here.kernel.migrate()
     for number in range(REVIEWS):
         await here.ask(number, web)
@@ -204,13 +201,13 @@ async def test_each_mailbox_has_each_review_once_however_often_the_worker_is_kil
             await asyncio.sleep(0.02 + luck.random() * 0.06)
             if arrived() >= wanted:
                 break
-        end(process, signal.SIGKILL)
-        kills += 1
+        process.send(signal.SIGKILL)
+        kills += await process.until_ended() == -signal.SIGKILL
     last = here.worker()
     try:
         await until(finished, LIMIT_S)
     finally:
-        end(last, signal.SIGTERM)
+        await last.end()
 
     async def delivered() -> bool:
         return mail.in_transit() == 0
@@ -229,10 +226,10 @@ async def test_each_mailbox_has_each_review_once_however_often_the_worker_is_kil
 @pytest.mark.slow
 @pytest.mark.spec("R7", "R9")
 async def test_an_unknown_mailbox_fails_alone_and_a_kill_after_the_send_is_looked_up(
-    mail: MailServer, web: str, env: dict[str, str], tmp_path: Path
+    mail: MailServer, web: str, env: dict[str, str], nursery: Nursery
 ) -> None:
     """The worker kills itself right after Postfix took a mail: its copy is found over IMAP, and no second one sent."""
-    here = Deployment(env, tmp_path)
+    here = Deployment(env, nursery)
     await here.kernel.migrate()
     before = {name: len(mail.mails(name)) for name in NAMES}
     request = Request(
@@ -246,8 +243,7 @@ async def test_an_unknown_mailbox_fails_alone_and_a_kill_after_the_send_is_looke
         await reviews.submit(here.kernel, tx, request, sender=f"reviews@{DOMAIN}")
     here.env = env | {"HOLDFAST_FAILPOINTS": "effect.after_send=kill"}
     killed = here.worker()
-    await asyncio.to_thread(killed.wait, 60)
-    assert killed.returncode == -signal.SIGKILL, here.log.read_text()
+    assert await killed.until_ended(60) == -signal.SIGKILL, killed.tail()
     here.env = env
     last = here.worker()
 
@@ -259,7 +255,7 @@ async def test_an_unknown_mailbox_fails_alone_and_a_kill_after_the_send_is_looke
     try:
         await until(ended, 60)
     finally:
-        end(last, signal.SIGTERM)
+        await last.end()
     async with here.kernel.store.reading() as tx:
         told = await reviews.deliveries(tx, "cl-known", 1)
     await here.kernel.store.close()
