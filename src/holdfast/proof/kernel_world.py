@@ -14,7 +14,6 @@ from holdfast.errors import IdempotencyConflict, StoreError, TransportDown, Usag
 from holdfast.kernel import operate
 from holdfast.kernel.app import Job
 from holdfast.kernel.context import Context
-from holdfast.kernel.effects import answer
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.loop import repeat
 from holdfast.kernel.schedule import announce_schedules, schedule_once
@@ -25,6 +24,7 @@ from holdfast.proof.coverage import Coverage, edges_but
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Accepted, History
 from holdfast.proof.kernel_checks import SEEN, check_effects_of_jobs, check_messages_of_stages, tally
+from holdfast.proof.operator import Operator
 from holdfast.proof.provider_stub import ProviderFaults
 from holdfast.proof.workload import (
     Digest,
@@ -82,7 +82,7 @@ class KernelWorld(World):
         self.wishes = self._wishes()
         self._failed: dict[tuple[str, str], int] = {}
         self._seen: set[tuple[str, str]] = set()
-        self._replays: dict[str, int] = {}
+        self._person = Operator(self.dice, replays_max=REPLAYS_MAX)
 
     def cast(self) -> None:
         workers = self.dice.randint(1, 3)
@@ -217,33 +217,13 @@ class KernelWorld(World):
 
     async def _work_cases(self, kernel: Kernel) -> None:
         async with kernel.store.reading() as tx:
-            letters = [dict(row) for row in await cases.page(tx, limit=20)]
-        for letter in letters:
-            if letter["state"] not in ("open", "escalated", "triaged", "remediated") or self.dice.random() < 0.5:
-                continue
-            if self._replays.get(letter["job_id"], 0) >= REPLAYS_MAX:
-                await operate.resolve(kernel, letter["id"], notes="nothing more to try", actor="operator")
-                continue
-            if letter["state"] in ("open", "escalated"):
-                await operate.triage(kernel, letter["id"], cause="transient", actor="operator")
-            if letter["state"] != "remediated":
-                await operate.remediate(kernel, letter["id"], evidence="looked again", actor="operator")
-            self._replays[letter["job_id"]] = self._replays.get(letter["job_id"], 0) + 1
-            full = self.dice.random() < 0.25
-            clicks = [operate.replay(kernel, letter["id"], actor="operator", full=full) for _ in range(2)]
-            await asyncio.gather(*clicks, return_exceptions=True)
+            letters = await cases.page(tx, limit=20)
+        await self._person.work_cases(kernel, letters)
 
     async def _answer_doubts(self, kernel: Kernel) -> None:
-        """Answer truly, and say 'not sent' only when nothing can be under way any more."""
         rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")
-        for row in rows:
-            effects = self.providers[row["provider"]].effects_of(row["token"])
-            over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + 170_000
-            if effects:
-                await answer(kernel, row["key"], sent=True, provider_id=effects[0].provider_id, actor="operator")
-            elif over:
-                self.answered[row["token"]] = self.loop.now_ms
-                await answer(kernel, row["key"], sent=False, provider_id=None, actor="operator")
+        over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + 170_000
+        await self._person.answer_doubts(kernel, rows, self.done_by, self.is_unsent if over else None)
 
     async def _cancel_one(self, kernel: Kernel) -> None:
         """One that waits for an answer rather than any other: such are rare."""

@@ -54,7 +54,7 @@ from holdfast.proof.coverage import Coverage
 from holdfast.proof.history import Accepted, History, ProviderTale, Told, job_changes, read_lines
 from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
-from holdfast.proof.provider_stub import Dedup, ProviderFaults, ProviderStub
+from holdfast.proof.provider_stub import Dedup, Effect, ProviderFaults, ProviderStub
 from holdfast.proof.steps import StepFailed
 from holdfast.proof.store import Arena, SimStore, StoreFaults
 from holdfast.proof.transport import SimTransport
@@ -166,6 +166,14 @@ class World:
     def query(self, text: str, *values: object, database: str = "main") -> list[Any]:
         """What is committed now, seen from outside."""
         return self.arenas[database].keeper.execute(text, values).fetchall()
+
+    def done_by(self, provider: str, token: str) -> Sequence[Effect]:
+        """What a provider has really done under a token."""
+        return self.providers[provider].effects_of(token)
+
+    def is_unsent(self, token: str) -> None:
+        """A person knows, and says now, that nothing was sent under this token."""
+        self.answered[token] = self.loop.now_ms
 
     def kernel(self, host: Host, database: str) -> Kernel:
         """The production kernel of one process."""

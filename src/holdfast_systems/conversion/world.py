@@ -20,11 +20,12 @@ from typing import Any
 from holdfast.engines.run import Duties, run
 from holdfast.errors import IdempotencyConflict, NotAllowed, StoreError, UsageError
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, Registry, answer
+from holdfast.kit import Kernel, Registry
 from holdfast.proof.chaos import FAULT_KINDS
 from holdfast.proof.coverage import PROVIDER_FAULTS, Coverage
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History, Stall
+from holdfast.proof.operator import Operator
 from holdfast.proof.provider_stub import Dedup, ProviderFaults, ProviderStub
 from holdfast.proof.world import Main, World
 from holdfast_systems.conversion.accept import accept
@@ -104,6 +105,7 @@ class ConversionWorld(World):
         self.swept = False
         self._later_s = 0.0
         self._clicks: dict[str, int] = {}
+        self._person = Operator(self.dice, replays_max=0)
         self._disk = self.loop.stream("disk")
         self._threads = self.loop.run_in_executor
         self.loop.run_in_executor = self._in_a_thread  # type: ignore[method-assign]
@@ -288,11 +290,8 @@ class ConversionWorld(World):
 
     async def _help_webhooks(self, kernel: Kernel) -> None:
         """An operator answers truly what the receiver was sent."""
-        rows = self.query("SELECT key, token FROM holdfast_effects WHERE status = 'review' ORDER BY key")
-        for key, token in rows:
-            effects = self.providers["webhook"].effects_of(token)
-            if effects:
-                await answer(kernel, key, sent=True, provider_id=effects[0].provider_id, actor="operator")
+        rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")
+        await self._person.answer_doubts(kernel, rows, self.done_by, None)
 
     # The end
 

@@ -17,6 +17,7 @@ from holdfast import HoldfastError, IdempotencyConflict
 from holdfast.http.auth import Principal
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel, StoreError, operate
+from holdfast.proof.operator import Operator
 from holdfast.settings import read
 from holdfast_systems.grading import transitions
 from holdfast_systems.grading.main_http import NewSubmission, Review, create_submission, instructor_step, submit_review
@@ -40,7 +41,7 @@ class People:
         self.dice = world.loop.stream("people")
         self.answered: list[Answered] = []
         self.refusals = 0
-        self._replays: dict[str, int] = {}
+        self._person = Operator(self.dice, replays_max=REPLAYS_MAX)
 
     # Learners
 
@@ -133,20 +134,7 @@ class People:
         letters = self.world.query(
             "SELECT id, job_id, state FROM holdfast_dead_letters ORDER BY id LIMIT 20", database="service"
         )
-        for letter in letters:
-            if letter["state"] not in ("open", "escalated", "triaged", "remediated") or self.dice.random() < 0.5:
-                continue
-            if self._replays.get(letter["job_id"], 0) >= REPLAYS_MAX:
-                await operate.resolve(kernel, letter["id"], notes="nothing more to try", actor="operator")
-                continue
-            if letter["state"] in ("open", "escalated"):
-                await operate.triage(kernel, letter["id"], cause="transient", actor="operator")
-            if letter["state"] != "remediated":
-                await operate.remediate(kernel, letter["id"], evidence="looked again", actor="operator")
-            self._replays[letter["job_id"]] = self._replays.get(letter["job_id"], 0) + 1
-            full = self.dice.random() < 0.25
-            clicks = [operate.replay(kernel, letter["id"], actor="operator", full=full) for _ in range(2)]
-            await asyncio.gather(*clicks, return_exceptions=True)
+        await self._person.work_cases(kernel, letters)
 
     async def _cancel_one(self, kernel: Kernel) -> None:
         live = self.world.query(

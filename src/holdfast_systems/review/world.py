@@ -16,11 +16,12 @@ from typing import Any
 
 from holdfast.engines.run import Duties, run
 from holdfast.errors import IdempotencyConflict, UsageError
-from holdfast.kit import Kernel, Registry, StoreError, answer, operate
+from holdfast.kit import Kernel, Registry, StoreError, operate
 from holdfast.proof.chaos import FAULT_KINDS
 from holdfast.proof.coverage import PROVIDER_FAULTS, Coverage
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Accepted, History
+from holdfast.proof.operator import Operator
 from holdfast.proof.world import Main, World
 from holdfast_systems.review import reviews
 from holdfast_systems.review.jobs import review_app
@@ -105,7 +106,7 @@ class ReviewWorld(World):
         self.posted: dict[str, set[str]] = {}
         self._critic = self.loop.stream("critic")
         self._garbage = self._critic.choice((0.0, 0.0, 0.1, 0.4))
-        self._replays: dict[str, int] = {}
+        self._person = Operator(self.dice, replays_max=REPLAYS_MAX, puts_off=0.4, in_full=0.3)
         self._first_job: dict[str, str] = {}
         self.lost_mails = 0
 
@@ -213,33 +214,14 @@ class ReviewWorld(World):
                 continue
 
     async def _work_cases(self, kernel: Kernel) -> None:
-        rows = self.query("SELECT id, job_id, state FROM holdfast_dead_letters ORDER BY id")
-        for case_id, job_id, state in rows:
-            if state not in ("open", "escalated", "triaged", "remediated") or self.dice.random() < 0.4:
-                continue
-            if self._replays.get(job_id, 0) >= REPLAYS_MAX:
-                await operate.resolve(kernel, case_id, notes="nothing more to try", actor="operator")
-                continue
-            if state in ("open", "escalated"):
-                await operate.triage(kernel, case_id, cause="transient", actor="operator")
-            if state != "remediated":
-                await operate.remediate(kernel, case_id, evidence="looked again", actor="operator")
-            self._replays[job_id] = self._replays.get(job_id, 0) + 1
-            full = self.dice.random() < 0.3
-            clicks = [operate.replay(kernel, case_id, actor="operator", full=full) for _ in range(2)]
-            await asyncio.gather(*clicks, return_exceptions=True)
+        letters = self.query("SELECT id, job_id, state FROM holdfast_dead_letters ORDER BY id")
+        await self._person.work_cases(kernel, letters)
 
     async def _answer_doubts(self, kernel: Kernel) -> None:
-        """Answer truly, and say 'not sent' only when nothing can be under way any more."""
         rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")
-        for key, token, provider in rows:
-            effects = self.providers[provider].effects_of(token)
-            over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + SURELY_OVER_MS
-            if effects and self.dice.random() < 0.5:
-                await answer(kernel, key, sent=True, provider_id=effects[0].provider_id, actor="operator")
-            elif over and not effects:
-                self.answered[token] = self.loop.now_ms
-                await answer(kernel, key, sent=False, provider_id=None, actor="operator")
+        some = [row for row in rows if self.dice.random() < 0.5]
+        over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + SURELY_OVER_MS
+        await self._person.answer_doubts(kernel, some, self.done_by, self.is_unsent if over else None)
 
     async def _cancel_one(self, kernel: Kernel) -> None:
         live = self.query("SELECT id FROM holdfast_jobs WHERE state IN ('queued', 'processing') ORDER BY id")
