@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
+from importlib.util import find_spec
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -161,6 +162,8 @@ class Settings:
             found.append("RABBITMQ_URL must start with amqp:// or amqps://.")
         if self.engine == "celery" and not self.rabbitmq_url:
             found.append("HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL.")
+        if self.engine == "celery" and find_spec("celery") is None:
+            found.append("HOLDFAST_ENGINE is celery, which is not installed: install holdfast[celery].")
         if self.env == "production" and self.failpoints:
             found.append("HOLDFAST_FAILPOINTS is for tests; unset it where HOLDFAST_ENV is production.")
         if self.env == "production" and not (self.jwt_secret or self.jwks_url):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,17 @@ def test_every_setting_exists_and_has_a_value_that_is_accepted(services: dict[st
         env = {name: str(value) for name, value in one["environment"].items()}
         assert set(env) <= known, f"{service} sets {sorted(set(env) - known)}"
         assert [problem for group in groups for problem in problems(group, env)] == []
+
+
+@pytest.mark.spec("K20")
+def test_an_image_without_celery_says_so_before_it_starts(
+    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {**services["worker-1"]["environment"], "HOLDFAST_ENGINE": "celery"}
+    assert problems(Settings, env) == []
+    monkeypatch.setitem(sys.modules, "celery", None)
+    (told,) = problems(Settings, env)
+    assert "holdfast[celery]" in told
 
 
 def test_each_process_knows_its_own_database_only(services: dict[str, Any]) -> None:
