@@ -1,77 +1,20 @@
-"""The effect ledger at work: crashes at every step, ambiguity, people's answers, reconciliation."""
+"""The effect ledger at work: crashes at every step, ambiguity, people's answers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from holdfast import App, CallError, Category, Context, Job, Provider, Retry, stage
+from holdfast import CallError, Category
 from holdfast.core.effect import EffectStatus
 from holdfast.core.provider import EffectClass
+from holdfast.errors import StoreUnavailable
 from holdfast.kernel import effects as ledger
-from holdfast.kernel import operate
-from holdfast.kernel.reconcile import reconcile_once
 from holdfast.tables import effects
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
-
-CLASSES: list[EffectClass] = ["token", "lookup", "neither"]
-PATIENT = Retry(attempts=5, base_s=1, jitter="none")
-
-
-class Post:
-    """A provider of one class. It remembers what it did, as real ones do."""
-
-    def __init__(self, effects: EffectClass, *, lookup: bool | None = None) -> None:
-        self.box: dict[str, list[str]] = {}
-        self.tokens: list[str] = []
-        self.lookups = 0
-        self.refuses: list[CallError] = []
-        can_look = effects == "lookup" if lookup is None else lookup
-        self.provider = Provider("post", effects=effects, timeout_s=10, late_bound_s=50, retention_s=86_400)
-        if can_look:
-            self.provider = Provider(
-                "post", effects=effects, timeout_s=10, late_bound_s=50, retention_s=86_400, lookup=self.find
-            )
-        self.app = App("post")
-        post = self
-
-        @self.app.job()
-        class Send(Job[str]):
-            @stage(provider=post.provider, retry=PATIENT)
-            async def send(self, ctx: Context, to: str) -> str:
-                return await ctx.effect(("letter", to), send=lambda token: post.send(to, token))
-
-        self.job = Send
-
-    async def send(self, to: str, token: str) -> str:
-        self.tokens.append(token)
-        if self.refuses:
-            raise self.refuses.pop(0)
-        if self.provider.effects == "token" and token in self.box:
-            return f"p-{token[:6]}"
-        self.box.setdefault(token, []).append(to)
-        return f"p-{token[:6]}"
-
-    async def find(self, token: str) -> str | None:
-        self.lookups += 1
-        return f"p-{token[:6]}" if token in self.box else None
-
-    @property
-    def delivered(self) -> int:
-        return sum(map(len, self.box.values()))
-
-
-async def row_of(world: World) -> dict[str, Any]:
-    (row,) = await rows(world.kernel.store, "SELECT * FROM holdfast_effects")
-    return row
-
-
-async def started(deploy: Deploy, post: Post) -> tuple[World, str]:
-    world = await deploy(post.app)
-    return world, await world.enqueue(post.job, "ann")
+from tests.kernel.post import CLASSES, Post, row_of, started
 
 
 @pytest.mark.spec("K12")
@@ -175,57 +118,32 @@ async def test_two_jobs_with_one_key_have_one_effect(deploy: Deploy) -> None:
     assert post.delivered == 1 and await world.results(first) == await world.results(second)
 
 
-async def in_doubt(deploy: Deploy, post: Post, *, really: bool) -> tuple[World, str, str]:
-    """A job that was cancelled while nobody knew whether its letter was sent."""
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_a_lost_answer_before_the_send_is_no_doubt_about_it(
+    deploy: Deploy, kind: EffectClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database commits that the send begins, and its answer is lost: who asked knows that nothing was sent."""
+    post = Post(kind, lookup=True)
     world, job_id = await started(deploy, post)
-    world.script(post.provider, **{"timeout_after_effect" if really else "timeouts": 1})
+    intact, lost = effects.begin, list[Any]()
+
+    async def begin(tx: Any, begins: Any, now: int) -> dict[str, int]:
+        begun = await intact(tx, begins, now)
+        if not lost:
+            lost.append(begins)
+            tx.then(away)
+        return begun
+
+    def away() -> None:
+        raise StoreUnavailable("the answer was lost")
+
+    monkeypatch.setattr(effects, "begin", begin)
+    monkeypatch.setattr(ledger, "ASK_AGAIN_S", (0.0,))
     await world.work()
-    await operate.cancel(world.kernel, job_id, "ann")
-    return world, job_id, "letter/ann"
-
-
-@pytest.mark.spec("K12")
-@pytest.mark.parametrize("really", [True, False])
-async def test_reconciliation_looks_backfills_and_never_sends(deploy: Deploy, really: bool) -> None:
-    post = Post("lookup")
-    world, _, _ = await in_doubt(deploy, post, really=really)
-    assert await reconcile_once(world.kernel) == 0, "not before the grace time"
-    world.clock.advance(61)
-    assert await reconcile_once(world.kernel) == 1
-    assert (await row_of(world))["status"] == ("sent" if really else "planned")
-    assert post.delivered == int(really) and await reconcile_once(world.kernel) == 0
-
-
-@pytest.mark.spec("K12")
-@pytest.mark.parametrize("kind", ["token", "neither"])
-async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, kind: EffectClass) -> None:
-    post = Post(kind)
-    world, _, _ = await in_doubt(deploy, post, really=True)
-    world.clock.advance(61)
-    assert await reconcile_once(world.kernel) == 1
-    assert (await row_of(world))["status"] == "review"
-    async with world.kernel.store.reading() as tx:
-        assert [row["key"] for row in await effects.by_status(tx, "review")] == ["letter/ann"]
-
-
-@pytest.mark.spec("K12")
-async def test_a_token_is_given_up_as_unsent_only_when_it_can_no_longer_arrive(deploy: Deploy) -> None:
-    """Found by a simulated seed: a replay hours later sent again under a token that the provider had forgotten."""
-    post = Post("token", lookup=True)
-    world, job_id = await started(deploy, post)
-    world.script(post.provider, timeouts=4)
-    for _ in range(4):
-        await world.work()
-        world.clock.advance(5)
-    await operate.cancel(world.kernel, job_id, "ann")
-    world.kernel.tuning = replace(world.kernel.tuning, reconcile_grace_s=1)
-    world.clock.advance(2)
-    await reconcile_once(world.kernel)
-    assert (await row_of(world))["status"] == "unknown" and post.lookups, "it may still arrive"
-    world.clock.advance(61)
-    await reconcile_once(world.kernel)
-    row = await row_of(world)
-    assert (row["status"], row["first_sent_at"]) == ("planned", None), "it never happened: the next is the first"
+    assert await world.state(job_id) == "succeeded" and len(lost) == 1
+    assert post.delivered == 1 and len(post.tokens) == 1 and post.lookups == 0
+    assert ((await row_of(world))["status"], (await row_of(world))["sends"]) == ("sent", 2)
 
 
 @pytest.mark.spec("K12")
@@ -239,25 +157,6 @@ async def test_a_lookup_that_is_refused_is_no_refusal_of_the_send(deploy: Deploy
     assert await world.state(job_id) == "succeeded"
     assert post.delivered == 1 and len(post.tokens) == 1
     assert (await row_of(world))["status"] == "sent"
-
-
-@pytest.mark.spec("K12")
-async def test_reconciliation_leaves_alone_what_a_live_job_will_clear_up(deploy: Deploy) -> None:
-    post = Post("lookup")
-    world, _ = await started(deploy, post)
-    world.script(post.provider, timeouts=1)
-    await world.work()
-    world.clock.advance(3_600)
-    assert await reconcile_once(world.kernel) == 0 and post.lookups == 0
-
-
-@pytest.mark.spec("K12")
-async def test_reconciliation_does_not_touch_what_is_sent_anew(deploy: Deploy) -> None:
-    post = Post("lookup")
-    world, _, key = await in_doubt(deploy, post, really=False)
-    async with world.kernel.store.transaction() as tx:
-        assert not await effects.unsent(tx, key, 0, world.kernel.now()), "another number of sends: somebody began"
-        assert await effects.unsent(tx, key, 1, world.kernel.now())
 
 
 @pytest.mark.spec("K12")

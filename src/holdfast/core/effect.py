@@ -43,6 +43,7 @@ class EffectRow:
     last_sent_at: int | None
     error_class: str | None
     error: str | None
+    ticket: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ A crash between 2 and 4 leaves a row that says so, and `core.effect.next_step` k
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -35,18 +36,19 @@ from holdfast.core.failure import Category
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_text
-from holdfast.errors import CallError, LeaseLost, ProviderHeld
+from holdfast.errors import CallError, LeaseLost, ProviderHeld, StoreUnavailable
 from holdfast.kernel.call import admit, call, make, place_ms, unhindered
 from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Report, Ticket, record
-from holdfast.stores.seam import Tx
 from holdfast.tables import audit, breakers, effects
 from holdfast.tables.effects import Begin, Mark, Plan, Refusal
 
 # A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
 BEGUN_MS_MAX = 1_000
 SHARED_RECHECK_MS = 2_000
+ASK_AGAIN_S = (0.2, 1.0, 3.0)
+"""How long after a lost answer of the database to ask again."""
 
 
 class Intent(NamedTuple):
@@ -93,7 +95,7 @@ async def perform(
     """Bring the effect of `key` about, at most once; return the provider's id of it."""
     find = lookup or provider.lookup
     intent = Intent(job, provider, key, find is not None, kernel.new_id())
-    row, step, begun = await together(kernel, _open_all, intent)
+    row, step, begun = await _open(kernel, intent)
     if isinstance(step, LookUp):
         assert find is not None
         found = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
@@ -117,6 +119,23 @@ async def perform(
             raise AssertionError("a lookup never asks for another lookup")
 
 
+async def _open(kernel: Kernel, intent: Intent) -> Opened:
+    """Plan, and begin if nothing is in the way. A commit whose answer was lost is asked about while we know that we
+    have sent nothing: later, its 'sending' would be a doubt, perhaps one for a person."""
+    for pause_s in ASK_AGAIN_S:
+        try:
+            return await together(kernel, _open_all, intent)
+        except StoreUnavailable:
+            await asyncio.sleep(pause_s)
+    return await together(kernel, _open_all, intent)
+
+
+def _step(intent: Intent, row: EffectRow, now: int) -> Step:
+    if row.status is EffectStatus.SENDING and row.ticket == intent.ticket_id:
+        return Send()  # our own beginning, whose answer was lost: nothing was sent under it
+    return next_step(row, intent.provider, intent.job.epoch, now, can_look=intent.can_look)
+
+
 async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
     """Read each effect's row, written if it is new. Where it is to be sent and nothing hinders the provider, the send
     begins in the same commit; elsewhere the provider is asked for leave first."""
@@ -125,12 +144,13 @@ async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | 
         await effects.plan(tx, [intent.plan() for intent in intents], now)
         rows = await effects.lock_all(tx, [intent.key for intent in intents])
         gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
-        steps = [next_step(rows[one.key], one.provider, one.job.epoch, now, can_look=one.can_look) for one in intents]
+        steps = [_step(one, rows[one.key], now) for one in intents]
         free: dict[str, Intent] = {}
         for one, step in zip(intents, steps, strict=True):
             if isinstance(step, Send) and unhindered(one.provider, gates[one.provider.name], now):
                 free.setdefault(one.key, one)  # of several jobs with one effect, one begins
-        begun = await _begin_in(tx, [(one.job, rows[one.key], rows[one.key].sends) for one in free.values()], now)
+        begins = [_begin_of(one.job, one.key, rows[one.key].sends, one.ticket_id) for one in free.values()]
+        begun = await effects.begin(tx, begins, now) if begins else {}
     opened: list[Opened | Exception] = []
     for one, step in zip(intents, steps, strict=True):
         if free.get(one.key) is not one:
@@ -143,9 +163,8 @@ async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | 
     return opened
 
 
-async def _begin_in(tx: Tx, sends: Sequence[tuple[Claimed, EffectRow, int]], now: int) -> dict[str, int]:
-    begins = [Begin(row.key, job.id, job.attempt, job.epoch, before) for job, row, before in sends]
-    return await effects.begin(tx, begins, now) if begins else {}
+def _begin_of(job: Claimed, key: str, sends: int, ticket_id: str) -> Begin:
+    return Begin(key, job.id, job.attempt, job.epoch, sends, ticket_id)
 
 
 async def _send(
@@ -192,7 +211,7 @@ async def _begin(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRo
     decides what we do."""
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        begun = await _begin_in(tx, [(job, row, sends)], now)
+        begun = await effects.begin(tx, [_begin_of(job, row.key, sends, ticket.id)], now)
         if not begun:
             found = await effects.lock(tx, row.key)
             if found is not None and found.sends != sends:

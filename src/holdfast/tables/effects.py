@@ -29,13 +29,14 @@ class Plan(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A send that is about to start. `sends`: how many had when the row was read."""
+    """A send that is about to start. `sends`: how many had when the row was read. `ticket`: what it is known by."""
 
     key: str
     job_id: str
     attempt: int
     epoch: int
     sends: int
+    ticket: str | None = None
 
 
 class Mark(NamedTuple):
@@ -97,6 +98,7 @@ def read_row(row: Row) -> EffectRow:
         last_sent_at=row["last_sent_at"],
         error_class=row["error_class"],
         error=row["error"],
+        ticket=row["ticket"],
     )
 
 

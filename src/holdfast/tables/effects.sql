@@ -8,7 +8,7 @@ ON CONFLICT (key) DO NOTHING
 
 -- name: lock
 SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, last_sent_at, error_class, error,
-       CAST(job_id AS TEXT) AS job_id, attempt
+       CAST(job_id AS TEXT) AS job_id, attempt, ticket
   FROM holdfast_effects WHERE key IN (SELECT e.key FROM json_each(:keys) AS e) ORDER BY key /*for_update*/
 
 -- name: begin
@@ -16,7 +16,7 @@ SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, l
 -- key may belong to several jobs, and what was decided about a row that somebody has sent since is decided again.
 UPDATE holdfast_effects
    SET status = 'sending', sends = sends + 1, attempt = CAST(e.value->>1 AS BIGINT),
-       epoch = CAST(e.value->>2 AS INTEGER),
+       epoch = CAST(e.value->>2 AS INTEGER), ticket = e.value->>4,
        first_sent_at = COALESCE(first_sent_at, CAST(:now AS BIGINT)), last_sent_at = CAST(:now AS BIGINT),
        provider_id = NULL, marked_at = NULL, error_class = NULL, error = NULL, updated_at = CAST(:now AS BIGINT)
   FROM json_each(:batch) AS e
@@ -83,7 +83,7 @@ UPDATE holdfast_effects SET job_id = CAST(:to_job AS /*id*/), updated_at = CAST(
 
 -- name: in_doubt
 SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
-       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt
+       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket
   FROM holdfast_effects AS f LEFT JOIN holdfast_jobs AS j ON j.id = f.job_id
  WHERE (f.status IN ('sending', 'unknown') OR (f.status = 'sent' AND f.provider_id IS NULL))
    AND (j.state IS NULL OR j.state NOT IN ('processing', 'queued')) AND f.updated_at <= :before

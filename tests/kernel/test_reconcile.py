@@ -1,0 +1,87 @@
+"""Reconciliation: what nobody works on and nobody knows is looked up, backfilled, or handed to a person; never sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.core.provider import EffectClass
+from holdfast.kernel import operate
+from holdfast.kernel.reconcile import reconcile_once
+from holdfast.tables import effects
+from holdfast.testing import World
+from tests.kernel.places import Deploy
+from tests.kernel.post import Post, row_of, started
+
+
+async def in_doubt(deploy: Deploy, post: Post, *, really: bool) -> tuple[World, str, str]:
+    """A job that was cancelled while nobody knew whether its letter was sent."""
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, **{"timeout_after_effect" if really else "timeouts": 1})
+    await world.work()
+    await operate.cancel(world.kernel, job_id, "ann")
+    return world, job_id, "letter/ann"
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("really", [True, False])
+async def test_reconciliation_looks_backfills_and_never_sends(deploy: Deploy, really: bool) -> None:
+    post = Post("lookup")
+    world, _, _ = await in_doubt(deploy, post, really=really)
+    assert await reconcile_once(world.kernel) == 0, "not before the grace time"
+    world.clock.advance(61)
+    assert await reconcile_once(world.kernel) == 1
+    assert (await row_of(world))["status"] == ("sent" if really else "planned")
+    assert post.delivered == int(really) and await reconcile_once(world.kernel) == 0
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("kind", ["token", "neither"])
+async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, kind: EffectClass) -> None:
+    post = Post(kind)
+    world, _, _ = await in_doubt(deploy, post, really=True)
+    world.clock.advance(61)
+    assert await reconcile_once(world.kernel) == 1
+    assert (await row_of(world))["status"] == "review"
+    async with world.kernel.store.reading() as tx:
+        assert [row["key"] for row in await effects.by_status(tx, "review")] == ["letter/ann"]
+
+
+@pytest.mark.spec("K12")
+async def test_a_token_is_given_up_as_unsent_only_when_it_can_no_longer_arrive(deploy: Deploy) -> None:
+    """Found by a simulated seed: a replay hours later sent again under a token that the provider had forgotten."""
+    post = Post("token", lookup=True)
+    world, job_id = await started(deploy, post)
+    world.script(post.provider, timeouts=4)
+    for _ in range(4):
+        await world.work()
+        world.clock.advance(5)
+    await operate.cancel(world.kernel, job_id, "ann")
+    world.kernel.tuning = replace(world.kernel.tuning, reconcile_grace_s=1)
+    world.clock.advance(2)
+    await reconcile_once(world.kernel)
+    assert (await row_of(world))["status"] == "unknown" and post.lookups, "it may still arrive"
+    world.clock.advance(61)
+    await reconcile_once(world.kernel)
+    row = await row_of(world)
+    assert (row["status"], row["first_sent_at"]) == ("planned", None), "it never happened: the next is the first"
+
+
+@pytest.mark.spec("K12")
+async def test_reconciliation_leaves_alone_what_a_live_job_will_clear_up(deploy: Deploy) -> None:
+    post = Post("lookup")
+    world, _ = await started(deploy, post)
+    world.script(post.provider, timeouts=1)
+    await world.work()
+    world.clock.advance(3_600)
+    assert await reconcile_once(world.kernel) == 0 and post.lookups == 0
+
+
+@pytest.mark.spec("K12")
+async def test_reconciliation_does_not_touch_what_is_sent_anew(deploy: Deploy) -> None:
+    post = Post("lookup")
+    world, _, key = await in_doubt(deploy, post, really=False)
+    async with world.kernel.store.transaction() as tx:
+        assert not await effects.unsent(tx, key, 0, world.kernel.now()), "another number of sends: somebody began"
+        assert await effects.unsent(tx, key, 1, world.kernel.now())
