@@ -171,7 +171,8 @@ async def test_a_handler_without_its_lease_can_open_no_transaction(deploy: Deplo
 
 
 @pytest.mark.spec("K3")
-async def test_a_worker_that_stood_still_calls_nobody_without_the_lease(deploy: Deploy) -> None:
+@pytest.mark.parametrize("moment", ["attempt.before_handler", "call.before"])
+async def test_a_worker_that_stood_still_calls_nobody_without_the_lease(deploy: Deploy, moment: str) -> None:
     called: list[str] = []
     asking = App("asking")
 
@@ -185,11 +186,16 @@ async def test_a_worker_that_stood_still_calls_nobody_without_the_lease(deploy: 
 
             return await ctx.call(answer)
 
+    async def pause(name: str) -> None:
+        if name == moment and not world.crashes:
+            world.crashes += 1
+            world.clock.advance(61)
+            await reap_once(world.kernel)
+
     world = await deploy(asking)
+    world.kernel.failpoint = pause
     job_id = await world.enqueue(Ask, "why")
     (job,) = await take(world.kernel)
-    world.clock.advance(61)
-    await reap_once(world.kernel)
     assert await run_attempt(world.kernel, Taken(job)) is None and called == []
     await world.run_until_idle()
     assert called == ["why"] and await world.state(job_id) == "succeeded"

@@ -315,7 +315,7 @@ def late_results_tell() -> Iterator[None]:
 @contextmanager
 def paused_before_the_send() -> Iterator[None]:
     """A process that stood still between its check of the lease and the send sends all the same."""
-    with swapped(effects, "BEGUN_MS_MAX", 10**12):
+    with swapped(effects, "STOOD_STILL_MS", 10**12):
         yield
 
 

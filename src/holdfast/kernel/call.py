@@ -27,6 +27,8 @@ from holdfast.tables.breakers import ProviderRow
 
 T = TypeVar("T")
 HELD_RECHECK_MS = 1_000
+# A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
+STOOD_STILL_MS = 1_000
 PLACE_SLACK_MS = 5_000
 """How long after a call's time limit its place comes free by itself, should its process have died."""
 
@@ -62,7 +64,14 @@ async def call(
 ) -> T:
     """Make one call, and record it."""
     ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
-    made = await make(kernel, provider, ticket, run, job=job, timeout_s=timeout_s)
+    admitted_at = kernel.now()
+
+    async def calling() -> T:
+        if job is not None and kernel.now() - admitted_at > STOOD_STILL_MS:
+            await _holding(kernel, provider, job)
+        return await run()
+
+    made = await make(kernel, provider, ticket, calling, job=job, timeout_s=timeout_s)
     spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
     await record(kernel, Report(provider, ticket, job, made.started, made.failure, spent))
     return made.outcome()
@@ -107,19 +116,23 @@ async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Clai
     asked to be called later. A worker that stood still until its lease was gone learns it here, before it pays."""
     ticket_id = kernel.new_id()
     now = kernel.now()
-    async with kernel.store.reading() as tx:
-        if job is None:
-            row, held = await breakers.read(tx, provider.name), True
-        else:
-            row, held = await breakers.asked(tx, provider.name, job.id, job.attempt)
-    if not held:
-        assert job is not None
-        raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was called.")
+    row = await _holding(kernel, provider, job)
     _refuse_before(provider, row, now)
     if unhindered(provider, row, now):
         return Ticket(ticket_id, row.state.generation)
     async with kernel.store.transaction() as tx:
         return await _admit_locked(tx, provider, ticket_id, kernel.now(), place_for_ms)
+
+
+async def _holding(kernel: Kernel, provider: Provider, job: Claimed | None) -> ProviderRow:
+    """The provider's row, for an attempt that still holds its job."""
+    async with kernel.store.reading() as tx:
+        if job is None:
+            return await breakers.read(tx, provider.name)
+        row, held = await breakers.asked(tx, provider.name, job.id, job.attempt)
+    if not held:
+        raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was called.")
+    return row
 
 
 def unhindered(provider: Provider, row: ProviderRow, now: int) -> bool:

@@ -37,15 +37,13 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld, StoreUnavailable
-from holdfast.kernel.call import admit, call, make, place_ms, unhindered
+from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms, unhindered
 from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Report, Ticket, record
 from holdfast.tables import audit, breakers, effects
 from holdfast.tables.effects import Begin, Mark, Plan, Refusal
 
-# A process may be paused between its check of the lease and its first byte. What it can notice by itself, it notices.
-BEGUN_MS_MAX = 1_000
 SHARED_RECHECK_MS = 2_000
 ASK_AGAIN_S = (0.2, 1.0, 3.0)
 """How long after a lost answer of the database to ask again."""
@@ -184,7 +182,7 @@ async def _send(
 
     async def sending() -> str:
         nonlocal last
-        while kernel.now() - last.at > BEGUN_MS_MAX:
+        while kernel.now() - last.at > STOOD_STILL_MS:
             # We stood still meanwhile: ask for the lease again, and say when we really send.
             last = await _begin(kernel, job, provider, row, last.ticket, last.sends)
             await kernel.failpoint("effect.before_send")

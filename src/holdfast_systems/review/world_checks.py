@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast_systems.review.world import ReviewWorld
 
 HELD, ELSEWHERE, STRAY = "held", "elsewhere", "stray"
+JUST_NOW_MS = 2_000
 
 
 class Asked(NamedTuple):
@@ -60,6 +61,8 @@ class Evidence:
                 moments.append(change)
         told = [change for change in (before, *moments) if change is not None]
         holding = [change for change in told if change.state == "processing" and self._holder(change) == call.host]
+        if taken_away and self.history.stalled(call.host, call.at_ms - JUST_NOW_MS, call.at_ms):
+            return STRAY  # the attempt that was taken away went on, whatever else its process has claimed since
         if any(change.stage == stage for change in holding):
             return HELD
         return ELSEWHERE if holding and not taken_away else STRAY
