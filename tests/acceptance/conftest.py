@@ -13,11 +13,11 @@ from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables.schema import KERNEL
 from tests.acceptance.deployment import Deployment, Ground
-from tests.acceptance.grading_fixtures import grading_nursery, grading_site, grading_templates, model
+from tests.acceptance.grading_fixtures import grading_nursery, grading_site, grading_templates, model, standing
 from tests.acceptance.process import Nursery
 from tests.services.postgres import PostgresServer
 
-__all__ = ["grading_nursery", "grading_site", "grading_templates", "model"]
+__all__ = ["grading_nursery", "grading_site", "grading_templates", "model", "standing"]
 
 
 @pytest.fixture(scope="session")

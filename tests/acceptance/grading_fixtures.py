@@ -17,6 +17,7 @@ from tests.acceptance.grading_site import GradingSite, deployed
 from tests.acceptance.model_endpoint import Model, serving
 from tests.acceptance.process import Nursery
 from tests.services.postgres import PostgresServer
+from tests.services.rabbitmq import RabbitMQServer
 
 
 def warm() -> None:
@@ -69,3 +70,26 @@ def grading_site(
     """An empty deployment of the two grading services; no process runs yet."""
     with deployed(postgres_server, grading_templates, rabbitmq_url, grading_nursery, tmp_path, model) as site:
         yield site
+
+
+@pytest.fixture(scope="module", params=["asyncio", "celery"])
+def standing(
+    request: pytest.FixtureRequest,
+    postgres_server: PostgresServer,
+    grading_templates: tuple[str, str],
+    rabbitmq_server: RabbitMQServer,
+    grading_nursery: Nursery,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[GradingSite]:
+    """A deployment whose grading service runs already, on one engine and then on the other, for all tests of a module:
+    each of them knows its own requests by their ids and leaves the model as it found it."""
+    broker = rabbitmq_server.create_vhost()
+    folder = tmp_path_factory.mktemp("standing")
+    with (
+        serving(Model()) as model,
+        deployed(postgres_server, grading_templates, broker, grading_nursery, folder, model) as site,
+    ):
+        site.engine = request.param
+        site.service()
+        yield site
+    rabbitmq_server.delete_vhost(broker)

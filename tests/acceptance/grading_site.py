@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from tests.services.postgres import PostgresServer
 
 SECRET = "only-for-tests-and-at-least-32-characters"
 PATIENCE_S = 90.0
+ENDS = ("COMPLETED", "REVIEW_REQUIRED")
 # Retries within a second, but leases long enough for a busy machine: a lost lease would be a second call of the model.
 PACE = {
     "WORKER_LEASE_TTL_SEC": "5",
@@ -248,6 +250,16 @@ def graded(score: float = 7.0, band: str = "B2") -> dict[str, Any]:
     """The data of a `completed` that asks for no review."""
     sure = {"confidenceScore": 95, "reviewRequired": False, "auditFlag": False}
     return {"result": {"overallScore": score, "band": band, **sure}}
+
+
+async def asserted_once(site: GradingSite, main: MainApp, submission: dict[str, str]) -> None:
+    """The submission was graded, and both sides know of one result."""
+    await main.until_status(submission["id"], *ENDS)
+    jobs = site.in_service(f"SELECT status FROM grading_jobs WHERE request_id = '{submission['requestId']}'")
+    assert [job["status"] for job in jobs] == ["completed"]
+    events = site.in_main(f"SELECT kind FROM submission_events WHERE submission_id = '{submission['id']}'")
+    told = Counter(event["kind"] for event in events)
+    assert told["grading.completed"] + told["grading.review_required"] == 1 and not told["grading.failed"]
 
 
 def _rows(url: str, query: str) -> Rows:

@@ -12,40 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, REQUEST_QUEUE
-from tests.acceptance.grading_site import GradingSite, MainApp, Stranger, callback, graded, request
+from holdfast_systems.grading.contract import CALLBACK_QUEUE, REQUEST_QUEUE
+from tests.acceptance.grading_site import GradingSite, MainApp, Stranger, callback, graded
 from tests.acceptance.process import until
 
 pytestmark = pytest.mark.slow
-
-
-def completions(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one for one in found if one["kind"] == "completed"]
-
-
-@pytest.mark.spec("G17", "G4", "K11")
-async def test_a_duplicate_request_is_graded_once_and_answered_again(grading_site: GradingSite) -> None:
-    site, model = grading_site, grading_site.model
-    asked = request("twice")
-    async with site.stranger() as stranger:
-        service = site.service()
-        with model.held():
-            await stranger.publish(REQUEST_QUEUE, asked)
-            await until(lambda: _true(model.asked("twice") == 1), "the grading to begin", 90, process=service)
-            for _ in range(2):
-                await stranger.publish(REQUEST_QUEUE, asked)
-            repeats = "SELECT repeats FROM grading_jobs"
-            await site.until_in_service(repeats, lambda rows: rows[0]["repeats"] == 2, "two duplicates to be counted")
-        first = await stranger.take(CALLBACK_QUEUE, lambda found: len(completions(found)) == 1, "the result")
-        for _ in range(2):
-            await stranger.publish(REQUEST_QUEUE, asked)
-        again = await stranger.take(CALLBACK_QUEUE, lambda found: len(found) == 2, "the result, twice more")
-        assert await stranger.depth(DEAD_LETTER_QUEUE) == 0
-    results = completions(first) + completions(again)
-    assert len(results) == 3 and len({one["eventId"] for one in results}) == 3
-    assert all(one["data"] == results[0]["data"] for one in results), "the kept result, not a new one"
-    assert model.asked("twice") == 1, "one grading, one charge"
-    assert site.in_service("SELECT status, repeats FROM grading_jobs") == [{"status": "completed", "repeats": 4}]
 
 
 @dataclass

@@ -1,21 +1,21 @@
-"""The acceptance list of source 000, one test for each item, on real processes, databases and a real broker.
+"""The acceptance list of source 000 where somebody is killed or away, on real processes, databases and a real broker.
 
-`engine` runs the grading service's jobs in its own process, or on a Celery worker over the same broker.
+`engine` runs the grading service's jobs in its own process, or on a Celery worker over the same broker. What needs
+nobody killed is in test_grading_engines.py.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, REQUEST_QUEUE
-from tests.acceptance.grading_site import GradingSite, MainApp, callback, graded, request
-from tests.acceptance.model_endpoint import Answer
+from tests.acceptance.grading_site import ENDS, GradingSite, asserted_once, deployed
+from tests.acceptance.model_endpoint import Answer, Model, serving
 from tests.acceptance.process import until
+from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 pytestmark = pytest.mark.slow
@@ -23,18 +23,7 @@ pytestmark = pytest.mark.slow
 BOTH_ENGINES = pytest.mark.parametrize("engine", ["asyncio", "celery"])
 # The lease of a worker that is to be killed: the shorter, the sooner its job is taken back.
 SOON_RECLAIMED = {"WORKER_LEASE_TTL_SEC": "3"}
-ENDS = ("COMPLETED", "REVIEW_REQUIRED")
 FAILURE = Answer(500)
-
-
-async def asserted_once(site: GradingSite, main: MainApp, submission: dict[str, str]) -> None:
-    """The submission was graded, and both sides know of one result."""
-    await main.until_status(submission["id"], *ENDS)
-    jobs = site.in_service(f"SELECT status FROM grading_jobs WHERE request_id = '{submission['requestId']}'")
-    assert [job["status"] for job in jobs] == ["completed"]
-    events = site.in_main(f"SELECT kind FROM submission_events WHERE submission_id = '{submission['id']}'")
-    told = Counter(event["kind"] for event in events)
-    assert told["grading.completed"] + told["grading.review_required"] == 1 and not told["grading.failed"]
 
 
 @pytest.mark.spec("G17", "G4", "K3", "K20")
@@ -57,117 +46,71 @@ async def test_a_worker_killed_in_the_middle_of_a_job_gives_one_final_result(
     assert [job["state"] for job in jobs] == ["succeeded"] and jobs[0]["crashes"] >= 1
 
 
-@pytest.mark.spec("G17", "G4", "K11")
-@pytest.mark.parametrize("place", ["intake.before_commit", "intake.after_commit"])
+@pytest.mark.spec("G17", "G4", "K11", "K20")
+@pytest.mark.parametrize(
+    "place, engine",
+    [("intake.before_commit", "asyncio"), ("intake.after_commit", "asyncio"), ("intake.after_commit", "celery")],
+)
 async def test_a_service_killed_beside_its_commits_gives_one_final_result(
-    grading_site: GradingSite, place: str
+    grading_site: GradingSite, place: str, engine: str
 ) -> None:
     site = grading_site
+    site.engine = engine
     main, first = await site.main(), site.service(HOLDFAST_FAILPOINTS=f"{place}=kill")
     submission = await main.submit("beside")
     assert await first.until_ended(90) == -9
+    await site.kill(first)  # its Celery worker, if it has one, would go on without it
     site.service()
     await asserted_once(site, main, submission)
     assert site.model.asked("beside") == 1, "what was not begun is paid for once"
 
 
+@pytest.fixture
+def site_of_each_engine(
+    grading_site: GradingSite,
+    postgres_server: PostgresServer,
+    grading_templates: tuple[str, str],
+    rabbitmq_server: RabbitMQServer,
+    tmp_path: Path,
+) -> Iterator[list[GradingSite]]:
+    """Two deployments on one broker, so that it need not be restarted for each."""
+    other, nursery = rabbitmq_server.create_vhost(), grading_site.nursery
+    with (
+        serving(Model()) as model,
+        deployed(postgres_server, grading_templates, other, nursery, tmp_path / "celery", model) as site,
+    ):
+        site.engine = "celery"
+        yield [grading_site, site]
+    rabbitmq_server.delete_vhost(other)
+
+
 @pytest.mark.spec("G17", "G3", "K10", "K20")
 async def test_a_broker_that_restarts_loses_no_request_and_no_callback(
-    grading_site: GradingSite, rabbitmq_server: RabbitMQServer
+    site_of_each_engine: list[GradingSite], rabbitmq_server: RabbitMQServer
 ) -> None:
-    """On Celery, whose bells go through the broker too; for the rest both engines run the same code."""
-    site = grading_site
-    site.engine = "celery"
-    main = await site.main()
-    site.service()
-    made = [await main.submit(f"before{number}") for number in range(5)]
-    await main.until_status(made[0]["id"], *ENDS)
+    """On both engines at once. Celery's bells go through the broker too."""
+    apps = [await site.main() for site in site_of_each_engine]
+    made: list[list[dict[str, str]]] = [[], []]
+
+    async def submit(name: str, count: int) -> None:
+        for app, mine in zip(apps, made, strict=True):
+            mine += [await app.submit(f"{name}{number}") for number in range(count)]
+
+    for site in site_of_each_engine:
+        site.service()
+    await submit("before", 4)
+    for app, mine in zip(apps, made, strict=True):
+        await app.until_status(mine[0]["id"], *ENDS)
     rabbitmq_server.halt(kill=True)
-    made += [await main.submit(f"away{number}") for number in range(5)]
+    await submit("away", 4)
     rabbitmq_server.resume()
-    made += [await main.submit(f"back{number}") for number in range(2)]
-    for one in made:
-        await asserted_once(site, main, one)
-    assert set(site.model.counts().values()) == {1}, "nothing is graded twice"
-    left = site.in_main("SELECT status, retry_count FROM holdfast_outbox WHERE message_type = 'grading.request'")
-    assert {(row["status"], row["retry_count"]) for row in left} == {("published", 0)}, "no row is blamed"
-
-
-@pytest.mark.spec("G17", "G6", "K4", "K20")
-async def test_a_429_is_waited_out_as_long_as_it_asks(grading_site: GradingSite) -> None:
-    """On Celery; tests/interop shows the same without it."""
-    site, model = grading_site, grading_site.model
-    site.engine = "celery"
-    main = await site.main()
-    site.service()
-    model.next.append(Answer(429, {"Retry-After": "2"}))
-    await asserted_once(site, main, await main.submit("slow"))
-    first, second = (call.at_s for call in model.calls)
-    assert second - first >= 2.0
-
-
-@pytest.mark.spec("G17", "G6", "K4")
-async def test_a_retry_after_beyond_the_cap_is_cut_to_it(grading_site: GradingSite) -> None:
-    site, model = grading_site, grading_site.model
-    main = await site.main()
-    site.service()
-    model.next.append(Answer(429, {"Retry-After": "7200"}))
-    await main.submit("capped")
-    waiting = await site.until_in_service(
-        "SELECT run_at, updated_at FROM holdfast_jobs WHERE state = 'queued' AND failures = 1",
-        bool,
-        "the job to wait for its retry",
-    )
-    wait_ms = waiting[0]["run_at"] - waiting[0]["updated_at"]
-    assert 295_000 <= wait_ms <= 300_000, "five minutes at most, whatever the provider asks"
-
-
-@pytest.mark.spec("G17", "G12", "K14")
-async def test_a_timeout_is_final_and_a_late_result_is_stored_and_flips_nothing(grading_site: GradingSite) -> None:
-    site = grading_site
-    main = await site.main(GRADING_SLA_WRITING_SEC="0.2")
-    submission = await main.submit("late")
-    failed = await main.until_status(submission["id"], "FAILED")
-    assert failed["failureReason"] == "TIMEOUT"
-    async with site.stranger() as stranger:
-        await stranger.publish(CALLBACK_QUEUE, callback(submission, "completed", graded(9.0, "C1")))
-    stored = await site.until_in_main("SELECT * FROM submissions", lambda rows: rows[0]["is_late"] == 1, "late result")
-    assert json.loads(stored[0]["ai_result"])["overallScore"] == 9.0 and stored[0]["final_result"] is None
-    shown = await main.show(submission["id"])
-    assert (shown["status"], shown["failureReason"], shown["isLate"]) == ("FAILED", "TIMEOUT", True)
-    told = site.in_main("SELECT kind FROM submission_events ORDER BY seq")
-    assert [event["kind"] for event in told] == ["grading.failed"], "the learner is told of one end"
-
-
-POISON: list[bytes] = [
-    b"\xff\xfe no text at all",
-    b'{"requestId": ',
-    b"[" * 200_000,
-    json.dumps({"requestId": str(uuid.UUID(int=7, version=4)), "skill": "dancing"}).encode(),
-    json.dumps({**request("huge"), "padding": "x" * 1_200_000}).encode(),
-]
-
-
-@pytest.mark.spec("G17", "G5")
-async def test_poison_goes_to_the_dead_letter_queue_once_and_never_loops(grading_site: GradingSite) -> None:
-    site = grading_site
-    site.service()
-    async with site.stranger() as stranger:
-        for body in POISON:
-            await stranger.publish(REQUEST_QUEUE, body)
-        await stranger.publish(REQUEST_QUEUE, request("healthy"))
-        answers = await stranger.take(
-            CALLBACK_QUEUE, lambda found: any(one["kind"] == "completed" for one in found), "the healthy one's result"
-        )
-        letters = await stranger.take(DEAD_LETTER_QUEUE, lambda found: len(found) >= len(POISON), "dead letters")
-        refused = [one for one in answers if one["kind"] == "error"]
-        assert {one["data"]["error"]["type"] for one in refused} == {"INVALID_INPUT"}
-        assert not any(one["data"]["error"]["retryable"] for one in refused)
-        for letter in letters:
-            assert letter["failureReason"] == "INVALID_INPUT" and letter["attemptsMade"] == 0
-            assert {"requestId", "submissionId", "lastError", "timestamp", "originalMessage"} <= set(letter)
-        assert len(letters) == len(POISON) and await stranger.depth(REQUEST_QUEUE) == 0
-    assert site.in_service("SELECT COUNT(*) AS jobs FROM holdfast_jobs")[0]["jobs"] == 1
+    await submit("back", 2)
+    for site, app, mine in zip(site_of_each_engine, apps, made, strict=True):
+        for one in mine:
+            await asserted_once(site, app, one)
+        assert set(site.model.counts().values()) == {1}, "nothing is graded twice"
+        left = site.in_main("SELECT status, retry_count FROM holdfast_outbox WHERE message_type = 'grading.request'")
+        assert {(row["status"], row["retry_count"]) for row in left} == {("published", 0)}, "no row is blamed"
 
 
 GATES = "SELECT gate, at FROM holdfast_breaker_events WHERE name = 'llm' ORDER BY seq"
