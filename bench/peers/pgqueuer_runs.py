@@ -105,22 +105,19 @@ async def bulk(count: int) -> Figures:
 async def pickup(count: int) -> Figures:
     queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(postgres_url())))
     queries = Queries(AsyncpgDriver(await asyncpg.connect(postgres_url())))
-    seen: list[float] = []
+    seen: asyncio.Queue[float] = asyncio.Queue()
 
     @queue.entrypoint("stamp")
     async def run(job: object) -> None:
-        seen.append(time.perf_counter())
+        seen.put_nowait(time.perf_counter())
 
     task = asyncio.ensure_future(queue.qm.run(batch_size=BATCH))
     await asyncio.sleep(1.0)
     waits = []
     for _ in range(count + 5):
-        seen.clear()
         began = time.perf_counter()
         await queries.enqueue("stamp", b"{}")
-        while not seen:  # noqa: ASYNC110 - an event would add its own wake-up to the figure
-            await asyncio.sleep(0)
-        waits.append((seen[0] - began) * 1_000)
+        waits.append((await seen.get() - began) * 1_000)
         await asyncio.sleep(0.02)
     queue.qm.shutdown.set()
     await task

@@ -10,6 +10,7 @@ async). Nothing is committed here: the job exists if and only if the caller comm
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from holdfast.errors import InvalidInput
@@ -92,9 +93,16 @@ class ForeignTx:
         """Nobody tells us when the caller commits."""
 
 
+@lru_cache(maxsize=64)
+def _modules(kind: type[object]) -> frozenset[str]:
+    """The libraries that a class and its bases come from."""
+    return frozenset(base.__module__.partition(".")[0] for base in kind.__mro__)
+
+
 def foreign_tx(connection: Any) -> ForeignTx:
     """Recognise a connection by the library it comes from, without importing any of them."""
-    modules = {base.__module__.split(".")[0]: base.__name__ for base in type(connection).__mro__}
+    kind: type[object] = type(connection)
+    modules = _modules(kind)
     if "sqlalchemy" in modules:
         return _sqlalchemy(connection, "asyncio" in type(connection).__module__ or hasattr(connection, "run_sync"))
     if "asyncpg" in modules:

@@ -163,9 +163,8 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
                     pass
                 raise
 
-    # On PostgreSQL two at a time: Python makes the rows of one while the database writes the other's.
-    lanes = [lane()] if kernel.store.dialect == "sqlite" else [lane(), lane()]
-    for outcome in await asyncio.gather(*lanes, return_exceptions=True):
+    # Two at a time: Python makes the rows of one while the database writes the other's.
+    for outcome in await asyncio.gather(lane(), lane(), return_exceptions=True):
         if outcome is not None:
             raise outcome
     return [job_id for part in found for job_id in part]

@@ -63,7 +63,7 @@ class SeededDice:
 
 def uuid7(now_ms: int, dice: Dice) -> str:
     """A UUID that sorts by time: fresh rows lie together in the primary key."""
-    return next(uuid7s(lambda: now_ms, dice, at_once=1))
+    return _uuid7(_head(now_ms), f"{dice.bits(LUCK_BITS):0{LUCK_DIGITS}x}")
 
 
 def uuid7s(now_ms: Callable[[], int], dice: Dice, at_once: int = 64) -> Iterator[str]:
@@ -74,10 +74,17 @@ def uuid7s(now_ms: Callable[[], int], dice: Dice, at_once: int = 64) -> Iterator
         for n in range(0, len(luck), LUCK_DIGITS):
             now = now_ms()
             if now != then:
-                then, time = now, f"{now & TIME_MASK:012x}"
-                head = f"{time[:8]}-{time[8:]}-7"
-            end = n + LUCK_DIGITS
-            yield f"{head}{luck[n : n + 3]}-{VARIANTS[luck[n + 3]]}{luck[n + 4 : n + 7]}-{luck[n + 7 : end]}"
+                then, head = now, _head(now)
+            yield _uuid7(head, luck[n : n + LUCK_DIGITS])
+
+
+def _head(now_ms: int) -> str:
+    time = f"{now_ms & TIME_MASK:012x}"
+    return f"{time[:8]}-{time[8:]}-7"
+
+
+def _uuid7(head: str, luck: str) -> str:
+    return f"{head}{luck[:3]}-{VARIANTS[luck[3]]}{luck[4:7]}-{luck[7:]}"
 
 
 def uuid4(dice: Dice) -> str:
