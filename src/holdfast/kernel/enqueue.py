@@ -101,8 +101,7 @@ def _modules(kind: type[object]) -> frozenset[str]:
 
 def foreign_tx(connection: Any) -> ForeignTx:
     """Recognise a connection by the library it comes from, without importing any of them."""
-    kind: type[object] = type(connection)
-    modules = _modules(kind)
+    modules = _modules(type(connection))  # type: ignore[arg-type]  # mypy takes a class's __hash__ for its instances'
     if "sqlalchemy" in modules:
         return _sqlalchemy(connection, "asyncio" in type(connection).__module__ or hasattr(connection, "run_sync"))
     if "asyncpg" in modules:
