@@ -120,9 +120,10 @@ class Worker:
                 continue
             finally:
                 self._reserved -= room
-            self._idle = room > 0 and not taken and not parked and rings == self._rings
             if room > 0:
                 self._more = len(taken) >= room
+                # Less than there was room for is all there was. What comes later rings, or the poll finds it.
+                self._idle = not self._more and not parked and rings == self._rings
             if self._more:
                 self._wake.set()
             if self._draining:
