@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+import holdfast
 from holdfast import cli_complete, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
@@ -36,11 +37,27 @@ COMPLETING = "_HOLDFAST_COMPLETE"
 
 cli = typer.Typer(
     name="holdfast",
-    help="The reliability layer for background work that calls things which fail.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 cli_ops.add_to(cli)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holdfast {holdfast.__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The reliability layer for background work that calls things which fail."""
+
+
 cli_proof.add_to(cli)
 
 

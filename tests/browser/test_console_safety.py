@@ -139,6 +139,10 @@ async def test_every_view_is_readable_in_both_schemes(browser: Any, place: Deplo
         for view, title in (*VIEWS, (f"job/{job_id}", "shop.order"), (f"letter/{letter}", "CARD_REFUSED in charge")):
             await go(page, view, title)
             assert await page.evaluate(CONTRAST) == [], view
+            await page.set_viewport_size({"width": 400, "height": 900})
+            assert await page.evaluate("document.documentElement.scrollWidth") == 400, f"{view} is too wide"
+            await page.set_viewport_size({"width": 1280, "height": 720})
+        assert await page.locator("header.top").evaluate("(one) => one.offsetHeight") < 80, "the tabs need two lines"
         await go(page, "overview", "Overview")
         await picture(page, f"overview-{scheme}")
 

@@ -190,7 +190,7 @@ async def test_signing_out_ends_the_session_in_every_tab(browser: Any, place: De
     async with signed_in(browser, place, to="/console") as page:
         other = await page.context.new_page()
         await other.goto(f"{place.address}/convert")
-        await says(other, "No documents yet.")
+        await says(other, "olga")
         await page.get_by_role("button", name="Sign out").click()
         for tab in (page, other):
             await tab.wait_for_url(f"{place.address}/login")

@@ -246,6 +246,7 @@ async def test_the_overview_shows_each_system(kernel: Kernel, operator: httpx.As
     clock.advance(5)
     item = (await got(operator, "/overview"))["items"][0]
     assert (item["system"], item["oldest_age_s"], item["dead_letters_open"]) == ("wishes", 5.0, 0)
+    assert item["runs_jobs"] is True
     assert item["lanes"] == [{"queue": "wishes", "state": "queued", "jobs": 1}]
 
 

@@ -10,13 +10,17 @@ from starlette.responses import HTMLResponse, Response
 
 router = APIRouter(include_in_schema=False)
 
-STYLE = """:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-code, .method { font-family: ui-monospace, monospace; }
-.method { display: inline-block; min-width: 4.5rem; font-weight: 600; }
-article { border-top: 1px solid color-mix(in srgb, currentColor 20%, transparent); padding: .6rem 0; }
+STYLE = """main { max-width: 60rem; }
+main h2 { margin-top: 2rem; }
+.method { display: inline-block; min-width: 4.5rem; font: 600 .88em ui-monospace, monospace; }
+article { border-top: 1px solid var(--line); padding: .6rem 0; }
 article p { margin: .2rem 0; }
 """
+FRAME = (
+    '<header class="top"><a class="brand" href="/"><img src="/static/holdfast.svg" alt=""> Holdfast</a>'
+    '<nav aria-label="Pages"><a href="/">Try it</a><a href="/convert">Convert</a><a href="/console">Console</a>'
+    '<a class="current" aria-current="page" href="/docs">API</a></nav></header>'
+)
 
 
 @router.get("/docs")
@@ -40,9 +44,11 @@ def rendered(description: dict[str, Any]) -> str:
     body = "".join(f"<h2>{escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(groups.items()))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/docs.css"></head>'
-        f'<body><h1>{title}</h1><p>The whole description, for tools: <a href="/openapi.json">/openapi.json</a>.</p>'
-        f"{body}</body></html>"
+        '<meta name="viewport" content="width=device-width"><link rel="icon" href="/static/holdfast.svg">'
+        '<link rel="stylesheet" href="/static/holdfast.css"><link rel="stylesheet" href="/docs.css">'
+        f"</head><body>{FRAME}<main><h1>{title}</h1>"
+        '<p>The whole description, for tools: <a href="/openapi.json">/openapi.json</a>.</p>'
+        f"{body}</main></body></html>"
     )
 
 

@@ -78,6 +78,7 @@ async def _glance(one: OpenSystem) -> dict[str, Any]:
     return {
         "system": one.name,
         "title": one.system.title,
+        "runs_jobs": bool(one.kernel.registry.kinds),
         "lanes": [{"queue": lane.queue, "state": lane.state, "jobs": lane.jobs} for lane in view.lanes],
         "oldest_age_s": max(due, default=0.0),
         "finished_last_hour": [shaped(row) for row in ended],

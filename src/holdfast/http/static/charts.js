@@ -4,6 +4,7 @@ import { el } from "/static/holdfast.js";
 const NS = "http://www.w3.org/2000/svg";
 const WIDE = 300;
 const HIGH = 56;
+const SEEN = 5;
 
 function shape(tag, attributes, ...children) {
   const made = document.createElementNS(NS, tag);
@@ -124,7 +125,8 @@ function strip(one, span) {
     const begin = Math.max(0, ((at(change.at) - from) / long) * WIDE);
     const end = number + 1 < known.length ? Math.max(0, ((at(known[number + 1].at) - from) / long) * WIDE) : WIDE;
     if (end <= begin) return;
-    const box = { class: `gate-${change.gate}`, x: tenth(begin), y: 0, width: tenth(end - begin), height: 12 };
+    const wide = change.gate === "closed" ? end - begin : Math.max(end - begin, SEEN); // a minute of trouble is seen
+    const box = { class: `gate-${change.gate}`, x: tenth(end - wide), y: 0, width: tenth(wide), height: 12 };
     const words = `${change.gate} from ${new Date(change.at).toLocaleTimeString()}${change.reason ? `: ${change.reason}` : ""}`;
     svg.append(shape("rect", box, shape("title", {}, words)));
   });

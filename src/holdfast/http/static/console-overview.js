@@ -85,10 +85,12 @@ function card(one, past) {
       el(
         "span",
         { class: "soft small" },
-        `${depth("queued")} queued, ${depth("parked")} held, ${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`,
+        one.runs_jobs
+          ? `${depth("queued")} queued, ${depth("parked")} held, ${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
+          : "has no jobs of its own",
       ),
     ),
-    past && charts(past),
+    past && (one.runs_jobs ? charts(past) : el("div", { class: "charts" }, messages(past))),
   );
 }
 
@@ -100,13 +102,18 @@ function state(one, queued) {
 }
 const pill2 = (kind, words) => el("span", { class: `pill ${kind}` }, words);
 
-function charts(past) {
-  const looks = (...names) =>
+const whole = (value) => String(Math.round(value));
+const looksOf =
+  (past) =>
+  (...names) =>
     past.looks.map((one) => ({ at: one.at, value: names.reduce((sum, name) => sum + one[name], 0) }));
+const messages = (past) => lineChart("Messages to publish", past, [looksOf(past)("outbox_pending")], whole);
+
+function charts(past) {
+  const looks = looksOf(past);
   const rates = past.minutes.map((one) => ({ at: one.at, value: one.error_rate * 100 }));
   const recent = past.minutes.slice(-5);
   const done = recent.reduce((sum, one) => sum + one.done, 0) / Math.max(1, recent.length);
-  const whole = (value) => String(Math.round(value));
   return el(
     "div",
     { class: "charts" },
@@ -114,7 +121,7 @@ function charts(past) {
     lineChart("Oldest waits", past, [looks("oldest_age_s")], span),
     barChart("Done", past.minutes, "done", "died", `${done.toFixed(1)}/min`),
     lineChart("Attempts that failed", past, [rates], (value) => `${Math.round(value)} %`),
-    lineChart("Messages to publish", past, [looks("outbox_pending")], whole),
+    messages(past),
     past.providers.map((provider) => providerChart(provider, past, (ms) => span(ms / 1000))),
   );
 }

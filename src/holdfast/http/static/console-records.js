@@ -15,7 +15,7 @@ export async function audit({ query }) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Audit"),
-    el("p", { class: "soft" }, "Every act of a person, with its actor. Nothing here can be changed."),
+    el("p", { class: "soft" }, "Who did what; the kernel is Holdfast itself. Nothing here can be changed."),
     el(
       "form",
       { class: "row", onsubmit: submit, role: "search" },
@@ -63,7 +63,7 @@ export async function machines() {
       [
         ["Worker", (row) => el("code", {}, row.name)],
         ["System", "system"],
-        ["", (row) => (row.alive ? pill("ok") : pill("silent"))],
+        ["Alive", (row) => (row.alive ? pill("ok") : pill("silent"))],
         ["Jobs in flight", "in_flight"],
         ["Last heard", (row) => ago(row.seen_at)],
         ["Since", (row) => when(row.started_at)],

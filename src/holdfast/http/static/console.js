@@ -94,6 +94,7 @@ async function show() {
   if (before === hash) morph(view, now);
   else view.replaceChildren(...now.childNodes);
   if (before === hash || before === undefined) return;
+  nav.querySelector(".current")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   // The heading is where reading goes on; but a hand that already types elsewhere is not to be pulled away.
   if (!document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
 }
@@ -141,6 +142,7 @@ const KEYS = el(
     TABS.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`)),
   ),
 );
+const showKeys = () => ask("Keys", { words: KEYS.cloneNode(true), verb: "Close" });
 let goes = false;
 
 function onKey(event) {
@@ -150,7 +152,7 @@ function onKey(event) {
   goes = event.key === "g";
   if (tab) location.hash = tab[0];
   else if (event.key === "/") document.querySelector("#q").focus();
-  else if (event.key === "?") ask("Keys", { words: KEYS.cloneNode(true), verb: "Close" });
+  else if (event.key === "?") showKeys();
   else return;
   event.preventDefault();
 }
@@ -172,6 +174,7 @@ function listen() {
 function begin() {
   const me = who();
   document.querySelector("#who").textContent = me ? me.sub : "not signed in";
+  document.querySelector("#keys").addEventListener("click", showKeys);
   document.querySelector("#find").addEventListener("submit", (event) => {
     event.preventDefault();
     const wanted = event.target.q.value.trim();

@@ -250,7 +250,7 @@ function line(name, state, glance) {
     {},
     el("span", { class: `pill ${kind}` }, words),
     ` ${glance?.title ?? name}`,
-    glance
+    glance?.runs_jobs
       ? el("span", { class: "soft small" }, ` ${count(live, "unfinished job")}, ${count(glance.workers, "worker")}`)
       : null,
     glance?.dead_letters_open

@@ -68,12 +68,14 @@ export const link = (href, ...words) => el("a", { href }, ...words);
 // Columns are [title, name of a field or a function of the row]; `key` tells rows apart while they move.
 export function table(columns, rows, key = null, none = "Nothing.") {
   if (!rows.length) return el("p", { class: "soft" }, none);
-  const cell = (row, one) => el("td", {}, typeof one === "function" ? one(row) : text(row[one]));
+  // The title goes with the cell: on a narrow screen a row is a card, and has no heads above it.
+  const cell = (row, title, one) =>
+    el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : text(row[one]));
   const line = (row) =>
     el(
       "tr",
       { key: key && String(key(row)) },
-      columns.map(([, one]) => cell(row, one)),
+      columns.map(([title, one]) => cell(row, title, one)),
     );
   const heads = columns.map(([title]) => el("th", { scope: "col" }, title));
   return el(

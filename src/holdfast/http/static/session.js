@@ -3,10 +3,33 @@
 const KEY = "holdfast.token";
 const LEFT = "signed out";
 const ASKS = "who has one?";
+const BUSY_MS = 5000; // a tab that is known to be there may be slow to answer
+const BLIND_MS = 300; // nobody may be there
 
 export const token = () => sessionStorage.getItem(KEY);
-export const keep = (given) => sessionStorage.setItem(KEY, given);
-export const forget = () => sessionStorage.removeItem(KEY);
+export function keep(given) {
+  sessionStorage.setItem(KEY, given);
+  show();
+}
+export function forget() {
+  sessionStorage.removeItem(KEY);
+  letGo?.();
+  letGo = null;
+}
+
+// A tab that has a token holds a lock of this name, so that another knows whether it is worth asking. The browser lets
+// go of it with the tab. It has locks only where the address is safe (https, or this machine).
+let letGo = null;
+function show() {
+  if (letGo) return;
+  const kept = new Promise((end) => {
+    letGo = end;
+  });
+  navigator.locks?.request(KEY, { mode: "shared" }, () => kept);
+}
+async function isWorthAsking() {
+  return !navigator.locks || (await navigator.locks.query()).held.some((lock) => lock.name === KEY);
+}
 
 // A new tab of the same site asks the others for theirs before it asks for a sign-in.
 const tabs = new BroadcastChannel(KEY);
@@ -16,19 +39,21 @@ tabs.onmessage = ({ data }) => {
 };
 
 async function borrow() {
+  if (!(await isWorthAsking())) return;
   const asking = new BroadcastChannel(KEY);
   const lent = await new Promise((answer) => {
     asking.onmessage = ({ data }) => {
       if (data?.token) answer(data.token);
     };
     asking.postMessage(ASKS);
-    setTimeout(answer, 300);
+    setTimeout(answer, navigator.locks ? BUSY_MS : BLIND_MS);
   });
   asking.close();
   if (lent) keep(lent);
 }
 const isGiven = location.pathname === "/login" || location.hash.startsWith("#token=");
-if (!token() && !isGiven) await borrow();
+if (token()) show();
+else if (!isGiven) await borrow();
 
 // Who the token is for, as it says itself. Only for showing: the server decides what it allows.
 export function who() {
