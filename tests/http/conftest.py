@@ -35,7 +35,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
         return lambda clock: SqliteStore(tmp_path / "wishes.db", clock=clock)
     from holdfast.stores.postgres import PostgresStore
 
-    url = request.getfixturevalue("postgres_url")
+    url = request.getfixturevalue("postgres_server").emptied("http")
     return lambda clock: PostgresStore(url, clock=clock)
 
 

@@ -64,7 +64,7 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of a database that only this test uses."""
     url = postgres_server.create_database()
     yield url
-    postgres_server.drop_database(url)
+    postgres_server.give_back(url)
 
 
 @pytest.fixture(scope="session")

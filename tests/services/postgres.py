@@ -10,6 +10,8 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -29,6 +31,11 @@ synchronous_commit = on
 shared_buffers = 128MB
 logging_collector = off
 """
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+_SCHEMAS = r"SELECT nspname FROM pg_namespace WHERE nspname <> 'information_schema' AND nspname NOT LIKE 'pg\_%'"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'holdfast_schema'"
 
 
 class PostgresServer:
@@ -44,6 +51,8 @@ class PostgresServer:
         self._log = self._folder / "log"
         self.port = child.free_ports(1)[0]
         self._numbers = itertools.count(1)
+        self._empty: list[str] = []
+        self._kept: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
@@ -70,7 +79,9 @@ class PostgresServer:
         return f"postgresql://holdfast@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, template: str = "template0") -> str:
-        """Make a fresh database, a copy of `template`, and return its URL."""
+        """The URL of a fresh database, a copy of `template`."""
+        if template == "template0" and self._empty:
+            return self._empty.pop()
         name = f"t{next(self._numbers)}"
         self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         return self.url(name)
@@ -79,6 +90,30 @@ class PostgresServer:
         """Drop a database that `create_database` made, whoever is still connected to it."""
         name = url.rpartition("/")[2]
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def give_back(self, url: str) -> None:
+        """Take everything out of a database, for the next test that wants a fresh one: to make and to drop one are two
+        checkpoints, and were most of a short test's time."""
+        with _alone(url) as connection:
+            for (schema,) in connection.execute(_SCHEMAS).fetchall():
+                connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+            connection.execute("CREATE SCHEMA public")
+            name = sql.Identifier(connection.info.dbname)
+            connection.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(name))
+        self._empty.append(url)
+
+    def emptied(self, purpose: str) -> str:
+        """The URL of the one database of this purpose: its tables as they were migrated, and no row in them.
+
+        Commits do not wait for the disk: a test that crashes the server wants a fresh one."""
+        if purpose not in self._kept:
+            self._kept[purpose] = self.create_database() + "?synchronous_commit=off"
+            return self._kept[purpose]
+        with _alone(self._kept[purpose].partition("?")[0]) as connection:
+            connection.execute("SET session_replication_role = replica")  # rows go in any order
+            for (table,) in connection.execute(_TABLES).fetchall():
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+        return self._kept[purpose]
 
     def restart(self, *, immediate: bool = True) -> None:
         """Stop and start on the same port. `immediate` loses every connection and recovers from the log, as a
@@ -119,6 +154,15 @@ class PostgresServer:
     def _env(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         return kept | {"HOME": str(self._folder), "LC_ALL": "C", "TZ": "UTC"}
+
+
+@contextmanager
+def _alone(url: str) -> Iterator[psycopg.Connection]:
+    """A connection that ends all others of its database, and whose changes need not reach the disk."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit = off")
+        connection.execute(_END_OTHERS)
+        yield connection
 
 
 def _reachable(programs: Path, folder: Path) -> Path:

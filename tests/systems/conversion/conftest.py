@@ -18,7 +18,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Cloc
     """Opens one and the same database as often as it is called, as several processes would."""
     if request.param == "sqlite":
         return lambda clock: SqliteStore(tmp_path / "conversion.db", clock=clock, inline=True)
-    url = request.getfixturevalue("postgres_url")
+    url = request.getfixturevalue("postgres_server").emptied("conversion")
     return lambda clock: PostgresStore(url, clock=clock, pool_max=4)
 
 

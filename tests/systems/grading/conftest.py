@@ -19,15 +19,13 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             yield made
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    urls = [server.create_database(), server.create_database()]
+    urls = [server.emptied("grading main"), server.emptied("grading service")]
     stores = (
         lambda clock: AbandonedPostgres(urls[0], clock=clock),
         lambda clock: AbandonedPostgres(urls[1], clock=clock),
     )
     async with opened(tmp_path, made_engine(tmp_path), stores) as made:
         yield made
-    for url in urls:
-        server.drop_database(url)
 
 
 @pytest.fixture

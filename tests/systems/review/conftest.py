@@ -25,7 +25,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens one and the same database as often as it is called, as several processes would."""
     if request.param == "sqlite":
         return lambda clock: SqliteStore(tmp_path / "review.db", clock=clock, inline=True)
-    url = request.getfixturevalue("postgres_url")
+    url = request.getfixturevalue("postgres_server").emptied("review")
     return lambda clock: PostgresStore(url, clock=clock, pool_max=6)
 
 
