@@ -18,9 +18,9 @@ from holdfast.kernel.claim import step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.prune import prune_once
 
-QUEUED = 12_000
+QUEUED = 32_000
 CLAIM = 50
-CLAIMS = 200
+CLAIMS = 600
 PRUNES = 40
 DAY_MS = 86_400_000
 
