@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.core.job import PRIORITIES
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job
+from holdfast.kernel.gather import Gather
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.trace import traceparent
@@ -215,50 +216,11 @@ class SharedCommit:
 
     def __init__(self, kernel: Kernel, rows_max: int = 500) -> None:
         self._kernel = kernel
-        self._rows_max = rows_max
-        self._turn = asyncio.Lock()
-        self._waiting: list[tuple[Order, asyncio.Future[str]]] = []
+        self._gather: Gather[Order, str] = Gather(self._write, rows_max)
 
     async def submit(self, job: type[Job[Any]], input: object, **options: Any) -> str:
         order = prepare(job.__holdfast__, input, job_id=self._kernel.new_id(), now=self._kernel.now(), **options)
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting.append((order, answer))
-        try:
-            async with self._turn:
-                if not answer.done():
-                    await self._flush()
-            return await answer
-        except asyncio.CancelledError:
-            answer.cancel()
-            self._waiting = [pair for pair in self._waiting if pair[1] is not answer]  # nobody asks for it any more
-            raise
+        return await self._gather.put(order)
 
-    async def _flush(self) -> None:
-        """Write everybody's orders. One bad key must not fail its neighbours: then each is written alone."""
-        batch, self._waiting = self._waiting[: self._rows_max], self._waiting[self._rows_max :]
-        try:
-            ids = await submit_orders(self._kernel, [order for order, _ in batch])
-        except IdempotencyConflict:
-            for order, answer in batch:
-                await self._alone(order, answer)
-        except asyncio.CancelledError:
-            self._waiting = [pair for pair in batch if not pair[1].done()] + self._waiting
-            raise
-        except Exception as error:
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-        else:
-            for (_, answer), job_id in zip(batch, ids, strict=True):
-                if not answer.done():
-                    answer.set_result(job_id)
-
-    async def _alone(self, order: Order, answer: asyncio.Future[str]) -> None:
-        try:
-            job_id = (await submit_orders(self._kernel, [order]))[0]
-        except Exception as error:
-            if not answer.done():
-                answer.set_exception(error)
-        else:
-            if not answer.done():
-                answer.set_result(job_id)
+    async def _write(self, orders: Sequence[Order]) -> Sequence[str | Exception]:
+        return await submit_orders(self._kernel, orders)
