@@ -26,7 +26,8 @@ class Provider:
       lookup   it can be asked whether it has the token: ask after `late_bound_s`, then decide
       neither  nobody can know: an ambiguous send waits for a person
     `lookup` finds what was sent under a token (its provider id, or None). `probe` tells a held breaker that
-    the provider is well again.
+    the provider is well again. `many_hosts`: its calls go to servers that know nothing of each other, so the
+    `Retry-After` of one holds the job that met it and no other.
     """
 
     name: str
@@ -39,3 +40,4 @@ class Provider:
     late_bound_s: float = 60.0
     lookup: Lookup | None = None
     probe: Probe | None = None
+    many_hosts: bool = False

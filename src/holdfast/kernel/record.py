@@ -166,9 +166,11 @@ async def _teach(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) ->
 
 
 def _asked_ms(report: Report) -> int:
-    """For how long the provider asked not to be called."""
+    """For how long the provider asked not to be called; one of many hosts speaks for itself only."""
     found = report.found
-    return (found.retry_after_ms or 0) if found and found.category is Category.RATE_LIMIT else 0
+    if found is None or found.category is not Category.RATE_LIMIT or report.provider.many_hosts:
+        return 0
+    return found.retry_after_ms or 0
 
 
 async def _give_places_back(tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int) -> None:

@@ -71,8 +71,9 @@ def declare_webhooks(
     timeout_s: float = 10.0,
     post: Post | None = None,
 ) -> Webhooks:
-    """Declare the job that delivers. No breaker: one user's broken server must not hold back another's notices."""
-    provider = Provider("webhook", effects="token", timeout_s=timeout_s)
+    """Declare the job that delivers. No breaker, and no 429 that counts for all: one user's broken or busy server must
+    not hold back another's notices."""
+    provider = Provider("webhook", effects="token", timeout_s=timeout_s, many_hosts=True)
     deliver_by = post or send_notice
     kind = f"{app.name}.webhook"
 

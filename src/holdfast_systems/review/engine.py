@@ -79,8 +79,8 @@ def engine_for(settings: ReviewSettings) -> Engine:
 
 
 def source_provider(settings: ReviewSettings) -> Provider:
-    """Repositories and diffs. They are many hosts, so one that is down opens no breaker over the others."""
-    return Provider("source", timeout_s=settings.fetch_s * 10)
+    """Repositories and diffs. They are many hosts: one that is down, or asks to be left alone, holds nobody else."""
+    return Provider("source", timeout_s=settings.fetch_s * 10, many_hosts=True)
 
 
 def critic_provider(settings: ReviewSettings) -> Provider:

@@ -25,6 +25,7 @@ class Stub:
     held: bool = False
     statuses: list[int] = field(default_factory=list)
     body: bytes = XML
+    headers: dict[str, str] = field(default_factory=dict)
     seen: asyncio.Queue[Seen] = field(default_factory=asyncio.Queue)
 
     async def next(self) -> Seen:
@@ -41,6 +42,7 @@ class Stub:
                 await request.go.wait()
             status = self.statuses.pop(0) if self.statuses else 200
             kind = "Content-Type: application/xml\r\nConnection: close\r\n"
+            kind += "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
             writer.write(f"HTTP/1.1 {status} X\r\n{kind}Content-Length: {len(self.body)}\r\n\r\n".encode() + self.body)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):

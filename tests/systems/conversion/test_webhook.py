@@ -87,6 +87,21 @@ async def test_a_delivery_is_repeated_under_one_id_until_it_is_answered(open_sto
         assert len({told(one)["job"]["id"] for one in seen}) == 1
 
 
+async def test_a_receiver_that_asks_for_time_holds_back_nobody_elses_notice(open_store: Open, tmp_path: Path) -> None:
+    async with (
+        stub(statuses=[429], headers={"Retry-After": "600"}) as busy,
+        stub() as idle,
+        opened(open_store, env(tmp_path)) as place,
+    ):
+        await place.upload(webhookUrl=busy.url)
+        await place.world.work()
+        await busy.next()
+        await place.upload(webhookUrl=idle.url)
+        await place.world.work()
+        assert told(await idle.next())["type"] == "job.complete"
+        assert sorted(row["state"] for row in await notices(place)) == ["queued", "succeeded"]
+
+
 async def test_a_receiver_that_refuses_becomes_a_dead_letter(open_store: Open, tmp_path: Path) -> None:
     async with stub(statuses=[410]) as hook, opened(open_store, env(tmp_path)) as place:
         job = await place.upload(webhookUrl=hook.url)

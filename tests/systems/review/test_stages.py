@@ -66,6 +66,25 @@ async def test_the_fifth_failure_of_a_stage_is_a_dead_letter_that_names_it(
     assert {row.status for row in told.values()} == {"pending"}
 
 
+@pytest.mark.spec("R3", "K4")
+async def test_a_host_that_asks_to_be_left_alone_holds_no_review_of_another(deploy: Deploy) -> None:
+    """Changes come from many hosts: the Retry-After of one is the business of the review that met it."""
+    world = await deploy(PostOffice())
+    world.script(provider(world, "source"), rate_limited=1, retry_after_s=200)
+    await ask(world)
+    await world.work()
+    other = await ask(world, request(changelist_id="cl-2", key="other"))
+    await world.work()
+    assert await world.state(other.job_id) == "succeeded"
+    assert (await see(world))[0].status == "retryable_failed"
+    world.clock.advance(199)
+    await world.tick()
+    assert (await see(world))[0].status == "retryable_failed", "it waits as long as it was told"
+    world.clock.advance(1)
+    await world.tick()
+    assert (await see(world))[0].status == "succeeded"
+
+
 @pytest.mark.spec("R7")
 async def test_a_failing_review_is_retryable_while_it_waits_and_in_progress_else(deploy: Deploy) -> None:
     world = await deploy(PostOffice())
