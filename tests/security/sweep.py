@@ -78,7 +78,7 @@ async def answers(place: Deployment) -> Iterator[Place]:
         found.append((f"GET {path}", answer.text + repr(sorted(answer.headers.items()))))
         return answer.json() if answer.headers["content-type"] == "application/json" else None
 
-    for path in ("overview", "breakers", "cost", "workers", "schedules", "dead-letters/groups"):
+    for path in ("overview", "breakers", "costs", "workers", "schedules", "dead-letters/groups"):
         await ask(f"/api/ops/{path}")
     for path in ("jobs", "dead-letters", "outbox", "effects", "audit"):
         listed = await ask(f"/api/ops/{path}?limit=200")
