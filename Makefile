@@ -24,8 +24,9 @@ up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/holdfast up
 
 test: $(DEV) servers lint ## run every check and every test, with private PostgreSQL and RabbitMQ
-	@$(BIN)/python -m pytest -q -n 3 --dist loadscope || \
-		{ echo "Once more, alone, what failed beside the others:"; $(BIN)/python -m pytest --last-failed; }
+	@$(BIN)/python -m pytest -q -n 3 --dist loadscope || { \
+		[ $$? = 1 ] || exit 1; echo "Once more, alone, what failed beside the others:"; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 	@$(BIN)/python -m tests.spec_table --last --summary
 
 check: lint ## the fast loop, under a minute: format, lint, types, imports, fast tests
