@@ -142,7 +142,7 @@ const KEYS = el(
     TABS.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`)),
   ),
 );
-const showKeys = () => ask("Keys", { words: KEYS.cloneNode(true), verb: "Close" });
+const showKeys = () => ask("Keys", { words: KEYS.cloneNode(true), verb: "Close", isNews: true });
 let goes = false;
 
 function onKey(event) {

@@ -118,7 +118,7 @@ export function field({ name, label, kind = "text", options = [], id = `f-${name
 }
 
 // Ask in a dialog; null if the person thinks better of it.
-export function ask(title, { words = null, fields = [], verb = "Go on", danger = false } = {}) {
+export function ask(title, { words = null, fields = [], verb = "Go on", danger = false, isNews = false } = {}) {
   return new Promise((answer) => {
     const form = el(
       "form",
@@ -130,7 +130,8 @@ export function ask(title, { words = null, fields = [], verb = "Go on", danger =
         "div",
         { class: "acts" },
         el("button", { value: "yes", class: danger ? "danger" : null }, verb),
-        el("button", { value: "no", class: "quiet", type: "button", onclick: () => box.close("no") }, "Leave it"),
+        !isNews &&
+          el("button", { value: "no", class: "quiet", type: "button", onclick: () => box.close("no") }, "Leave it"),
       ),
     );
     const box = el("dialog", { "aria-label": title }, form);
