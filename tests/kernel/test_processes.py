@@ -225,7 +225,7 @@ async def test_postgres_restarted_under_a_running_worker_loses_nothing(
 
 @pytest.mark.spec("K2")
 async def test_several_processes_share_the_work_and_no_job_runs_twice(fleet: Fleet) -> None:
-    workers = [fleet.start() for _ in range(3)]
+    workers = [fleet.start(lease_s=30) for _ in range(3)]
     ids = [await submit(fleet.kernel, Short, number) for number in range(80)]
     await fleet.until_ended(workers[0], 80)
     assert sorted(job for job, _, _ in fleet.ran()) == sorted(ids)
