@@ -142,7 +142,9 @@ async def test_every_view_is_readable_in_both_schemes(browser: Any, place: Deplo
             await page.set_viewport_size({"width": 400, "height": 900})
             assert await page.evaluate("document.documentElement.scrollWidth") == 400, f"{view} is too wide"
             await page.set_viewport_size({"width": 1280, "height": 720})
+        await page.evaluate("for (const one of document.querySelectorAll('.count')) one.textContent = '1000'")
         assert await page.locator("header.top").evaluate("(one) => one.offsetHeight") < 80, "the tabs need two lines"
+        assert await page.evaluate("document.documentElement.scrollWidth") == 1280
         await go(page, "overview", "Overview")
         await picture(page, f"overview-{scheme}")
 
