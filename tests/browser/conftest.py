@@ -31,7 +31,7 @@ async def browser() -> AsyncIterator[Any]:
     api = pytest.importorskip(
         "playwright.async_api", reason="PLAYWRIGHT IS MISSING: the pages are not tested; install playwright"
     )
-    if not os.path.exists(CHROMIUM):  # noqa: ASYNC240
+    if not os.access(CHROMIUM, os.X_OK):
         pytest.skip("CHROMIUM IS MISSING: the pages are not tested; install chromium")
     async with api.async_playwright() as driver:
         opened = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
