@@ -5,7 +5,7 @@ SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS BIGINT), e.value->>2, CA
   FROM json_each(:batch) AS e
 
 -- name: of_job
--- A job's row is the event of its creation: nothing else is written then, and enqueueing costs a third less.
+-- A job's row is the event of its creation: nothing else is written then.
 SELECT 0 AS seq, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data FROM holdfast_jobs
  WHERE id = CAST(:job_id AS /*id*/) AND CAST(:after AS BIGINT) < 0
  UNION ALL
