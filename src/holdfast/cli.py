@@ -18,6 +18,7 @@ from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
 from holdfast.engines.worker import Worker
+from holdfast.errors import HoldfastError
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.reap import reap_once
@@ -103,7 +104,10 @@ def worker(
     if settings.engine == "celery":
         from holdfast.engines.celery import run_celery_worker
 
-        run_celery_worker(settings, system, apps, concurrency or settings.concurrency)
+        try:
+            run_celery_worker(settings, system, apps, concurrency or settings.concurrency)
+        except HoldfastError as error:
+            fail(str(error))
         return
     duties = Duties(relay=relay, concurrency=concurrency or settings.concurrency, grace_s=settings.grace_s)
     run_to_end(_run_duties(settings, system, apps, duties))

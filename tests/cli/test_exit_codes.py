@@ -63,3 +63,13 @@ def test_a_check_and_an_audit_that_find_something_exit_1(place: Place) -> None:
 def test_the_codes_are_in_the_reference() -> None:
     page = REFERENCE.read_text()
     assert all(f"| {code} |" in page for code in (0, 1, 2, 130))
+
+
+def test_a_wrong_setting_of_celery_is_a_sentence(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("celery")
+    monkeypatch.setenv("HOLDFAST_ENGINE", "celery")
+    monkeypatch.setenv("RABBITMQ_URL", "amqp://127.0.0.1:1")
+    monkeypatch.setenv("HOLDFAST_CELERY_PROCESSES", "many")
+    done = place.on_shop("worker")
+    assert done.exit_code == 1, done.output
+    assert done.stderr.splitlines() == ["HOLDFAST_CELERY_PROCESSES is 'many'; it must be a whole number."]
