@@ -6,7 +6,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.stores.clock import SeededDice, uuid7
 from holdfast.tables import calls, cases, events, idempotency, inbox, jobs, outbox, results
 
-BATCH = 500
+BATCH = 200
 
 
 async def prune_once(kernel: Kernel) -> int:
