@@ -59,7 +59,7 @@ docs: $(DEV) ## write the reference pages from the code, and check the documenta
 	@$(BIN)/python scripts/reference
 	@$(BIN)/python -m pytest -q tests/docs
 
-servers: $(DEV) ## fetch PostgreSQL's, RabbitMQ's and Node.js's programs for the tests, if they are missing
+servers: $(DEV) ## fetch PostgreSQL's, RabbitMQ's, Node.js's and Chromium's programs for the tests, if they are missing
 	@$(BIN)/python scripts/servers
 
 fmt: $(DEV) ## format, and mend what the linter can mend

@@ -5,7 +5,6 @@ All of them live in the session's event loop, and so do the tests of this folder
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.browser.deployment import Deployment, deployed
+from tests.services.fixtures import do_without
+from tests.services.found import find_chromium
 
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 HERE = Path(__file__).parent
 
 
@@ -27,14 +27,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Any]:
-    """Chromium, or a skip that says loudly what is missing."""
+    """Chromium; where there is none the pages are not tested, and that is said loudly (a failure when CI=true)."""
     api = pytest.importorskip(
         "playwright.async_api", reason="PLAYWRIGHT IS MISSING: the pages are not tested; install playwright"
     )
-    if not os.access(CHROMIUM, os.X_OK):
-        pytest.skip("CHROMIUM IS MISSING: the pages are not tested; install chromium")
+    chromium = find_chromium()
+    if chromium is None:
+        do_without("CHROMIUM IS MISSING: the pages are not tested; install chromium")
     async with api.async_playwright() as driver:
-        opened = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
         await opened.close()
 

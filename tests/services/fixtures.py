@@ -49,12 +49,12 @@ def postgres_server() -> Iterator[PostgresServer]:
     try:
         server = PostgresServer()
     except ServerUnavailable as reason:
-        _do_without(reason)
+        do_without(reason)
     try:
         server.begin()
         yield server
     except ServerUnavailable as reason:
-        _do_without(reason)
+        do_without(reason)
     finally:
         server.stop()
 
@@ -72,13 +72,13 @@ def rabbitmq_server() -> Iterator[RabbitMQServer]:
     try:
         server = RabbitMQServer()
     except ServerUnavailable as reason:
-        _do_without(reason)
+        do_without(reason)
     try:
         server.begin()
         server.wait_ready()
         yield server
     except ServerUnavailable as reason:
-        _do_without(reason)
+        do_without(reason)
     finally:
         server.stop()
 
@@ -98,7 +98,7 @@ def _needs_a_server(item: pytest.Item) -> bool:
     return (bool(needs) and not words & {"sqlite", "memory"}) or bool(words & {"postgres", "rabbitmq"})
 
 
-def _do_without(reason: ServerUnavailable) -> NoReturn:
+def do_without(reason: ServerUnavailable | str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(str(reason), pytrace=False)
     pytest.skip(str(reason))

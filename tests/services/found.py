@@ -1,4 +1,4 @@
-"""Finds the programs of PostgreSQL, RabbitMQ and Node.js, wherever this machine keeps them. Installs nothing.
+"""Finds the programs of PostgreSQL, RabbitMQ, Node.js and Chromium, wherever this machine keeps them. Installs nothing.
 
 Order: the system's own, then what `scripts/servers` put under `.cache/servers` or into the virtualenv.
 """
@@ -6,6 +6,7 @@ Order: the system's own, then what `scripts/servers` put under `.cache/servers` 
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -40,6 +41,11 @@ def find_postgres() -> Path | None:
 def find_rabbitmq() -> Broker | None:
     """A RabbitMQ that an ordinary user may start, or None."""
     return next((broker for broker in _brokers() if broker.server.is_file()), None)
+
+
+def find_chromium() -> str | None:
+    """A Chromium that this user may run (`CHROMIUM` says where else one is), or None."""
+    return shutil.which(os.environ.get("CHROMIUM", "chromium")) or shutil.which("chromium-browser")
 
 
 def find_node() -> Node | None:
