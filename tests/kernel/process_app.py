@@ -56,6 +56,7 @@ class Short(Job[int]):
 async def main() -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
+    (folder() / f"heeds-{os.getpid()}").touch()
     failpoints = os.environ.get("HOLDFAST_FAILPOINTS", "")
     kernel = Kernel(
         store=open_store(sys.argv[1]),

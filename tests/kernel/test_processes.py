@@ -229,6 +229,7 @@ async def test_several_processes_share_the_work_and_no_job_runs_twice(fleet: Fle
     ids = [await submit(fleet.kernel, Short, number) for number in range(80)]
     await fleet.until_ended(workers[0], 80)
     assert sorted(job for job, _, _ in fleet.ran()) == sorted(ids)
-    for worker in workers:
+    for worker in workers:  # the quick may have done it all before the slow heed a signal
+        fleet.until((fleet.folder / f"heeds-{worker.pid}").exists, worker)
         worker.send_signal(signal.SIGTERM)
     assert [worker.wait(20) for worker in workers] == [0, 0, 0]
