@@ -6,9 +6,9 @@ from bench.arithmetic import ratios, spread
 from bench.model import NOTHING, Book, Measured, Row, Run, at_most, rate_ratio
 
 ENQUEUE = (Run("holdfast", "enqueue32", 8_000, 3_000), Run("pgqueuer", "enqueue32", 4_000, 1_500))
-BULK = Run("holdfast", "bulk", 50_000, 20_000)
-PGQUEUER_BULK = Run("pgqueuer", "bulk", 50_000, 20_000)
-COPY = Run("floor", "copy", 50_000, 20_000)
+BULK = Run("holdfast", "bulk", 200_000, 20_000)
+PGQUEUER_BULK = Run("pgqueuer", "bulk", 200_000, 20_000)
+COPY = Run("floor", "copy", 200_000, 20_000)
 INSIDE = (Run("holdfast", "inside", 500, 200),)
 PICKUP = (Run("holdfast", "pickup", 300, 100), Run("pgqueuer", "pickup", 300, 100))
 PICKUP_SQLITE = (Run("holdfast", "pickup_sqlite", 300, 100),)
