@@ -14,11 +14,13 @@ from holdfast.stores.statement import Statements
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug, the promises that catch it, and the seeds that must suffice."""
+    """A bug, the promises that catch it, and the seeds that must suffice. `shown_by` is the one that showed a rare bug
+    last: it is tried before the hunt begins."""
 
     plant: Callable[[], AbstractContextManager[None]]
     caught_by: tuple[str, ...]
     seeds: int
+    shown_by: int | None = None
 
     @property
     def name(self) -> str:

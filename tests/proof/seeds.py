@@ -35,7 +35,8 @@ def told(totals: Totals) -> str:
 
 def seeds_until_caught(mutant: Mutant, system: str) -> int | None:
     """How many seeds it took to catch the planted bug by a promise that it breaks; None if it survived them all."""
-    for number in range(mutant.seeds):
+    likely = [] if mutant.shown_by is None else [mutant.shown_by]
+    for number in (*likely, *range(mutant.seeds)):
         report = run_seed(FIRST_SEED + number, system=system, mutant=mutant.path)
         if {finding.promise for finding in report.findings} & set(mutant.caught_by):
             return number + 1

@@ -130,7 +130,7 @@ async def test_a_hostile_file_gives_one_code_and_is_not_run_again(
     found = await failure_of(source, Limits())
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     code, message = public_error(found)
-    assert (found.error_class, code) == (error_class, Code.GW_4XX)
+    assert (found.error_class, code) == (error_class, Code.GW_4XX), found.message
     assert not found.retryable and not found.faults
     assert "\n" not in message and str(tmp_path) not in message
     assert names(scratch) == [] and others.issuperset(children())
