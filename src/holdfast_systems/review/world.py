@@ -219,7 +219,7 @@ class ReviewWorld(World):
 
     async def _answer_doubts(self, kernel: Kernel) -> None:
         rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")
-        some = [row for row in rows if self.dice.random() < 0.5]
+        some = [row for row in rows if not self.done_by(row[2], row[1]) or self.dice.random() < 0.5]
         over = self.healed_ms is not None and self.loop.now_ms > self.healed_ms + SURELY_OVER_MS
         await self._person.answer_doubts(kernel, some, self.done_by, self.is_unsent if over else None)
 
