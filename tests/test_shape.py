@@ -138,6 +138,7 @@ def text_files() -> Iterator[Path]:
     kinds = {".py", ".md", ".toml", ".sql", ".yaml", ".yml", ".html", ".css", ".js", ".cfg"}
     for folder in ("src", "tests", "bench", "docs", "scripts", ".ci"):
         for path in sorted((REPOSITORY / folder).rglob("*")):
-            if path.is_file() and (path.suffix in kinds or folder in ("scripts", ".ci")):
+            by_hand = path.suffix in kinds or (path.suffix == "" and folder in ("scripts", ".ci"))
+            if by_hand and path.is_file():
                 yield path
     yield from (path for path in sorted(REPOSITORY.iterdir()) if path.suffix in kinds or path.name == "Makefile")

@@ -57,6 +57,8 @@ _REFUSALS: Mapping[int, tuple[str, str]] = {
     14: ("DOCUMENT_TOO_COMPLEX", "The document needs more memory or output than the limit."),
 }
 _LOCAL_IO = 15
+# The C library's loader neither raises nor aborts when the first thing that fits no more is a thread's own data.
+_LOADER_GAVE_UP, _OUT_OF_MEMORY = 127, "cannot allocate memory"
 _DEATHS_BY_FILE = frozenset(
     {
         signal.SIGABRT,  # the library's answer to a failed allocation
@@ -83,7 +85,7 @@ class EmbeddedGateway:
         with _unnamed() as output, _unnamed() as complaints:
             status = await self._run(_arguments(source, output, self.limits), output, complaints, timeout_s)
             if status != 0:
-                raise _failed(status, await in_thread(_start_of, complaints))
+                raise failed(status, await in_thread(_start_of, complaints))
             try:
                 return await in_thread(_checked, output, self.limits.output_bytes)
             except BadXml as error:
@@ -160,9 +162,12 @@ async def _ended(child: Process) -> None:
         raise asyncio.CancelledError
 
 
-def _failed(status: int, complaint: str) -> CallError:
+def failed(status: int, complaint: str) -> CallError:
+    """What the child's exit status and the start of its standard error mean."""
     if status in _REFUSALS:
         return CallError.of(Category.VALIDATION, *_REFUSALS[status])
+    if status == _LOADER_GAVE_UP and _OUT_OF_MEMORY in complaint:
+        return CallError.of(Category.VALIDATION, *_REFUSALS[14])
     if status == _LOCAL_IO:
         return CallError.of(Category.UPSTREAM, "IO_ERROR", "The document or its output is out of reach.")
     if -status in _DEATHS_BY_FILE:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.systems.conversion import pdfs
 from holdfast.core.failure import Failure
 from holdfast.errors import CallError
 from holdfast_systems.conversion.codes import Code, conversion_failure, public_error
-from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits
+from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits, failed
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="reads /proc")
 
@@ -77,7 +78,8 @@ def process(pid: int, name: str) -> str:
 def children(pid: int | str = "self") -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended since it was listed
+            found += map(int, (task / "children").read_text().split())
     return found
 
 
@@ -135,6 +137,22 @@ async def test_a_hostile_file_gives_one_code_and_is_not_run_again(
     assert "\n" not in message and str(tmp_path) not in message
     assert names(scratch) == [] and others.issuperset(children())
     assert after - before < 20_000, "the parent's memory grew with the file"
+
+
+@pytest.mark.spec("C9", "C2")
+@pytest.mark.parametrize(
+    ("complaint", "error_class", "retryable"),
+    [
+        ("cannot allocate memory for thread-local data: ABORT", "DOCUMENT_TOO_COMPLEX", False),
+        ("error while loading shared libraries: libm.so.6", "CONVERTER_BROKEN", True),
+    ],
+)
+def test_a_loader_that_gave_up_is_the_files_doing_only_for_want_of_memory(
+    complaint: str, error_class: str, retryable: bool
+) -> None:
+    """The bomb ends so in one run of fifteen, when the limit is met by the loader before the library."""
+    found = conversion_failure(failed(127, complaint))
+    assert (found.error_class, found.retryable) == (error_class, retryable)
 
 
 @pytest.mark.spec("C9")
