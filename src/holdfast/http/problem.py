@@ -116,8 +116,13 @@ async def _of_http(request: Request, error: Exception) -> ProblemResponse:
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")) or "body"
-    return respond(Problem(422, "INVALID_INPUT", f"{field}: {first['msg']}.", field=field))
+    parts = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
+    said = first["msg"]
+    if first["type"] == "union_tag_not_found":  # the field that says which kind of value this is
+        parts.append(first["ctx"]["discriminator"].strip("'"))
+        said = "Field required"
+    field = ".".join(parts) or "body"
+    return respond(Problem(422, "INVALID_INPUT", f"{field}: {said}.", field=field))
 
 
 async def _of_holdfast(request: Request, error: Exception) -> ProblemResponse:

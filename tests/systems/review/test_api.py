@@ -220,6 +220,13 @@ async def test_what_cannot_be_is_refused_with_a_sentence(api: httpx.AsyncClient,
 
 
 @pytest.mark.spec("R1")
+async def test_a_source_without_its_type_is_told_which_field_is_missing(api: httpx.AsyncClient) -> None:
+    answer = await api.post(REVIEWS, json=body(source={"repo": "x", "range": "a..b"}))
+    assert (answer.status_code, answer.json()["detail"]) == (422, "source.type: Field required.")
+    assert answer.json()["field"] == "source.type"
+
+
+@pytest.mark.spec("R1")
 async def test_only_services_may_ask(api: httpx.AsyncClient, settings: Settings) -> None:
     for roles, status in (([], 403), (["learner"], 403), (["operator"], 403), (["service"], 201)):
         headers = {"Authorization": f"Bearer {token_for(settings, 'x', roles)}"}
