@@ -15,11 +15,11 @@ def name_here(suffix: str) -> str:
 
 
 async def expire_the_dead(kernel: Kernel) -> int:
-    """End the leases of this machine's dead processes: after a crash and a restart, work goes on at once and not when
-    the leases run out. Returns how many workers were dead. A wrong guess costs an attempt, never a promise: the fence
-    keeps a worker without its lease from writing."""
+    """End the leases of this machine's dead processes and forget them: after a crash and a restart, work goes on at
+    once and not when the leases run out. Returns how many workers were dead. A wrong guess costs an attempt, never a
+    promise: the fence keeps a worker without its lease from writing."""
     async with kernel.store.transaction() as tx:
-        dead = [name for name in await workers.holders(tx) if _is_dead(name)]
+        dead = [name for name in await workers.known(tx) if _is_dead(name)]
         for name in dead:
             await workers.expire(tx, name, kernel.now())
     if dead:

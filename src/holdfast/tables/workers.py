@@ -19,13 +19,13 @@ async def gone(tx: Tx, name: str, before: int) -> None:
     await tx.rows(sql.gone, name=name, before=before)
 
 
-async def holders(tx: Tx) -> list[str]:
-    """Every worker that holds a job."""
-    return [row["name"] for row in await tx.rows(sql.holders)]
+async def known(tx: Tx) -> list[str]:
+    """Every worker that holds a job or has reported."""
+    return [row["name"] for row in await tx.rows(sql.known)]
 
 
 async def expire(tx: Tx, name: str, now: int) -> None:
-    """End the leases of a worker that is known to be gone, so that nobody waits them out."""
+    """End the leases of a worker that is known to be gone, so that nobody waits them out, and forget it."""
     await tx.rows(sql.expire, name=name, now=now)
     await gone(tx, name, 0)
 

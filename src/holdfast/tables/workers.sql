@@ -7,8 +7,9 @@ ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, in_flight = exclude
 -- name: gone
 DELETE FROM holdfast_workers WHERE name = :name OR seen_at < :before
 
--- name: holders
-SELECT DISTINCT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing' ORDER BY name
+-- name: known
+SELECT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing'
+UNION SELECT name FROM holdfast_workers ORDER BY name
 
 -- name: expire
 -- The fence stays what protects the job: should the worker live after all, it finds its lease gone.
