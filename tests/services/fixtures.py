@@ -22,13 +22,16 @@ from tests.services.rabbitmq import RabbitMQServer
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let SIGTERM end a run as Ctrl-C does: in order, with every server stopped and its folder removed. With --fast,
-    Hypothesis tries fewer examples."""
+    """Let SIGTERM end a run as Ctrl-C does: in order, with every server stopped and its folder removed. A shell that
+    puts the run into the background has SIGINT ignored, which what we start would inherit. With --fast, Hypothesis
+    tries fewer examples."""
     if config.getoption("--fast"):
         hypothesis.settings.register_profile("fast", max_examples=20)
         hypothesis.settings.load_profile("fast")
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -74,11 +74,13 @@ _SEPARATOR = (
     r"[ \t]{0,8}(?::[ \t]{0,4}[A-Za-z_][\w.\[\]| ]{0,40}=(?=[ \t]{0,4}[bBrRuUfF]{0,2}[\"'])"
     r"|=>|:=|!=|={1,3}|:|(?<=[\"']),)"
 )
+# Only single characters repeat possessively: before Python 3.11.5 a group that does so can fail to match. Where a group
+# repeats, nothing that must match follows it, and there is nothing to try again.
 _QUOTED = (
     rf"\s{{0,40}}[bBrRuUfF]{{0,2}}(?P<quote>{_QUOTE})"
-    r"""(?P<quoted>(?:(?!(?P=quote))(?:\\{3}["']|\\.|[^\n]))*+)"""
+    r"""(?P<quoted>(?:(?!(?P=quote))(?:\\{3}["']|\\.|[^\n]))*)"""
 )
-_BLOCK = r"[ \t]{0,8}[|>][+-]?[ \t]{0,8}\n(?P<block>(?:[ \t]+[^\n]*\n?)++)"
+_BLOCK = r"[ \t]{0,8}[|>][+-]?[ \t]{0,8}\n(?P<block>(?:[ \t]+[^\n]*\n?)+)"
 _CALL = r"[ \t]{0,8}(?P<call>[A-Za-z_][\w.]{0,80}\([^)\n]*+\)?)"
 _BARE = r"""(?P<space>[ \t]{0,8})(?P<bare>[^\s"'&]++)"""
 
@@ -158,7 +160,7 @@ def _rule(literals: str, pattern: str, replacement: str | Callable[[re.Match[str
 _RULES = (
     _rule(
         "private",
-        r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----(?:(?!-----END).)*+"
+        r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----(?:(?!-----END).)*"
         r"(?:-----END[^\n-]{0,60}-----)?",
         MASK,
     ),

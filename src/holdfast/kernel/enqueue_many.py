@@ -9,7 +9,7 @@ from holdfast.errors import InvalidInput
 from holdfast.kernel.app import Job
 from holdfast.kernel.enqueue import foreign_tx
 from holdfast.kernel.submit import prepare, submit_in
-from holdfast.stores.clock import SystemClock, SystemDice, uuid7
+from holdfast.stores.clock import SystemClock, SystemDice, uuid7s
 
 In = TypeVar("In")
 PART = 1_000
@@ -54,8 +54,8 @@ def enqueue_many(
     tx = foreign_tx(connection)
     now = _clock.now_ms()
     orders = [
-        prepare(job.__holdfast__, one, job_id=uuid7(now, _dice), now=now, key=key(one) if key else None, **options)
-        for one in inputs
+        prepare(job.__holdfast__, one, job_id=job_id, now=now, key=key(one) if key else None, **options)
+        for one, job_id in zip(inputs, uuid7s(lambda: now, _dice), strict=False)
     ]
 
     async def write() -> list[str]:

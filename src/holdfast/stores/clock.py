@@ -7,11 +7,13 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Protocol
 
 TIME_MASK = (1 << 48) - 1
 LUCK_DIGITS = 19
 LUCK_BITS = LUCK_DIGITS * 4
+NUMBERS = [f"{number:03x}" for number in range(1 << 12)]
 VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
@@ -63,19 +65,22 @@ class SeededDice:
 
 def uuid7(now_ms: int, dice: Dice) -> str:
     """A UUID that sorts by time: fresh rows lie together in the primary key."""
-    return _uuid7(_head(now_ms), f"{dice.bits(LUCK_BITS):0{LUCK_DIGITS}x}")
+    luck = f"{dice.bits(LUCK_BITS):0{LUCK_DIGITS}x}"
+    return f"{_head(now_ms)}{luck[:3]}-{_tail(luck[3:])}"
 
 
 def uuid7s(now_ms: Callable[[], int], dice: Dice, at_once: int = 64) -> Iterator[str]:
-    """As many as are asked for; luck is drawn for several at once, and each millisecond is written once."""
-    then, head = -1, ""
+    """As many as are asked for, each after the one before, so that a bulk goes to the end of the primary key: those
+    of one millisecond are numbered in the twelve bits that are luck in a single one. Luck is drawn for several."""
+    then, head, numbers = -1, "", cycle(NUMBERS)
+    digits = LUCK_DIGITS - 3
     while True:
-        luck = f"{dice.bits(LUCK_BITS * at_once):0{LUCK_DIGITS * at_once}x}"
-        for n in range(0, len(luck), LUCK_DIGITS):
+        luck = f"{dice.bits(4 * digits * at_once):0{digits * at_once}x}"
+        for n in range(0, len(luck), digits):
             now = now_ms()
             if now != then:
-                then, head = now, _head(now)
-            yield _uuid7(head, luck[n : n + LUCK_DIGITS])
+                then, head, numbers = now, _head(now), cycle(NUMBERS)
+            yield f"{head}{next(numbers)}-{_tail(luck[n : n + digits])}"
 
 
 def _head(now_ms: int) -> str:
@@ -83,8 +88,8 @@ def _head(now_ms: int) -> str:
     return f"{time[:8]}-{time[8:]}-7"
 
 
-def _uuid7(head: str, luck: str) -> str:
-    return f"{head}{luck[:3]}-{VARIANTS[luck[3]]}{luck[4:7]}-{luck[7:]}"
+def _tail(luck: str) -> str:
+    return f"{VARIANTS[luck[0]]}{luck[1:4]}-{luck[4:]}"
 
 
 def uuid4(dice: Dice) -> str:

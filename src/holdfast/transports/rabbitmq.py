@@ -20,7 +20,7 @@ from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq_consumer import consume
-from holdfast.transports.rabbitmq_link import Link, is_blocked
+from holdfast.transports.rabbitmq_link import Link, is_blocked, is_cancelled
 from holdfast.transports.rabbitmq_publisher import Publisher
 from holdfast.transports.seam import Handler, Message, Queue
 
@@ -62,7 +62,7 @@ class RabbitTransport:
             self._suspect(message.id)
             raise TransportDown(f"RabbitMQ closed the channel while publishing ({type(error).__name__}).") from error
         except asyncio.CancelledError as error:
-            if _is_ours():
+            if is_cancelled():
                 raise
             raise await self._doubt(error) from error  # the driver cancels what was in flight on a dead connection
         except Exception as error:  # whatever else the driver raises, nobody knows whether the broker has the message
@@ -114,12 +114,6 @@ class RabbitTransport:
 
 def _is_usable(shared: asyncio.Task[Publisher]) -> bool:
     return not shared.cancelled() and shared.exception() is None and not shared.result().channel.is_closed
-
-
-def _is_ours() -> bool:
-    """Whether somebody cancelled this very task, as opposed to the driver giving up on its own futures."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _retrieve(task: asyncio.Task[Publisher]) -> None:

@@ -22,7 +22,7 @@ from aiormq.abc import AbstractChannel as Wire
 from aiormq.abc import DeliveredMessage
 
 from holdfast.errors import StoreError, TransportDown
-from holdfast.transports.rabbitmq_link import CLOSE_S, LOSSES, Link
+from holdfast.transports.rabbitmq_link import CLOSE_S, LOSSES, Link, heed_cancellation
 from holdfast.transports.rabbitmq_wire import delivery_of
 from holdfast.transports.seam import Delivery, Handler, Queue
 
@@ -46,6 +46,7 @@ async def consume(link: Link, queue: str, known: Mapping[str, Queue], handler: H
         except ChannelNotFoundEntity:
             await _declare_again(link, known.get(queue))
         except (*LOSSES, TransportDown, StoreError) as error:
+            heed_cancellation()
             log.warning("Consuming '%s' stopped: %s", queue, str(error) or type(error).__name__)
         pause_s = min(PAUSE_CAP_S, PAUSE_S if session.served else max(PAUSE_S, pause_s * 2))
         await asyncio.sleep(pause_s)
@@ -73,29 +74,28 @@ class Session:
 
     async def run(self, link: Link, prefetch: int) -> None:
         """Handle messages until something ends the session, and raise that."""
-        channel = await self._open(link, prefetch)
+        channel, wire = await self._open(link, prefetch)
         async with asyncio.TaskGroup() as group:
             try:
-                await self._begin(channel, group)
+                await self._begin(channel, wire, group)
+                heed_cancellation()
                 await self._over.wait()
             finally:
-                await self._drain(channel)
+                await self._drain(channel, wire)
         if self._why is not None:
             raise self._why
 
-    async def _open(self, link: Link, prefetch: int) -> AbstractChannel:
+    async def _open(self, link: Link, prefetch: int) -> tuple[AbstractChannel, Wire]:
         try:
             async with asyncio.timeout(SETUP_S):
                 channel = await (await link.connection()).channel(publisher_confirms=False)
                 await channel.set_qos(prefetch_count=prefetch)
+                return channel, await channel.get_underlay_channel()
         except TimeoutError:
             link.discard()
             raise
-        return channel
 
-    async def _begin(self, channel: AbstractChannel, group: asyncio.TaskGroup) -> None:
-        wire = await channel.get_underlay_channel()
-
+    async def _begin(self, channel: AbstractChannel, wire: Wire, group: asyncio.TaskGroup) -> None:
         async def arrived(message: DeliveredMessage) -> None:
             task = group.create_task(self._handle(wire, message))
             self._busy.add(task)
@@ -145,10 +145,9 @@ class Session:
             async with asyncio.timeout(pause_s):
                 await self._over.wait()
 
-    async def _drain(self, channel: AbstractChannel) -> None:
+    async def _drain(self, channel: AbstractChannel, wire: Wire) -> None:
         """Take no more, let handlers finish and ack, then close: what is unacked goes back to its queue."""
         self._over.set()
-        wire = await channel.get_underlay_channel()
         with suppress(*LOSSES):
             for tag in list(getattr(wire, "consumers", ())):
                 await wire.basic_cancel(tag, timeout=CLOSE_S)

@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
-import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelPreconditionFailed
 from yarl import URL
@@ -36,11 +36,11 @@ class Link:
         self._url = parsed.update_query({"heartbeat": str(HEARTBEAT_S), "name": name, **parsed.query})
         self._queues = queues
         self._timeout_s = timeout_s
-        self._attempt: asyncio.Task[AbstractConnection] | None = None
+        self._attempt: asyncio.Task[PatientConnection] | None = None
         self._goodbyes: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def connection(self) -> AbstractConnection:
+    async def connection(self) -> PatientConnection:
         """The open connection. Raises `TransportDown` if there is none to be had."""
         if self._closed:
             raise TransportDown("The transport is closed.")
@@ -75,21 +75,23 @@ class Link:
         if self._goodbyes:
             await asyncio.wait(self._goodbyes)
 
-    async def _connect(self) -> AbstractConnection:
-        connection: AbstractConnection | None = None
-        with losses("connect"):
-            try:
+    async def _connect(self) -> PatientConnection:
+        connection = PatientConnection(self._url)
+        opening = asyncio.get_running_loop().create_task(connection.connect())
+        opening.add_done_callback(_retrieve)
+        try:
+            with losses("connect"):
                 async with asyncio.timeout(self._timeout_s):
-                    connection = await aio_pika.connect(self._url, connection_class=PatientConnection)
+                    await asyncio.shield(opening)
                     await _declare(connection, list(self._queues.values()))
-            except BaseException:
-                if connection is not None:
-                    self._leave(connection)
-                raise
+            heed_cancellation()
+        except BaseException:
+            self._leave(connection, opening)
+            raise
         return connection
 
-    def _leave(self, connection: AbstractConnection) -> None:
-        goodbye = asyncio.get_running_loop().create_task(_close(connection))
+    def _leave(self, connection: PatientConnection, opening: asyncio.Task[None] | None = None) -> None:
+        goodbye = asyncio.get_running_loop().create_task(_close(connection, opening))
         self._goodbyes.add(goodbye)
         goodbye.add_done_callback(self._goodbyes.discard)
 
@@ -101,6 +103,18 @@ def losses(doing: str) -> Iterator[None]:
         yield
     except LOSSES as error:
         raise TransportDown(f"RabbitMQ is away: cannot {doing} ({type(error).__name__}).") from error
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancelled this very task, as opposed to the driver giving up on its own futures."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def heed_cancellation() -> None:
+    """To be called after the driver was: it may answer a cancellation with an error of its own, or with a result."""
+    if is_cancelled():
+        raise asyncio.CancelledError
 
 
 async def is_blocked(connection: AbstractConnection) -> bool:
@@ -116,23 +130,29 @@ async def is_blocked(connection: AbstractConnection) -> bool:
     return False
 
 
-def _is_open(attempt: asyncio.Task[AbstractConnection]) -> bool:
+def _is_open(attempt: asyncio.Task[PatientConnection]) -> bool:
     if attempt.cancelled() or attempt.exception() is not None:
         return False
     transport = attempt.result().transport
     return transport is not None and not transport.connection.is_closed
 
 
-def _retrieve(attempt: asyncio.Task[AbstractConnection]) -> None:
+def _retrieve(attempt: asyncio.Task[Any]) -> None:
     """Its failure is told to those who wait; if nobody does any more it is not news."""
     if not attempt.cancelled():
         attempt.exception()
 
 
-async def _close(connection: AbstractConnection) -> None:
-    with suppress(*LOSSES):
+async def _close(connection: PatientConnection, opening: asyncio.Task[None] | None) -> None:
+    """Say goodbye, or hang up on a broker that does not answer. An opening is not cut short: cancelled at its last
+    step, the driver would forget a connection that is there already."""
+    with suppress(Exception):
         async with asyncio.timeout(CLOSE_S):
+            if opening is not None:
+                await asyncio.shield(opening)
             await connection.close()
+    if opening is not None:
+        opening.cancel()
 
 
 async def _declare(connection: AbstractConnection, queues: Iterable[Queue]) -> None:
