@@ -23,7 +23,11 @@ from holdfast.tables.jobs import NewJob
 
 KEY_LENGTH_MAX = 255
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
-BULK_ROWS = 2_000
+BULK_ROWS = 10_000
+BULK_BYTES = 8 * 1024 * 1024
+"""A commit of a bulk ends at whichever of the two comes first."""
+ROWS_AT_A_TIME = 200
+"""So many are made before others have their turn on the loop."""
 LOAD_ROWS_MIN = 100
 """From here on the database's own bulk load is faster than one statement."""
 
@@ -147,21 +151,25 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
     """Accept many jobs in commits of thousands. If one commit fails, those before it stand; trying again with the same
     orders is harmless."""
     left = iter(orders)
-    first = list(islice(left, BULK_ROWS))
-    if len(first) < BULK_ROWS:
+    first = list(islice(left, ROWS_AT_A_TIME))
+    if len(first) < ROWS_AT_A_TIME:
         return await _submit_part(kernel, first) if first else []
     left = chain(first, left)
     found: list[list[str]] = []
+    making, failed = asyncio.Lock(), asyncio.Event()
 
     async def lane() -> None:
-        while part := list(islice(left, BULK_ROWS)):
-            place = len(found)
-            found.append([])
+        while True:
+            async with making:
+                part = await _next_part(left)
+                place = len(found)
+                found.append([])
+            if not part or failed.is_set():
+                return
             try:
                 found[place] = await _submit_part(kernel, part)
             except BaseException:
-                for _ in left:  # the other lane shall not begin anything more
-                    pass
+                failed.set()  # the other lane shall not begin anything more
                 raise
 
     # Two at a time: Python makes the rows of one while the database writes the other's.
@@ -169,6 +177,17 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
         if outcome is not None:
             raise outcome
     return [job_id for part in found for job_id in part]
+
+
+async def _next_part(left: Iterator[Order]) -> list[Order]:
+    """The orders of one commit."""
+    part: list[Order] = []
+    size = 0
+    while size < BULK_BYTES and (some := list(islice(left, min(ROWS_AT_A_TIME, BULK_ROWS - len(part))))):
+        part += some
+        size += sum(len(order.row.payload) for order in some)
+        await asyncio.sleep(0)
+    return part
 
 
 async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
@@ -187,7 +206,7 @@ async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
 async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     async with kernel.store.transaction() as tx:
         assert isinstance(tx, LoadingTx)
-        await jobs.load(tx, dict(part), kernel.now())
+        await jobs.load(tx, part, kernel.now())
         tx.then(lambda: kernel.watch.count("jobs_created", len(part)))
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -217,9 +216,14 @@ class PostgresTx:
             )
             return rows
 
-    async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
+    async def load(self, table: str, columns: Sequence[str], pieces: Iterable[str]) -> None:
+        async def encoded() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece.encode()
+                await asyncio.sleep(0)
+
         with _translating():
-            await self.connection.copy_to_table(table, columns=columns, source=BytesIO(lines.encode()))
+            await self.connection.copy_to_table(table, columns=columns, source=encoded())
 
     async def hint(self, channel: str) -> None:
         with _translating():

@@ -6,7 +6,7 @@ opens transactions, runs statements in them, wakes waiters, tells the time and m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -45,8 +45,9 @@ class Tx(Protocol):
 class LoadingTx(Tx, Protocol):
     """A transaction of a database with a bulk load of its own (on SQLite, a statement is as fast as anything)."""
 
-    async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
-        """Append many rows, in the text form of COPY. One that is there already is a `StoreConflict` and fails all."""
+    async def load(self, table: str, columns: Sequence[str], pieces: Iterable[str]) -> None:
+        """Append many rows, in the text form of COPY and in pieces of whole lines; others have their turn on the loop
+        between two. A row that is there already is a `StoreConflict` and fails all."""
         ...
 
 

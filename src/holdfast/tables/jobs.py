@@ -82,22 +82,26 @@ def _plain(job: NewJob) -> dict[str, Any]:
     return named
 
 
-async def load(tx: LoadingTx, jobs: Mapping[str, NewJob], now: int) -> None:
+async def load(tx: LoadingTx, jobs: Sequence[tuple[str, NewJob]], now: int) -> None:
     """`insert` of many new jobs by the database's own bulk load. `StoreConflict` if an id or key is there already."""
-    await tx.load("holdfast_jobs", LOADED, batch.storable("".join(_lines(jobs, now))))
-    for queue in sorted({job.queue for job in jobs.values()}):
+    await tx.load("holdfast_jobs", LOADED, _pieces(jobs, now))
+    for queue in sorted({job.queue for _, job in jobs}):
         await tx.hint(f"queue:{queue}")
 
 
-def _lines(jobs: Mapping[str, NewJob], now: int) -> Iterator[str]:
-    """The text form of COPY. Jobs of one bulk differ in little else than their payloads: the rest is written once."""
+def _pieces(jobs: Sequence[tuple[str, NewJob]], now: int, rows: int = 200) -> Iterator[str]:
+    """The text form of COPY, some rows at a time. Jobs of one bulk differ in little else than their payloads: the rest
+    is written once."""
     written: tuple[Any, ...] = ()
     middle = ""
-    for job_id, job in jobs.items():
-        if written != job[:-1]:
-            written = job[:-1]
-            middle = "\t".join(map(batch.copied, (*written, now, now)))
-        yield f"{job_id}\t{middle}\t{batch.copied(job.payload)}\n"
+    for start in range(0, len(jobs), rows):
+        lines = []
+        for job_id, job in jobs[start : start + rows]:
+            if written != job[:-1]:
+                written = job[:-1]
+                middle = "\t".join(map(batch.copied, (*written, now, now)))
+            lines.append(f"{job_id}\t{middle}\t{batch.copied(job.payload)}\n")
+        yield batch.storable("".join(lines))
 
 
 async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:
