@@ -19,7 +19,7 @@ from bench.stopwatch import Figures, Stopwatch, database_cpu_s, latency, postgre
 
 BATCH = 100
 CALLERS = 32
-ROWS = 1_000
+ROWS = 5_000
 SETTINGS = (
     f"asyncpg driver on uvloop as `pgq run` does, batch_size {BATCH}, drain mode, lists of {ROWS} in bulk, "
     f"a pool of {CALLERS} for enqueue x{CALLERS}"

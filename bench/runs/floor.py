@@ -14,7 +14,7 @@ from bench.runs.kernels import kernel_over, orders
 from bench.stopwatch import Figures, Stopwatch, postgres_url, tell
 
 CLAIM = 50
-ROWS = 1_000
+ROWS = 10_000
 SCHEMA = """CREATE TABLE work (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, state text NOT NULL, payload text);
 CREATE INDEX work_ready ON work (id) WHERE state = 'queued'"""
 TAKE = """UPDATE work SET state = 'processing' WHERE id IN (
@@ -46,7 +46,7 @@ async def _handler(payload: object) -> None:
 
 
 async def copy(count: int) -> Figures:
-    """COPY of finished rows into Holdfast's own table, a thousand to a commit; the rows are made beforehand."""
+    """COPY of finished rows into Holdfast's own table, ten thousand to a commit; the rows are made beforehand."""
     async with kernel_over() as kernel:
         now = kernel.now()
         made = [(UUID(order.id), order.row) for order in orders(kernel, count)]
