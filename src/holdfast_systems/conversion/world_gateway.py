@@ -12,13 +12,13 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from holdfast import App, CallError
+from holdfast import App
+from holdfast.proof import wire
 from holdfast.proof.provider_stub import Dedup
 from holdfast.proof.world import WORLD, here
 from holdfast.providers.outbound import OutboundPolicy
@@ -101,32 +101,12 @@ def _now_ms() -> int:
     return here().loop.current.wall_ms
 
 
-class _Wire(httpx.AsyncBaseTransport):
-    def __init__(self, answer: Callable[[httpx.Request], Awaitable[httpx.Response]]) -> None:
-        self._answer = answer
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            return await self._answer(request)
-        except CallError as error:
-            return _as_http(error, request)
-
-
 def _connect(url: str, timeout_s: float) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=_Wire(_answer), trust_env=False, follow_redirects=False)
+    return wire.client(_answer, _advice_s)
 
 
-def _as_http(error: CallError, request: httpx.Request) -> httpx.Response:
-    """What the stub's failure looks like on the wire."""
-    why = error.failure
-    if why.error_class == "NETWORK_TIMEOUT":
-        raise httpx.ReadTimeout("no answer", request=request)
-    if why.status is None:
-        raise httpx.ConnectError("nobody there", request=request)
-    wait_s = -(-(why.retry_after_ms or 0) // 1_000)
-    if why.status == 503 and world().advises_waits:
-        wait_s = world().dice.randint(1, 20)
-    return httpx.Response(why.status, headers={"retry-after": str(wait_s)} if wait_s else {})
+def _advice_s() -> int:
+    return world().dice.randint(1, 20) if world().advises_waits else 0
 
 
 async def _answer(request: httpx.Request) -> httpx.Response:

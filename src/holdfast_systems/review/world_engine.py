@@ -10,12 +10,11 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from holdfast import CallError
+from holdfast.proof import wire
 from holdfast.proof.provider_stub import Dedup
 from holdfast.proof.world import CANARY, here
 from holdfast.providers.openai import OpenAIClient
@@ -64,9 +63,9 @@ def world() -> ReviewWorld:
 def engine_of(mail: str) -> Engine:
     """The engine with one class of mail provider."""
     settings = read(ReviewSettings, ENV)
-    client = OpenAIClient("http://llm.sim/v1", "key", http=_client(_answer_prompt), now_ms=_now_ms)
+    client = OpenAIClient("http://llm.sim/v1", "key", http=wire.client(_answer_prompt), now_ms=_now_ms)
     notifier = HttpMailNotifier(
-        _client(_answer_mail),
+        wire.client(_answer_mail),
         f"http://mail.{mail}",
         "key",
         timeout_s=settings.mail_s,
@@ -89,35 +88,6 @@ def engine_of(mail: str) -> Engine:
 
 def _now_ms() -> int:
     return here().loop.current.wall_ms
-
-
-class _Wire(httpx.AsyncBaseTransport):
-    """The end of a connection: answers requests by a function of this module."""
-
-    def __init__(self, answer: Callable[[httpx.Request], Any]) -> None:
-        self._answer = answer
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        try:
-            answer: httpx.Response = await self._answer(request)
-        except CallError as error:
-            return _as_http(error, request)
-        return answer
-
-
-def _client(answer: Callable[[httpx.Request], Any]) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=_Wire(answer), trust_env=False, follow_redirects=False)
-
-
-def _as_http(error: CallError, request: httpx.Request) -> httpx.Response:
-    """What the stub's failure looks like on the wire."""
-    why = error.failure
-    if why.error_class == "NETWORK_TIMEOUT":
-        raise httpx.ReadTimeout("no answer", request=request)
-    if why.status is None:
-        raise httpx.ConnectError("nobody there", request=request)
-    wait_s = -(-(why.retry_after_ms or 0) // 1_000)
-    return httpx.Response(why.status, headers={"retry-after": str(wait_s)} if wait_s else {}, json={})
 
 
 # The source
