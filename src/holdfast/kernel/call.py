@@ -37,7 +37,6 @@ PLACE_SLACK_MS = 5_000
 class Made(Generic[T]):
     """One call that was made, and what came of it: `error` unless it went well."""
 
-    ticket: Ticket
     started: int
     value: T | None
     error: CallError | None
@@ -71,7 +70,7 @@ async def call(
             await _holding(kernel, provider, job)
         return await run()
 
-    made = await make(kernel, provider, ticket, calling, job=job, timeout_s=timeout_s)
+    made = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
     spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
     await record(kernel, Report(provider, ticket, job, made.started, made.failure, spent))
     return made.outcome()
@@ -80,7 +79,6 @@ async def call(
 async def make(
     kernel: Kernel,
     provider: Provider,
-    ticket: Ticket,
     run: Callable[[], Awaitable[T]],
     *,
     job: Claimed | None,
@@ -97,13 +95,13 @@ async def make(
     except (LeaseLost, ProviderHeld):  # nothing was called
         raise
     except CallError as error:
-        return Made(ticket, started, None, error)
+        return Made(started, None, error)
     except Exception as error:
         failed = CallError(classify(error))
         failed.__cause__ = error
-        return Made(ticket, started, None, failed)
+        return Made(started, None, failed)
     await kernel.failpoint("call.after")
-    return Made(ticket, started, value, None)
+    return Made(started, value, None)
 
 
 def place_ms(provider: Provider, timeout_s: float | None) -> int:

@@ -190,8 +190,8 @@ async def _send(
         await kernel.failpoint("effect.after_send")
         return provider_id
 
-    made = await make(kernel, provider, begun.ticket, sending, job=job, timeout_s=timeout_s)
-    told = Report(provider, made.ticket, job, made.started, made.failure)
+    made = await make(kernel, provider, sending, job=job, timeout_s=timeout_s)
+    told = Report(provider, begun.ticket, job, made.started, made.failure)
     if made.error is not None:
         await record(kernel, replace(told, refusal=_refusal(job, provider, row, made.error, last.sends)))
         raise made.error
