@@ -26,6 +26,8 @@ PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 BULK_ROWS = 10_000
 BULK_BYTES = 8 * 1024 * 1024
 """A commit of a bulk ends at whichever of the two comes first."""
+BULK_ROWS_FIRST = 1_000
+"""The first commit is small, each further one twice as large, so that the database has something to do soon."""
 ROWS_AT_A_TIME = 200
 """So many are made before others have their turn on the loop."""
 LOAD_ROWS_MIN = 100
@@ -161,7 +163,7 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
     async def lane() -> None:
         while True:
             async with making:
-                part = await _next_part(left)
+                part = await _next_part(left, min(BULK_ROWS, BULK_ROWS_FIRST << min(len(found), 10)))
                 place = len(found)
                 found.append([])
             if not part or failed.is_set():
@@ -179,11 +181,11 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
     return [job_id for part in found for job_id in part]
 
 
-async def _next_part(left: Iterator[Order]) -> list[Order]:
+async def _next_part(left: Iterator[Order], rows: int) -> list[Order]:
     """The orders of one commit."""
     part: list[Order] = []
     size = 0
-    while size < BULK_BYTES and (some := list(islice(left, min(ROWS_AT_A_TIME, BULK_ROWS - len(part))))):
+    while size < BULK_BYTES and (some := list(islice(left, min(ROWS_AT_A_TIME, rows - len(part))))):
         part += some
         size += sum(len(order.row.payload) for order in some)
         await asyncio.sleep(0)
