@@ -108,3 +108,12 @@ def test_the_last_run_kept_every_promise_and_measured_every_row() -> None:
     assert report.is_clean
     asked = {row.name for row in ROWS if isinstance(row, Row)}
     assert asked - {row["name"] for row in report.rows} == set()
+
+
+def test_the_readme_says_what_the_last_run_measured() -> None:
+    """Rounded; whoever publishes another run says the new figures there too."""
+    said = re.sub(r"\s+", " ", (LATEST.parents[2] / "README.md").read_text())
+    value = {row["name"]: row["value"] for row in Report.read(LATEST).rows}
+    assert f"{value['noop']:.1f} x pgqueuer and {value['noop-brokers']:.1f} x the better" in said
+    assert f"an effect each {value['three']:.0f} x DBOS" in said
+    assert f"single enqueues {value['enqueue']:.0f} x and bulk {value['bulk']:.1f} x pgqueuer" in said

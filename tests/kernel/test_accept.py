@@ -136,6 +136,7 @@ async def test_many_at_once_are_written_like_one_and_writing_them_again_changes_
 @pytest.mark.spec("K1")
 async def test_many_inputs_are_accepted_in_their_order(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitting, "BULK_ROWS", 100)
+    monkeypatch.setattr(submitting, "ROWS_AT_A_TIME", 10)
     world = await deploy(app)
     ids = await submit_many(world.kernel, Ship, (Order(n) for n in range(430)), priority=1)
     found = await rows(
@@ -143,6 +144,21 @@ async def test_many_inputs_are_accepted_in_their_order(deploy: Deploy, monkeypat
     )
     by_id = {row["id"]: json.loads(row["payload"])["number"] for row in found}
     assert [by_id[job_id] for job_id in ids] == list(range(430))
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize(("limit", "value"), [("BULK_BYTES", 500), ("BULK_ROWS", 40), ("BULK_ROWS_FIRST", 1)])
+async def test_a_limit_ends_a_commit(deploy: Deploy, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    monkeypatch.setattr(submitting, limit, value)
+    world = await deploy(app)
+    commits: list[str] = []
+
+    async def count(name: str) -> None:
+        commits.append(name)
+
+    world.kernel.failpoint = count
+    await submit_many(world.kernel, Ship, (Order(n) for n in range(400)))
+    assert 8 < commits.count("submit.before_commit") < 20, "four hundred, some dozens to a commit"
 
 
 @pytest.mark.spec("K1")

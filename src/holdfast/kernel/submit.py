@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from holdfast.core.job import PRIORITIES
@@ -25,7 +24,7 @@ KEY_LENGTH_MAX = 255
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 BULK_ROWS = 10_000
 BULK_BYTES = 8 * 1024 * 1024
-"""A commit of a bulk ends at whichever of the two comes first."""
+"""A commit of a bulk ends at whichever of the two comes first; the second counts inputs, by their characters."""
 BULK_ROWS_FIRST = 1_000
 """The first commit is small, each further one twice as large, so that the database has something to do soon."""
 ROWS_AT_A_TIME = 200
@@ -152,11 +151,9 @@ def _alike(kernel: Kernel, kind: JobKind, inputs: Iterable[object], options: dic
 async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
     """Accept many jobs in commits of thousands. If one commit fails, those before it stand; trying again with the same
     orders is harmless."""
+    if isinstance(orders, Sequence) and len(orders) <= BULK_ROWS_FIRST:
+        return await _submit_part(kernel, orders) if orders else []
     left = iter(orders)
-    first = list(islice(left, ROWS_AT_A_TIME))
-    if len(first) < ROWS_AT_A_TIME:
-        return await _submit_part(kernel, first) if first else []
-    left = chain(first, left)
     found: list[list[str]] = []
     making, failed = asyncio.Lock(), asyncio.Event()
 
@@ -185,10 +182,13 @@ async def _next_part(left: Iterator[Order], rows: int) -> list[Order]:
     """The orders of one commit."""
     part: list[Order] = []
     size = 0
-    while size < BULK_BYTES and (some := list(islice(left, min(ROWS_AT_A_TIME, rows - len(part))))):
-        part += some
-        size += sum(len(order.row.payload) for order in some)
-        await asyncio.sleep(0)
+    for order in left:
+        part.append(order)
+        size += len(order.row.payload)
+        if len(part) == rows or size >= BULK_BYTES:
+            break
+        if len(part) % ROWS_AT_A_TIME == 0:
+            await asyncio.sleep(0)
     return part
 
 

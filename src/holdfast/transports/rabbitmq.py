@@ -20,7 +20,7 @@ from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq_consumer import consume
-from holdfast.transports.rabbitmq_link import Link, is_blocked, is_cancelled
+from holdfast.transports.rabbitmq_link import Link, is_blocked, is_cancelled, retrieve
 from holdfast.transports.rabbitmq_publisher import Publisher
 from holdfast.transports.seam import Handler, Message, Queue
 
@@ -79,7 +79,7 @@ class RabbitTransport:
         shared = self._shared
         if shared is None or (shared.done() and not _is_usable(shared)):
             shared = self._shared = asyncio.get_running_loop().create_task(self._open())
-            shared.add_done_callback(_retrieve)
+            shared.add_done_callback(retrieve)
         return await asyncio.shield(shared)
 
     async def _open(self) -> Publisher:
@@ -114,9 +114,3 @@ class RabbitTransport:
 
 def _is_usable(shared: asyncio.Task[Publisher]) -> bool:
     return not shared.cancelled() and shared.exception() is None and not shared.result().channel.is_closed
-
-
-def _retrieve(task: asyncio.Task[Publisher]) -> None:
-    """Its failure is told to those who wait; if nobody does any more it is not news."""
-    if not task.cancelled():
-        task.exception()

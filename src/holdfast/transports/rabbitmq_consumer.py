@@ -46,8 +46,8 @@ async def consume(link: Link, queue: str, known: Mapping[str, Queue], handler: H
         except ChannelNotFoundEntity:
             await _declare_again(link, known.get(queue))
         except (*LOSSES, TransportDown, StoreError) as error:
-            heed_cancellation()
             log.warning("Consuming '%s' stopped: %s", queue, str(error) or type(error).__name__)
+        heed_cancellation()
         pause_s = min(PAUSE_CAP_S, PAUSE_S if session.served else max(PAUSE_S, pause_s * 2))
         await asyncio.sleep(pause_s)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelPreconditionFailed
 from yarl import URL
@@ -36,18 +37,18 @@ class Link:
         self._url = parsed.update_query({"heartbeat": str(HEARTBEAT_S), "name": name, **parsed.query})
         self._queues = queues
         self._timeout_s = timeout_s
-        self._attempt: asyncio.Task[PatientConnection] | None = None
+        self._attempt: asyncio.Task[AbstractConnection] | None = None
         self._goodbyes: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def connection(self) -> PatientConnection:
+    async def connection(self) -> AbstractConnection:
         """The open connection. Raises `TransportDown` if there is none to be had."""
         if self._closed:
             raise TransportDown("The transport is closed.")
         if self._attempt is None or (self._attempt.done() and not _is_open(self._attempt)):
             self.discard()
             self._attempt = asyncio.get_running_loop().create_task(self._connect())
-            self._attempt.add_done_callback(_retrieve)
+            self._attempt.add_done_callback(retrieve)
         return await asyncio.shield(self._attempt)
 
     async def declare(self, queues: Iterable[Queue]) -> None:
@@ -75,33 +76,33 @@ class Link:
         if self._goodbyes:
             await asyncio.wait(self._goodbyes)
 
-    async def _connect(self) -> PatientConnection:
-        connection = PatientConnection(self._url)
-        opening = asyncio.get_running_loop().create_task(connection.connect())
-        opening.add_done_callback(_retrieve)
+    async def _connect(self) -> AbstractConnection:
+        connection: AbstractConnection | None = None
         try:
             with losses("connect"):
                 async with asyncio.timeout(self._timeout_s):
-                    await asyncio.shield(opening)
+                    connection = await aio_pika.connect(self._url, connection_class=PatientConnection)
                     await _declare(connection, list(self._queues.values()))
-            heed_cancellation()
         except BaseException:
-            self._leave(connection, opening)
+            if connection is not None:
+                self._leave(connection)
             raise
         return connection
 
-    def _leave(self, connection: PatientConnection, opening: asyncio.Task[None] | None = None) -> None:
-        goodbye = asyncio.get_running_loop().create_task(_close(connection, opening))
+    def _leave(self, connection: AbstractConnection) -> None:
+        goodbye = asyncio.get_running_loop().create_task(_close(connection))
         self._goodbyes.add(goodbye)
         goodbye.add_done_callback(self._goodbyes.discard)
 
 
 @contextmanager
 def losses(doing: str) -> Iterator[None]:
-    """What the driver raises when the broker is away, in our words."""
+    """What the driver raises when the broker is away, in our words; and a cancellation, whatever it made of that."""
     try:
         yield
+        heed_cancellation()
     except LOSSES as error:
+        heed_cancellation()
         raise TransportDown(f"RabbitMQ is away: cannot {doing} ({type(error).__name__}).") from error
 
 
@@ -130,29 +131,23 @@ async def is_blocked(connection: AbstractConnection) -> bool:
     return False
 
 
-def _is_open(attempt: asyncio.Task[PatientConnection]) -> bool:
+def _is_open(attempt: asyncio.Task[AbstractConnection]) -> bool:
     if attempt.cancelled() or attempt.exception() is not None:
         return False
     transport = attempt.result().transport
     return transport is not None and not transport.connection.is_closed
 
 
-def _retrieve(attempt: asyncio.Task[Any]) -> None:
+def retrieve(attempt: asyncio.Task[Any]) -> None:
     """Its failure is told to those who wait; if nobody does any more it is not news."""
     if not attempt.cancelled():
         attempt.exception()
 
 
-async def _close(connection: PatientConnection, opening: asyncio.Task[None] | None) -> None:
-    """Say goodbye, or hang up on a broker that does not answer. An opening is not cut short: cancelled at its last
-    step, the driver would forget a connection that is there already."""
-    with suppress(Exception):
+async def _close(connection: AbstractConnection) -> None:
+    with suppress(*LOSSES):
         async with asyncio.timeout(CLOSE_S):
-            if opening is not None:
-                await asyncio.shield(opening)
             await connection.close()
-    if opening is not None:
-        opening.cancel()
 
 
 async def _declare(connection: AbstractConnection, queues: Iterable[Queue]) -> None:

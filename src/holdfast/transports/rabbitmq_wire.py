@@ -66,8 +66,8 @@ def _text(value: object) -> str:
 class PatientConnection(aio_pika.Connection):
     """A connection that survives properties it cannot decode."""
 
-    def __init__(self, url: URL) -> None:
-        super().__init__(url)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.kwargs["transport_factory"] = _PatientFactory()
 
 
