@@ -144,8 +144,8 @@ class ProviderTale:
 
 @dataclass(slots=True)
 class History:
-    """Everything the predicates look at. `skew_ms` is how far two hosts' clocks may differ; `shelved` messages lie in
-    sinks, for people."""
+    """Everything the predicates look at. `skew_ms` is how far two clocks may differ, the simulation's own among them;
+    `shelved` messages lie in sinks, for people."""
 
     lines: list[Line]
     changes: dict[str, list[Change]]

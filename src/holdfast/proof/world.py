@@ -289,7 +289,7 @@ class World:
             accepted=self.accepted,
             stalls=self.chaos.stalls,
             answered=self.answered,
-            skew_ms=max(self.swarm.skews_ms) - min(self.swarm.skews_ms),
+            skew_ms=max(0, *self.swarm.skews_ms) - min(0, *self.swarm.skews_ms),
             epoch_ms=self.loop.epoch_ms,
             texts="\n".join(self.visible(database) for database in self.arenas),
             canary=CANARY,
