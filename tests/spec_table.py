@@ -1,7 +1,8 @@
 """The specification as a table of results: row -> tests -> state.
 
 A pytest plugin that notes the result of every test marked `@pytest.mark.spec("K4", ...)`, and the program behind
-`make conformance`, which prints the table. The rows are read from docs/reference/spec-rows.md.
+`make conformance`, which prints the table. The rows are read from docs/reference: spec-rows.md has the chapters of the
+specification, source-rows.md the sentences of its five sources, by number: `@pytest.mark.spec("000.9")`.
 
     shown     at least one test of the row passed, and none failed
     failing   a test of the row failed
@@ -25,9 +26,10 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-ROWS = REPOSITORY / "docs" / "reference" / "spec-rows.md"
+REFERENCE = REPOSITORY / "docs" / "reference"
+CHAPTERS, SOURCES = REFERENCE / "spec-rows.md", REFERENCE / "source-rows.md"
 RESULTS = REPOSITORY / ".cache" / "conformance.json"
-_ROW = re.compile(r"^\| ([A-Z]\d+) \| (claimed|-) \| (.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([A-Z]\d+|\d{3}\.\d+) \| (claimed|-) \| (.+) \|$", re.MULTILINE)
 _WORST_FIRST = ("failed", "passed", "skipped")
 
 
@@ -41,6 +43,11 @@ class Row:
     tests: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_sentence(self) -> bool:
+        """Whether it is a sentence of a source, numbered as 000.9."""
+        return self.id[0].isdigit()
+
+    @property
     def state(self) -> str:
         if "failed" in self.tests.values():
             return "failing"
@@ -48,8 +55,13 @@ class Row:
 
 
 def read_rows(page: str) -> list[Row]:
-    """The rows that the page lists, in its order."""
+    """The rows that a page lists, in its order."""
     return [Row(id, claim == "claimed", summary) for id, claim, summary in _ROW.findall(page)]
+
+
+def every_row() -> list[Row]:
+    """The specification's rows, then the sources' sentences."""
+    return [row for page in (CHAPTERS, SOURCES) for row in read_rows(page.read_text())]
 
 
 def with_results(rows: Iterable[Row], results: Mapping[str, Mapping[str, str]]) -> list[Row]:
@@ -61,7 +73,10 @@ def summary_line(rows: Sequence[Row]) -> str:
     counts = {state: sum(row.state == state for row in rows) for state in ("shown", "failing", "pending")}
     broken = [row.id for row in broken_claims(rows)]
     claims = f"without the proof they need: {', '.join(broken)}" if broken else "every claimed row is shown"
-    return f"conformance: {counts['shown']} shown, {counts['failing']} failing, {counts['pending']} pending; {claims}"
+    sentences = [row.state == "shown" for row in rows if row.is_sentence]
+    sources = f"; of the sources' sentences {sum(sentences)} of {len(sentences)} are shown" if sentences else ""
+    shown, failing, pending = counts.values()
+    return f"conformance: {shown} shown, {failing} failing, {pending} pending; {claims}{sources}"
 
 
 def broken_claims(rows: Iterable[Row]) -> list[Row]:
@@ -73,8 +88,8 @@ def table(rows: Iterable[Row]) -> str:
     """A line per row, and below it a line per test."""
     lines = []
     for row in rows:
-        lines.append(f"{row.id:<4} {row.state:<8} {'claimed' if row.claimed else '':<8} {row.summary}")
-        lines += [f"       {result:<8} {test}" for test, result in sorted(row.tests.items())]
+        lines.append(f"{row.id:<7} {row.state:<8} {'claimed' if row.claimed else '':<8} {row.summary}")
+        lines += [f"          {result:<8} {test}" for test, result in sorted(row.tests.items())]
     return "\n".join(lines)
 
 
@@ -110,11 +125,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    known = {row.id for row in read_rows(ROWS.read_text())}
+    known = {row.id for row in every_row()}
     for item in items:
         ids = tuple(id for marker in item.iter_markers("spec") for id in marker.args)
         if unknown := [id for id in ids if id not in known]:
-            raise pytest.UsageError(f"{item.nodeid} shows {unknown}, which {ROWS.name} does not list")
+            raise pytest.UsageError(f"{item.nodeid} shows {unknown}, which docs/reference does not list")
         if ids:
             item.user_properties.append(("spec", ids))  # travels with the report, also from another process
 
@@ -168,7 +183,7 @@ def main() -> int:
         in_units = ("-n", "3", "--dist", "loadscope")  # as `make test` runs them; see tests/order.py
         subprocess.run([sys.executable, "-m", "pytest", "-q", *in_units], cwd=REPOSITORY, check=False)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    rows = with_results(read_rows(ROWS.read_text()), results)
+    rows = with_results(every_row(), results)
     if not asked.summary:
         print(table(rows))
     print(summary_line(rows))
@@ -179,7 +194,7 @@ def _results_are_fresh() -> bool:
     """Whether the last whole run is younger than everything it depended on."""
     if not RESULTS.exists():
         return False
-    sources = [REPOSITORY / "pyproject.toml", ROWS]
+    sources = [REPOSITORY / "pyproject.toml", CHAPTERS, SOURCES]
     for folder in ("src", "tests"):
         sources += [path for path in (REPOSITORY / folder).rglob("*") if path.suffix != ".pyc" and path.is_file()]
     return RESULTS.stat().st_mtime > max(path.stat().st_mtime for path in sources)

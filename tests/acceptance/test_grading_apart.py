@@ -21,7 +21,7 @@ ENDS = ("COMPLETED", "REVIEW_REQUIRED")
 Seen = tuple[str, str, dict[str, Any]]
 
 
-@pytest.mark.spec("G3", "G17", "K10")
+@pytest.mark.spec("G3", "G17", "K10", "000.34")
 async def test_a_relay_that_dies_keeps_submissions_and_another_one_catches_up(grading_site: GradingSite) -> None:
     site = grading_site
     dying = await site.main(HOLDFAST_FAILPOINTS="relay.after_claim=kill")

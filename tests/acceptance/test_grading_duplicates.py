@@ -67,7 +67,7 @@ async def test_a_duplicate_progress_callback_is_applied_once_by_its_event_id(mee
     assert meeting.events() == [("grading.progress", "GRADING")] * 2 and meeting.version() == 2
 
 
-@pytest.mark.spec("G17", "G9", "K11", "K15")
+@pytest.mark.spec("G17", "G9", "K11", "K15", "002.23", "003.11")
 async def test_a_duplicate_final_callback_changes_nothing_whatever_its_event_id(meeting: Meeting) -> None:
     same = str(uuid.uuid4())
     for _ in range(3):
@@ -79,7 +79,7 @@ async def test_a_duplicate_final_callback_changes_nothing_whatever_its_event_id(
     assert meeting.events() == [("grading.completed", "COMPLETED")] and meeting.version() == 1
 
 
-@pytest.mark.spec("G17", "G9", "K15")
+@pytest.mark.spec("G17", "G9", "K15", "002.20")
 async def test_callbacks_in_the_wrong_order_never_move_a_submission_backwards(meeting: Meeting) -> None:
     await meeting.call_back("progress", {"status": "GRADING", "progress": 0.7})
     await meeting.call_back("progress", {"status": "PROCESSING", "progress": 0.1})
@@ -104,7 +104,7 @@ async def test_only_an_error_that_is_not_retryable_is_final(meeting: Meeting) ->
     assert failed["failureReason"] == "STT_FAIL"
 
 
-@pytest.mark.spec("G1", "K13", "G17")
+@pytest.mark.spec("G1", "K13", "G17", "003.2", "003.3")
 async def test_a_repeated_post_is_one_submission_and_another_payload_is_a_conflict(meeting: Meeting) -> None:
     key = str(uuid.uuid4())
     one, same = [await meeting.main.submit("posted", key=key) for _ in range(2)]

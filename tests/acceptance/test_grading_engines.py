@@ -36,7 +36,7 @@ async def stranger(standing: GradingSite) -> AsyncIterator[Stranger]:
         yield foreign
 
 
-@pytest.mark.spec("G17", "G6", "K4", "K20")
+@pytest.mark.spec("G17", "G6", "K4", "K20", "000.14")
 async def test_a_429_is_waited_out_as_long_as_it_asks(standing: GradingSite, main: MainApp) -> None:
     standing.model.next.append(Answer(429, {"Retry-After": "2"}))
     await asserted_once(standing, main, await main.submit("slow"))
@@ -58,7 +58,7 @@ async def test_a_retry_after_beyond_the_cap_is_cut_to_it(standing: GradingSite, 
     assert 295_000 <= wait_ms <= 300_000, "five minutes at most, whatever the provider asks"
 
 
-@pytest.mark.spec("G6", "G17", "K7", "K20")
+@pytest.mark.spec("G6", "G17", "K7", "K20", "000.15")
 async def test_a_provider_that_stays_down_ends_in_a_dead_letter_and_a_failed_submission(
     standing: GradingSite, main: MainApp, stranger: Stranger
 ) -> None:
@@ -73,7 +73,7 @@ async def test_a_provider_that_stays_down_ends_in_a_dead_letter_and_a_failed_sub
     assert (letter["submissionId"], letter["attemptsMade"]) == (submission["id"], 4) and letter["lastError"]
 
 
-@pytest.mark.spec("G17", "G12", "K14", "K20")
+@pytest.mark.spec("G17", "G12", "K14", "K20", "000.40")
 async def test_a_timeout_is_final_and_a_late_result_is_stored_and_flips_nothing(
     standing: GradingSite, stranger: Stranger
 ) -> None:
@@ -122,7 +122,7 @@ POISON: list[bytes] = [
 ]
 
 
-@pytest.mark.spec("G17", "G5", "K20")
+@pytest.mark.spec("G17", "G5", "K20", "000.39")
 async def test_poison_goes_to_the_dead_letter_queue_once_and_never_loops(
     standing: GradingSite, stranger: Stranger
 ) -> None:

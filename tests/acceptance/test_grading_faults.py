@@ -26,7 +26,7 @@ SOON_RECLAIMED = {"WORKER_LEASE_TTL_SEC": "3"}
 FAILURE = Answer(500)
 
 
-@pytest.mark.spec("G17", "G4", "K3", "K20")
+@pytest.mark.spec("G17", "G4", "K3", "K20", "000.37")
 @BOTH_ENGINES
 async def test_a_worker_killed_in_the_middle_of_a_job_gives_one_final_result(
     grading_site: GradingSite, engine: str
@@ -84,7 +84,7 @@ def site_of_each_engine(
     rabbitmq_server.delete_vhost(other)
 
 
-@pytest.mark.spec("G17", "G3", "K10", "K20")
+@pytest.mark.spec("G17", "G3", "K10", "K20", "000.38")
 async def test_a_broker_that_restarts_loses_no_request_and_no_callback(
     site_of_each_engine: list[GradingSite], rabbitmq_server: RabbitMQServer
 ) -> None:

@@ -56,7 +56,7 @@ def empty_site(
 
 
 @pytest.mark.slow
-@pytest.mark.spec("G17", "G15", "G3", "K10")
+@pytest.mark.spec("G17", "G15", "G3", "K10", "002.22")
 async def test_the_two_services_run_apart_as_the_page_says(empty_site: GradingSite) -> None:
     lines = blocks("run-the-two-services-apart.md")[0]
     assert exported(lines) == {"RABBITMQ_URL", "MAIN_DATABASE_URL", "GRADING_DATABASE_URL", "HOLDFAST_JWT_SECRET"}

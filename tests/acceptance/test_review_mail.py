@@ -178,7 +178,7 @@ async def until(done: object, seconds: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("R4", "R5", "R6", "R9")
+@pytest.mark.spec("R4", "R5", "R6", "R9", "004.31")
 async def test_each_mailbox_has_each_review_once_however_often_the_worker_is_killed(
     mail: MailServer, web: str, env: dict[str, str], nursery: Nursery
 ) -> None:

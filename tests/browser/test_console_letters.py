@@ -43,6 +43,7 @@ async def mend(
     await act(page, "Replay")
 
 
+@pytest.mark.spec("004.14")
 async def test_a_letter_is_worked_through_its_five_steps(browser: Any, place: Deployment) -> None:
     job_id, letter = await place.dies("bell")
     async with signed_in(browser, place, to="/console#dead") as page:

@@ -117,6 +117,7 @@ async def test_an_answer_that_comes_after_the_news_of_the_end_changes_nothing(br
         assert await page.locator("#news").inner_text() == "quick.pdf: Complete."
 
 
+@pytest.mark.spec("001.26")
 async def test_a_failure_is_one_line_and_retry_works_while_the_source_is_here(browser: Any, tmp_path: Path) -> None:
     gateway = ToldGateway(errors=[CallError.from_status(422, "at /srv/x", {}, now_ms=0)])
     async with (
@@ -134,6 +135,7 @@ async def test_a_failure_is_one_line_and_retry_works_while_the_source_is_here(br
         assert await row.evaluate("(row) => row === document.activeElement"), "the keyboard lost its place"
 
 
+@pytest.mark.spec("001.26")
 async def test_retry_is_disabled_when_the_source_is_gone(browser: Any, tmp_path: Path) -> None:
     gateway = ToldGateway(errors=[CallError.from_status(422, "no", {}, now_ms=0)])
     env = {"EXPIRY_CHECK_SEC": "0.1", "SOURCE_RETENTION_SEC": "0"}
@@ -144,7 +146,7 @@ async def test_retry_is_disabled_when_the_source_is_gone(browser: Any, tmp_path:
         assert await row.get_by_role("button", name="Retry odd.pdf").is_disabled()
 
 
-@pytest.mark.spec("C4")
+@pytest.mark.spec("C4", "001.19")
 async def test_the_banner_comes_and_goes_by_itself(browser: Any, tmp_path: Path) -> None:
     async with live(tmp_path, ToldGateway()) as (place, address), opened_page(browser, place, address) as page:
         await page.get_by_text("No documents yet.").wait_for()

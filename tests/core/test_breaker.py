@@ -51,13 +51,13 @@ def half_open(policy: BreakerPolicy = GRADING, *permits: str) -> tuple[BreakerSt
     return tick(state, policy, now), now
 
 
-@pytest.mark.spec("K9", "G7")
+@pytest.mark.spec("K9", "G7", "000.27")
 def test_grading_opens_over_half_of_twenty_and_not_at_half() -> None:
     assert calls(GRADING, "10" * 10).gate is Gate.CLOSED
     assert calls(GRADING, "10" * 9 + "11").gate is Gate.OPEN
 
 
-@pytest.mark.spec("K9", "C4")
+@pytest.mark.spec("K9", "C4", "001.16", "001.35")
 def test_conversion_opens_at_half_of_twenty() -> None:
     assert calls(CONVERSION, "10" * 9 + "00").gate is Gate.CLOSED
     assert calls(CONVERSION, "10" * 10).gate is Gate.OPEN
@@ -150,7 +150,7 @@ def test_asking_again_under_a_held_permit_grants_nothing_new() -> None:
     assert trial_room(after, GRADING, now) == 2
 
 
-@pytest.mark.spec("K9", "G7")
+@pytest.mark.spec("K9", "G7", "000.29")
 def test_three_good_trials_close_it_with_an_empty_window() -> None:
     state, now = half_open(GRADING, "a", "b", "c")
     generation = state.generation
@@ -263,7 +263,7 @@ def test_an_open_gate_takes_no_outcomes_at_all() -> None:
     assert record(state, GRADING, 9, state.generation, "a", ok=False) is state
 
 
-@pytest.mark.spec("K9", "C4")
+@pytest.mark.spec("K9", "C4", "001.16", "001.18")
 def test_hold_mode_admits_nothing_until_good_probes_close_it() -> None:
     state = opened(CONVERSION)
     assert state.open_until is None

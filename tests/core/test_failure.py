@@ -36,7 +36,7 @@ def test_four_of_the_nine_categories_are_retryable() -> None:
         assert failure(category, "X", "x").retryable is (category in RETRYABLE)
 
 
-@pytest.mark.spec("K5", "G6")
+@pytest.mark.spec("K5", "G6", "000.33")
 @pytest.mark.parametrize(
     ("code", "category", "retryable", "faults", "ambiguous"),
     [

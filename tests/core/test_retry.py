@@ -43,7 +43,7 @@ def ms(value_s: float) -> int:
     return round(value_s * 1_000)
 
 
-@pytest.mark.spec("K4", "R3")
+@pytest.mark.spec("K4", "R3", "004.3")
 @pytest.mark.parametrize(("failures", "most_s"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (40, 60)])
 def test_review_draws_from_zero_to_the_capped_exponential(failures: int, most_s: float) -> None:
     assert REVIEW.attempts == 5
@@ -52,7 +52,7 @@ def test_review_draws_from_zero_to_the_capped_exponential(failures: int, most_s:
     assert REVIEW.delay_ms(failures, ALMOST_ONE) == ms(most_s)
 
 
-@pytest.mark.spec("K4", "G6")
+@pytest.mark.spec("K4", "G6", "000.13")
 @pytest.mark.parametrize(("failures", "least_s"), [(1, 2), (2, 4), (3, 8)])
 def test_grading_waits_two_to_the_n_seconds_and_up_to_one_more(failures: int, least_s: float) -> None:
     assert GRADING.attempts == 4
@@ -61,13 +61,13 @@ def test_grading_waits_two_to_the_n_seconds_and_up_to_one_more(failures: int, le
     assert GRADING.delay_ms(failures, ALMOST_ONE) == ms(least_s + 1)
 
 
-@pytest.mark.spec("K4", "G6")
+@pytest.mark.spec("K4", "G6", "000.13")
 def test_grading_never_waits_longer_than_300_s() -> None:
     assert GRADING.delay_ms(20, 0.9) == 300_000
     assert GRADING.delay_ms(1, 0.0, retry_after_ms=86_400_000) == 300_000
 
 
-@pytest.mark.spec("K4", "C3")
+@pytest.mark.spec("K4", "C3", "001.6", "001.35")
 @pytest.mark.parametrize(("failures", "least_ms"), [(1, 5_000), (2, 10_000)])
 def test_conversion_waits_five_seconds_doubled_and_up_to_five_more(failures: int, least_ms: int) -> None:
     assert CONVERSION.attempts == 3
@@ -119,7 +119,7 @@ def test_backoff_stays_under_the_cap(policy: Retry, failures: int, draw: float) 
     assert policy.delay_ms(failures, draw) <= ms(policy.cap_s)
 
 
-@pytest.mark.spec("K4")
+@pytest.mark.spec("K4", "004.4")
 @given(policies, failure_counts, draws, st.integers(0, 10**7))
 def test_the_delay_is_the_longer_of_backoff_and_retry_after(
     policy: Retry, failures: int, draw: float, retry_after_ms: int

@@ -43,6 +43,7 @@ async def test_the_same_key_with_another_payload_is_409(client: Client, kernel: 
     assert await count_jobs(kernel) == 1
 
 
+@pytest.mark.spec("003.2")
 async def test_a_key_is_the_users_own(client: Client, kernel: Kernel) -> None:
     key = new_key()
     await post(client("ann", "learner"), key)
@@ -50,6 +51,7 @@ async def test_a_key_is_the_users_own(client: Client, kernel: Kernel) -> None:
     assert await count_jobs(kernel) == 2
 
 
+@pytest.mark.spec("003.1")
 @pytest.mark.parametrize(
     ("key", "code"),
     [

@@ -55,6 +55,7 @@ async def scraped(web: FastAPI, kernel: Kernel, client: Client, clock: HandClock
     return {"text": answer.text}
 
 
+@pytest.mark.spec("001.29")
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
@@ -77,6 +78,7 @@ async def test_a_scrape_tells(scraped: Mapping[str, str], name: str, labels: dic
     assert sample(scraped["text"], name, **labels) == value
 
 
+@pytest.mark.spec("001.29")
 def test_retries_latency_and_reclaims_are_counted() -> None:
     watch = PrometheusWatch()
     watch.count("jobs_settled", kind="k", event="retried")

@@ -132,7 +132,7 @@ async def test_a_dead_letter_goes_through_its_steps_and_only_in_order(
     assert history == ["case.opened", "case.triaged", "case.remediated", "case.replayed", "case.resolved"]
 
 
-@pytest.mark.spec("K8")
+@pytest.mark.spec("K8", "004.14")
 async def test_bulk_steps_say_first_what_they_would_do_and_spread_the_replays(
     kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock
 ) -> None:

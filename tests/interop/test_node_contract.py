@@ -28,7 +28,7 @@ def test_a_foreign_validator_agrees_with_every_golden_message(strangers: Strange
     assert wrong == {} and len(judged) > 70
 
 
-@pytest.mark.spec("G17", "G18", "G4", "G5")
+@pytest.mark.spec("G17", "G18", "G4", "G5", "002.22")
 async def test_a_node_main_app_is_served_by_our_grading_service(
     grading_site: GradingSite, strangers: Strangers
 ) -> None:
@@ -70,7 +70,7 @@ def _has_id(one: dict[str, Any]) -> bool:
     return isinstance(one["body"], dict) and "requestId" in one["body"]
 
 
-@pytest.mark.spec("G17", "G18", "G8", "G9", "G10")
+@pytest.mark.spec("G17", "G18", "G8", "G9", "G10", "002.22")
 async def test_our_main_app_is_served_by_a_node_grading_service(
     grading_site: GradingSite, strangers: Strangers, tmp_path: Path
 ) -> None:

@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from holdfast import App, Breaker, Context, Job, Priority, Provider, stage
+from holdfast.core.outcome import Released
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
 from holdfast.kernel.claim import claim_one
 from holdfast.kernel.hold import force
+from holdfast.kernel.settle import Settlement, settle
 from holdfast.kernel.submit import submit
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows, take
@@ -55,7 +57,7 @@ async def test_the_most_urgent_job_is_claimed_first_and_the_oldest_of_equals(dep
     assert [job.id for job in await take(world.kernel)] == [ids["old"], ids["new"], ids["low"]]
 
 
-@pytest.mark.spec("K2")
+@pytest.mark.spec("K2", "001.11")
 async def test_a_future_dated_job_waits_even_when_it_is_urgent(deploy: Deploy) -> None:
     world = await deploy(app)
     later = await world.enqueue(Note, "later", delay_s=10, priority=Priority.URGENT)
@@ -65,7 +67,18 @@ async def test_a_future_dated_job_waits_even_when_it_is_urgent(deploy: Deploy) -
     assert [job.id for job in await take(world.kernel)] == [later]
 
 
-@pytest.mark.spec("K2")
+@pytest.mark.spec("K3", "001.14")
+async def test_what_is_queued_again_is_claimed_although_its_lease_would_still_run(deploy: Deploy) -> None:
+    world = await deploy(app)
+    job_id = await world.enqueue(Note, "x")
+    (job,) = await take(world.kernel, "w1")
+    assert await take(world.kernel, "w2") == [], "the lease is another worker's"
+    async with world.kernel.store.transaction() as tx:
+        assert await settle(world.kernel, tx, [Settlement(job, Released())])
+    assert [job.id for job in await take(world.kernel, "w2")] == [job_id]
+
+
+@pytest.mark.spec("K2", "001.13")
 async def test_a_claim_writes_lease_owner_and_times_and_keeps_the_first_start(deploy: Deploy) -> None:
     world = await deploy(app)
     job_id = await world.enqueue(Note, "x")
@@ -84,7 +97,7 @@ async def test_a_claim_writes_lease_owner_and_times_and_keeps_the_first_start(de
     assert (row["started_at"], row["attempt"], row["last_attempt_at"]) == (began, 2, world.clock.now_ms())
 
 
-@pytest.mark.spec("K2")
+@pytest.mark.spec("K2", "001.13")
 async def test_workers_of_several_processes_never_hold_one_job(place: Place, clock: HandClock) -> None:
     kernels = [place.kernel(app, clock=clock, seed=number) for number in range(4)]
     ids = {await submit(kernels[0], Note, str(number)) for number in range(60)}

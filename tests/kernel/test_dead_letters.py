@@ -82,7 +82,7 @@ async def audited(world: World, case_id: str) -> list[tuple[str, str]]:
         return [(row["actor"], row["action"]) for row in await audit.of_subject(tx, f"case:{case_id}")]
 
 
-@pytest.mark.spec("K7")
+@pytest.mark.spec("K7", "004.9")
 async def test_a_dead_letter_holds_all_that_is_needed(deploy: Deploy) -> None:
     world = await deploy(app)
     began = world.clock.now_ms()
@@ -107,7 +107,7 @@ async def test_a_dead_letter_holds_all_that_is_needed(deploy: Deploy) -> None:
     assert "ann@" not in json.dumps(case), "a person's address does not belong into a dead letter"
 
 
-@pytest.mark.spec("K7", "K17")
+@pytest.mark.spec("K7", "K17", "004.10")
 @pytest.mark.parametrize("secret", PLANTED)
 async def test_a_planted_secret_appears_nowhere_but_in_the_payload(
     deploy: Deploy, secret: str, caplog: pytest.LogCaptureFixture
@@ -149,7 +149,7 @@ async def test_a_dead_letter_never_loops_by_itself(deploy: Deploy) -> None:
     assert await world.state(job_id) == "dead" and await world.events(job_id) == history
 
 
-@pytest.mark.spec("K8")
+@pytest.mark.spec("K8", "004.12")
 async def test_the_whole_workflow_is_audited_step_by_step(deploy: Deploy) -> None:
     world = await deploy(app)
     job_id, case_id = await dead(world, refused())
@@ -183,7 +183,7 @@ VERBS: dict[str, Any] = {
 }
 
 
-@pytest.mark.spec("K8", "K15")
+@pytest.mark.spec("K8", "K15", "004.12")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("state", list(CaseState))
 async def test_each_step_is_taken_only_from_the_states_it_names(deploy: Deploy, state: CaseState, verb: str) -> None:
@@ -221,7 +221,7 @@ async def test_what_is_said_must_say_something(deploy: Deploy) -> None:
         await operate.cancel(kernel, kernel.new_id(), "ann")
 
 
-@pytest.mark.spec("K8")
+@pytest.mark.spec("K8", "004.17")
 @pytest.mark.parametrize("resolved_meanwhile", [False, True])
 async def test_the_same_permanent_failure_again_is_escalated(deploy: Deploy, resolved_meanwhile: bool) -> None:
     world = await deploy(app)
@@ -248,7 +248,7 @@ async def test_another_failure_after_a_replay_opens_the_case_again(deploy: Deplo
     assert (await case_of(world, case_id))["state"] == "open"
 
 
-@pytest.mark.spec("K6", "K8")
+@pytest.mark.spec("K6", "K8", "004.15")
 async def test_a_full_replay_runs_every_stage_anew(deploy: Deploy) -> None:
     world = await deploy(app)
     job_id, case_id = await dead(world, refused())

@@ -53,7 +53,7 @@ async def late(world: World, job: Claimed, value: str = '"late"') -> set[str]:
         return await settle(world.kernel, tx, [Settlement(job, Next(), value)])
 
 
-@pytest.mark.spec("K3")
+@pytest.mark.spec("K3", "001.15", "001.35")
 async def test_an_expired_lease_goes_back_to_the_queue_and_is_counted_apart(deploy: Deploy) -> None:
     world = await deploy(app)
     job_id = await world.enqueue(Work, "x")

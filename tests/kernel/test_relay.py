@@ -92,7 +92,7 @@ async def statuses(kernel: Kernel) -> dict[str, tuple[str, int]]:
     return {json.loads(row["payload"])["n"]: (row["status"], row["retry_count"]) for row in found}
 
 
-@pytest.mark.spec("K10")
+@pytest.mark.spec("K10", "000.7")
 async def test_messages_of_an_aggregate_go_out_in_order_of_creation(
     kernel: Kernel, broker: Broker, place: Place
 ) -> None:
@@ -108,7 +108,7 @@ async def test_messages_of_an_aggregate_go_out_in_order_of_creation(
     await close_all(place)
 
 
-@pytest.mark.spec("K10")
+@pytest.mark.spec("K10", "000.4")
 async def test_a_batch_is_bounded(kernel: Kernel, broker: Broker, place: Place) -> None:
     await put(kernel, *[f"{n:03}" for n in range(120)])
     assert [await relay_once(kernel) for _ in range(4)] == [50, 50, 20, 0]
@@ -193,7 +193,7 @@ async def test_two_relays_at_once_publish_each_row_once(kernel: Kernel, broker: 
     await close_all(place)
 
 
-@pytest.mark.spec("K10")
+@pytest.mark.spec("K10", "000.8")
 async def test_a_bad_row_backs_off_alone_and_is_set_aside_at_last(
     kernel: Kernel, broker: Broker, place: Place, clock: HandClock
 ) -> None:
@@ -284,7 +284,7 @@ async def test_rows_that_wait_too_long_are_warned_about(kernel: Kernel, place: P
     await close_all(place)
 
 
-@pytest.mark.spec("K10")
+@pytest.mark.spec("K10", "000.5")
 @pytest.mark.parametrize(
     "failpoint, times", [("relay.after_claim", 1), ("relay.after_publish", 2), ("relay.after_mark", 1)]
 )

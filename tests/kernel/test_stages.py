@@ -60,7 +60,7 @@ def network(**more: Any) -> CallError:
     return CallError.of(Category.NETWORK, "NETWORK_BROKEN", "the line broke", **more)
 
 
-@pytest.mark.spec("K4")
+@pytest.mark.spec("K4", "001.9")
 async def test_a_retry_is_the_row_with_a_later_time_and_one_failure_more(deploy: Deploy) -> None:
     world = await deploy(app)
     script["fetch"] = [network(), network()]
@@ -94,7 +94,7 @@ async def test_retry_after_lengthens_the_wait_up_to_the_ceiling(deploy: Deploy) 
     assert row["run_at"] == row["not_before"] == world.clock.now_ms() + 300_000
 
 
-@pytest.mark.spec("K4")
+@pytest.mark.spec("K4", "004.3")
 async def test_jitter_is_drawn_afresh_for_each_attempt(deploy: Deploy) -> None:
     dicey = App("dicey")
 
@@ -140,7 +140,7 @@ async def test_a_failure_is_retried_only_if_its_class_says_so(
     assert letter["attempts_made"] == calls
 
 
-@pytest.mark.spec("K5")
+@pytest.mark.spec("K5", "004.5")
 async def test_a_failure_that_turns_permanent_stops_at_once(deploy: Deploy) -> None:
     world = await deploy(app)
     script["fetch"] = [network(), CallError.of(Category.NOT_FOUND, "UPSTREAM_NOT_FOUND", "gone")]
@@ -178,7 +178,7 @@ async def test_a_finished_stage_never_runs_again_whatever_dies(deploy: Deploy, f
     assert sum(ran.values()) == (4 if crashed_before_commit else 3)
 
 
-@pytest.mark.spec("K6", "K8")
+@pytest.mark.spec("K6", "K8", "004.15")
 async def test_a_replay_starts_at_the_failed_stage_with_a_fresh_budget(deploy: Deploy) -> None:
     world = await deploy(app)
     script["send"] = [network(), network()]

@@ -200,7 +200,7 @@ async def test_a_worker_signs_in_and_signs_off(place: Place, clock: HandClock) -
     await close_all(place)
 
 
-@pytest.mark.spec("K2")
+@pytest.mark.spec("K2", "001.21")
 async def test_a_commit_wakes_an_idle_worker_at_once(place: Place, clock: HandClock) -> None:
     desk = Desk()
     desk.go.set()

@@ -36,7 +36,7 @@ async def plainly(channel: AbstractChannel, **arguments: object) -> None:
     await queue.bind(exchange, "grading.request")
 
 
-@pytest.mark.spec("G3")
+@pytest.mark.spec("G3", "002.1")
 @pytest.mark.parametrize("first", ["they", "we"])
 async def test_the_same_declaration_by_a_foreign_service_does_not_clash(
     first: str, rabbitmq_url: str, transport: RabbitTransport
@@ -63,7 +63,7 @@ async def test_a_queue_that_exists_with_other_arguments_is_used_as_it_is(
             await seen.until(lambda s: len(s.ids) == 1)
 
 
-@pytest.mark.spec("G3")
+@pytest.mark.spec("G3", "002.2")
 async def test_our_messages_carry_what_the_contract_says(rabbitmq_url: str, transport: RabbitTransport) -> None:
     await transport.declare([REQUESTS])
     message = request(b'{"requestId":"r"}')

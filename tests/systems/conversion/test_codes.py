@@ -34,7 +34,7 @@ def test_the_public_codes_are_the_ten_of_the_specification() -> None:
     assert set(Code) == set(named.split())
 
 
-@pytest.mark.spec("C2")
+@pytest.mark.spec("C2", "001.2")
 @pytest.mark.parametrize(
     ("internal", "code"),
     [
@@ -56,7 +56,7 @@ def test_internal_codes_map_to_public_ones(internal: str, code: Code) -> None:
     assert public_error(failure(category, internal, ""))[0] is code
 
 
-@pytest.mark.spec("C2")
+@pytest.mark.spec("C2", "001.4")
 @pytest.mark.parametrize("key", TABLE)
 def test_every_sentence_is_one_line_without_codes_or_paths(key: str) -> None:
     message = TABLE[key].message
@@ -84,7 +84,7 @@ def test_no_failure_shows_anything_but_a_sentence_of_the_table(
     assert shown in SENTENCES
 
 
-@pytest.mark.spec("C2")
+@pytest.mark.spec("C2", "001.4")
 @given(st.sampled_from(ERRORS), hostile_text)
 def test_no_exception_shows_anything_but_a_sentence_of_the_table(kind: type[Exception], text: str) -> None:
     assert public_error(kind(text)) in SENTENCES
@@ -120,12 +120,12 @@ def test_exceptions_are_told_apart_by_type(error: BaseException, code: Code) -> 
     assert public_error(error)[0] is code
 
 
-@pytest.mark.spec("C3")
+@pytest.mark.spec("C3", "001.7", "001.35")
 def test_the_codes_that_are_retried() -> None:
     assert {Code.GW_5XX, Code.GW_TIMEOUT, Code.IO_ERROR, Code.UNKNOWN} == RETRIED
 
 
-@pytest.mark.spec("C3", "K5")
+@pytest.mark.spec("C3", "K5", "001.7")
 @given(st.integers(400, 599))
 def test_an_answer_is_retried_exactly_when_its_public_code_is(status: int) -> None:
     error = CallError.from_status(status, "", {}, now_ms=0)

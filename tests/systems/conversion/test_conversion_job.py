@@ -45,7 +45,7 @@ async def test_a_conversion_writes_its_result_and_says_so(place: Place) -> None:
     assert answer.headers["content-disposition"] == 'attachment; filename="a.xml"'
 
 
-@pytest.mark.spec("C3")
+@pytest.mark.spec("C3", "001.8", "001.11", "001.36")
 async def test_retries_are_spaced_and_counted(place: Place) -> None:
     place.gateway.errors = DOWN[:3]
     job = await place.upload()
@@ -69,7 +69,7 @@ async def test_retries_are_spaced_and_counted(place: Place) -> None:
     assert len(place.gateway.calls) == 3
 
 
-@pytest.mark.spec("C2", "C3")
+@pytest.mark.spec("C2", "C3", "001.4", "001.36")
 @pytest.mark.parametrize(
     ("error", "code", "calls"),
     [
@@ -136,7 +136,7 @@ async def test_a_full_gateway_costs_no_attempt(place: Place) -> None:
     assert (done["status"], done["attemptCount"], len(place.gateway.calls)) == ("complete", 1, 6)
 
 
-@pytest.mark.spec("C4", "K9")
+@pytest.mark.spec("C4", "K9", "001.16", "001.17", "001.18", "001.19")
 async def test_a_failing_gateway_pauses_dispatch_until_it_is_well(place: Place) -> None:
     place.gateway.errors, place.gateway.well = DOWN[:10], False
     for _ in range(20):
@@ -169,7 +169,7 @@ async def test_a_document_that_is_refused_says_nothing_about_the_gateway(place: 
     assert (await place.client().get("/api/jobs")).json()["banner"] is None
 
 
-@pytest.mark.spec("C5", "K2", "K3")
+@pytest.mark.spec("C5", "K2", "K3", "001.32")
 async def test_two_workers_make_one_result(open_store: Callable[[Clock], AnyStore], tmp_path: Path) -> None:
     """The first worker loses its lease while it converts; what it brings back late changes nothing."""
     clock, gateway = HandClock(), ToldGateway(hold=asyncio.Event(), xml=b"<late/>")
@@ -192,7 +192,7 @@ async def test_two_workers_make_one_result(open_store: Callable[[Clock], AnyStor
         assert place.files()[1] == [f"{job['id']}.xml"]
 
 
-@pytest.mark.spec("C5")
+@pytest.mark.spec("C5", "001.20")
 @pytest.mark.parametrize("where", ["call.before", "call.after", "attempt.after_handler", "settle.before_commit"])
 async def test_a_worker_that_dies_anywhere_costs_no_result(place: Place, where: str) -> None:
     job = await place.upload()
@@ -212,7 +212,7 @@ async def test_a_claim_waits_in_the_queue_when_its_worker_stops(place: Place) ->
     assert (await place.job(job["id"]))["status"] == "processing"
 
 
-@pytest.mark.spec("C8", "C12")
+@pytest.mark.spec("C8", "C12", "001.37")
 async def test_a_cancelled_job_ends_at_once_and_leaves_no_result(place: Place) -> None:
     place.gateway.hold = asyncio.Event()
     job = await place.upload()
@@ -228,7 +228,7 @@ async def test_a_cancelled_job_ends_at_once_and_leaves_no_result(place: Place) -
     assert (again.status_code, again.json()["code"]) == (409, "NOT_ALLOWED")
 
 
-@pytest.mark.spec("C8")
+@pytest.mark.spec("C8", "001.30")
 async def test_a_stream_tells_a_job_from_its_first_event_to_its_last(place: Place) -> None:
     place.gateway.errors = DOWN[:1]
     job = await place.upload()

@@ -68,7 +68,7 @@ async def deployment(
         yield place, env
 
 
-@pytest.mark.spec("C5", "K2", "K3")
+@pytest.mark.spec("C5", "K2", "K3", "001.32")
 async def test_a_killed_worker_costs_no_result_and_makes_no_second_one(database: str, tmp_path: Path) -> None:
     async with stub(held=True) as gateway, deployment(database, tmp_path, gateway) as (place, env):
         job = await place.upload()
@@ -85,7 +85,7 @@ async def test_a_killed_worker_costs_no_result_and_makes_no_second_one(database:
         assert (await place.client().get(done["result"]["url"])).content == XML
 
 
-@pytest.mark.spec("C6", "K16")
+@pytest.mark.spec("C6", "K16", "001.36")
 async def test_a_stopping_worker_finishes_what_it_has(database: str, tmp_path: Path) -> None:
     async with stub(held=True) as gateway, deployment(database, tmp_path, gateway) as (place, env):
         first, second = await place.upload(), await place.upload()
@@ -118,7 +118,7 @@ async def test_a_stopping_worker_gives_back_what_it_cannot_finish(database: str,
         assert told == ["queued", "processing", "queued", "processing", "complete"]
 
 
-@pytest.mark.spec("C6", "K3")
+@pytest.mark.spec("C6", "K3", "001.22")
 async def test_a_long_conversion_keeps_its_lease(database: str, tmp_path: Path) -> None:
     """Three lease times pass, and a second worker looks on: nobody takes the job away."""
     async with stub(held=True) as gateway, deployment(database, tmp_path, gateway) as (place, env):

@@ -33,6 +33,7 @@ KNOBS = [
 ]
 
 
+@pytest.mark.spec("001.34")
 def test_every_knob_of_the_source_is_there_and_documented() -> None:
     told = {name: doc for name, _, doc in describe(ConversionSettings)}
     assert [knob for knob in KNOBS if not told.get(knob)] == []
@@ -45,6 +46,7 @@ def test_the_defaults_are_the_sources() -> None:
     assert (made.breaker.mode, made.concurrency) == ("hold", 2)
 
 
+@pytest.mark.spec("001.6")
 def test_the_delay_is_the_sources_formula() -> None:
     retry = read(ConversionSettings, {"RETRY_MAX_ATTEMPTS": "9"}).retry
     for attempt in range(8):
@@ -52,6 +54,7 @@ def test_the_delay_is_the_sources_formula() -> None:
         assert retry.delay_ms(attempt + 1, 0.5) == 5_000 * 2**attempt + 2_500
 
 
+@pytest.mark.spec("001.34")
 def test_a_knob_turns_what_it_says(tmp_path: Path) -> None:
     env = {
         "HOLDFAST_DATA_DIR": str(tmp_path),

@@ -176,7 +176,7 @@ async def test_an_answer_over_the_limit_is_cut_off(source: Path) -> None:
     assert (found.error_class, found.retryable) == ("RESULT_TOO_LARGE", False)
 
 
-@pytest.mark.spec("C5", "C9")
+@pytest.mark.spec("C5", "C9", "001.20")
 async def test_a_slow_gateway_times_out_in_all(source: Path) -> None:
     async with serving(http(200, XML), stall=True) as server:
         found = await failure_of(HttpGateway(server.url).convert(source, timeout_s=0.2))

@@ -49,7 +49,7 @@ async def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
     assert [one.path.read_bytes() for one in saved] == contents * 2
 
 
-@pytest.mark.spec("C5")
+@pytest.mark.spec("C5", "001.20")
 async def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await save(tmp_path, JOB, XML)
 
@@ -63,7 +63,7 @@ async def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, m
     assert path_of(tmp_path, JOB, SHA256).read_bytes() == XML
 
 
-@pytest.mark.spec("C5")
+@pytest.mark.spec("C5", "001.20")
 async def test_content_and_name_are_flushed_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     fsync, replace = os.fsync, os.replace

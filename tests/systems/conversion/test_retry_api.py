@@ -39,7 +39,7 @@ async def post(place: Place, job_id: str, verb: str, sub: str = "ann") -> tuple[
     return answer.status_code, answer.json()
 
 
-@pytest.mark.spec("C7")
+@pytest.mark.spec("C7", "001.25", "001.30")
 async def test_its_owner_retries_a_failed_job_with_fresh_attempts(place: Place) -> None:
     job_id = await failed_job(place)
     before = await place.job(job_id)
@@ -57,7 +57,7 @@ async def test_its_owner_retries_a_failed_job_with_fresh_attempts(place: Place) 
     assert names == ["queued", "processing", "failed", "queued", "processing", "retry", "processing", "complete"]
 
 
-@pytest.mark.spec("C7", "K8")
+@pytest.mark.spec("C7", "K8", "001.31")
 async def test_a_retry_is_a_replay_of_its_case_and_audited(place: Place) -> None:
     job_id = await failed_job(place)
     await post(place, job_id, "retry")
@@ -70,7 +70,7 @@ async def test_a_retry_is_a_replay_of_its_case_and_audited(place: Place) -> None
     assert ("ann", "case.replayed") in [(row["actor"], row["action"]) for row in said]
 
 
-@pytest.mark.spec("C7")
+@pytest.mark.spec("C7", "001.24")
 async def test_only_a_failed_job_is_retried(place: Place) -> None:
     job = await place.upload()
     _, refusal = await post(place, job["id"], "retry")
@@ -82,7 +82,7 @@ async def test_only_a_failed_job_is_retried(place: Place) -> None:
     assert [(await post(place, job_id, "retry"))[0] for _ in range(2)] == [202, 409]
 
 
-@pytest.mark.spec("C7")
+@pytest.mark.spec("C7", "001.24")
 async def test_no_retry_without_the_source(place: Place) -> None:
     job_id = await failed_job(place)
     (place.settings.uploads / f"{job_id}.pdf").unlink()
@@ -98,7 +98,7 @@ async def test_no_retry_without_the_source(place: Place) -> None:
     assert (await post(place, second, "retry"))[0] == 410
 
 
-@pytest.mark.spec("C7", "C8")
+@pytest.mark.spec("C7", "C8", "001.24")
 @pytest.mark.parametrize(
     ("method", "path"),
     [("GET", ""), ("GET", "/result"), ("GET", "/events"), ("POST", "/retry"), ("POST", "/cancel")],
@@ -134,7 +134,7 @@ async def test_the_list_has_pages(place: Place) -> None:
     assert (wrong.status_code, wrong.json()["code"]) == (422, "INVALID_INPUT")
 
 
-@pytest.mark.spec("C8")
+@pytest.mark.spec("C8", "001.30")
 async def test_a_result_is_not_ready_then_there_then_expired(place: Place) -> None:
     job = await place.upload()
     url = f"/api/jobs/{job['id']}/result"

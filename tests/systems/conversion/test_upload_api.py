@@ -184,7 +184,7 @@ async def test_a_wish_that_cannot_be_granted_leaves_nothing(place: Place, form: 
     assert place.files() == ([], [])
 
 
-@pytest.mark.spec("C12")
+@pytest.mark.spec("C12", "001.37")
 async def test_the_urgent_goes_first(place: Place) -> None:
     low, normal, high = [await place.upload(priority=level) for level in ("low", "normal", "high")]
     await Worker(place.world.kernel, concurrency=1).run_until_idle()
@@ -209,7 +209,7 @@ async def test_a_user_may_not_upload_without_end(open_store: Callable[[Clock], A
         assert count(place) == (4, 0)
 
 
-@pytest.mark.spec("C12")
+@pytest.mark.spec("C12", "001.37")
 async def test_a_user_may_not_fill_the_queue(open_store: Callable[[Clock], AnyStore], tmp_path: Path) -> None:
     async with opened(open_store, environment(tmp_path, USER_QUEUED_MAX="2")) as place:
         posts = [place.client().post("/api/jobs", files={"file": ("a.pdf", PDF)}) for _ in range(5)]

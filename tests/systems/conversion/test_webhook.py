@@ -43,6 +43,7 @@ async def notices(place: Place) -> list[Any]:
         return list(await jobs.page(tx, kind="conversion.webhook"))
 
 
+@pytest.mark.spec("001.37")
 async def test_each_end_of_a_job_is_told_once_and_signed(open_store: Open, tmp_path: Path) -> None:
     async with stub() as hook, opened(open_store, env(tmp_path)) as place:
         job = await place.upload(webhookUrl=hook.url)

@@ -44,7 +44,7 @@ async def there(kernel: Kernel, one: Arrival) -> tuple[bool, int]:
         return kept is not None, len(await outbox.of_aggregate(tx, one.new.id))
 
 
-@pytest.mark.spec("G1")
+@pytest.mark.spec("G1", "000.1")
 async def test_all_that_arrive_together_are_kept_each_with_its_message(kernel: Kernel) -> None:
     accepting = Accepting(kernel)
     arrivals = [arrival(kernel, f"k{n}") for n in range(40)]

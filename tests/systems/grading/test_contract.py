@@ -64,14 +64,14 @@ def test_there_are_golden_messages_for_every_queue() -> None:
         assert {queue_of(path) for path in files} == set(PARSERS)
 
 
-@pytest.mark.spec("G18", "G5")
+@pytest.mark.spec("G18", "G5", "002.5", "002.8")
 @pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
 def test_schema_and_parser_both_accept_a_valid_golden_message(path: Path) -> None:
     jsonschema.Draft202012Validator(published_schema(queue_of(path))).validate(json.loads(path.read_bytes()))
     PARSERS[queue_of(path)](path.read_bytes())
 
 
-@pytest.mark.spec("G18", "G5")
+@pytest.mark.spec("G18", "G5", "002.4")
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
 def test_schema_and_parser_both_refuse_an_invalid_golden_message(path: Path) -> None:
     schema = jsonschema.Draft202012Validator(published_schema(queue_of(path)))
@@ -198,7 +198,7 @@ def test_two_spellings_of_one_uuid_are_one_request() -> None:
     assert upper.request_id == REQUEST_ID.upper(), "the sender finds its own spelling in the callback"
 
 
-@pytest.mark.spec("G2")
+@pytest.mark.spec("G2", "002.4", "002.5")
 def test_a_request_built_by_the_main_app_is_read_back_the_same() -> None:
     deadline = (NOW + timedelta(minutes=20)).astimezone(timezone(timedelta(hours=7)))
     payload = {
@@ -229,14 +229,14 @@ def callbacks() -> list[contract.Callback]:
     ]
 
 
-@pytest.mark.spec("G18")
+@pytest.mark.spec("G18", "002.11", "002.12", "002.16")
 @pytest.mark.parametrize("built", callbacks(), ids=lambda built: built.kind)
 def test_every_callback_we_build_fits_the_published_schema(built: contract.Callback) -> None:
     jsonschema.Draft202012Validator(published_schema("callback")).validate(json.loads(built.body()))
     assert contract.parse_callback(built.body()) == built
 
 
-@pytest.mark.spec("G10")
+@pytest.mark.spec("G10", "002.13")
 @pytest.mark.parametrize(
     ("confidence", "priority", "audit"),
     [
@@ -261,7 +261,7 @@ def test_confidence_decides_review_priority_and_audit(confidence: int, priority:
     assert ("reviewPriority" in wire["data"]["result"]) is (priority is not None)
 
 
-@pytest.mark.spec("G10")
+@pytest.mark.spec("G10", "002.13")
 def test_a_signal_raises_the_audit_flag_at_any_confidence() -> None:
     assert messages.result(9.0, "C1", 95, signals=("prompt_injection",)).audit_flag
 
@@ -301,7 +301,7 @@ def test_a_dead_letter_has_every_required_field_and_the_original(original: bytes
     assert contract.parse_dead_letter(letter.body()) == letter
 
 
-@pytest.mark.spec("G5")
+@pytest.mark.spec("G5", "002.1", "002.2")
 def test_the_topology_is_the_specification_s() -> None:
     assert (contract.EXCHANGE, contract.EXCHANGE_TYPE) == ("vstep.exchange", "direct")
     assert contract.QUEUES == ("grading.request", "grading.callback", "grading.dlq")

@@ -76,7 +76,7 @@ CRASHES = [
 ]
 
 
-@pytest.mark.spec("G4", "G9", "G14", "G17")
+@pytest.mark.spec("G4", "G9", "G14", "G17", "000.37")
 @pytest.mark.parametrize(("side", "failpoint"), CRASHES)
 async def test_a_crash_anywhere_gives_one_final_result(sure: Pair, side: str, failpoint: str) -> None:
     world = sure.main if side == "main" else sure.service
@@ -90,7 +90,7 @@ async def test_a_crash_anywhere_gives_one_final_result(sure: Pair, side: str, fa
     assert [job["state"] for job in jobs] == ["succeeded"]
 
 
-@pytest.mark.spec("G4", "G9")
+@pytest.mark.spec("G4", "G9", "000.10", "003.11")
 async def test_every_message_twice_in_any_order_changes_nothing(sure: Pair) -> None:
     one = await sure.submit()
     await sure.settle()
@@ -104,7 +104,7 @@ async def test_every_message_twice_in_any_order_changes_nothing(sure: Pair) -> N
     assert len(calls) == sure.engine.settings.llm_runs, "nothing is paid for twice"
 
 
-@pytest.mark.spec("G3", "K10")
+@pytest.mark.spec("G3", "K10", "000.34")
 async def test_a_relay_that_was_down_catches_up(pair: Pair) -> None:
     made = [await pair.submit() for _ in range(7)]
     assert pair.requests == [], "nobody relays, and all of it is saved"
@@ -114,7 +114,7 @@ async def test_a_relay_that_was_down_catches_up(pair: Pair) -> None:
     assert statuses == {"REVIEW_REQUIRED"}
 
 
-@pytest.mark.spec("G3", "G14", "K10")
+@pytest.mark.spec("G3", "G14", "K10", "000.8", "000.34")
 async def test_a_broker_that_is_down_loses_nothing_on_either_side(pair: Pair) -> None:
     one = await pair.submit()
     publish = pair.transport.publish
@@ -136,7 +136,7 @@ async def test_a_broker_that_is_down_loses_nothing_on_either_side(pair: Pair) ->
     assert (await pair.show(one.id)).state.status == "REVIEW_REQUIRED"
 
 
-@pytest.mark.spec("G12", "G17")
+@pytest.mark.spec("G12", "G17", "000.40", "003.7")
 async def test_a_result_after_the_deadline_does_not_flip_the_failure(sure: Pair) -> None:
     one = await sure.submit()
     await relay_once(sure.main.kernel)
@@ -186,7 +186,7 @@ async def test_a_failing_grade_transcribes_and_fetches_only_once(tmp_path: Path)
         assert (steps == ["PROCESSING"] * 4 and one.skill == "speaking") or steps
 
 
-@pytest.mark.spec("G6", "G15")
+@pytest.mark.spec("G6", "G15", "000.33")
 @pytest.mark.parametrize(
     ("content", "promised_s", "code"),
     [(b"no audio at all", 16, "AUDIO_UNDECODABLE"), (b"village", 60, "AUDIO_TRUNCATED")],

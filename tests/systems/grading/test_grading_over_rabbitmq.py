@@ -28,7 +28,7 @@ COUNT = 12
 
 
 @pytest.mark.slow
-@pytest.mark.spec("G3", "G5", "G9", "G14", "G17")
+@pytest.mark.spec("G3", "G5", "G9", "G14", "G17", "000.5", "000.39")
 async def test_apart_over_a_real_broker_nothing_is_lost_and_poison_is_laid_down(
     postgres_server: PostgresServer, rabbitmq_url: str, tmp_path: Path
 ) -> None:

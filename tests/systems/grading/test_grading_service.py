@@ -49,7 +49,7 @@ def graded(pair: Pair) -> int:
     return grader.graded
 
 
-@pytest.mark.spec("G4", "G15")
+@pytest.mark.spec("G4", "G15", "002.8", "002.11", "002.12")
 async def test_a_request_is_graded_and_answered(pair: Pair) -> None:
     asked = request(pair, trace={"traceId": "t-1"}, extra="tolerated")
     await send(pair, asked)
@@ -65,7 +65,7 @@ async def test_a_request_is_graded_and_answered(pair: Pair) -> None:
     assert set(result["criteria"]) == {"taskAchievement", "coherence", "lexis", "grammar"}
 
 
-@pytest.mark.spec("G4", "K11")
+@pytest.mark.spec("G4", "K11", "000.11", "002.18", "003.10")
 async def test_a_duplicate_while_it_runs_is_ignored(pair: Pair) -> None:
     asked = request(pair)
     for _ in range(3):
@@ -76,7 +76,7 @@ async def test_a_duplicate_while_it_runs_is_ignored(pair: Pair) -> None:
     assert len(await pair.query(pair.service, "SELECT id FROM holdfast_jobs")) == 1
 
 
-@pytest.mark.spec("G4")
+@pytest.mark.spec("G4", "000.11", "002.9", "002.18", "003.10")
 async def test_a_duplicate_after_the_result_repeats_it_and_grades_nothing(pair: Pair) -> None:
     asked = request(pair)
     await send(pair, asked, "m-1")
@@ -113,7 +113,7 @@ async def test_an_invalid_request_is_answered_and_laid_down_with_its_original(pa
     assert order.index("grading.callback") < order.index("grading.dlq"), "first the answer, then the letter"
 
 
-@pytest.mark.spec("G5")
+@pytest.mark.spec("G5", "000.39")
 @pytest.mark.parametrize("body", [b"", b"hello", b"[1]", b"\xff\x00\xfe", b"{" * 5_000, b"null", b"1e999"])
 async def test_bytes_that_are_no_request_go_to_the_dead_letters_and_nowhere_else(pair: Pair, body: bytes) -> None:
     await send(pair, body)
@@ -149,7 +149,7 @@ async def test_a_request_past_its_deadline_is_failed_at_once(pair: Pair) -> None
     assert graded(pair) == 0 and len(pair.dead_letters) == 1
 
 
-@pytest.mark.spec("G6", "K4")
+@pytest.mark.spec("G6", "K4", "000.13", "000.15")
 async def test_a_retry_comes_after_two_to_the_n_seconds_and_three_are_made(pair: Pair) -> None:
     pair.service.script(pair.engine.llm, server_errors=9)
     await send(pair, request(pair))
@@ -172,7 +172,7 @@ async def test_a_retry_comes_after_two_to_the_n_seconds_and_three_are_made(pair:
     assert len(pair.dead_letters) == 1, "a dead letter never loops by itself"
 
 
-@pytest.mark.spec("G6", "K4")
+@pytest.mark.spec("G6", "K4", "000.14")
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(40.0, 40.0), (4_000.0, 300.0)])
 async def test_a_429_is_obeyed_within_the_cap(pair: Pair, asked_s: float, waited_s: float) -> None:
     pair.service.script(pair.engine.llm, rate_limited=1, retry_after_s=asked_s)
@@ -184,7 +184,7 @@ async def test_a_429_is_obeyed_within_the_cap(pair: Pair, asked_s: float, waited
     assert kinds(pair)[-1] == "completed"
 
 
-@pytest.mark.spec("G6")
+@pytest.mark.spec("G6", "000.15", "000.33")
 async def test_what_cannot_get_better_is_not_retried(pair: Pair) -> None:
     pair.service.script(pair.engine.llm, refusals=1)
     await send(pair, request(pair))
@@ -192,7 +192,7 @@ async def test_what_cannot_get_better_is_not_retried(pair: Pair) -> None:
     assert kinds(pair)[-1] == "error" and pair.dead_letters[0]["attemptsMade"] == 1
 
 
-@pytest.mark.spec("G7", "K9")
+@pytest.mark.spec("G7", "K9", "000.30", "000.31")
 async def test_an_open_breaker_is_told_once_per_job_and_opening_and_costs_no_attempt(pair: Pair) -> None:
     await force(pair.service.kernel, "llm", open=True, actor="test", reason="drill")
     await send(pair, request(pair))
@@ -213,7 +213,7 @@ async def test_an_open_breaker_is_told_once_per_job_and_opening_and_costs_no_att
     assert kinds(pair).count("completed") == 2
 
 
-@pytest.mark.spec("G7", "K9")
+@pytest.mark.spec("G7", "K9", "000.27", "000.29", "000.30", "000.32")
 async def test_the_breaker_opens_above_half_of_twenty_and_closes_after_three_good_trials(tmp_path: Path) -> None:
     async with opened(tmp_path, replace(made_engine(tmp_path), client=endpoint())) as pair:
         pair.service.script(pair.engine.llm, server_errors=20)
@@ -247,7 +247,7 @@ async def test_a_job_that_no_worker_can_finish_in_time_is_answered_by_the_sweep(
     assert pair.dead_letters[0]["failureReason"] == "TIMEOUT"
 
 
-@pytest.mark.spec("G6", "K3")
+@pytest.mark.spec("G6", "K3", "000.33")
 async def test_a_job_that_kills_three_workers_is_answered_as_dead(sure: Pair) -> None:
     for _ in range(3):
         sure.service.script(sure.engine.llm, crash=1)

@@ -11,7 +11,7 @@ from holdfast_systems.grading.main_app import build_main
 from holdfast_systems.grading.settings import MainSettings, ServiceSettings
 
 
-@pytest.mark.spec("G2", "G6", "G7", "G12")
+@pytest.mark.spec("G2", "G6", "G7", "G12", "000.18", "000.25")
 def test_the_defaults_are_the_specifications() -> None:
     main, service = read(MainSettings, {}), read(ServiceSettings, {})
     assert (main.sla_ms("writing"), main.sla_ms("speaking")) == (20 * 60_000, 60 * 60_000)

@@ -24,7 +24,7 @@ class Heard(LogWatch):
         self.counts[name] += int(amount)
 
 
-@pytest.mark.spec("G14", "K10")
+@pytest.mark.spec("G14", "K10", "000.35")
 async def test_a_callback_nobody_takes_is_tried_within_bounds_and_then_alerted(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

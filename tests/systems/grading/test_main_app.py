@@ -23,7 +23,7 @@ async def rows(pair: Pair, text: str) -> list[dict[str, Any]]:
     return await pair.query(pair.main, text)
 
 
-@pytest.mark.spec("G1", "K1")
+@pytest.mark.spec("G1", "K1", "000.1", "002.4")
 async def test_a_submission_and_its_request_are_one_write(pair: Pair) -> None:
     stored = await pair.submit()
     assert (stored.state.status, stored.user_id, stored.payload) == ("PENDING", "ann", WRITING)
@@ -36,7 +36,7 @@ async def test_a_submission_and_its_request_are_one_write(pair: Pair) -> None:
     assert (request["skill"], request["payload"], request["attempt"]) == ("writing", WRITING, 1)
 
 
-@pytest.mark.spec("G1", "K1")
+@pytest.mark.spec("G1", "K1", "000.1")
 async def test_a_rollback_leaves_neither(pair: Pair) -> None:
     with pytest.raises(ZeroDivisionError):
         async with pair.main.kernel.store.transaction() as tx:
@@ -45,7 +45,7 @@ async def test_a_rollback_leaves_neither(pair: Pair) -> None:
     assert await rows(pair, "SELECT id FROM submissions") == [] == await rows(pair, "SELECT id FROM holdfast_outbox")
 
 
-@pytest.mark.spec("G2", "K14")
+@pytest.mark.spec("G2", "K14", "000.18")
 @pytest.mark.parametrize(("skill", "payload"), [("writing", WRITING), ("speaking", SPEAKING)])
 async def test_the_deadline_is_the_creation_plus_the_sla(pair: Pair, skill: str, payload: dict[str, object]) -> None:
     for _ in range(5):
@@ -73,7 +73,7 @@ async def test_what_the_contract_refuses_is_refused_before_it_is_stored(pair: Pa
     assert await rows(pair, "SELECT id FROM submissions") == []
 
 
-@pytest.mark.spec("G9", "K11")
+@pytest.mark.spec("G9", "K11", "002.19", "003.5", "003.6", "003.8")
 async def test_a_callback_is_applied_once_and_told_in_order(pair: Pair) -> None:
     one = await pair.submit()
     news = progress(one.request_id, one.id, "ANALYZING", 0.4)
@@ -92,7 +92,7 @@ async def test_a_callback_is_applied_once_and_told_in_order(pair: Pair) -> None:
     assert sorted(str(row["outcome"]) for row in processed) == ["applied", "applied", "ignored"]
 
 
-@pytest.mark.spec("G9")
+@pytest.mark.spec("G9", "002.19", "002.23")
 async def test_a_second_result_under_another_event_id_changes_nothing(pair: Pair) -> None:
     one = await pair.submit()
     await pair.call_back(completed(one.request_id, one.id, result(7.0)))
@@ -103,7 +103,7 @@ async def test_a_second_result_under_another_event_id_changes_nothing(pair: Pair
     assert len(await pair.events(one.id)) == 1
 
 
-@pytest.mark.spec("G8", "G9")
+@pytest.mark.spec("G8", "G9", "002.16")
 async def test_errors_end_it_only_if_they_are_final(pair: Pair) -> None:
     one = await pair.submit()
     await pair.call_back(error(one.request_id, one.id, "CIRCUIT_OPEN", retryable=True))
@@ -136,7 +136,7 @@ async def test_a_callback_of_somebody_else_touches_nothing(pair: Pair) -> None:
     assert sorted(str(row["outcome"]) for row in outcomes) == ["mismatched", "unknown"]
 
 
-@pytest.mark.spec("G9", "K11")
+@pytest.mark.spec("G9", "K11", "003.5")
 async def test_a_crash_before_the_commit_leaves_no_trace_and_the_redelivery_works(sure: Pair) -> None:
     one = await sure.submit()
     done = completed(one.request_id, one.id)
@@ -151,7 +151,7 @@ async def test_a_crash_before_the_commit_leaves_no_trace_and_the_redelivery_work
     assert len(await sure.events(one.id)) == 1
 
 
-@pytest.mark.spec("G12", "K14")
+@pytest.mark.spec("G12", "K14", "000.25")
 async def test_the_sweep_fails_what_is_past_its_deadline_and_nothing_else(pair: Pair) -> None:
     pending, running, reviewed, done = [await pair.submit() for _ in range(4)]
     await pair.call_back(progress(running.request_id, running.id))
@@ -174,7 +174,7 @@ async def test_the_sweep_fails_what_is_past_its_deadline_and_nothing_else(pair: 
     assert (await pair.events(pending.id))[-1][0] == "grading.failed"
 
 
-@pytest.mark.spec("G12", "K14")
+@pytest.mark.spec("G12", "K14", "000.21", "000.24", "003.7")
 async def test_a_late_result_is_stored_and_the_status_stays(pair: Pair) -> None:
     one = await pair.submit()
     pair.clock.advance(SLA_MS["writing"] / 1_000 + 1)
@@ -198,7 +198,7 @@ async def test_a_late_result_before_any_sweep_ends_the_same(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("G12", "K14")
+@pytest.mark.spec("G12", "K14", "000.26")
 async def test_many_sweeps_at_once_fail_each_submission_once(pair: Pair) -> None:
     mine = [await pair.submit() for _ in range(BATCH + 20)]
     pair.clock.advance(SLA_MS["writing"] / 1_000 + 1)

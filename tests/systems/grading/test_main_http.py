@@ -50,7 +50,7 @@ async def post(
     return await client.post("/api/submissions", json={"skill": skill, "payload": payload}, headers=headers)
 
 
-@pytest.mark.spec("G1", "G2")
+@pytest.mark.spec("G1", "G2", "000.2", "000.18")
 @pytest.mark.parametrize(("skill", "payload"), [("writing", WRITING), ("speaking", SPEAKING)])
 async def test_a_submission_is_answered_with_what_a_client_needs(client: Client, skill: str, payload: object) -> None:
     answer = await post(client(), skill, payload)
@@ -67,7 +67,7 @@ def _ms(text: str) -> int:
     return round(TypeAdapter(UtcTime).validate_python(text).timestamp() * 1_000)
 
 
-@pytest.mark.spec("G1", "K13")
+@pytest.mark.spec("G1", "K13", "003.2", "003.3")
 async def test_a_key_replays_its_answer_and_refuses_another_payload(client: Client, pair: Pair) -> None:
     key = str(uuid.uuid4())
     answers = await asyncio.gather(*[post(client(), key=key) for _ in range(4)])
@@ -141,7 +141,7 @@ async def test_the_result_is_shown_once_it_is_final(client: Client, pair: Pair) 
     assert (shown["status"], shown["failureReason"]) == ("FAILED", "STT_FAIL")
 
 
-@pytest.mark.spec("G11")
+@pytest.mark.spec("G11", "002.14")
 async def test_an_instructor_claims_reviews_and_the_learner_gets_the_final_grade(client: Client, pair: Pair) -> None:
     mine = (await post(client())).json()
     await pair.call_back(completed(mine["requestId"], mine["id"], result(7.0, 60)))

@@ -67,7 +67,7 @@ def test_only_legal_edges_are_taken_and_the_end_stays_the_end(received: list[tup
             assert replace(after, ai_result=None, is_late=False) == replace(before, ai_result=None, is_late=False)
 
 
-@pytest.mark.spec("G9")
+@pytest.mark.spec("G9", "002.20", "003.11")
 @given(receipts)
 def test_progress_never_moves_backwards(received: list[tuple[Callback, int]]) -> None:
     states = story(received)
@@ -95,7 +95,7 @@ def test_the_first_final_result_stands_whatever_its_event_id(received: list[tupl
     assert all(one == results[0] for one in results)
 
 
-@pytest.mark.spec("G12", "K14")
+@pytest.mark.spec("G12", "K14", "000.36")
 @given(receipts)
 def test_a_deadline_is_compared_with_the_time_of_receipt_only(received: list[tuple[Callback, int]]) -> None:
     """Whether the sweep ran before a late callback or not, the submission ends the same."""
@@ -118,7 +118,7 @@ def test_nothing_that_comes_late_completes_a_submission(callback: Callback, stat
     assert change.event is not None and change.event.name == "grading.failed"
 
 
-@pytest.mark.spec("G12", "K14")
+@pytest.mark.spec("G12", "K14", "000.36")
 def test_the_instant_of_the_deadline_is_in_time() -> None:
     change = apply(NEW, completed(REQUEST, SUBMISSION), DEADLINE)
     assert change is not None and change.after.status == "COMPLETED"
@@ -157,7 +157,7 @@ def test_a_final_error_fails_it_with_its_code(status: str) -> None:
     assert (change.after.status, change.after.failure_reason, change.after.finished_at) == ("FAILED", "STT_FAIL", 7)
 
 
-@pytest.mark.spec("G10")
+@pytest.mark.spec("G10", "002.14")
 @pytest.mark.parametrize(
     ("confidence", "status", "priority", "audit"),
     [

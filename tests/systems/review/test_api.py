@@ -109,7 +109,7 @@ async def test_of_two_first_requests_at_once_one_wins(api: httpx.AsyncClient, wo
     assert post.mails == {ADA: 2, BOB: 2}
 
 
-@pytest.mark.spec("R2")
+@pytest.mark.spec("R2", "004.20")
 async def test_the_same_version_after_success_is_a_no_op_with_the_prior_result(
     api: httpx.AsyncClient, world: World, post: PostOffice, desk: Desk
 ) -> None:
@@ -166,7 +166,7 @@ async def test_a_caller_may_ask_for_so_many_a_minute_and_have_so_many_unfinished
     assert (await ask(3)).status_code == 201
 
 
-@pytest.mark.spec("R2")
+@pytest.mark.spec("R2", "004.21")
 async def test_a_higher_version_needs_a_rerun_and_a_lower_one_is_refused(
     api: httpx.AsyncClient, world: World, post: PostOffice
 ) -> None:

@@ -44,7 +44,7 @@ async def change(world: World, text: str, **params: Any) -> None:
         await tx.rows(_statement("damage", {None: text}), **params)
 
 
-@pytest.mark.spec("R4", "R5", "R7")
+@pytest.mark.spec("R4", "R5", "R7", "004.22", "004.23")
 @pytest.mark.parametrize("kind", CLASSES)
 async def test_without_faults_everybody_is_told_once_with_one_write(deploy: Deploy, kind: str) -> None:
     post = office(kind)
@@ -59,7 +59,7 @@ async def test_without_faults_everybody_is_told_once_with_one_write(deploy: Depl
         assert (row.status, row.attempts) == ("sent", 1) and row.notification_id and row.notified_at
 
 
-@pytest.mark.spec("R5", "R6", "K12")
+@pytest.mark.spec("R5", "R6", "K12", "004.27")
 @pytest.mark.parametrize("kind", KNOWING)
 @pytest.mark.parametrize("visit", [1, 2, 3])
 async def test_sent_but_not_marked_is_backfilled_and_not_sent_again(deploy: Deploy, kind: str, visit: int) -> None:
@@ -74,7 +74,7 @@ async def test_sent_but_not_marked_is_backfilled_and_not_sent_again(deploy: Depl
     assert post.lookups == (1 if post.can_look else 0)
 
 
-@pytest.mark.spec("R6")
+@pytest.mark.spec("R6", "004.31")
 @pytest.mark.parametrize("kind", KNOWING)
 async def test_a_timeout_after_the_send_is_looked_into_before_any_other_send(deploy: Deploy, kind: str) -> None:
     post = office(kind)
@@ -85,7 +85,7 @@ async def test_a_timeout_after_the_send_is_looked_into_before_any_other_send(dep
     assert post.mails == ALL_ONCE and (await see(world))[0].status == "succeeded"
 
 
-@pytest.mark.spec("R5", "R6")
+@pytest.mark.spec("R5", "R6", "004.31")
 @pytest.mark.parametrize("kind", KNOWING)
 @pytest.mark.parametrize("place", PASSED)
 async def test_a_crash_anywhere_tells_everybody_exactly_once(deploy: Deploy, kind: str, place: str) -> None:
@@ -156,7 +156,7 @@ async def test_a_finished_review_whose_mail_never_went_out_is_reopened_and_sent(
     assert await requeue_once(world.kernel) == 0
 
 
-@pytest.mark.spec("R6")
+@pytest.mark.spec("R6", "004.29")
 @pytest.mark.parametrize("kind", KNOWING)
 async def test_a_doubt_in_the_last_attempt_is_looked_into_before_the_review_fails(deploy: Deploy, kind: str) -> None:
     post = office(kind)
@@ -186,7 +186,7 @@ async def test_a_provider_that_never_answers_ends_in_a_dead_letter(deploy: Deplo
     assert told[ADA].attempts <= 6 and post.mails == {}
 
 
-@pytest.mark.spec("R5")
+@pytest.mark.spec("R5", "004.23")
 async def test_every_attempt_sends_the_same_bytes_under_the_same_token(deploy: Deploy, desk: Desk) -> None:
     post = PostOffice("neither", can_look=False)  # it keeps every copy
     world = await deploy(post)

@@ -29,7 +29,7 @@ async def letter(world: World, case_id: str | None) -> dict[str, Any]:
     return dict(row)
 
 
-@pytest.mark.spec("R3")
+@pytest.mark.spec("R3", "004.6")
 async def test_each_stage_has_five_attempts_of_its_own_with_full_jitter(deploy: Deploy, desk: Desk) -> None:
     post = PostOffice()
     world = await deploy(post)
@@ -48,7 +48,7 @@ async def test_each_stage_has_five_attempts_of_its_own_with_full_jitter(deploy: 
     assert (desk.fetched, desk.criticised) == (1, 1) and await world.state(stored.job_id) == "succeeded"
 
 
-@pytest.mark.spec("R3", "R10", "K7")
+@pytest.mark.spec("R3", "R10", "K7", "004.8")
 @pytest.mark.parametrize(("name", "stage"), [("source", "fetch"), ("critic", "llm")])
 async def test_the_fifth_failure_of_a_stage_is_a_dead_letter_that_names_it(
     deploy: Deploy, name: str, stage: str
@@ -85,7 +85,7 @@ async def test_a_host_that_asks_to_be_left_alone_holds_no_review_of_another(depl
     assert (await see(world))[0].status == "succeeded"
 
 
-@pytest.mark.spec("R7")
+@pytest.mark.spec("R7", "004.25")
 async def test_a_failing_review_is_retryable_while_it_waits_and_in_progress_else(deploy: Deploy) -> None:
     world = await deploy(PostOffice())
     world.script(provider(world, "critic"), server_errors=1)
@@ -100,7 +100,7 @@ async def test_a_failing_review_is_retryable_while_it_waits_and_in_progress_else
     assert (done.status, done.error_class, done.retry_at) == ("succeeded", None, None) and done.finished_at
 
 
-@pytest.mark.spec("R3", "K4")
+@pytest.mark.spec("R3", "K4", "004.4")
 async def test_retry_after_is_honoured(deploy: Deploy) -> None:
     world = await deploy(PostOffice())
     world.script(provider(world, "critic"), rate_limited=1, retry_after_s=120)
@@ -121,7 +121,7 @@ async def test_a_completed_stage_is_never_run_again_across_crashes(deploy: Deplo
     assert (desk.fetched, desk.criticised) == (1, 1)
 
 
-@pytest.mark.spec("R7", "R10")
+@pytest.mark.spec("R7", "R10", "004.26")
 async def test_a_bad_recipient_fails_its_own_row_and_asks_for_a_person(deploy: Deploy, desk: Desk) -> None:
     post = PostOffice(refused={BOB})
     world = await deploy(post)
@@ -144,7 +144,7 @@ async def test_a_bad_recipient_fails_its_own_row_and_asks_for_a_person(deploy: D
     assert (desk.fetched, desk.criticised) == (1, 1), "the replay began at the failed stage"
 
 
-@pytest.mark.spec("K8", "R10")
+@pytest.mark.spec("K8", "R10", "004.17")
 async def test_the_second_identical_refusal_escalates(deploy: Deploy) -> None:
     world = await deploy(PostOffice(refused={BOB}))
     await ask(world)
@@ -230,7 +230,7 @@ async def test_the_breaker_of_the_mail_holds_reviews_without_spending_their_atte
         assert (await see(world, changelist_id=f"cl-{number}"))[0].status == "succeeded"
 
 
-@pytest.mark.spec("R7", "K15")
+@pytest.mark.spec("R7", "K15", "004.25")
 async def test_a_review_cannot_succeed_while_a_required_recipient_is_untold(deploy: Deploy) -> None:
     """Whatever a stage says: the end is written only beside evidence for everybody."""
     post = PostOffice()
