@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from typer import Typer
 
+    from holdfast.http.problem import Translation
+
 
 @dataclass(frozen=True)
 class System:
@@ -29,7 +31,8 @@ class System:
     `<name>.db` in the data folder. The first of several is its own; a database that it shares by a later one holds its
     tables apart, in a schema (PostgreSQL) or a file beside the other's (SQLite) of its name.
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
-    to the command line."""
+    to the command line. `problems` translates the problems that clients see below a path, for an interface that
+    promises codes of its own."""
 
     name: str
     title: str
@@ -39,6 +42,7 @@ class System:
     settings: Sequence[type[Any]] = ()
     concurrency: Callable[[Mapping[str, str]], int] | None = None
     commands: Callable[[Typer], None] | None = None
+    problems: Translation | None = None
 
     def database_url(self, env: Mapping[str, str], data_dir: str) -> str:
         own, *shared = (self.database,) if isinstance(self.database, str) else self.database

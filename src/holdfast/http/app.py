@@ -46,7 +46,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     app.state.systems = tuple(systems)
     app.state.stopping = asyncio.Event()
     app.state.looks = Looks()
-    problem.install(app)
+    problem.install(app, [one.system.problems for one in systems if one.system.problems is not None])
     for one in systems:  # first, because routes are tried in order: what users ask for most is found soonest
         if one.system.routes is not None:
             app.include_router(one.system.routes(one.kernel, one.env))

@@ -73,7 +73,7 @@ class Guard:
             problem = of_exception(error)
             if begun:
                 raise
-            await respond(problem)(scope, receive, guarded_send)
+            await respond(problem, scope)(scope, receive, guarded_send)
 
 
 class Web(FastAPI):

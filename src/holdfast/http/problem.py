@@ -3,13 +3,14 @@
     raise Problem(409, "ALREADY_CLAIMED", "Another instructor has claimed this submission.", claimedBy="i-7")
 
 The kernel's own exceptions become problems by the table below; what nobody expected becomes 500 INTERNAL, is logged,
-and tells the client nothing.
+and tells the client nothing. A system whose interface promises codes of its own translates the problems below its
+paths (`System.problems`), whoever raised them: a route, the framework or the guard.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.types import Scope
 
 from holdfast import errors
 from holdfast.core.redact import redact_text
@@ -72,14 +74,21 @@ class ProblemResponse(JSONResponse):
     media_type = MEDIA_TYPE
 
 
-def install(app: FastAPI) -> None:
+Translation = tuple[str, Callable[[Problem], Problem]]
+"""A path, and what the problems at and below it are to become."""
+
+
+def install(app: FastAPI, translations: Sequence[Translation] = ()) -> None:
     """Answer every exception of this app with a problem."""
+    app.state.problem_translations = tuple(translations)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(errors.HoldfastError, _of_holdfast)
 
 
-def respond(problem: Problem) -> ProblemResponse:
+def respond(problem: Problem, scope: Scope) -> ProblemResponse:
+    """The answer to the request of this scope."""
+    problem = _translated(problem, scope)
     body = {
         "type": "about:blank",
         "title": _title(problem.status),
@@ -89,6 +98,14 @@ def respond(problem: Problem) -> ProblemResponse:
         **problem.extra,
     }
     return ProblemResponse(body, problem.status, headers=problem.headers)
+
+
+def _translated(problem: Problem, scope: Scope) -> Problem:
+    translations: Sequence[Translation] = scope["app"].state.problem_translations
+    for path, translate in translations:
+        if scope["path"] == path or scope["path"].startswith(f"{path}/"):
+            return translate(problem)
+    return problem
 
 
 def of_exception(error: BaseException) -> Problem:
@@ -108,9 +125,9 @@ def of_exception(error: BaseException) -> Problem:
 async def _of_http(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error, Problem):
-        return respond(error)
+        return respond(error, request.scope)
     code = CODES.get(error.status_code, "INTERNAL" if error.status_code >= 500 else "BAD_REQUEST")
-    return respond(Problem(error.status_code, code, str(error.detail), headers=error.headers))
+    return respond(Problem(error.status_code, code, str(error.detail), headers=error.headers), request.scope)
 
 
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
@@ -122,11 +139,11 @@ async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
         parts.append(first["ctx"]["discriminator"].strip("'"))
         said = "Field required"
     field = ".".join(parts) or "body"
-    return respond(Problem(422, "INVALID_INPUT", f"{field}: {said}.", field=field))
+    return respond(Problem(422, "INVALID_INPUT", f"{field}: {said}.", field=field), request.scope)
 
 
 async def _of_holdfast(request: Request, error: Exception) -> ProblemResponse:
-    return respond(of_exception(error))
+    return respond(of_exception(error), request.scope)
 
 
 def _title(status: int) -> str:

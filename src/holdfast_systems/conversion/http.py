@@ -151,7 +151,7 @@ async def _own(tx: Tx, job_id: str, who: Principal) -> Row:
     except ValueError:
         row = None
     if row is None:
-        raise Problem(404, "NOT_FOUND", "There is no such job.")
+        raise Problem(404, Code.FORBIDDEN.value, "You have no such job.")
     if row["owner"] != who.sub:
         raise _refusal(Code.FORBIDDEN)
     return row
@@ -165,7 +165,7 @@ async def _retry(kernel: Kernel, tx: Tx, job_id: str, who: Principal, has_file: 
     row = await _own(tx, job_id, who)
     status = status_of(row, kernel.now())
     if status != "failed":
-        raise Problem(409, "NOT_ALLOWED", f"The job is {status}; only a failed job can be retried.")
+        raise _refusal(Code.NOT_READY, f"The job is {status}; only a failed job can be retried.")
     if not has_file or row["source_gone"]:
         raise _refusal(Code.EXPIRED, "The PDF is no longer here; upload it again.")
     await operate.retry_dead(kernel, tx, row["id"], actor=who.sub, evidence="Its owner asked for another try.")

@@ -8,6 +8,7 @@ from holdfast.settings import read
 from holdfast.system import System
 from holdfast_systems.conversion.http import routes
 from holdfast_systems.conversion.jobs import NAME, build
+from holdfast_systems.conversion.public_problem import PATHS, public_problem
 from holdfast_systems.conversion.settings import ConversionSettings
 
 
@@ -20,6 +21,7 @@ def system() -> System:
         routes=routes,
         settings=(ConversionSettings,),
         concurrency=_concurrency,
+        problems=(PATHS, public_problem),
     )
 
 

@@ -225,7 +225,7 @@ async def test_a_cancelled_job_ends_at_once_and_leaves_no_result(place: Place) -
     assert (await place.job(job["id"]))["status"] == "cancelled"
     assert place.files()[1] == []
     again = await place.client().post(f"/api/jobs/{job['id']}/cancel")
-    assert (again.status_code, again.json()["code"]) == (409, "NOT_ALLOWED")
+    assert (again.status_code, again.json()["code"]) == (409, "NOT_READY")
 
 
 @pytest.mark.spec("C8", "001.30")

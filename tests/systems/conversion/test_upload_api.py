@@ -144,7 +144,7 @@ async def test_the_same_key_and_file_give_one_job(place: Place) -> None:
     first, again, other = await post(), await post(), await post(PDF + b"more")
     assert (first.status_code, again.status_code, again.json()) == (202, 202, first.json())
     assert again.headers["Idempotency-Replayed"] == "true"
-    assert (other.status_code, other.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+    assert (other.status_code, other.json()["code"]) == (409, "NOT_READY")
     assert place.files()[0] == [f"{first.json()['id']}.pdf"]
     assert len((await place.client().get("/api/jobs")).json()["jobs"]) == 1
 
@@ -200,7 +200,7 @@ async def test_a_user_may_not_upload_without_end(open_store: Callable[[Clock], A
         key = {"Idempotency-Key": str(uuid4())}
         second = await place.client().post("/api/jobs", files={"file": ("a.pdf", PDF)}, headers=key)
         third = await place.client().post("/api/jobs", files={"file": ("a.pdf", PDF)})
-        assert (third.status_code, third.json()["code"], third.headers["Retry-After"]) == (429, "RATE_LIMITED", "40")
+        assert (third.status_code, third.json()["code"], third.headers["Retry-After"]) == (429, "GW_4XX", "40")
         replayed = await place.client().post("/api/jobs", files={"file": ("a.pdf", PDF)}, headers=key)
         assert replayed.json() == second.json()
         await place.upload(sub="bob")
@@ -222,7 +222,7 @@ async def test_a_user_may_not_fill_the_queue(open_store: Callable[[Clock], AnySt
 
 async def test_nothing_happens_without_a_token(place: Place) -> None:
     client = place.client(None)
-    assert (await client.post("/api/jobs", files={"file": ("a.pdf", PDF)})).json()["code"] == "UNAUTHENTICATED"
+    assert (await client.post("/api/jobs", files={"file": ("a.pdf", PDF)})).json()["code"] == "FORBIDDEN"
     assert (await client.get("/api/jobs")).status_code == 401
     assert place.files() == ([], [])
 
