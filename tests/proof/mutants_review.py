@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.case import CaseState
@@ -112,7 +113,25 @@ def lost_mail_not_told_again() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def another_body_makes_a_second_job() -> Iterator[None]:
+    """A key that comes with another body is taken for another key."""
+    intact = reviews.submit
+
+    async def submit(kernel: Any, tx: Any, request: Any, **more: Any) -> Any:
+        known = await reviews.by_key(tx, request.idempotency_key)
+        if known is not None and known.fingerprint != request.fingerprint:
+            key = f"{request.idempotency_key}/{request.fingerprint[:8]}"
+            version = max(known.review_version + 100, request.review_version)
+            request = replace(request, idempotency_key=key, review_version=version, rerun=True)
+        return await intact(kernel, tx, request, **more)
+
+    with swapped(reviews, "submit", submit):
+        yield
+
+
 MUTANTS = (
+    Mutant(another_body_makes_a_second_job, ("R1", "S1"), 60),
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),
     Mutant(doubtful_mail_sent_again, ("R4", "S7", "S8"), 150),

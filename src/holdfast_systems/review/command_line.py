@@ -110,8 +110,8 @@ async def _submit(kernel: Kernel, asked: Asked, name: str, source: GitSource, se
             source=source,
             rerun=True,
         )
-        stored, _ = await reviews.submit(kernel, tx, request, sender=settings.mail_from, owner="cli", trusted=True)
-        return stored
+        answer = await reviews.submit(kernel, tx, request, sender=settings.mail_from, owner="cli", trusted=True)
+        return answer.stored
 
 
 async def _run(kernel: Kernel, stored: Stored, console: Console) -> tuple[list[Delivery], Stored]:

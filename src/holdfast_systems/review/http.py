@@ -71,7 +71,8 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
     @router.post("", status_code=201)
     async def create(changelist_id: Id, new: NewReview, who: Annotated[Principal, SERVICE]) -> JSONResponse:
-        """Ask for a review: 201 for a new one, 200 for one that was asked for before."""
+        """Ask for a review: 201 for a new one, 200 for the one that the key stands for, whatever the body;
+        `body_differs` says whether it was asked for otherwise."""
         request = new.request(changelist_id)
 
         async def admit(tx: Tx) -> None:
@@ -79,13 +80,15 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
         try:
             async with kernel.store.transaction() as tx:
-                stored, made = await reviews.submit(
+                answer = await reviews.submit(
                     kernel, tx, request, sender=settings.mail_from, owner=who.sub, admit=admit
                 )
+                stored = answer.stored
                 told = await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
         except Refusal as refusal:
             raise Problem(409, refusal.code, str(refusal)) from None
-        return JSONResponse(shown(stored, told, settings), 201 if made else 200)
+        shown_body = {**shown(stored, told, settings), "body_differs": answer.body_differs}
+        return JSONResponse(shown_body, 201 if answer.is_new else 200)
 
     @router.get("")
     async def versions(

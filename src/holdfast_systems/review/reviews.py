@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast import IdempotencyConflict, NotAllowed
+from holdfast import NotAllowed
 from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, StoreBusy, Tx, batch, load_statements, prepare, redact, submit_in
 from holdfast_systems.review.changes import Source
@@ -109,6 +109,15 @@ class Stored:
     dead_letter_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request for a review is answered with. `body_differs`: its key came before, with another request."""
+
+    stored: Stored
+    is_new: bool
+    body_differs: bool
+
+
 class Refusal(NotAllowed):
     """This version cannot be reviewed now. `code` is stable."""
 
@@ -126,35 +135,40 @@ async def submit(
     owner: str | None = None,
     trusted: bool = False,
     admit: Admit | None = None,
-) -> tuple[Stored, bool]:
-    """Accept a review with its job and its delivery rows, or find the one it repeats. True: it is new.
+) -> Answer:
+    """Accept a review with its job and its delivery rows, or answer with the review that its key stands for.
 
-    A key stands for the review that it was first answered with, for ever. `admit` may refuse what is new. In the
-    caller's transaction, which a raised error must roll back."""
+    A key stands for the review that it was first answered with, for ever and whatever else is asked for under it.
+    `admit` may refuse what is new. In the caller's transaction, which a raised error must roll back."""
     known = await by_key(tx, request.idempotency_key)
-    if known is None:
-        now = kernel.now()
-        latest = await _lock_changelist(tx, request.changelist_id, now)
-        same = await by_version(tx, request.changelist_id, request.review_version)
-        if same is None:
-            _check_version(request, latest)
-        else:
-            _check_same(same, request)
-        review_id = same.id if same is not None else kernel.new_id()
-        if await _take_key(tx, request, review_id, now):
-            if same is None:
-                if admit is not None:
-                    await admit(tx)
-                await _insert(kernel, tx, request, review_id, sender, owner, trusted, now)
-            made = await by_key(tx, request.idempotency_key)
-            assert made is not None
-            return made, same is None
-        known = await by_key(tx, request.idempotency_key)  # another request took the key while we waited for it
-        if known is None:
-            raise StoreBusy("The review's first request vanished while this one waited for it.")
-    if known.fingerprint != request.fingerprint:
-        raise IdempotencyConflict(request.idempotency_key)
-    return known, False
+    if known is not None:
+        return _known(known, request)
+    now = kernel.now()
+    latest = await _lock_changelist(tx, request.changelist_id, now)
+    known = await by_key(tx, request.idempotency_key)  # taken while we waited for the changelist
+    if known is not None:
+        return _known(known, request)
+    same = await by_version(tx, request.changelist_id, request.review_version)
+    if same is None:
+        _check_version(request, latest)
+    else:
+        _check_same(same, request)
+    review_id = same.id if same is not None else kernel.new_id()
+    is_new = same is None and await _take_key(tx, request, review_id, now)
+    if is_new:
+        if admit is not None:
+            await admit(tx)
+        await _insert(kernel, tx, request, review_id, sender, owner, trusted, now)
+    elif same is not None:
+        await _take_key(tx, request, review_id, now)
+    stored = await by_key(tx, request.idempotency_key)
+    if stored is None:
+        raise StoreBusy("The review's first request vanished while this one waited for it.")
+    return Answer(stored, True, False) if is_new else _known(stored, request)
+
+
+def _known(known: Stored, request: Request) -> Answer:
+    return Answer(known, False, known.fingerprint != request.fingerprint)
 
 
 def _check_same(known: Stored, request: Request) -> None:

@@ -15,7 +15,7 @@ from sqlite3 import OperationalError
 from typing import Any
 
 from holdfast.engines.run import Duties, run
-from holdfast.errors import IdempotencyConflict, UsageError
+from holdfast.errors import UsageError
 from holdfast.kit import Kernel, Registry, StoreError, operate
 from holdfast.proof.chaos import FAULT_KINDS
 from holdfast.proof.coverage import PROVIDER_FAULTS, Coverage
@@ -77,7 +77,7 @@ COVERAGE = Coverage(
     seen=frozenset(
         {
             *(f"mail by {mail}" for mail in MAIL),
-            *("answer new", "answer known", "answer conflict", "answer RERUN_NOT_ASKED"),
+            *("answer new", "answer known", "answer known otherwise", "answer RERUN_NOT_ASKED"),
             *("answer REVIEW_VERSION_LOWER", "answer REVIEW_VERSION_TAKEN"),
             *("delivery sent", "delivery failed", "delivery needs_person"),
             *("death in fetch", "death in llm", "death in notify"),
@@ -176,25 +176,24 @@ class ReviewWorld(World):
 
     async def _ask(self, kernel: Kernel, wish: Wish) -> None:
         """What the route does."""
-        request, job, under_its_key = wish.request, None, True
+        request, job = wish.request, None
         wish.asked_ms = self.loop.now_ms
         try:
             async with kernel.store.transaction() as tx:
-                stored, made = await reviews.submit(kernel, tx, request, sender="reviews@mail.test", owner="ci")
+                answer = await reviews.submit(kernel, tx, request, sender="reviews@mail.test", owner="ci")
+                stored = answer.stored
                 await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
             # A review that is told again has another job; the caller's is the first.
-            said, job = ("new" if made else "known"), self._first_job.setdefault(stored.id, stored.job_id)
-            under_its_key = stored.idempotency_key == request.idempotency_key
+            job = self._first_job.setdefault(stored.id, stored.job_id)
+            said = "new" if answer.is_new else "known otherwise" if answer.body_differs else "known"
+            self.accepted.append(
+                Accepted(self.loop.now_ms, reviews.KIND, request.idempotency_key, stored.fingerprint, job)
+            )
         except Refusal as refusal:
-            said, under_its_key = refusal.code, False
-        except IdempotencyConflict:
-            said = "conflict"
+            said = refusal.code
         except StoreError:
             return
         wish.answer, wish.answered_ms, wish.job = said, self.loop.now_ms, job
-        if under_its_key:
-            accepted = Accepted(self.loop.now_ms, reviews.KIND, request.idempotency_key, request.fingerprint, job)
-            self.accepted.append(accepted)
 
     # The operator
 

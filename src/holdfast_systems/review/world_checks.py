@@ -107,8 +107,10 @@ def check_versions(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_answers(seen: Evidence) -> Iterator[Finding]:
-    """R1, R2: what a caller was told fits the reviews that were there."""
-    for wish in seen.world.wishes:
+    """R1, R2: what a caller was told fits the reviews that were there; whatever is asked for under a key that was
+    answered before, the answer is that job."""
+    answered_before: dict[str, set[str]] = {}
+    for wish in sorted(seen.world.wishes, key=lambda wish: wish.answered_ms):
         request, said = wish.request, wish.answer
         there = [row for row in seen.asked.values() if row.at_ms <= wish.answered_ms]
         of_key = [row for row in there if row.key == request.idempotency_key]
@@ -121,7 +123,8 @@ def check_answers(seen: Evidence) -> Iterator[Finding]:
         fits = {
             "new": any(row.job == wish.job for row in of_key),
             "known": any(row.job == wish.job for row in (*of_key, *same)),
-            "conflict": any(row in of_key for row in unlike),
+            "known otherwise": any(row.job == wish.job and row in of_key for row in unlike)
+            or wish.job in answered_before.get(request.idempotency_key, ()),
             "REVIEW_VERSION_TAKEN": any(row in same for row in unlike),
             "REVIEW_VERSION_LOWER": latest > request.review_version and not known_before,
             "RERUN_NOT_ASKED": latest > 0 and not request.rerun and not known_before,
@@ -130,6 +133,11 @@ def check_answers(seen: Evidence) -> Iterator[Finding]:
         if not fits[said]:
             text = f"A caller of {request.changelist_id} v{request.review_version} was told '{said}', wrongly."
             yield Finding("R2", text, wish.job)
+        of_this_key = answered_before.setdefault(request.idempotency_key, set())
+        if wish.job is not None:
+            of_this_key.add(wish.job)
+        if len(of_this_key) > 1:
+            yield Finding("R1", f"The key '{request.idempotency_key}' was answered with {len(of_this_key)} jobs.")
 
 
 def check_deliveries(seen: Evidence) -> Iterator[Finding]:

@@ -15,8 +15,8 @@ PEOPLE = ("ann@mail.test", "bob@mail.test", "cyd@mail.test", "dan@mail.test")
 
 @dataclass(slots=True)
 class Wish:
-    """One request of a caller, who asks until there is an answer. `answer`: new, known, conflict, or a refusal's code;
-    `job` the one that the caller was told of."""
+    """One request of a caller, who asks until there is an answer. `answer`: new, known, known otherwise, or a refusal's
+    code; `job` the one that the caller was told of."""
 
     at_ms: int
     request: Request

@@ -113,8 +113,8 @@ def request(version: int = 1, *, key: str | None = None, to: tuple[str, ...] = (
 async def ask(world: World, asked: Request | None = None) -> Stored:
     """Submit a review, as the API does."""
     async with world.kernel.store.transaction() as tx:
-        stored, _ = await reviews.submit(world.kernel, tx, asked or request(), sender="reviews@example.test")
-    return stored
+        answer = await reviews.submit(world.kernel, tx, asked or request(), sender="reviews@example.test")
+    return answer.stored
 
 
 async def see(world: World, version: int = 1, changelist_id: str = "cl-1") -> tuple[Stored, dict[str, Delivery]]:

@@ -77,7 +77,7 @@ async def test_a_review_is_made_and_read_with_its_deliveries(
     assert (await api.get(f"{REVIEWS}/2")).status_code == 404
 
 
-@pytest.mark.spec("R1")
+@pytest.mark.spec("R1", "004.18")
 async def test_a_duplicate_key_gives_the_existing_job_and_never_a_second(
     api: httpx.AsyncClient, world: World, post: PostOffice
 ) -> None:
@@ -88,11 +88,54 @@ async def test_a_duplicate_key_gives_the_existing_job_and_never_a_second(
     done = await api.post(REVIEWS, json=body())
     assert (done.status_code, done.json()["status"], done.json()["id"]) == (200, "succeeded", first.json()["id"])
     assert post.mails == {ADA: 1, BOB: 1}
-    for other in (body(recipients=[CY]), body(2, rerun=True), body(title="x")):
-        refused = await api.post(REVIEWS, json=other)
-        assert (refused.status_code, refused.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
-    elsewhere = await api.post("/api/changelists/cl-2/reviews", json=body())
-    assert elsewhere.status_code == 409
+    assert first.json()["body_differs"] is done.json()["body_differs"] is False
+
+
+OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
+    "recipients": (REVIEWS, {"recipients": [CY]}),
+    "title": (REVIEWS, {"title": "x"}),
+    "source": (REVIEWS, {"source": {"type": "url", "url": "https://example.test/2.diff"}}),
+    "a higher version, as a rerun": (REVIEWS, {"version": 2, "rerun": True}),
+    "a higher version": (REVIEWS, {"version": 2}),
+    "a lower version": (REVIEWS, {"version": 1, "recipients": [BOB]}),
+    "another changelist": ("/api/changelists/cl-2/reviews", {}),
+}
+
+
+@pytest.mark.spec("R1", "004.18")
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("what", OTHERWISE)
+async def test_a_known_key_is_answered_with_its_job_whatever_the_body(
+    api: httpx.AsyncClient, world: World, post: PostOffice, what: str, finished: bool
+) -> None:
+    path, more = OTHERWISE[what]
+    first = await api.post(REVIEWS, json=body(version=2 if what == "a lower version" else 1))
+    if finished:
+        await world.run_until_idle()
+    for _ in range(2):
+        again = await api.post(path, json=body(**more))
+        assert (again.status_code, again.json()["body_differs"]) == (200, True)
+        same = ("job_id", "id", "changelist_id", "review_version")
+        assert [again.json()[name] for name in same] == [first.json()[name] for name in same]
+    as_it_was = await api.post(REVIEWS, json=body(version=first.json()["review_version"]))
+    assert (as_it_was.status_code, as_it_was.json()["body_differs"]) == (200, False)
+    await world.run_until_idle()
+    assert post.mails == {ADA: 1, BOB: 1}, "nobody else is told, and nobody twice"
+    assert (await api.get("/api/changelists/cl-2/reviews")).json()["items"] == []
+    assert len((await api.get(REVIEWS)).json()["items"]) == 1
+
+
+@pytest.mark.spec("R1", "004.18")
+async def test_of_different_requests_at_once_under_one_key_one_is_made_and_all_get_it(
+    api: httpx.AsyncClient, world: World, post: PostOffice
+) -> None:
+    kinds = [body(), body(title="x"), body(version=2), body(version=3, rerun=True), body(recipients=[CY])]
+    answers = await asyncio.gather(*(api.post(REVIEWS, json=kinds[number % 5]) for number in range(15)))
+    assert sorted(one.status_code for one in answers) == [200] * 14 + [201]
+    assert len({one.json()["job_id"] for one in answers}) == 1
+    assert sum(one.json()["body_differs"] for one in answers) == 12
+    await world.run_until_idle()
+    assert max(post.mails.values()) == 1
 
 
 @pytest.mark.spec("R1")
@@ -103,7 +146,9 @@ async def test_of_two_first_requests_at_once_one_wins(api: httpx.AsyncClient, wo
     races = await asyncio.gather(
         *(api.post(f"/api/changelists/race-{n % 2}/reviews", json=body(key="one-key")) for n in range(8))
     )
-    assert sorted({one.status_code for one in races}) == [200, 201, 409], "one key, one review, of one changelist"
+    assert sorted({one.status_code for one in races}) == [200, 201], "one key, one review, of one changelist"
+    assert len({one.json()["job_id"] for one in races}) == 1
+    assert sum(one.json()["body_differs"] for one in races) == 4
     assert sum(one.status_code == 201 for one in races) == 1
     await world.run_until_idle()
     assert post.mails == {ADA: 2, BOB: 2}
@@ -122,7 +167,7 @@ async def test_the_same_version_after_success_is_a_no_op_with_the_prior_result(
     assert post.mails == {ADA: 1, BOB: 1} and desk.criticised == 1
 
 
-@pytest.mark.spec("R1", "R2")
+@pytest.mark.spec("R1", "R2", "004.18")
 async def test_a_key_stands_for_the_review_that_it_was_answered_with(
     api: httpx.AsyncClient, world: World, post: PostOffice
 ) -> None:
@@ -130,11 +175,11 @@ async def test_a_key_stands_for_the_review_that_it_was_answered_with(
     done = await succeed(api, world)
     assert (await api.post(REVIEWS, json=body(key="k2"))).status_code == 200
     higher = await api.post(REVIEWS, json=body(version=2, key="k2", rerun=True))
-    assert (higher.status_code, higher.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+    assert (higher.status_code, higher.json()["job_id"]) == (200, done["job_id"]) and higher.json()["body_differs"]
     again = await api.post(REVIEWS, json=body(key="k2"))
     assert (again.status_code, again.json()["job_id"]) == (200, done["job_id"])
     elsewhere = await api.post("/api/changelists/cl-2/reviews", json=body(key="k2"))
-    assert elsewhere.status_code == 409
+    assert (elsewhere.status_code, elsewhere.json()["job_id"]) == (200, done["job_id"])
     assert [one["review_version"] for one in (await api.get(REVIEWS)).json()["items"]] == [1]
 
 
