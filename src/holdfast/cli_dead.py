@@ -15,6 +15,7 @@ from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNa
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
 from holdfast.kernel import operate
 from holdfast.kernel.bulk import FORMS, bulk
+from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import cases
@@ -23,6 +24,7 @@ dead_cli = typer.Typer(help="Work through dead letters: triage, remediate, repla
 
 OnlyState = Annotated[CaseState | None, typer.Option(help="Only dead letters in this state.")]
 OnlyClass = Annotated[str | None, typer.Option(help="Only this error class.")]
+WithoutReplay = Annotated[str | None, typer.Option(help="Why it is closed although no replay has succeeded.")]
 OnlyStage = Annotated[str | None, typer.Option(help="Only this stage.")]
 
 
@@ -126,14 +128,19 @@ def dead_replay(
 @dead_cli.command("resolve")
 def dead_resolve(
     case_id: str,
-    notes: Annotated[str, typer.Option(help="How it ended.")],
+    notes: Annotated[str | None, typer.Option(help="How it ended.")] = None,
+    without_replay: WithoutReplay = None,
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Step 4: close the case."""
-    on_case(system, app, case_id, lambda k: operate.resolve(k, case_id, notes=notes, actor=actor))
+    """Step 4: close the case, after its replay has succeeded, or with a reason why none is needed."""
+
+    async def go(kernel: Kernel) -> None:
+        await operate.resolve(kernel, case_id, notes=notes, without_replay=without_replay, actor=actor)
+
+    on_case(system, app, case_id, go)
     say(f"Dead letter {case_id} is resolved.", as_json, id=case_id, state="resolved")
 
 
@@ -147,6 +154,7 @@ def dead_bulk(
     cause: Annotated[Cause | None, typer.Option(help="For triage: what kind of cause it was.")] = None,
     evidence: Annotated[str | None, typer.Option(help="For remediate: what was mended.")] = None,
     notes: Annotated[str | None, typer.Option(help="For triage and resolve.")] = None,
+    without_replay: WithoutReplay = None,
     per_minute: Annotated[float | None, typer.Option(help="For replay: so many a minute.", min=0.001)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     limit: Limit = 1000,
@@ -157,11 +165,12 @@ def dead_bulk(
 ) -> None:
     """Take all dead letters that fit a filter through one step, the oldest first. One that refuses holds up nobody."""
     given = {"cause": cause, "evidence": evidence, "notes": notes, "per_minute": per_minute}
+    given["without_replay"] = without_replay
     which = {"state": state, "error_class": error_class, "kind": kind, "stage": stage}
     if all(value is None for value in which.values()):
         raise typer.BadParameter("Say which: --state, --error-class, --kind or --stage.")
     needed = {Step.TRIAGE: "cause", Step.REMEDIATE: "evidence", Step.RESOLVE: "notes"}.get(step)
-    if needed and not given[needed]:
+    if needed and not given[needed] and not (step is Step.RESOLVE and without_replay):
         raise typer.BadParameter(f"{step} needs --{needed}.")
     form = FORMS[step].model_validate({"filter": which, "dry_run": dry_run, "limit": limit, **given})
     done = on_systems(system, app, lambda places: bulk(places, form, actor))

@@ -165,7 +165,6 @@ class Deployment:
             await operate.triage(self.kernel, case["id"], cause="transient", actor="olga")
             await operate.remediate(self.kernel, case["id"], evidence="the kills were ours", actor="olga")
             await operate.replay(self.kernel, case["id"], actor="olga")
-            await operate.resolve(self.kernel, case["id"], notes="replayed", actor="olga")
         return len(dead)
 
 

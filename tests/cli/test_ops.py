@@ -71,7 +71,10 @@ def test_a_dead_letter_goes_through_its_steps_and_no_other_way(place: Place) -> 
     assert "Evidence must say" in place.refused("dead", "remediate", case_id, "--evidence", " ")
     assert place.json("dead", "remediate", case_id, "--evidence", "mended")["state"] == "remediated"
     assert place.json("dead", "replay", case_id)["job_id"] == job_id
-    assert place.json("dead", "resolve", case_id, "--notes", "done")["state"] == "resolved"
+    assert "the replay has not ended" in place.refused("dead", "resolve", case_id, "--notes", "done")
+    place.ok("jobs", "cancel", job_id)
+    assert "No replay of it has succeeded" in place.refused("dead", "resolve", case_id, "--notes", "done")
+    assert place.json("dead", "resolve", case_id, "--without-replay", "withdrawn")["state"] == "resolved"
     assert place.json("dead", "list", "--state", "open") == []
 
 
@@ -191,7 +194,12 @@ def test_many_dead_letters_are_taken_through_their_steps_together(place: Place) 
     assert [one["id"] for one in done["done"]] == sorted(cases)
     runs = sorted(row["run_at"] for row in place.json("jobs", "list"))
     assert [round((at - runs[0]) / 60_000) for at in runs] == [0, 1, 2], "they are spread, so as not to come at once"
-    assert len(place.json("dead", "bulk", "resolve", "--state", "replayed", "--notes", "done")["done"]) == 3
+    early = place.json("dead", "bulk", "resolve", "--state", "replayed", "--notes", "done")
+    assert early["done"] == [] and len(early["refused"]) == 3, "their replays have not ended"
+    for row in place.json("jobs", "list"):
+        place.ok("jobs", "cancel", row["id"])
+    words = ("--state", "replayed", "--without-replay", "withdrawn")
+    assert len(place.json("dead", "bulk", "resolve", *words)["done"]) == 3
 
 
 @pytest.mark.spec("K18")

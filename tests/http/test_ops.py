@@ -127,7 +127,15 @@ async def test_a_dead_letter_goes_through_its_steps_and_only_in_order(
     replayed = await did(operator, f"/dead-letters/{case}/replay", {"delay_s": 60})
     assert (replayed["job_id"], replayed["stage"], replayed["state"]) == (job, "ask", "replayed")
     assert "replayed" in (await got(operator, f"/jobs/{job}"))["why"]
-    await did(operator, f"/dead-letters/{case}/resolve", {"notes": "done"})
+    assert await refused(operator, f"/dead-letters/{case}/resolve", {"notes": "done"}) == (409, "NOT_ALLOWED")
+    early = {"without_replay": "surely"}
+    assert await refused(operator, f"/dead-letters/{case}/resolve", early) == (409, "NOT_ALLOWED"), "it runs"
+    assert await refused(operator, f"/dead-letters/{case}/resolve", {}) == (422, "INVALID_INPUT")
+    await did(operator, f"/jobs/{job}/cancel")
+    dry = {"filter": {"ids": [case]}, "notes": "done", "dry_run": True}
+    told = await did(operator, "/dead-letters/bulk/resolve", dry)
+    assert told["done"] == [] and "its replayed job is cancelled" in told["refused"][0]["detail"]
+    await did(operator, f"/dead-letters/{case}/resolve", early)
     history = [entry["action"] for entry in (await got(operator, f"/dead-letters/{case}"))["audit"]]
     assert history == ["case.opened", "case.triaged", "case.remediated", "case.replayed", "case.resolved"]
 

@@ -179,7 +179,7 @@ VERBS: dict[str, Any] = {
     "triage": lambda kernel, case: operate.triage(kernel, case, cause="code", actor="ann"),
     "remediate": lambda kernel, case: operate.remediate(kernel, case, evidence="mended", actor="ann"),
     "replay": lambda kernel, case: operate.replay(kernel, case, actor="ann"),
-    "resolve": lambda kernel, case: operate.resolve(kernel, case, notes="done", actor="ann"),
+    "resolve": lambda kernel, case: operate.resolve(kernel, case, without_replay="no need", actor="ann"),
 }
 
 
@@ -204,6 +204,54 @@ async def test_each_step_is_taken_only_from_the_states_it_names(deploy: Deploy, 
         assert (await case_of(world, case_id))["state"] == state and await audited(world, case_id) == before
 
 
+@pytest.mark.spec("K8", "004.16")
+async def test_a_case_is_resolved_only_after_its_replay_has_succeeded(deploy: Deploy) -> None:
+    world = await deploy(app)
+    job_id, case_id = await dead(world, refused())
+
+    async def refusal(**said: Any) -> str:
+        before = await audited(world, case_id)
+        with pytest.raises(NotAllowed) as error:
+            await operate.resolve(world.kernel, case_id, actor="ann", **said)
+        assert await audited(world, case_id) == before and (await case_of(world, case_id))["state"] != "resolved"
+        return str(error.value)
+
+    assert "it is open" in await refusal(notes="done")
+    await operate.triage(world.kernel, case_id, cause="data", actor="ann")
+    assert "it is triaged" in await refusal(notes="done")
+    await operate.remediate(world.kernel, case_id, evidence="mended", actor="ann")
+    assert "it is remediated" in await refusal(notes="done")
+    await operate.replay(world.kernel, case_id, actor="ann", delay_s=60)
+    assert "Its job is queued" in await refusal(notes="done")
+    assert "Its job is queued" in await refusal(without_replay="surely"), "a reason is no proof while it runs"
+    planned.append(refused())
+    await world.run_until_idle()
+    assert "it is escalated" in await refusal(notes="done")
+    await world.mend_and_replay(case_id)
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded"
+    await operate.resolve(world.kernel, case_id, notes="it arrived", actor="ann")
+    assert (await case_of(world, case_id))["notes"] == "it arrived"
+
+
+@pytest.mark.spec("K8", "004.16")
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_case_is_closed_without_a_replay_only_with_a_reason(deploy: Deploy, cancelled: bool) -> None:
+    world = await deploy(app)
+    job_id, case_id = await dead(world, refused())
+    if cancelled:
+        await world.mend_and_replay(case_id)
+        await operate.cancel(world.kernel, job_id, "ann")
+        with pytest.raises(NotAllowed, match="its replayed job is cancelled"):
+            await operate.resolve(world.kernel, case_id, notes="done", actor="ann")
+    await operate.resolve(world.kernel, case_id, without_replay="the customer has left", actor="dee")
+    assert (await case_of(world, case_id))["notes"] == "Without a replay: the customer has left"
+    async with world.kernel.store.reading() as tx:
+        last = (await audit.of_subject(tx, f"case:{case_id}"))[-1]
+    assert (last["actor"], last["action"]) == ("dee", "case.resolved")
+    assert json.loads(last["data"])["without_replay"] == "the customer has left"
+
+
 @pytest.mark.spec("K8")
 async def test_what_is_said_must_say_something(deploy: Deploy) -> None:
     world = await deploy(app)
@@ -215,6 +263,8 @@ async def test_what_is_said_must_say_something(deploy: Deploy) -> None:
         await operate.remediate(kernel, case_id, evidence="  ", actor="ann")
     with pytest.raises(InvalidInput, match="notes"):
         await operate.resolve(kernel, case_id, notes="", actor="ann")
+    with pytest.raises(InvalidInput, match="reason"):
+        await operate.resolve(kernel, case_id, notes="surely", without_replay=" ", actor="ann")
     with pytest.raises(NotFound):
         await operate.triage(kernel, kernel.new_id(), cause="data", actor="ann")
     with pytest.raises(NotFound):
@@ -227,8 +277,9 @@ async def test_the_same_permanent_failure_again_is_escalated(deploy: Deploy, res
     world = await deploy(app)
     _, case_id = await dead(world, refused())
     await world.mend_and_replay(case_id)
-    if resolved_meanwhile:
-        await operate.resolve(world.kernel, case_id, notes="surely", actor="ann")
+    if resolved_meanwhile:  # as cases were that nobody had to verify before
+        async with world.kernel.store.transaction() as tx:
+            await cases.step(tx, case_id, CaseState.REPLAYED, CaseState.RESOLVED, world.kernel.now())
     planned.append(refused())
     await world.run_until_idle()
     case = await case_of(world, case_id)

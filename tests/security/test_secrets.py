@@ -191,9 +191,11 @@ async def _worked_by_an_operator(place: Deployment) -> None:
         ("triage", {"cause": "data", "notes": said}),
         ("remediate", {"evidence": said}),
         ("replay", {"delay_s": 3600}),
-        ("resolve", {"notes": said}),
     ):
         assert (await olga.post(f"{at}/{step}", json=body)).status_code == 200, step
+    assert (await olga.post(f"/api/ops/jobs/{letter['job_id']}/cancel")).status_code == 200
+    closed = {"notes": said, "without_replay": said}
+    assert (await olga.post(f"{at}/resolve", json=closed)).status_code == 200
     breaker = {"reason": said}
     assert (await olga.post("/api/ops/breakers/stt/open", json=breaker)).status_code == 200
 

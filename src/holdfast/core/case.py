@@ -5,14 +5,17 @@
      \\-- died again, other cause ----------------------------|
     escalated <-- died again with the same non-retryable error_class
 
-Replay refuses without recorded remediation. A case may be resolved from any step, with notes. Nothing here
-happens by itself: a dead letter never loops.
+Replay refuses without recorded remediation. A case is resolved when its replayed job has succeeded, or from any step
+with a reason why no replay is needed; never while the replay runs. Nothing here happens by itself: a dead letter never
+loops.
 """
 
 from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
+
+from holdfast.core.job import LIVE, State
 
 
 class CaseState(StrEnum):
@@ -49,9 +52,31 @@ NEXT_STEP: dict[CaseState, str] = {
     CaseState.ESCALATED: "it failed again in the same way: have an engineer triage it anew",
     CaseState.TRIAGED: "mend the cause and record the evidence with remediate",
     CaseState.REMEDIATED: "replay it from the failed stage",
-    CaseState.REPLAYED: "verify the outcome, then resolve it with notes",
+    CaseState.REPLAYED: "wait until the replayed job has ended, verify the outcome, then resolve it with notes",
     CaseState.RESOLVED: "nothing: it is closed",
 }
+
+
+def why_not(state: CaseState, action: str) -> str | None:
+    """Why a case in `state` cannot take the step `action`; None if it can."""
+    allowed, _ = STEPS[action]
+    if state in allowed:
+        return None
+    return f"A dead letter that is {state} cannot be taken through '{action}'. Next: {NEXT_STEP[state]}."
+
+
+def why_unverified(state: CaseState, job_state: str | None, without_replay: str | None) -> str | None:
+    """Why a case may not be resolved yet; None if it may.
+
+    `job_state` is None where the job's row is gone. `without_replay` is a person's reason for closing it unverified."""
+    if job_state is not None and State(job_state) in LIVE:
+        return f"Its job is {job_state}: the replay has not ended. Resolve it when the outcome is known."
+    if without_replay:
+        return None
+    if state is CaseState.REPLAYED and job_state == State.SUCCEEDED:
+        return None
+    ended = f"its replayed job is {job_state or 'gone'}" if state is CaseState.REPLAYED else f"it is {state}"
+    return f"No replay of it has succeeded ({ended}). Replay it first, or say why that is not needed (without_replay)."
 
 
 def reopened(before: CaseState | None, old_class: str | None, new_class: str, retryable: bool) -> CaseState:

@@ -57,7 +57,10 @@ class Replay(BaseModel):
 
 
 class Resolve(BaseModel):
-    notes: Words = Field(min_length=1)
+    """How it ended; or, where no replay has succeeded, in `without_replay` the reason why none is needed."""
+
+    notes: Words | None = None
+    without_replay: Words | None = None
 
 
 @router.get("")
@@ -156,9 +159,10 @@ async def replay(
 async def resolve(
     request: Request, case_id: UUID, body: Resolve, who: Operator, system: SystemName = None
 ) -> dict[str, Any]:
-    """Step 4: close the case."""
+    """Step 4: close the case, after its replay has succeeded or with a reason why none is needed."""
     one = await _of(request, case_id, system)
-    await operate.resolve(one.kernel, str(case_id), notes=body.notes, actor=who.sub)
+    asked = {"notes": body.notes, "without_replay": body.without_replay}
+    await operate.resolve(one.kernel, str(case_id), actor=who.sub, **asked)
     return _now(one, case_id, CaseState.RESOLVED)
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, model_validator
 
-from holdfast.core.case import NEXT_STEP, STEPS, CaseState, Cause
+from holdfast.core.case import CaseState, Cause, why_not, why_unverified
 from holdfast.core.words import Words
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel import operate
@@ -60,6 +60,10 @@ class Bulk(BaseModel):
         """Take one dead letter, the `number`-th of this form, through the step."""
         raise NotImplementedError
 
+    def problem(self, case: Row) -> str | None:
+        """Why a dead letter cannot take the step; None if it can."""
+        return why_not(CaseState(case["state"]), self.action)
+
 
 class BulkTriage(Bulk):
     action = "triage"
@@ -94,12 +98,25 @@ class BulkReplay(Bulk):
 
 
 class BulkResolve(Bulk):
+    """Those whose replay has succeeded; with `without_replay`, the reason, also those that nobody needs to replay."""
+
     action = "resolve"
 
-    notes: Words = Field(min_length=1)
+    notes: Words | None = Field(default=None, min_length=1)
+    without_replay: Words | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _is_justified(self) -> BulkResolve:
+        if self.notes is None and self.without_replay is None:
+            raise ValueError("say how it ended in notes, or why no replay is needed in without_replay")
+        return self
 
     async def act(self, kernel: Kernel, case_id: str, number: int, actor: str) -> None:
-        await operate.resolve(kernel, case_id, notes=self.notes, actor=actor)
+        await operate.resolve(kernel, case_id, notes=self.notes, without_replay=self.without_replay, actor=actor)
+
+    def problem(self, case: Row) -> str | None:
+        unfit = super().problem(case)
+        return unfit or why_unverified(CaseState(case["state"]), case["job_state"], self.without_replay)
 
 
 FORMS: dict[str, type[Bulk]] = {one.action: one for one in (BulkTriage, BulkRemediate, BulkReplay, BulkResolve)}
@@ -111,7 +128,7 @@ async def bulk(places: Sequence[Place], form: Bulk, actor: str) -> dict[str, Any
     Each case is its own transaction: one that refuses says why and holds up nobody."""
     done: list[dict[str, str]] = []
     refused: list[dict[str, str]] = []
-    fit, unfit = _sorted_out(await _matching(places, form.filter), form.action)
+    fit, unfit = _sorted_out(await _matching(places, form.filter), form)
     for place, case in fit[: form.limit]:
         try:
             if not form.dry_run:
@@ -119,25 +136,26 @@ async def bulk(places: Sequence[Place], form: Bulk, actor: str) -> dict[str, Any
             done.append(_entry(place, case))
         except (NotAllowed, NotFound) as error:  # somebody else was quicker
             refused.append(_entry(place, case) | {"detail": str(error)})
-    refused += [_entry(place, case) | {"detail": _why_not(case, form.action)} for place, case in unfit[:REFUSED_SHOWN]]
+    refused += [_entry(place, case) | {"detail": detail} for (place, case), detail in unfit[:REFUSED_SHOWN]]
     matched, remaining = len(fit) + len(unfit), max(0, len(fit) - form.limit)
     return {"dry_run": form.dry_run, "matched": matched, "done": done, "refused": refused, "remaining": remaining}
 
 
-def _sorted_out(matches: Sequence[Match], action: str) -> tuple[list[Match], list[Match]]:
-    allowed, _ = STEPS[action]
-    ordered = sorted(matches, key=lambda match: str(match[1]["id"]))
-    fit = [match for match in ordered if CaseState(match[1]["state"]) in allowed]
-    return fit, [match for match in ordered if CaseState(match[1]["state"]) not in allowed]
+def _sorted_out(matches: Sequence[Match], form: Bulk) -> tuple[list[Match], list[tuple[Match, str]]]:
+    """Those that can take the step, and those that cannot, each with the reason; the oldest first."""
+    fit: list[Match] = []
+    unfit: list[tuple[Match, str]] = []
+    for match in sorted(matches, key=lambda match: str(match[1]["id"])):
+        problem = form.problem(match[1])
+        if problem is None:
+            fit.append(match)
+        else:
+            unfit.append((match, problem))
+    return fit, unfit
 
 
 def _entry(place: Place, case: Row) -> dict[str, str]:
     return {"system": place[0], "id": case["id"], "job_id": case["job_id"]}
-
-
-def _why_not(case: Row, action: str) -> str:
-    state = CaseState(case["state"])
-    return f"A dead letter that is {state} cannot be taken through '{action}'. Next: {NEXT_STEP[state]}."
 
 
 async def _matching(places: Sequence[Place], which: Which) -> list[Match]:

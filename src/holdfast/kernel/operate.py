@@ -1,13 +1,13 @@
 """What a person may do: cancel a job, publish a message again, and work a dead letter through its steps. All audited.
 
-triage (cause) -> remediate (evidence) -> replay (from the failed stage) -> resolve (notes)
+triage (cause) -> remediate (evidence) -> replay (from the failed stage) -> resolve (after it succeeded, with notes)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.core.case import NEXT_STEP, STEPS, CaseState, Cause
+from holdfast.core.case import STEPS, CaseState, Cause, why_not, why_unverified
 from holdfast.core.job import LIVE, State
 from holdfast.core.outcome import Withdrawn
 from holdfast.core.redact import redact_text
@@ -59,11 +59,37 @@ async def remediate(kernel: Kernel, case_id: str, *, evidence: str, actor: str) 
     await _step(kernel, case_id, "remediate", actor, evidence=evidence)
 
 
-async def resolve(kernel: Kernel, case_id: str, *, notes: str, actor: str) -> None:
-    """Close the case."""
-    if not notes.strip():
+async def resolve(
+    kernel: Kernel, case_id: str, *, actor: str, notes: str | None = None, without_replay: str | None = None
+) -> None:
+    """Close the case: its replayed job has succeeded, or `without_replay` says why no such proof is needed.
+
+    Refused while the job runs. What is said is kept as the case's notes."""
+    reason = check_resolution(notes, without_replay)
+    spoken = [notes] if reason is None else [f"Without a replay: {reason}", notes]
+    text = _cleaned("\n".join(part.strip() for part in spoken if part and part.strip()))
+    async with kernel.store.transaction() as tx:
+        case = await _locked(tx, case_id)
+        after = _check(case, "resolve")
+        before, now = CaseState(case["state"]), kernel.now()
+        job = await jobs.lock_one(tx, case["job_id"])
+        problem = why_unverified(before, None if job is None else job[0].state, reason)
+        if problem is not None:
+            raise NotAllowed(f"Dead letter {case_id} cannot be resolved. {problem}")
+        await cases.step(tx, case_id, before, after, now, notes=text)
+        data = {"notes": text, "from": before}
+        if reason is not None:
+            data["without_replay"] = _cleaned(reason)
+        await audit.write(tx, actor, f"case.{after}", f"case:{case_id}", data, now)
+
+
+def check_resolution(notes: str | None, without_replay: str | None) -> str | None:
+    """The reason for closing a case without a replay, if one is given; refuses what says nothing."""
+    if without_replay is not None and not without_replay.strip():
+        raise InvalidInput("The reason for resolving without a replay must not be empty.")
+    if without_replay is None and not (notes or "").strip():
         raise InvalidInput("Resolution notes must not be empty.")
-    await _step(kernel, case_id, "resolve", actor, notes=notes)
+    return None if without_replay is None else without_replay.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +186,10 @@ async def _locked(tx: Tx, case_id: str) -> Row:
 
 
 def _check(case: Row, action: str) -> CaseState:
-    allowed, after = STEPS[action]
-    state = CaseState(case["state"])
-    if state not in allowed:
-        raise NotAllowed(f"A dead letter that is {state} cannot be taken through '{action}'. Next: {NEXT_STEP[state]}.")
-    return after
+    problem = why_not(CaseState(case["state"]), action)
+    if problem is not None:
+        raise NotAllowed(problem)
+    return STEPS[action][1]
 
 
 def _cleaned(text: str | None) -> str | None:

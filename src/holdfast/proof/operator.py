@@ -34,7 +34,7 @@ class Operator:
             if state not in OPEN or self._dice.random() < self._puts_off:
                 continue
             if self._replays.get(job, 0) >= self._replays_max:
-                await operate.resolve(kernel, case, notes="nothing more to try", actor=NAME)
+                await operate.resolve(kernel, case, without_replay="nothing more to try", actor=NAME)
                 continue
             if state in ("open", "escalated"):
                 await operate.triage(kernel, case, cause="transient", actor=NAME)

@@ -38,7 +38,8 @@ SELECT CAST(job_id AS TEXT) AS job_id, kind, stage, state, evidence FROM holdfas
 -- name: page
 SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, kind, stage, provider, state, error_class, category,
        retryable, failure_reason, attempts_made, last_error, first_failure_at, last_failure_at, created_at, updated_at,
-       fingerprint, cause, deaths, replays
+       fingerprint, cause, deaths, replays,
+       (SELECT j.state FROM holdfast_jobs AS j WHERE j.id = holdfast_dead_letters.job_id) AS job_state
   FROM holdfast_dead_letters
  WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
    AND (CAST(:state AS TEXT) IS NULL OR state = :state)

@@ -267,11 +267,17 @@ function verify({ one, job, again, at }) {
   const told = job.effects.map((row) =>
     el("li", { class: row.status === "sent" ? "" : "warn" }, `${row.key}: ${row.status}`),
   );
-  const run = (event) => post(one, "resolve", { notes: event.target.elements.notes.value });
-  return [
+  const known = [
     "Verify and close",
     el("p", {}, "The job is ", pill(job.state), el("span", { class: ended }, ` ${job.why}`)),
     told.length ? el("ul", { class: "checks" }, told) : null,
+  ];
+  if (["queued", "processing", "waiting"].includes(job.state))
+    return [...known, el("p", { class: "small" }, "The replay has not ended: it can be closed when its outcome is known.")];
+  if (job.state !== "succeeded") return [...known, closeEarly({ ...one, state: "open" }, again)];
+  const run = (event) => post(one, "resolve", { notes: event.target.elements.notes.value });
+  return [
+    ...known,
     el(
       "form",
       { onsubmit: doing(run, "Resolved.", again) },
@@ -285,8 +291,8 @@ function closeEarly(one, again) {
   if (one.state === "resolved" || one.state === "replayed") return null;
   const run = async () => {
     const given = await ask("Close it without a replay?", {
-      words: "The job stays dead; the notes say why that is right.",
-      fields: [{ name: "notes", label: "Why", kind: "long", required: true }],
+      words: "No replay of it has succeeded; the reason says why that is right.",
+      fields: [{ name: "without_replay", label: "Why", kind: "long", required: true }],
       verb: "Close it",
       danger: true,
     });
