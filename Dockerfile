@@ -1,12 +1,12 @@
 # One image for every process of Holdfast: `docker run IMAGE serve ...`, `worker ...`, `migrate ...`.
-# compose.yaml runs the two grading services with it.
+# compose.yaml runs all the systems with it.
 FROM python:3.12-slim
 
-# run: all that the systems need. dev: that, Celery, and what the tests need.
+# run: all that the systems need. celery: that and Celery, for HOLDFAST_ENGINE=celery.
 ARG REQUIREMENTS=run
 
 WORKDIR /opt/holdfast
-COPY requirements/bootstrap.txt requirements/run.txt requirements/dev.txt requirements/
+COPY requirements/bootstrap.txt requirements/run.txt requirements/celery.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.txt \
  && pip install --no-cache-dir --require-hashes -r requirements/${REQUIREMENTS}.txt
 COPY pyproject.toml README.md ./

@@ -1,4 +1,4 @@
-"""Finds the programs of PostgreSQL, RabbitMQ, Node.js and Chromium, wherever this machine keeps them. Installs nothing.
+"""Finds the programs of the servers and tools that the tests use, wherever this machine keeps them. Installs nothing.
 
 Order: the system's own, then what `scripts/servers` put under `.cache/servers` or into the virtualenv.
 """
@@ -46,6 +46,11 @@ def find_rabbitmq() -> Broker | None:
 def find_chromium() -> str | None:
     """A Chromium that this user may run (`CHROMIUM` says where else one is), or None."""
     return shutil.which(os.environ.get("CHROMIUM", "chromium")) or shutil.which("chromium-browser")
+
+
+def find_tool(name: str) -> str | None:
+    """A program of Prometheus' (`promtool`, `amtool`), or None."""
+    return shutil.which(name) or shutil.which(name, path=str(UNPACKED / "usr" / "bin"))
 
 
 def find_node() -> Node | None:
