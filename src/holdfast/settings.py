@@ -152,6 +152,21 @@ class Settings:
         "OUTBOX_LEASE_SEC", 30.0, "How long a relay may take to publish a batch before another one does", minimum=0.1
     )
     outbox_stale_ms: int = setting("OUTBOX_STALE_THRESHOLD_MS", 60_000, "Older messages are warned about", minimum=1)
+    auto_migrate: str = setting(
+        "HOLDFAST_AUTO_MIGRATE",
+        "auto",
+        "Whether processes that start work migrate: true, false, or auto: SQLite files and databases without tables",
+        choices=("auto", "true", "false"),
+    )
+    migrate_lock_s: float = setting(
+        "HOLDFAST_MIGRATE_LOCK_SEC",
+        1.0,
+        "How long a migration may hold up others, waiting for locks",
+        minimum=0.01,
+    )
+    migrate_wait_s: float = setting(
+        "HOLDFAST_MIGRATE_WAIT_SEC", 300.0, "How long a migration keeps trying to get its locks", minimum=0.01
+    )
     retention_days: float = setting("HOLDFAST_RETENTION_DAYS", 30.0, "How long finished jobs are kept", minimum=0.0001)
 
     def problems(self) -> list[str]:
@@ -184,6 +199,8 @@ class Settings:
             relay_lease_s=self.outbox_lease_s,
             outbox_stale_s=self.outbox_stale_ms / 1_000,
             retention_s=self.retention_days * 86_400,
+            migrate_lock_s=self.migrate_lock_s,
+            migrate_wait_s=self.migrate_wait_s,
         )
 
 

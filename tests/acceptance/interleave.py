@@ -15,6 +15,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import StoreBusy
+from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.postgres import PostgresStore, PostgresTx
 from holdfast.stores.seam import Bell, Dialect, Row
 from holdfast.stores.statement import Migration, Statement
@@ -155,8 +156,11 @@ class GatedStore:
     def now(self) -> int:
         return self.inner.now()
 
-    async def migrate(self, migrations: Sequence[Migration]) -> list[str]:
-        return await self.inner.migrate(migrations)
+    async def installed(self) -> Sequence[Applied]:
+        return await self.inner.installed()
+
+    async def migrate(self, migrations: Sequence[Migration], patience: Patience = PATIENCE) -> list[str]:
+        return await self.inner.migrate(migrations, patience)
 
     async def close(self) -> None:
         await self.inner.close()

@@ -112,14 +112,14 @@ def test_processes_that_migrate_at_once_do_it_once(url: str) -> None:
     ]
     ended = [child.communicate(timeout=60) for child in children]
     assert [child.returncode for child in children] == [0] * 4, ended
-    assert sorted(int(out) for out, _ in ended) == [0, 0, 0, len(NAMES)]
+    assert sum(int(out) for out, _ in ended) == len(NAMES)
 
 
 @pytest.mark.spec("K19")
 async def test_tasks_that_migrate_at_once_do_it_once(url: str) -> None:
     stores = [open_store(url) for _ in range(3)]
     applied = await asyncio.gather(*[store.migrate(KERNEL) for store in stores])
-    assert sorted(applied) == [[], [], NAMES]
+    assert sorted(name for steps in applied for name in steps) == NAMES
     for store in stores:
         await store.close()
 
@@ -146,7 +146,7 @@ async def test_a_database_that_comes_late_is_waited_for(url: str, monkeypatch: p
     tries = 0
     migrate = store.migrate
 
-    async def late(steps: object) -> list[str]:
+    async def late(steps: object, patience: object) -> list[str]:
         nonlocal tries
         tries += 1
         if tries < 4:

@@ -24,6 +24,7 @@ from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
+from holdfast.kernel.schema import bring_forward
 from holdfast.kernel.trace import HEADER, span
 from holdfast.transports.seam import Delivery
 
@@ -128,11 +129,11 @@ async def _consume(kernel: Kernel, consumer: Consumer, stop: asyncio.Event) -> N
 
 
 async def prepare(kernel: Kernel) -> list[str]:
-    """Wait for the database, with a message, bring its schema forward, and take back what this machine's dead
-    processes held. Gives up with `StoreUnavailable`."""
+    """Wait for the database, with a message, bring its schema forward if this process may, and take back what this
+    machine's dead processes held. Gives up with `StoreUnavailable`; `SchemaMismatch` says what must be done first."""
     for attempt in range(1, CONNECT_TRIES + 1):
         try:
-            applied = await kernel.migrate()
+            applied = await bring_forward(kernel)
             await announce_schedules(kernel)
             await expire_the_dead(kernel)
             return applied

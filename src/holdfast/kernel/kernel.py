@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from holdfast.core.provider import Provider
@@ -14,6 +15,7 @@ from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
+from holdfast.stores.migration import Patience
 from holdfast.stores.seam import Store
 from holdfast.stores.statement import Migration
 from holdfast.tables.schema import KERNEL
@@ -44,6 +46,8 @@ class Tuning:
     claim_batch: int = 200
     ramp_first: int = 10
     ramp_every_s: float = 1.0
+    migrate_lock_s: float = 1.0
+    migrate_wait_s: float = 300.0
 
     def problems(self) -> list[str]:
         """Every contradiction, in sentences."""
@@ -56,6 +60,15 @@ class Tuning:
             if getattr(self, name) <= 0:
                 found.append(f"The setting '{name}' is {getattr(self, name)}; it must be positive.")
         return found
+
+
+class AutoMigrate(StrEnum):
+    """When a process that starts work brings the schema forward by itself. `AUTO`: where nobody else can be meant to,
+    in an embedded file and in a database without tables."""
+
+    AUTO = "auto"
+    TRUE = "true"
+    FALSE = "false"
 
 
 class Registry:
@@ -104,6 +117,7 @@ class Kernel:
     failpoint: Failpoint = nowhere
     reach: Reach = straight
     watch: Watch = field(default_factory=LogWatch)
+    auto_migrate: AutoMigrate = AutoMigrate.TRUE
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
 
     def now(self) -> int:
@@ -116,9 +130,17 @@ class Kernel:
     def new_uuid4(self) -> str:
         return uuid4(self.dice)
 
-    async def migrate(self) -> list[str]:
-        """Bring the database forward to what the kernel and every loaded app need."""
+    @property
+    def migrations(self) -> list[Migration]:
+        """Every step that the kernel and the loaded apps need."""
         steps: list[Migration] = [*KERNEL]
         for app in self.registry.apps:
             steps += [step for step in app.migrations if step not in steps]
-        return await self.store.migrate(steps)
+        return steps
+
+    async def migrate(self, report: Callable[[str], None] | None = None) -> list[str]:
+        """Bring the database forward to what the kernel and every loaded app need. `report` hears, in a sentence, for
+        whom it waits; without it a log line does."""
+        tell = report or (lambda sentence: self.watch.log("migrate.waiting", detail=sentence))
+        patience = Patience(self.tuning.migrate_lock_s, self.tuning.migrate_wait_s, tell)
+        return await self.store.migrate(self.migrations, patience)

@@ -30,8 +30,9 @@ from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
 from holdfast.stores.bells import Bells
+from holdfast.stores.migration import pending
 from holdfast.stores.seam import Row
-from holdfast.stores.sqlite import SqliteStore, _Lane, _translated, pending
+from holdfast.stores.sqlite import SqliteStore, _Lane, _translated
 from holdfast.stores.statement import Migration
 
 MEMORY = Path("/dev/shm")
@@ -81,7 +82,7 @@ class Arena:
         keeper = self.take(None).connection
         self.writer = self.take(None)
         keeper.execute("CREATE TABLE holdfast_schema (namespace TEXT, version INTEGER, applied_at BIGINT)")
-        for migration in pending(migrations, {}):
+        for migration in pending(migrations, []):
             for text in migration.statements("sqlite"):
                 keeper.execute(text)
         for text in harness:

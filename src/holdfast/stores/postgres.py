@@ -11,15 +11,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from holdfast.errors import StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from holdfast.stores.bells import Bells
 from holdfast.stores.clock import Clock, SystemClock
+from holdfast.stores.migration import PATIENCE, Applied, Patience
+from holdfast.stores.postgres_errors import naming, translating
+from holdfast.stores.postgres_migrate import CONNECT_TIMEOUT_S, Migrator, installed
 from holdfast.stores.seam import Bell, Dialect, Row
-from holdfast.stores.sqlite import pending
 from holdfast.stores.statement import Migration, Statement
 
 # Estimates for arrays and JSON are guesses; these keep claims and settles on their indexes at every table size.
@@ -31,10 +31,8 @@ PLANNER = {
     "jit": "off",
 }
 LISTEN_CHANNEL = "holdfast"
-MIGRATION_LOCK = 0x686F6C6466617374
 CLOCK_EVERY_S = 30.0
 RECONNECT_S = 1.0
-CONNECT_TIMEOUT_S = 10.0
 # A process that stands still, or whose machine is gone, must not keep the rows it has locked: PostgreSQL ends its
 # session. What the database or the role was given as the limit stands.
 LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', false)
@@ -70,11 +68,11 @@ class PostgresStore:
     async def transaction(self) -> AsyncIterator[PostgresTx]:
         async with self._acquired() as connection:
             try:
-                with _translating():
+                with translating():
                     await connection.execute("BEGIN")
                 tx = PostgresTx(connection)
                 yield tx
-                with _translating():
+                with translating():
                     await connection.execute("COMMIT")
             except BaseException:
                 # Also after a cancelled BEGIN or COMMIT: the pool must not get back what is still open.
@@ -104,23 +102,13 @@ class PostgresStore:
     def now(self) -> int:
         return self._clock.now_ms() + self._offset_ms
 
-    async def migrate(self, migrations: Sequence[Migration]) -> list[str]:
-        applied: list[str] = []
-        async with self.transaction() as tx:
-            run = tx.connection.execute
-            with _translating():
-                await run("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
-                for schema in parse_qs(urlsplit(self._url).query).get("search_path", []):
-                    await run(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-                await run(_SCHEMA_TABLE)
-                rows = await tx.connection.fetch(_SCHEMA_VERSIONS)
-                for migration in pending(migrations, {row[0]: row[1] for row in rows}):
-                    for text in migration.statements("postgres"):
-                        await run(text)
-                    record = (migration.namespace, migration.version, self.now())
-                    await run("INSERT INTO holdfast_schema VALUES ($1, $2, $3)", *record)
-                    applied.append(migration.name)
-        return applied
+    async def installed(self) -> list[Applied]:
+        async with self.reading() as tx:
+            with translating():
+                return await installed(tx.connection)
+
+    async def migrate(self, migrations: Sequence[Migration], patience: Patience = PATIENCE) -> list[str]:
+        return await Migrator(self._url, patience).run(migrations)
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -144,18 +132,18 @@ class PostgresStore:
     @asynccontextmanager
     async def _acquired(self) -> AsyncIterator[Any]:
         pool = self._pool or await self._open()
-        with _translating():
+        with translating():
             connection = await pool.acquire(timeout=self._command_timeout_s)
         try:
             yield connection
         finally:
-            with _translating():
+            with translating():
                 await pool.release(connection)
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:
             if self._pool is None:
-                with _translating(), _naming(self._url):
+                with translating(), naming(self._url):
                     pool = await asyncpg.create_pool(
                         self._url,
                         timeout=CONNECT_TIMEOUT_S,
@@ -210,7 +198,7 @@ class PostgresTx:
         self._tellers: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
-        with _translating():
+        with translating():
             rows: Sequence[Row] = await self.connection.fetch(
                 statement.postgres, *[params[name] for name in statement.order]
             )
@@ -222,11 +210,11 @@ class PostgresTx:
                 yield piece.encode()
                 await asyncio.sleep(0)
 
-        with _translating():
+        with translating():
             await self.connection.copy_to_table(table, columns=columns, source=encoded())
 
     async def hint(self, channel: str) -> None:
-        with _translating():
+        with translating():
             await self.connection.execute("SELECT pg_notify($1, $2)", LISTEN_CHANNEL, channel)
 
     def then(self, tell: Callable[[], None]) -> None:
@@ -243,59 +231,3 @@ async def _limit_idle(connection: Any) -> None:
 
 async def _keep_session(connection: Any) -> None:
     """Pooled connections keep no session state, so nothing needs resetting between uses (saves a round trip)."""
-
-
-@contextlib.contextmanager
-def _naming(url: str) -> Any:
-    """Say which server could not be reached, without its password."""
-    try:
-        yield
-    except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
-        found = urlsplit(url)
-        where = f"{found.hostname or 'localhost'}:{found.port or 5432}"
-        raise StoreUnavailable(
-            f"PostgreSQL at {where} cannot be reached ({type(error).__name__}); start it or mend the database URL."
-        ) from error
-
-
-@contextlib.contextmanager
-def _translating() -> Any:
-    """The driver's errors in our words."""
-    try:
-        yield
-    except (
-        asyncpg.SerializationError,
-        asyncpg.DeadlockDetectedError,
-        asyncpg.LockNotAvailableError,
-        asyncpg.QueryCanceledError,
-    ) as error:
-        raise StoreBusy(f"PostgreSQL asked to try again: {error}.") from error
-    except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as error:
-        raise StoreFull(f"PostgreSQL cannot write: {error}.") from error
-    except (
-        OSError,
-        TimeoutError,
-        asyncpg.PostgresConnectionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.AdminShutdownError,
-        asyncpg.CrashShutdownError,
-        asyncpg.IdleInTransactionSessionTimeoutError,
-        asyncpg.TooManyConnectionsError,
-        asyncpg.InterfaceError,
-        asyncpg.InternalClientError,  # the server's last word came between two statements
-    ) as error:
-        name = type(error).__name__
-        raise StoreUnavailable(f"PostgreSQL cannot be reached ({name}); a write may have happened.") from error
-    except asyncpg.InvalidPasswordError as error:
-        raise StoreUnavailable("PostgreSQL refused the user name or password.") from error
-    except asyncpg.InvalidCatalogNameError as error:
-        raise StoreUnavailable(f"PostgreSQL has no such database: {error}.") from error
-    except asyncpg.UniqueViolationError as error:
-        raise StoreConflict(f"PostgreSQL has this row already: {error}") from error
-    except asyncpg.PostgresError as error:
-        raise StoreError(f"PostgreSQL refused a statement: {error}") from error
-
-
-_SCHEMA_TABLE = """CREATE TABLE IF NOT EXISTS holdfast_schema (
-  namespace TEXT NOT NULL, version INTEGER NOT NULL, applied_at BIGINT NOT NULL, PRIMARY KEY (namespace, version))"""
-_SCHEMA_VERSIONS = "SELECT namespace, MAX(version) FROM holdfast_schema GROUP BY namespace"

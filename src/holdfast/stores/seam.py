@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
 Dialect = Literal["sqlite", "postgres"]
@@ -85,8 +86,13 @@ class Store(Protocol):
         """Milliseconds since the epoch by the database's clock, which all workers share."""
         ...
 
-    async def migrate(self, migrations: Sequence[Migration]) -> list[str]:
-        """Bring the schema forward under a lock; return the names of what was applied."""
+    async def installed(self) -> Sequence[Applied]:
+        """The steps that the schema has had, none where there is no schema yet. Writes nothing."""
+        ...
+
+    async def migrate(self, migrations: Sequence[Migration], patience: Patience = PATIENCE) -> list[str]:
+        """Bring the schema forward, each step in a commit of its own, one process at a time; return the names of what
+        this call applied. Nothing pending: nothing is written, and no right to change the schema is needed."""
         ...
 
     async def close(self) -> None: ...

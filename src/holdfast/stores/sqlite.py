@@ -12,6 +12,7 @@ more than doing it, and in a busy process each way waits for the interpreter's l
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from typing import Any
 from holdfast.errors import SchemaMismatch, StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from holdfast.stores.bells import Bells
 from holdfast.stores.clock import Clock, SystemClock
+from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.seam import Bell, Dialect, Row
 from holdfast.stores.statement import Migration, Statement
 
@@ -87,17 +89,24 @@ class SqliteStore:
     def now(self) -> int:
         return self._clock.now_ms()
 
-    async def migrate(self, migrations: Sequence[Migration]) -> list[str]:
+    async def installed(self) -> list[Applied]:
+        if not self.path.startswith("file:") and not os.path.exists(self.path):  # noqa: ASYNC240 (a stat is brief)
+            return []  # to look makes no file
+        async with self.reading() as tx:
+            return await _installed(tx.lane)
+
+    async def migrate(self, migrations: Sequence[Migration], patience: Patience = PATIENCE) -> list[str]:
+        """One transaction a step, each as patient as `wait_s` says: a writer holds up every other for that long."""
         applied: list[str] = []
-        async with self.transaction() as tx:
-            await tx.lane.execute(_SCHEMA_TABLE)
-            rows = await tx.lane.execute(_SCHEMA_VERSIONS)
-            for migration in pending(migrations, {str(row[0]): int(row[1]) for row in rows}):
-                for text in migration.statements("sqlite"):
-                    await tx.lane.execute(text)
-                record = {"namespace": migration.namespace, "version": migration.version, "at": self.now()}
-                await tx.lane.execute("INSERT INTO holdfast_schema VALUES (:namespace, :version, :at)", record)
-                applied.append(migration.name)
+        give_up_at = asyncio.get_running_loop().time() + patience.wait_s
+        while pending(migrations, await self.installed()):
+            try:
+                async with self.transaction() as tx:
+                    applied += await _apply_next(tx.lane, migrations, self.now())
+            except StoreBusy as error:
+                if asyncio.get_running_loop().time() >= give_up_at:
+                    raise
+                patience.report(str(error))
         return applied
 
     async def close(self) -> None:
@@ -223,24 +232,28 @@ def _open(path: str) -> sqlite3.Connection:
     return connection
 
 
-def pending(migrations: Sequence[Migration], versions: dict[str, int]) -> list[Migration]:
-    """The steps still to apply; a database that is ahead of the code is refused."""
-    newest: dict[str, int] = {}
-    for migration in migrations:
-        newest[migration.namespace] = max(migration.version, newest.get(migration.namespace, 0))
-    for namespace, known in newest.items():
-        if versions.get(namespace, 0) > known:
-            raise SchemaMismatch(
-                f"The database's '{namespace}' schema is version {versions[namespace]}, this code knows up to "
-                f"{known}; upgrade Holdfast before using this database."
-            )
-    todo = [m for m in migrations if m.version > versions.get(m.namespace, 0)]
-    return sorted(todo, key=lambda m: (m.namespace != "holdfast", m.namespace, m.version))
+async def _installed(lane: _Lane) -> list[Applied]:
+    if not await lane.execute("SELECT 1 FROM sqlite_master WHERE name = 'holdfast_schema'"):
+        return []
+    found = [dict(row) for row in await lane.execute("SELECT * FROM holdfast_schema")]
+    return [Applied(row["namespace"], row["version"], row.get("oldest")) for row in found]
 
 
-_SCHEMA_TABLE = """CREATE TABLE IF NOT EXISTS holdfast_schema (
-  namespace TEXT NOT NULL, version INTEGER NOT NULL, applied_at BIGINT NOT NULL, PRIMARY KEY (namespace, version))"""
-_SCHEMA_VERSIONS = "SELECT namespace, MAX(version) FROM holdfast_schema GROUP BY namespace"
+async def _apply_next(lane: _Lane, migrations: Sequence[Migration], now: int) -> list[str]:
+    await lane.execute(SCHEMA_TABLE)
+    if not await lane.execute("SELECT 1 FROM pragma_table_info('holdfast_schema') WHERE name = 'oldest'"):
+        await lane.execute("ALTER TABLE holdfast_schema ADD COLUMN oldest INTEGER")
+    for step in pending(migrations, await _installed(lane))[:1]:
+        for text in step.statements("sqlite"):
+            await lane.execute(text)
+        record = {"namespace": step.namespace, "version": step.version, "at": now, "oldest": step.oldest}
+        await lane.execute(_RECORD, record)
+        return [step.name]
+    return []
+
+
+_RECORD = """INSERT INTO holdfast_schema (namespace, version, applied_at, oldest)
+VALUES (:namespace, :version, :at, :oldest)"""
 
 
 def _translated(error: sqlite3.Error, path: str) -> StoreError:
@@ -253,4 +266,6 @@ def _translated(error: sqlite3.Error, path: str) -> StoreError:
         return StoreUnavailable(f"Cannot open the database {Path(path).name}: {text}.")
     if "UNIQUE" in text:
         return StoreConflict(f"{Path(path).name} has this row already: {text}.")
+    if text.startswith(("no such table: holdfast_", "no such column: holdfast_")):
+        return SchemaMismatch(f"{Path(path).name} lacks what this code needs ({text}); run holdfast migrate.")
     return StoreError(f"SQLite refused a statement: {text}.")

@@ -21,6 +21,10 @@ _HEADER = re.compile(r"^-- name: (\w+)(?: @(sqlite|postgres))?\s*$", re.MULTILIN
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _BRIEF = re.compile(r"^-- brief\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_OLDEST = re.compile(r"^-- oldest: (\d+)\s*$", re.MULTILINE)
+_CONCURRENTLY = re.compile(r"^-- concurrently\s*$", re.MULTILINE)
+_MAKES_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF NOT EXISTS )?", re.IGNORECASE)
+_DROPS_INDEX = re.compile(r"^DROP INDEX (?:CONCURRENTLY )?(?:IF EXISTS )?", re.IGNORECASE)
 _TOKENS = {
     "sqlite": {
         "/*skip_locked*/": "",
@@ -67,15 +71,38 @@ class Statements:
 
 @dataclass(frozen=True)
 class Migration:
-    """One step of a schema, for ever unchanged once released. `namespace` keeps systems' steps apart."""
+    """One step of a schema, for ever unchanged once released. `namespace` keeps systems' steps apart.
+
+    Two lines of their own in its text say how it goes with a fleet at work:
+
+        -- oldest: 4       code that knows the schema up to step 4 runs beside this one: it only adds
+        -- concurrently    PostgreSQL makes or drops its indexes outside a transaction, while writers go on
+    """
 
     namespace: str
     version: int
     text: str
 
+    def __post_init__(self) -> None:
+        if not 0 < self.oldest <= self.version:
+            raise ValueError(f"{self.name} says '-- oldest: {self.oldest}'; it must be from 1 to {self.version}.")
+        if self.is_concurrent:
+            self.statements("postgres")
+
     @property
     def name(self) -> str:
         return f"{self.namespace}/{self.version:03d}"
+
+    @property
+    def oldest(self) -> int:
+        """The last step of the oldest code that may run once this one is applied; without the line, only code that
+        knows the step."""
+        declared = _OLDEST.search(self.text)
+        return int(declared.group(1)) if declared else self.version
+
+    @property
+    def is_concurrent(self) -> bool:
+        return _CONCURRENTLY.search(self.text) is not None
 
     def statements(self, dialect: str) -> list[str]:
         """The step's statements for one database. A block after `-- @postgres` or `-- @sqlite` is only for it."""
@@ -85,7 +112,16 @@ class Migration:
             body = _COMMENT.sub("", part).strip()
             if body and (only is None or only.group(1) == dialect):
                 texts.append(body.rstrip(";"))
-        return texts
+        return [self._outside(text) for text in texts] if self.is_concurrent and dialect == "postgres" else texts
+
+    def _outside(self, text: str) -> str:
+        """An index statement that blocks no writer, and may be repeated after it was cut off."""
+        made, count = _MAKES_INDEX.subn(r"CREATE \1INDEX CONCURRENTLY IF NOT EXISTS ", text)
+        if not count:
+            made, count = _DROPS_INDEX.subn("DROP INDEX CONCURRENTLY IF EXISTS ", text)
+        if not count:
+            raise ValueError(f"{self.name} says '-- concurrently'; such a step may only make and drop indexes.")
+        return made
 
 
 def load_statements(path: Path) -> Statements:

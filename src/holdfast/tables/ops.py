@@ -91,8 +91,3 @@ async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
 async def mark(tx: Tx) -> tuple[int | str | None, ...]:
     """A value that differs whenever something has happened."""
     return tuple((await tx.rows(sql.mark))[0])
-
-
-async def versions(tx: Tx) -> dict[str, int]:
-    """The schema's version by namespace."""
-    return {row["namespace"]: row["version"] for row in await tx.rows(sql.versions)}

@@ -89,6 +89,3 @@ SELECT (SELECT CAST(id AS TEXT) FROM holdfast_jobs ORDER BY id DESC LIMIT 1) AS 
        (SELECT MAX(seq) FROM holdfast_breaker_events) AS gates,
        (SELECT MAX(seq) FROM holdfast_outbox) AS messages,
        (SELECT COUNT(*) FROM holdfast_outbox WHERE status = 'pending') AS pending
-
--- name: versions
-SELECT namespace, MAX(version) AS version FROM holdfast_schema GROUP BY namespace

@@ -1,0 +1,63 @@
+"""What PostgreSQL's driver raises, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from holdfast.errors import SchemaMismatch, StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
+
+
+@contextmanager
+def naming(url: str) -> Iterator[None]:
+    """Say which server could not be reached, without its password."""
+    try:
+        yield
+    except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
+        where = urlsplit(url).netloc.rpartition("@")[2] or "localhost"  # as written: it may name several hosts
+        raise StoreUnavailable(
+            f"PostgreSQL at {where} cannot be reached ({type(error).__name__}); start it or mend the database URL."
+        ) from error
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """The driver's errors in our words."""
+    try:
+        yield
+    except (
+        asyncpg.SerializationError,
+        asyncpg.DeadlockDetectedError,
+        asyncpg.LockNotAvailableError,
+        asyncpg.QueryCanceledError,
+    ) as error:
+        raise StoreBusy(f"PostgreSQL asked to try again: {error}.") from error
+    except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as error:
+        raise StoreFull(f"PostgreSQL cannot write: {error}.") from error
+    except (
+        OSError,
+        TimeoutError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.CannotConnectNowError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.IdleInTransactionSessionTimeoutError,
+        asyncpg.TooManyConnectionsError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,  # the server's last word came between two statements
+    ) as error:
+        name = type(error).__name__
+        raise StoreUnavailable(f"PostgreSQL cannot be reached ({name}); a write may have happened.") from error
+    except asyncpg.InvalidPasswordError as error:
+        raise StoreUnavailable("PostgreSQL refused the user name or password.") from error
+    except asyncpg.InvalidCatalogNameError as error:
+        raise StoreUnavailable(f"PostgreSQL has no such database: {error}.") from error
+    except asyncpg.UniqueViolationError as error:
+        raise StoreConflict(f"PostgreSQL has this row already: {error}") from error
+    except asyncpg.PostgresError as error:
+        if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) and "holdfast_" in str(error):
+            raise SchemaMismatch(f"The database lacks what this code needs ({error}); run holdfast migrate.") from error
+        raise StoreError(f"PostgreSQL refused a statement: {error}") from error
