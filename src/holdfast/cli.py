@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import holdfast
-from holdfast import cli_complete, cli_ops, cli_proof
+from holdfast import cli_complete, cli_migrate, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run, stop_on_signals
@@ -131,23 +131,7 @@ def relay(
     run_to_end(_run_duties(settings, system, apps, Duties(work=False, consume=False, keep=False)))
 
 
-@cli.command()
-def migrate(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False) -> None:
-    """Bring every database forward to what this version needs. Safe on a live database, and to repeat."""
-
-    async def go() -> dict[str, list[str]]:
-        opened = await open_systems(settings_now(), os.environ, system, own_apps(app))
-        try:
-            return {one.name: await one.kernel.migrate() for one in opened}
-        finally:
-            await close_systems(opened)
-
-    done = run_to_end(go())
-    if as_json:
-        typer.echo(json.dumps(done))
-    else:
-        for name, steps in done.items():
-            typer.echo(f"{name}: {', '.join(steps) if steps else 'up to date'}")
+cli.command()(cli_migrate.migrate)
 
 
 @cli.command()
@@ -198,7 +182,9 @@ def _serve(
 ) -> None:
     from holdfast.serve import serve_systems
 
-    settings = settings_now(HOLDFAST_HOST=host, HOLDFAST_PORT=port)
+    # `up` is for one machine, whose person expects it to start: it migrates unless the setting says otherwise.
+    migrates = os.environ.get("HOLDFAST_AUTO_MIGRATE") or ("true" if banner else None)
+    settings = settings_now(HOLDFAST_HOST=host, HOLDFAST_PORT=port, HOLDFAST_AUTO_MIGRATE=migrates)
     if not banner:
         start_logging(settings)
     run_to_end(serve_systems(settings, os.environ, system, own_apps(app), duties, banner=banner))

@@ -34,11 +34,11 @@ from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import WORKER_FRESH_MS, explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.schedule import announce_schedules
+from holdfast.kernel.schedule import list_schedules
 from holdfast.kernel.spending import DAY_MS, spending
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers, effects, events, jobs, ops, schedules, workers
+from holdfast.tables import breakers, effects, events, jobs, ops, workers
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
@@ -255,9 +255,7 @@ def schedules_list(
     """Cron schedules: what each enqueues, when it last did, and when it does next."""
 
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        await announce_schedules(one.kernel)
-        async with one.kernel.store.reading() as tx:
-            return dicts(await schedules.every(tx))
+        return await list_schedules(one.kernel)
 
     show_rows(lambda: each(system, app, go), ["name", "cron", "kind", "last_at", "next_at"], as_json, watch)
 

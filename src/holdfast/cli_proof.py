@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli_reach import with_tables
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.main import close_systems, open_kernel, open_systems
 
@@ -26,8 +27,7 @@ def audit(system: SystemNames = None, app: AppPath = None, as_json: AsJson = Fal
         opened = await open_systems(settings_now(), os.environ, system, own_apps(app))
         try:
             found = []
-            for one in opened:
-                await one.kernel.migrate()
+            for one in await with_tables(opened, chosen=bool(system or app)):
                 found += [{"system": one.name, "finding": str(each)} for each in await check_database(one.kernel)]
             return found
         finally:

@@ -20,8 +20,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.schema import check_schema
 from holdfast.main import close_systems, load_app, open_systems
 from holdfast.settings import Settings, read
 from holdfast.stores.seam import Row, Tx
@@ -58,14 +59,12 @@ def on_systems(
 
 
 def _in_all(names: list[str] | None, apps: list[str] | None, go: Callable[[list[OpenSystem]], Awaitable[T]]) -> T:
-    """Open the systems, bring their databases forward, and close them whatever happens."""
+    """Open the systems, check their databases, and close them whatever happens. To look changes no schema."""
 
     async def ask() -> T:
         opened = await open_systems(read(Settings, os.environ), os.environ, names, [load_app(a) for a in apps or ()])
         try:
-            for one in opened:
-                await one.kernel.migrate()
-            return await go(opened)
+            return await go(await with_tables(opened, chosen=bool(names or apps)))
         finally:
             await close_systems(opened)
 
@@ -73,6 +72,24 @@ def _in_all(names: list[str] | None, apps: list[str] | None, go: Callable[[list[
         return asyncio.run(ask())
     except HoldfastError as error:
         fail(str(error))
+
+
+async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[OpenSystem]:
+    """Those whose databases fit this code; one that does not is a `SchemaMismatch`. Unless the systems were `chosen` by
+    name, those that were never used here are left out, with a word on standard error."""
+    fit, empty = [], []
+    for one in opened:
+        if not chosen and not await one.kernel.store.installed():
+            empty.append(one)
+        else:
+            await check_schema(one.kernel)
+            fit.append(one)
+    if not fit:
+        raise SchemaMismatch("There are no Holdfast tables here; run holdfast migrate.")
+    if empty:
+        names = ", ".join(one.name for one in empty)
+        typer.echo(f"Left out, for want of tables (holdfast migrate makes them): {names}.", err=True)
+    return fit
 
 
 def on_job(

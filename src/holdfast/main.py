@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.errors import SettingsError
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import armed, nowhere
-from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
 from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.settings import Settings
 from holdfast.stores.seam import Store
@@ -64,6 +64,7 @@ def open_kernel(
         tuning=settings.tuning(),
         failpoint=armed(settings.failpoints) if settings.failpoints else nowhere,
         watch=watch or LogWatch(),
+        auto_migrate=AutoMigrate(settings.auto_migrate),
     )
 
 
@@ -118,18 +119,29 @@ async def open_systems(
 ) -> list[OpenSystem]:
     """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport."""
     chosen = load_systems(names) if names or not own else []
-    chosen += [System(app.name, app.name, "DATABASE_URL", _given(app)) for app in own]
     transport = open_transport(settings)
     opened = []
     for system in chosen:
         url = system.database_url(env, settings.data_dir)
         kernel = open_kernel(settings, [system.build(env)], database_url=url, transport=transport, watch=watch)
         opened.append(OpenSystem(system, kernel, env))
+    for url, apps in _by_database(settings, env, own).items():
+        kernel = open_kernel(settings, apps, database_url=url, transport=transport, watch=watch)
+        opened.append(OpenSystem(_own_system(apps), kernel, env))
     return opened
 
 
-def _given(app: App) -> Callable[[Mapping[str, str]], App]:
-    return lambda env: app
+def _by_database(settings: Settings, env: Mapping[str, str], own: Sequence[App]) -> dict[str, list[App]]:
+    """Your own apps by the database they lie in: those in one database share a kernel, and are listed once."""
+    found: dict[str, list[App]] = {}
+    for app in own:
+        found.setdefault(_own_system([app]).database_url(env, settings.data_dir), []).append(app)
+    return found
+
+
+def _own_system(apps: Sequence[App]) -> System:
+    name = ",".join(app.name for app in apps)
+    return System(name, name, "DATABASE_URL", lambda env: apps[0])
 
 
 async def close_systems(opened: Sequence[OpenSystem]) -> None:

@@ -93,3 +93,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     for name in ("DATABASE_URL", "MAIN_DATABASE_URL", "GRADING_DATABASE_URL", "REVIEW_DATABASE_URL", "RABBITMQ_URL"):
         monkeypatch.delenv(name, raising=False)
     return Place({"HOLDFAST_DATA_DIR": str(tmp_path / "data")})
+
+
+@pytest.fixture
+def migrated(place: Place) -> None:
+    """The shop's tables, and its rival's, are there: to look makes none."""
+    for path in ("tests.cli.shop:app", "tests.cli.shop:rival"):
+        assert place.run("migrate", "--app", path).exit_code == 0

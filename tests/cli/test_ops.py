@@ -9,6 +9,7 @@ import pytest
 from tests.cli import shop
 from tests.cli.conftest import Place
 
+pytestmark = pytest.mark.usefixtures("migrated")
 NOBODY = "0191f3a0-7c1e-7abc-8def-0123456789ab"
 
 

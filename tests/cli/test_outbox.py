@@ -10,6 +10,7 @@ from holdfast.tables import outbox
 from tests.cli import shop
 from tests.cli.conftest import Place
 
+pytestmark = pytest.mark.usefixtures("migrated")
 NOBODY = "0191f3a0-7c1e-7abc-8def-0123456789ab"
 
 

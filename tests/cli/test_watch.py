@@ -67,6 +67,7 @@ def test_a_person_sees_tables_again_and_again(place: Place) -> None:
             seen += case in process.stdout.readline()
 
 
+@pytest.mark.usefixtures("migrated")
 def test_what_is_not_there_is_not_watched(place: Place) -> None:
     nobody = "0191f3a0-7c1e-7abc-8def-0123456789ab"
     assert place.refused("jobs", "show", nobody, "--watch") == f"There is no job {nobody}."

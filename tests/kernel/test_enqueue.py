@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiosqlite
@@ -17,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from holdfast import App, Context, IdempotencyConflict, InvalidInput, Job, enqueue, stage
 from holdfast.engines.worker import Worker
+from holdfast.errors import SchemaMismatch
 from holdfast.stores.clock import SystemClock
 from tests.kernel.places import Place, close_all, rows
 
@@ -188,6 +190,16 @@ async def test_a_job_exists_if_and_only_if_its_caller_commits(place: Place, way:
     done = await rows(kernel.store, "SELECT CAST(job_id AS TEXT) AS id, value FROM holdfast_results")
     assert done == [{"id": job_id, "value": '"hello ann 100%"'}]
     await close_all(place)
+
+
+@pytest.mark.spec("K19")
+@pytest.mark.parametrize("dialect, way", EVERY_WAY)
+async def test_a_database_without_tables_is_named_with_the_way_out(
+    dialect: str, way: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = str(tmp_path / "empty.db") if dialect == "sqlite" else request.getfixturevalue("postgres_url")
+    with pytest.raises(SchemaMismatch, match=r"has no Holdfast tables; run holdfast migrate\."):
+        await put(way, url, "ann")
 
 
 @pytest.mark.spec("K1")

@@ -9,11 +9,12 @@ async). Nothing is committed here: the job exists if and only if the caller comm
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, SchemaMismatch
 from holdfast.kernel.app import Job
 from holdfast.kernel.submit import prepare, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7
@@ -22,6 +23,7 @@ from holdfast.stores.statement import Statement
 
 _clock = SystemClock()
 _dice = SystemDice()
+_MISSING_TABLE = re.compile(r'no such table: holdfast_|relation "holdfast_\w+" does not exist')
 
 
 class Enqueued:
@@ -83,8 +85,15 @@ class ForeignTx:
         self._run = run
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
-        answer = self._run(statement, params)
-        return await answer if self.is_async else answer  # type: ignore[no-any-return]
+        try:
+            answer = self._run(statement, params)
+            return await answer if self.is_async else answer  # type: ignore[no-any-return]
+        except Exception as error:  # each library has its own; all of them carry the database's words
+            if _MISSING_TABLE.search(str(error)):
+                raise SchemaMismatch(
+                    "This connection's database has no Holdfast tables; run holdfast migrate."
+                ) from error
+            raise
 
     async def hint(self, channel: str) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""

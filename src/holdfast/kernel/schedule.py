@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from cronsim import CronSim, CronSimError
 
@@ -34,6 +35,18 @@ async def announce_schedules(kernel: Kernel) -> None:
                 kind = one.job.__holdfast__
                 payload = kind.dump_input(one.input)
                 await schedules.ensure(tx, one.name, one.cron, kind.name, payload, next_tick(one.cron, now), now)
+
+
+async def list_schedules(kernel: Kernel) -> list[dict[str, Any]]:
+    """What is scheduled, and what the loaded apps declare and no worker has announced yet. Only reads."""
+    async with kernel.store.reading() as tx:
+        found = {row["name"]: dict(row) for row in await schedules.every(tx)}
+    for app in kernel.registry.apps:
+        for one in app.schedules:
+            kind, next_at = one.job.__holdfast__, next_tick(one.cron, kernel.now())
+            declared = {"cron": one.cron, "kind": kind.name, "payload": kind.dump_input(one.input), "next_at": next_at}
+            found.setdefault(one.name, {"name": one.name, **declared, "last_at": None})
+    return [found[name] for name in sorted(found)]
 
 
 async def schedule_once(kernel: Kernel) -> int:
