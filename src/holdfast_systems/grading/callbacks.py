@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.kit import Delivery, Kernel, Tx
-from holdfast_systems.grading import submissions
+from holdfast_systems.grading import attempts, submissions
 from holdfast_systems.grading.contract import Callback, parse_callback
+from holdfast_systems.grading.submission_ids import UUID
 from holdfast_systems.grading.transitions import apply
 from holdfast_systems.grading.wire import InvalidMessage
 
@@ -34,7 +35,7 @@ async def receive_callback(kernel: Kernel, delivery: Delivery) -> None:
 
 
 async def _take(kernel: Kernel, tx: Tx, callback: Callback, fingerprint: str) -> str:
-    """What became of a callback, in a word: applied, ignored, unknown, mismatched, duplicate or reused."""
+    """What became of a callback, in a word: applied, ignored, superseded, unknown, mismatched, duplicate or reused."""
     event_id, request_id = callback.event_id.lower(), callback.request_id.lower()
     new = await submissions.accept_callback(
         tx, event_id, request_id, callback.submission_id, callback.kind, fingerprint, kernel.now()
@@ -44,7 +45,7 @@ async def _take(kernel: Kernel, tx: Tx, callback: Callback, fingerprint: str) ->
         return "duplicate" if known == fingerprint else "reused"
     stored = await submissions.lock_by_request(tx, request_id)
     if stored is None:
-        outcome = "unknown"
+        outcome = await attempts.receive_superseded(tx, callback, kernel.now()) or await _nobody(tx, callback)
     elif callback.submission_id not in ("", stored.id):
         outcome = "mismatched"
     else:
@@ -55,6 +56,15 @@ async def _take(kernel: Kernel, tx: Tx, callback: Callback, fingerprint: str) ->
         outcome = "ignored" if decided is None else "applied"
     await submissions.note_callback(tx, event_id, outcome)
     return outcome
+
+
+async def _nobody(tx: Tx, callback: Callback) -> str:
+    """Why a callback changes nothing: its request is none of ours, whatever submission it names.
+
+    Only the request id proves that a callback answers us. A submission's id alone proves nothing: whoever can write to
+    the request queue could otherwise fail anybody's work with a broken request that names it."""
+    named = UUID.fullmatch(callback.submission_id) and await submissions.show(tx, callback.submission_id.lower())
+    return "mismatched" if named else "unknown"
 
 
 async def _refuse(kernel: Kernel, invalid: InvalidMessage, fingerprint: str, size_bytes: int) -> None:

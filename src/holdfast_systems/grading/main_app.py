@@ -6,25 +6,21 @@ grading.callback --> callbacks.py --> submission, events        the clock --> sw
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast import App, InvalidInput
-from holdfast.kit import Kernel, Tx, batch, load_migrations, outbox, trace_headers
+from holdfast import App
+from holdfast.kit import Kernel, Tx, load_migrations, outbox
 from holdfast.settings import read
 from holdfast_systems.grading import retention, submissions
 from holdfast_systems.grading.callbacks import receive_callback
-from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request
+from holdfast_systems.grading.outgoing import checked_request, request_message
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submissions import Stored
 from holdfast_systems.grading.sweep import sweep_timeouts
-from holdfast_systems.grading.topology import CALLBACKS, QUEUES, destination
+from holdfast_systems.grading.topology import CALLBACKS, QUEUES
 from holdfast_systems.grading.transitions import Submission
-from holdfast_systems.grading.wire import InvalidMessage
 
 NAME = "grading-main"
 MIGRATIONS = load_migrations("grading_main", Path(__file__).parent / "migrations_main")
@@ -77,33 +73,4 @@ def prepared(
         version=0,
         state=Submission(status="PENDING", deadline_at=deadline_at),
     )
-    body = request.body().decode()
-    headers = batch.text(trace_headers())
-    return new, (kernel.new_uuid4(), submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers)
-
-
-def checked_request(
-    kernel: Kernel, submission_id: str, user_id: str, skill: str, payload: Mapping[str, Any], deadline_at: int
-) -> GradingRequest:
-    """The request as the grading service will read it, by its own parser; raises `InvalidInput` with the reason."""
-    tree = {
-        "messageType": REQUEST_QUEUE,
-        "createdAt": iso(kernel.now()),
-        "producer": {"service": "main-app", "version": holdfast.__version__},
-        "requestId": kernel.new_uuid4(),
-        "submissionId": submission_id,
-        "userId": user_id,
-        "skill": skill,
-        "attempt": 1,
-        "deadlineAt": iso(deadline_at),
-        "payload": dict(payload),
-    }
-    try:
-        return parse_request(json.dumps(tree).encode())
-    except InvalidMessage as invalid:
-        raise InvalidInput(f"{invalid.reason.removesuffix('.')}.") from None
-
-
-def iso(at_ms: int) -> str:
-    """A time as the contract and every answer writes it."""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return new, request_message(submission_id, request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -20,20 +19,23 @@ from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
 from holdfast.kit import Kernel, Tx, audit, idempotency
 from holdfast.settings import read
-from holdfast_systems.grading import asyncapi, submissions, transitions
+from holdfast_systems.grading import asyncapi, attempts, submissions, transitions
 from holdfast_systems.grading.accepting import Accepting
 from holdfast_systems.grading.contract import Skill
 from holdfast_systems.grading.grade import Band
-from holdfast_systems.grading.main_app import iso, prepared, submit
+from holdfast_systems.grading.main_app import prepared, submit
+from holdfast_systems.grading.ops_http import ops_routes
 from holdfast_systems.grading.recordings import recording_routes
+from holdfast_systems.grading.resubmission import resubmit_submission
 from holdfast_systems.grading.settings import MainSettings
+from holdfast_systems.grading.submission_ids import UUID, checked_cursor, checked_id
+from holdfast_systems.grading.submission_views import attempt_for_learner, for_instructor, shown
 from holdfast_systems.grading.submissions import Arrival, Stored
 from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class NewSubmission(BaseModel):
@@ -58,10 +60,12 @@ class Review(BaseModel):
 def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """The routes of an open main app."""
     router = APIRouter(tags=["grading"])
-    _add_learner_routes(router, kernel, read(MainSettings, env))
+    settings = read(MainSettings, env)
+    _add_learner_routes(router, kernel, settings)
     _add_event_route(router, kernel)
     _add_instructor_routes(router, kernel)
     router.include_router(recording_routes(kernel, env))
+    router.include_router(ops_routes(kernel, settings))
     contract = asyncapi.documents()["asyncapi.yaml"]
 
     @router.get("/asyncapi.yaml", include_in_schema=False)
@@ -76,26 +80,42 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
     alone = kernel.store.dialect == "sqlite" or bool(settings.user_limits)
     accepting = None if alone else Accepting(kernel)
 
+    @router.post("/submissions", status_code=201)
     @router.post("/api/submissions", status_code=201)
     async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
         """Submit a piece of work. The same key and payload give the same answer, however often they come."""
         return await create_submission(kernel, settings, who, new, key, accepting)
 
+    @router.get("/submissions")
     @router.get("/api/submissions")
     async def mine(
         who: Annotated[Principal, LEARNER], cursor: str | None = None, status: Status | None = None, limit: Limit = 50
     ) -> dict[str, Any]:
         """The caller's submissions, the newest first."""
         async with kernel.store.reading() as tx:
-            found = await submissions.page(tx, who.sub, _cursor(cursor), status, limit + 1)
+            found = await submissions.page(tx, who.sub, checked_cursor(cursor), status, limit + 1)
         return {
             "items": [shown(one) for one in found[:limit]],
             "nextCursor": found[limit - 1].id if len(found) > limit else None,
         }
 
+    @router.get("/submissions/{submission_id}")
     @router.get("/api/submissions/{submission_id}")
     async def one(submission_id: str, who: Annotated[Principal, LEARNER]) -> dict[str, Any]:
-        return shown(await _owned(kernel, submission_id, who))
+        """One of the caller's submissions; `attempts` has those before the present one, if it was submitted again."""
+        stored = await _owned(kernel, submission_id, who)
+        if stored.attempt == 1:
+            return shown(stored)
+        async with kernel.store.reading() as tx:
+            history = await attempts.of_submission(tx, stored.id)
+        return shown(stored) | {"attempts": [attempt_for_learner(past) for past in history]}
+
+    @router.post("/submissions/{submission_id}/resubmit", status_code=201)
+    @router.post("/api/submissions/{submission_id}/resubmit", status_code=201)
+    async def resubmit(submission_id: str, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
+        """Submit one's own failed work again, as the next attempt: a new request and a new deadline."""
+        await _owned(kernel, submission_id, who)
+        return await resubmit_submission(kernel, settings, submission_id, who, key, required=True)
 
 
 async def create_submission(
@@ -133,6 +153,7 @@ async def create_submission(
 
 
 def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
+    @router.get("/submissions/{submission_id}/events")
     @router.get("/api/submissions/{submission_id}/events")
     async def events(submission_id: str, request: Request, who: Annotated[Principal, LEARNER_STREAM]) -> Response:
         """Server-sent events: what was missed since `Last-Event-ID`, then what happens, until the end."""
@@ -141,8 +162,12 @@ def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
 
         async def fetch(tx: Tx, since: str | None) -> Sequence[Event]:
             rows = await submissions.events_after(tx, submission_id, since)
+            # A failure is the end only while nothing followed it: a recovery or the next attempt goes on.
             return [
-                Event(row["event_id"], row["kind"], json.loads(row["data"]), final=row["kind"] in FINAL_EVENTS)
+                Event(
+                    row["event_id"], row["kind"], json.loads(row["data"]), row["kind"] in FINAL_EVENTS and row is last
+                )
+                for last in rows[-1:]
                 for row in rows
             ]
 
@@ -221,7 +246,7 @@ async def instructor_step(kernel: Kernel, submission_id: str, decide: Decide, ac
 
 async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide, act: Act | None) -> dict[str, Any]:
     """An instructor's step: under the row's lock, refused with 409 where the state has no such step, and audited."""
-    stored = await submissions.lock(tx, _checked(submission_id))
+    stored = await submissions.lock(tx, checked_id(submission_id))
     if stored is None:
         raise NotFound("There is no such submission.")
     now = kernel.now()
@@ -237,7 +262,7 @@ async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide, ac
 async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> Stored:
     """The caller's own submission; anybody else's looks like none."""
     async with kernel.store.reading() as tx:
-        stored = await submissions.show(tx, _checked(submission_id))
+        stored = await submissions.show(tx, checked_id(submission_id))
     if stored is None or stored.user_id != who.sub:
         raise NotFound("There is no such submission.")
     return stored
@@ -248,23 +273,11 @@ async def _is_over(tx: Tx, submission_id: str) -> bool:
     return stored is not None and stored.state.status in ("COMPLETED", "FAILED")
 
 
-def _checked(submission_id: str) -> str:
-    if not _UUID.fullmatch(submission_id):
-        raise NotFound("There is no such submission.")
-    return submission_id.lower()
-
-
-def _cursor(cursor: str | None) -> str | None:
-    if cursor is not None and not _UUID.fullmatch(cursor):
-        raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
-    return cursor
-
-
 def _queue_cursor(cursor: str | None) -> tuple[int, str] | None:
     if cursor is None:
         return None
     rank, _, last = cursor.partition(":")
-    if rank not in ("0", "1", "2", "3") or not _UUID.fullmatch(last):
+    if rank not in ("0", "1", "2", "3") or not UUID.fullmatch(last):
         raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
     return int(rank), last
 
@@ -272,43 +285,3 @@ def _queue_cursor(cursor: str | None) -> tuple[int, str] | None:
 def _place(stored: Stored) -> str:
     assert stored.state.priority is not None
     return f"{PRIORITIES.index(stored.state.priority)}:{stored.id}"
-
-
-def shown(stored: Stored) -> dict[str, Any]:
-    """A submission as its learner sees it: no result before it is final."""
-    state = stored.state
-    body: dict[str, Any] = {
-        "id": stored.id,
-        "requestId": stored.request_id,
-        "skill": stored.skill,
-        "attempt": stored.attempt,
-        "status": state.status,
-        "progress": {"status": state.step, "progress": state.progress} if state.step else None,
-        "createdAt": iso(stored.created_at),
-        "updatedAt": iso(stored.updated_at),
-        "deadlineAt": iso(state.deadline_at),
-        "isLate": state.is_late,
-        "payload": stored.payload,
-    }
-    if state.status == "COMPLETED":
-        body |= {"result": state.final_result, "completedAt": iso(state.finished_at or stored.updated_at)}
-    if state.status == "FAILED":
-        body["failureReason"] = state.failure_reason
-    return body
-
-
-def for_instructor(stored: Stored) -> dict[str, Any]:
-    """A submission as an instructor sees it: the AI's, the human's and the final result side by side."""
-    state = stored.state
-    return shown(stored) | {
-        "userId": stored.user_id,
-        "reviewPriority": state.priority,
-        "auditFlag": state.audit_flag,
-        "mode": state.mode,
-        "claimedBy": state.claimed_by,
-        "claimedAt": None if state.claimed_at is None else iso(state.claimed_at),
-        "reviewedBy": state.reviewed_by,
-        "aiResult": state.ai_result,
-        "humanResult": state.human_result,
-        "finalResult": state.final_result,
-    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.kit import Kernel, batch, load_statements
+from holdfast_systems.grading import attempts
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -26,6 +27,7 @@ async def prune_submissions(kernel: Kernel, keep_days: float) -> int:
         gone = [row["id"] for row in await tx.rows(sql.prune_submissions, before=before, limit=BATCH)]
         if gone:
             await tx.rows(sql.forget_events, gone=batch.ids(gone))
+            await attempts.forget(tx, gone)
     async with kernel.store.transaction() as tx:
         callbacks = await tx.rows(sql.prune_callbacks, before=before, limit=BATCH)
         refused = await tx.rows(sql.prune_refused, before=before, limit=BATCH)
@@ -41,3 +43,12 @@ async def prune_requests(kernel: Kernel, keep_days: float) -> int:
     before = kernel.now() - int(keep_days * DAY_MS)
     async with kernel.store.transaction() as tx:
         return len(await tx.rows(sql.prune_requests, before=before, limit=BATCH))
+
+
+async def prune_originals(kernel: Kernel, keep_days: float) -> int:
+    """One batch of the requests that dead letters refer to; returns how many went."""
+    if not keep_days:
+        return 0
+    before = kernel.now() - int(keep_days * DAY_MS)
+    async with kernel.store.transaction() as tx:
+        return len(await tx.rows(sql.prune_originals, before=before, limit=BATCH))

@@ -14,6 +14,7 @@ DELETE FROM processed_callbacks WHERE event_id IN (
   SELECT c.event_id FROM processed_callbacks AS c
    WHERE c.processed_at < :before
      AND NOT EXISTS (SELECT 1 FROM submissions AS s WHERE s.request_id = c.request_id)
+     AND NOT EXISTS (SELECT 1 FROM submission_attempts AS a WHERE a.request_id = c.request_id)
    ORDER BY c.processed_at LIMIT :limit)
 RETURNING event_id
 
@@ -30,4 +31,9 @@ DELETE FROM grading_jobs WHERE request_id IN (
      AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
                       WHERE j.id = g.job_id AND j.state NOT IN ('succeeded', 'cancelled'))
    ORDER BY g.finished_at LIMIT :limit)
+RETURNING request_id
+
+-- name: prune_originals
+DELETE FROM grading_originals WHERE request_id IN (
+  SELECT o.request_id FROM grading_originals AS o WHERE o.kept_at < :before ORDER BY o.kept_at LIMIT :limit)
 RETURNING request_id

@@ -1,6 +1,5 @@
-"""The submissions and what their learners are told. The only module that writes either.
-
-Every change comes through `change`: under the row's lock, decided by `transitions`, written by one guarded UPDATE,
+"""The submissions and what their learners are told. `attempts.py` begins a submission's next attempt; everything else
+that changes one comes through `change`: under the row's lock, decided by `transitions`, written by one guarded UPDATE,
 told by one event whose order is the row's version.
 """
 
@@ -8,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,26 +84,25 @@ async def change(
         return stored
     after, leaving = decided.after, stored.state.status
     assert after.status == leaving or (leaving, after.status) in EDGES, f"no edge {leaving} -> {after.status}"
-    version = await save(tx, stored, after, now)
-    if decided.event is not None:
-        data = {"submissionId": stored.id, "status": after.status} | decided.event.data
-        await tell(tx, event_id or kernel.new_uuid4(), stored.id, version, decided.event.name, data, now)
-        await tx.hint(CHANNEL)
+    changed = replace(stored, version=await save(tx, stored, after, now), updated_at=now, state=after)
+    await announce(kernel, tx, changed, decided, now, event_id=event_id)
     if after.status != leaving:
-        kernel.watch.count("submissions_settled", status=after.status)
+        reason = after.failure_reason or ""
+        kernel.watch.count("submissions_settled", status=after.status, reason=reason)
         kernel.watch.log("submission", submission_id=stored.id, status=after.status, error_code=after.failure_reason)
-    return Stored(
-        stored.id,
-        stored.user_id,
-        stored.skill,
-        stored.payload,
-        stored.request_id,
-        stored.attempt,
-        stored.created_at,
-        now,
-        version,
-        after,
-    )
+    return changed
+
+
+async def announce(
+    kernel: Kernel, tx: Tx, changed: Stored, decided: Change, now: int, *, event_id: str | None = None
+) -> None:
+    """Tell the learner of a change, if the learner is to know: one event, in the order of the row's version."""
+    if decided.event is None:
+        return
+    data = {"submissionId": changed.id, "status": changed.state.status, "attempt": changed.attempt}
+    event = event_id or kernel.new_uuid4()
+    await tell(tx, event, changed.id, changed.version, decided.event.name, data | decided.event.data, now)
+    await tx.hint(CHANNEL)
 
 
 async def save(tx: Tx, stored: Stored, after: Submission, now: int) -> int:
@@ -151,7 +149,7 @@ async def lock_by_request(tx: Tx, request_id: str) -> Stored | None:
 
 async def overdue(tx: Tx, now: int, limit: int) -> list[Stored]:
     """Live submissions past their deadline, locked; what another sweep holds is left to it."""
-    return [_stored(row) for row in await tx.rows(sql.overdue, now=now, limit=limit)]
+    return [from_row(row) for row in await tx.rows(sql.overdue, now=now, limit=limit)]
 
 
 async def show(tx: Tx, submission_id: str) -> Stored | None:
@@ -160,7 +158,7 @@ async def show(tx: Tx, submission_id: str) -> Stored | None:
 
 async def page(tx: Tx, user_id: str, before: str | None, status: str | None, limit: int) -> list[Stored]:
     rows = await tx.rows(sql.page, user_id=user_id, before=before, status=status, limit=limit)
-    return [_stored(row) for row in rows]
+    return [from_row(row) for row in rows]
 
 
 async def usage(tx: Tx, user_id: str, since: int) -> Used:
@@ -172,7 +170,7 @@ async def usage(tx: Tx, user_id: str, since: int) -> Used:
 async def in_review(tx: Tx, after: tuple[int, str] | None, limit: int) -> list[Stored]:
     """The instructor queue, the most urgent first."""
     rank, last = after or (-1, NIL)
-    return [_stored(row) for row in await tx.rows(sql.in_review, rank=rank, after=last, limit=limit)]
+    return [from_row(row) for row in await tx.rows(sql.in_review, rank=rank, after=last, limit=limit)]
 
 
 async def events_after(tx: Tx, submission_id: str, after: str | None, limit: int = EVENTS_MAX) -> Sequence[Row]:
@@ -225,10 +223,11 @@ async def refuse_callback(
 
 
 def _one(rows: Sequence[Row]) -> Stored | None:
-    return _stored(rows[0]) if rows else None
+    return from_row(rows[0]) if rows else None
 
 
-def _stored(row: Row) -> Stored:
+def from_row(row: Row) -> Stored:
+    """A submission of a row that has all its columns."""
     names: Sequence[str] = ("id", "user_id", "skill", "request_id", "attempt", "created_at", "updated_at", "version")
     return Stored(payload=json.loads(row["payload"]), state=_state(row), **{name: row[name] for name in names})
 

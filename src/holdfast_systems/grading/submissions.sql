@@ -52,7 +52,7 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
  ORDER BY deadline_at LIMIT :limit /*skip_locked*/
 
 -- name: save
--- The one UPDATE of a submission. It names the status and the version it leaves: zero rows back means it is not ours.
+-- Every change within an attempt. It names the status and the version it leaves: zero rows back means it is not ours.
 UPDATE submissions
    SET version = version + 1, updated_at = CAST(:now AS BIGINT), status = :status, step = :step,
        progress = CAST(:progress AS DOUBLE PRECISION), ai_result = :ai_result, human_result = :human_result,
@@ -91,11 +91,15 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
  ORDER BY id DESC LIMIT :limit
 
 -- name: usage
--- By the owner's index; a learner has few.
-SELECT COUNT(CASE WHEN created_at > :since THEN 1 END) AS made,
-       MIN(CASE WHEN created_at > :since THEN created_at END) AS first_at,
-       COUNT(CASE WHEN status IN ('PENDING', 'PROCESSING') THEN 1 END) AS unfinished
-  FROM submissions WHERE user_id = :user_id
+-- By the owner's indexes; a learner has few. Every attempt counts as one made.
+SELECT COUNT(CASE WHEN u.begun_at > :since THEN 1 END) AS made,
+       MIN(CASE WHEN u.begun_at > :since THEN u.begun_at END) AS first_at,
+       COUNT(CASE WHEN u.status IN ('PENDING', 'PROCESSING') THEN 1 END) AS unfinished
+  FROM (SELECT COALESCE(s.attempt_at, s.created_at) AS begun_at, s.status
+          FROM submissions AS s WHERE s.user_id = :user_id
+        UNION ALL
+        SELECT a.created_at AS begun_at, 'FAILED' AS status
+          FROM submission_attempts AS a WHERE a.user_id = :user_id AND a.created_at > :since) AS u
 
 -- name: in_review
 -- By priority, then age. The cursor is the rank and id of the last row of the page before.

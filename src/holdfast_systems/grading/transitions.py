@@ -2,11 +2,13 @@
 
     PENDING --any callback--> PROCESSING --completed--> COMPLETED
        \\                         |  \\---completed, review required--> REVIEW_REQUIRED --reviewed--> COMPLETED
-        \\------past deadline, final error------> FAILED
+        \\------past deadline, final error------> FAILED --completed before the deadline--> COMPLETED, REVIEW_REQUIRED
+                                                    \\--resubmitted: the next attempt--> PENDING
 
-COMPLETED and FAILED never change. Every function answers None for "changes nothing", so that duplicates, stragglers
-and late news are harmless by construction. Nothing here looks at a clock: the time of receipt is an argument, and it
-is compared with the deadline in one place only.
+COMPLETED never changes, and FAILED(TIMEOUT) only by a resubmission. A result that follows a final error of the same
+request before the deadline is authoritative: somebody mended the cause and replayed it. Every function answers None for
+"changes nothing", so that duplicates, stragglers and late news are harmless by construction. Nothing here looks at a
+clock: the time of receipt is an argument. TIMEOUT is said by the main app's own comparison alone.
 """
 
 from __future__ import annotations
@@ -38,9 +40,14 @@ EDGES: frozenset[tuple[Status, Status]] = frozenset(
         ("PROCESSING", "COMPLETED"),
         ("PROCESSING", "FAILED"),
         ("REVIEW_REQUIRED", "COMPLETED"),
+        ("FAILED", "COMPLETED"),
+        ("FAILED", "REVIEW_REQUIRED"),
+        ("FAILED", "PENDING"),
     }
 )
 TIMEOUT = "TIMEOUT"
+SERVICE_TIMEOUT = "SERVICE_TIMEOUT"
+"""What a grading service calls a timeout while the submission's deadline has not passed."""
 STEPS = ("PROCESSING", "ANALYZING", "GRADING")
 PRIORITIES: tuple[Priority, ...] = ("Critical", "High", "Medium", "Low")
 
@@ -88,7 +95,7 @@ class Change:
 
 
 class Refusal(Exception):
-    """An instructor asked for a step that the submission's state does not have. `code` is stable."""
+    """A person asked for a step that the submission's state does not have. `code` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -138,30 +145,44 @@ def _error(before: Submission, callback: ErrorCallback, received_at: int) -> Cha
         return None
     error = callback.data.error
     if not error.retryable:
-        return _failed(before, error.code, received_at)
+        # `expire` came first, so the deadline has not passed: then a service's own TIMEOUT is no TIMEOUT of ours.
+        return _failed(before, SERVICE_TIMEOUT if error.code == TIMEOUT else error.code, received_at)
     after = replace(before, status="PROCESSING", step=before.step or "PROCESSING")
     said = {"status": after.step, "progress": before.progress or 0.0, "delayedBy": error.code}
     return Change(after, Event("grading.progress", said))
 
 
 def _completed(before: Submission, result: Result, received_at: int) -> Change | None:
-    """The first result stands. One that comes after the end is kept for audit and changes nothing else."""
+    """The first result stands. One that comes after the deadline is kept for audit and changes nothing else."""
     if before.ai_result is not None:
         return None
     kept = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     expired = expire(before, received_at)
     if expired is not None:
         return Change(replace(expired.after, ai_result=kept, is_late=True), expired.event)
-    if before.status not in LIVE:
-        return Change(replace(before, ai_result=kept, is_late=True))
-    audit = result.audit_flag or messages.audit_flag(result.confidence_score)
-    graded = replace(before, ai_result=kept, audit_flag=audit)
+    if before.status not in LIVE and not _may_recover(before, received_at):
+        return Change(replace(before, ai_result=kept, is_late=received_at > before.deadline_at))
+    # The flag is ours to set: whoever reads the result later, an auditor first of all, must see it.
+    kept["auditFlag"] = audit = result.audit_flag or messages.audit_flag(result.confidence_score)
+    graded = replace(before, ai_result=kept, audit_flag=audit, failure_reason=None, finished_at=None)
     if result.review_required:
         priority = result.review_priority or messages.review_priority(result.confidence_score) or "Low"
         after = replace(graded, status="REVIEW_REQUIRED", priority=priority)
         return Change(after, Event("grading.review_required", {"reviewPriority": priority}))
     after = replace(graded, status="COMPLETED", mode="ai", final_result=kept, finished_at=received_at)
     return Change(after, Event("grading.completed", {"result": kept}))
+
+
+def _may_recover(before: Submission, received_at: int) -> bool:
+    """Whether a result undoes the failure: a final error came first, and the deadline has not passed."""
+    return before.status == "FAILED" and before.failure_reason != TIMEOUT and received_at <= before.deadline_at
+
+
+def resubmit(before: Submission, deadline_at: int) -> Change:
+    """Begin the next attempt of what has failed. What the attempt before it left is kept in the history, not here."""
+    if before.status != "FAILED":
+        raise Refusal("NOT_FAILED", f"The submission is {before.status}; only a failed one can be submitted again.")
+    return Change(Submission("PENDING", deadline_at), Event("grading.progress", {"status": "PENDING", "progress": 0.0}))
 
 
 def _failed(before: Submission, reason: str, at: int) -> Change:

@@ -148,8 +148,8 @@ async def test_a_result_after_the_deadline_does_not_flip_the_failure(sure: Pair)
     assert state.ai_result is not None and state.final_result is None
 
 
-@pytest.mark.spec("G6", "G8", "K8")
-async def test_a_replay_in_the_service_is_kept_but_the_learner_was_told_already(sure: Pair) -> None:
+@pytest.mark.spec("G6", "G9", "K8", "000.17", "002.17")
+async def test_a_replay_before_the_deadline_completes_the_submission(sure: Pair) -> None:
     sure.service.script(sure.engine.llm, refusals=1)
     one = await sure.submit()
     await sure.settle()
@@ -158,8 +158,24 @@ async def test_a_replay_in_the_service_is_kept_but_the_learner_was_told_already(
     await sure.service.mend_and_replay(str(case["id"]))
     await sure.settle()
     state = (await sure.show(one.id)).state
-    assert (state.status, state.is_late) == ("FAILED", True) and state.ai_result is not None
-    assert sure.callbacks[-1]["kind"] == "completed"
+    assert (state.status, state.failure_reason, state.is_late) == ("COMPLETED", None, False)
+    assert state.final_result is not None and sure.callbacks[-1]["kind"] == "completed"
+    told = [name for name, _ in await sure.events(one.id) if name != "grading.progress"]
+    assert told == ["grading.failed", "grading.completed"]
+
+
+@pytest.mark.spec("G6", "G12", "000.17", "000.23")
+async def test_a_replay_after_the_deadline_is_kept_as_late_and_the_failure_stands(sure: Pair) -> None:
+    sure.service.script(sure.engine.llm, refusals=1)
+    one = await sure.submit()
+    await sure.settle()
+    case = (await sure.service.dead_letters())[0]
+    sure.clock.advance(SLA_MS["writing"] / 1_000 + 1)
+    await sure.service.mend_and_replay(str(case["id"]))
+    await sure.settle()
+    state = (await sure.show(one.id)).state
+    assert (state.status, state.failure_reason, state.is_late) == ("FAILED", "LLM_FAIL", True)
+    assert state.ai_result is not None and state.final_result is None
 
 
 @pytest.mark.spec("G6", "G15", "K6")

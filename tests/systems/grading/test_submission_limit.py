@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
+from tests.systems.grading.callbacks_made import error
 from tests.systems.grading.pair import WRITING, Pair
 
 from holdfast.http.app import create_app
@@ -27,9 +29,13 @@ async def limited(pair: Pair, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient
 
 
 async def post(client: httpx.AsyncClient, folder: Path, user: str = "ann", key: str | None = None) -> httpx.Response:
+    body = {"skill": "writing", "payload": WRITING}
+    return await client.post("/api/submissions", json=body, headers=signed(folder, user, key))
+
+
+def signed(folder: Path, user: str = "ann", key: str | None = None) -> dict[str, str]:
     bearer = token_for(Settings(data_dir=str(folder)), user, ("learner",))
-    headers = {"Authorization": f"Bearer {bearer}", "Idempotency-Key": key or str(uuid.uuid4())}
-    return await client.post("/api/submissions", json={"skill": "writing", "payload": WRITING}, headers=headers)
+    return {"Authorization": f"Bearer {bearer}", "Idempotency-Key": key or str(uuid.uuid4())}
 
 
 @pytest.mark.spec("K18", "G1")
@@ -45,6 +51,22 @@ async def test_over_the_limit_is_429_with_the_time_to_wait(
     assert (await post(limited, tmp_path, "bob")).status_code == 201, "one user's limit is nobody else's"
     pair.clock.advance(31)
     assert (await post(limited, tmp_path)).status_code == 201, "the first of them is over a minute old"
+    assert (await post(limited, tmp_path)).status_code == 429
+
+
+@pytest.mark.spec("K18", "G1")
+async def test_submissions_at_once_are_held_to_the_limit_exactly(limited: httpx.AsyncClient, tmp_path: Path) -> None:
+    answers = await asyncio.gather(*[post(limited, tmp_path) for _ in range(10)])
+    assert sorted(one.status_code for one in answers) == [201] * 3 + [429] * 7
+
+
+@pytest.mark.spec("K18", "002.6")
+async def test_a_second_attempt_counts_as_one_more(limited: httpx.AsyncClient, pair: Pair, tmp_path: Path) -> None:
+    first = (await post(limited, tmp_path)).json()
+    await pair.call_back(error(first["requestId"], first["id"], "LLM_FAIL"))
+    again = await limited.post(f"/api/submissions/{first['id']}/resubmit", headers=signed(tmp_path))
+    assert again.status_code == 201
+    assert (await post(limited, tmp_path)).status_code == 201
     assert (await post(limited, tmp_path)).status_code == 429
 
 

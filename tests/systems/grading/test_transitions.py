@@ -21,6 +21,7 @@ from holdfast_systems.grading.transitions import (
     claim,
     expire,
     release,
+    resubmit,
     review,
 )
 
@@ -63,8 +64,10 @@ def test_only_legal_edges_are_taken_and_the_end_stays_the_end(received: list[tup
     states = story(received)
     for before, after in pairwise(states):
         assert before.status == after.status or (before.status, after.status) in EDGES
-        if before.status in ("COMPLETED", "FAILED"):
+        if before.status == "COMPLETED" or (before.status, after.status) == ("FAILED", "FAILED"):
             assert replace(after, ai_result=None, is_late=False) == replace(before, ai_result=None, is_late=False)
+        if before.status == "FAILED" != after.status:
+            assert before.failure_reason != "TIMEOUT" and not after.is_late and after.failure_reason is None
 
 
 @pytest.mark.spec("G9", "002.20", "003.11")
@@ -132,6 +135,68 @@ def test_a_late_result_is_kept_and_flips_nothing() -> None:
     assert change is not None and change.event is None
     assert change.after == replace(timed_out, ai_result=change.after.ai_result, is_late=True)
     assert change.after.ai_result is not None and change.after.ai_result["overallScore"] == 7.0
+
+
+FAILED = replace(NEW, status="FAILED", failure_reason="LLM_FAIL", step="GRADING", progress=0.5, finished_at=7)
+
+
+@pytest.mark.spec("G9", "000.17", "002.17")
+@pytest.mark.parametrize(("confidence", "status"), [(95, "COMPLETED"), (60, "REVIEW_REQUIRED")])
+@pytest.mark.parametrize("received_at", [8, DEADLINE])
+def test_a_result_before_the_deadline_is_authoritative_over_a_final_error(
+    confidence: int, status: str, received_at: int
+) -> None:
+    change = apply(FAILED, completed(REQUEST, SUBMISSION, result(6.5, confidence)), received_at)
+    assert change is not None and change.event is not None
+    after = change.after
+    assert (after.status, after.failure_reason, after.is_late) == (status, None, False)
+    assert after.ai_result is not None and after.ai_result["overallScore"] == 6.5
+    assert after.finished_at == (received_at if status == "COMPLETED" else None)
+    assert change.event.name == ("grading.completed" if status == "COMPLETED" else "grading.review_required")
+
+
+@pytest.mark.spec("G9", "G12", "000.23")
+def test_a_result_after_the_deadline_undoes_no_failure_and_is_late() -> None:
+    change = apply(FAILED, completed(REQUEST, SUBMISSION), DEADLINE + 1)
+    assert change is not None and change.event is None
+    assert change.after == replace(FAILED, ai_result=change.after.ai_result, is_late=True)
+
+
+@pytest.mark.spec("G12", "000.23")
+def test_a_timeout_never_flips_and_late_means_after_the_deadline() -> None:
+    """A sweep whose clock ran ahead has failed it; the result came in time by ours. The timeout stands all the same."""
+    timed_out = replace(FAILED, failure_reason="TIMEOUT")
+    change = apply(timed_out, completed(REQUEST, SUBMISSION), DEADLINE)
+    assert change is not None and change.event is None
+    assert change.after == replace(timed_out, ai_result=change.after.ai_result, is_late=False)
+
+
+@pytest.mark.spec("G8", "000.20")
+def test_a_service_that_gives_up_before_the_deadline_says_no_timeout_of_ours() -> None:
+    change = apply(NEW, error(REQUEST, SUBMISSION, "TIMEOUT"), DEADLINE)
+    assert change is not None and change.after.failure_reason == "SERVICE_TIMEOUT"
+    recovered = apply(change.after, completed(REQUEST, SUBMISSION), DEADLINE)
+    assert recovered is not None and recovered.after.status == "COMPLETED"
+
+
+@pytest.mark.spec("002.15")
+def test_a_foreign_result_of_85_to_89_is_flagged_wherever_it_is_shown() -> None:
+    foreign = result(6.5, 87).model_copy(update={"audit_flag": False})
+    change = apply(NEW, completed(REQUEST, SUBMISSION, foreign), 1)
+    assert change is not None and change.after.audit_flag
+    for kept in (change.after.ai_result, change.after.final_result):
+        assert kept is not None and kept["auditFlag"] is True
+
+
+@pytest.mark.spec("G1", "002.6")
+def test_only_what_has_failed_is_submitted_again_and_begins_anew() -> None:
+    change = resubmit(replace(FAILED, ai_result={"band": "B1"}, is_late=True), 5 * DEADLINE)
+    assert change.after == Submission("PENDING", 5 * DEADLINE)
+    assert change.event is not None and change.event.name == "grading.progress"
+    for status in ("PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED"):
+        with pytest.raises(Refusal) as refusal:
+            resubmit(replace(NEW, status=status), 5 * DEADLINE)  # type: ignore[arg-type]
+        assert refusal.value.code == "NOT_FAILED"
 
 
 @pytest.mark.spec("G12")

@@ -1,0 +1,90 @@
+"""The main app's part of the operator's API: submissions, refused callbacks, the dead-letter queue. Operators only."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import JSONResponse
+
+from holdfast import NotFound
+from holdfast.http.auth import Principal, require
+from holdfast.http.ops_reach import Filter
+from holdfast.http.problem import Problem
+from holdfast.kit import Kernel
+from holdfast_systems.grading import desk
+from holdfast_systems.grading.desk import Wanted
+from holdfast_systems.grading.resubmission import resubmit_submission
+from holdfast_systems.grading.settings import MainSettings
+from holdfast_systems.grading.submission_ids import checked_cursor, checked_id
+from holdfast_systems.grading.submission_views import for_operator
+from holdfast_systems.grading.transitions import Status
+
+OPERATOR = require("operator")
+Limit = Annotated[int, Query(ge=1, le=200)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key")]
+_PLACE = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
+
+
+def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
+    """The routes under /api/ops that only the main app has."""
+    router = APIRouter(prefix="/api/ops", tags=["operations"])
+
+    @router.get("/submissions")
+    async def list_submissions(
+        who: Annotated[Principal, OPERATOR],
+        status: Status | None = None,
+        reason: Filter = None,
+        user: Filter = None,
+        late: bool | None = None,
+        flagged: bool | None = None,
+        cursor: str | None = None,
+        limit: Limit = 50,
+    ) -> dict[str, Any]:
+        """Submissions by how they stand, the newest first. `late`: a result came after the deadline; `flagged`: for
+        audit. Their stored results are shown, what the learner wrote is not."""
+        wanted = Wanted(status, reason, user, late, flagged)
+        async with kernel.store.reading() as tx:
+            rows = await desk.page(tx, wanted, checked_cursor(cursor), limit + 1)
+        return {
+            "items": [for_operator(row) for row in rows[:limit]],
+            "nextCursor": rows[limit - 1].id if len(rows) > limit else None,
+        }
+
+    @router.get("/submissions/{submission_id}")
+    async def show_submission(submission_id: str, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
+        """One submission with its results, its attempts and every callback that named it, refused ones included."""
+        whole = await desk.show(kernel, checked_id(submission_id))
+        if whole is None:
+            raise NotFound("There is no such submission.")
+        return whole
+
+    @router.post("/submissions/{submission_id}/resubmit", status_code=201)
+    async def resubmit(submission_id: str, who: Annotated[Principal, OPERATOR], key: Key = None) -> JSONResponse:
+        """Submit a learner's failed work again, as its next attempt. With an Idempotency-Key it may be sent again."""
+        return await resubmit_submission(kernel, settings, submission_id, who, key, required=False)
+
+    @router.get("/refused-callbacks")
+    async def refused_callbacks(
+        who: Annotated[Principal, OPERATOR], cursor: str | None = None, limit: Limit = 50
+    ) -> dict[str, Any]:
+        """What came on `grading.callback` and was no callback, the newest first."""
+        async with kernel.store.reading() as tx:
+            rows = await desk.refused(tx, _place(cursor), limit + 1)
+        last = rows[limit - 1] if len(rows) > limit else None
+        return {
+            "items": [desk.shown_refusal(row) for row in rows[:limit]],
+            "nextCursor": None if last is None else f"{last['last_at']}:{last['fingerprint']}",
+        }
+
+    return router
+
+
+def _place(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    match = _PLACE.fullmatch(cursor)
+    if match is None:
+        raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
+    return int(match.group(1)), match.group(2)

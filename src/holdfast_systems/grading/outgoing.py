@@ -1,0 +1,65 @@
+"""Builds the requests that the main app sends. What the contract would refuse at the other end is refused here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import holdfast
+from holdfast import InvalidInput
+from holdfast.kit import Kernel, batch, outbox, trace_headers
+from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request
+from holdfast_systems.grading.topology import destination
+from holdfast_systems.grading.wire import InvalidMessage
+
+
+def checked_request(
+    kernel: Kernel,
+    submission_id: str,
+    user_id: str,
+    skill: str,
+    payload: Mapping[str, Any],
+    deadline_at: int,
+    *,
+    attempt: int = 1,
+) -> GradingRequest:
+    """The request as the grading service will read it, by its own parser; raises `InvalidInput` with the reason."""
+    tree = {
+        "messageType": REQUEST_QUEUE,
+        "messageId": kernel.new_uuid4(),
+        "createdAt": iso(kernel.now()),
+        "trace": {"traceId": _trace_id(kernel)},
+        "producer": {"service": "main-app", "version": holdfast.__version__},
+        "requestId": kernel.new_uuid4(),
+        "submissionId": submission_id,
+        "userId": user_id,
+        "skill": skill,
+        "attempt": attempt,
+        "deadlineAt": iso(deadline_at),
+        "payload": dict(payload),
+    }
+    try:
+        return parse_request(json.dumps(tree).encode())
+    except InvalidMessage as invalid:
+        raise InvalidInput(f"{invalid.reason.removesuffix('.')}.") from None
+
+
+def request_message(submission_id: str, request: GradingRequest) -> outbox.NewMessage:
+    """The request as it goes into the outbox; its id there, and on the broker, is the body's `messageId`."""
+    assert request.message_id is not None, "our own requests have a message id"
+    headers = batch.text(trace_headers())
+    body = request.body().decode()
+    return request.message_id, submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers
+
+
+def _trace_id(kernel: Kernel) -> str:
+    """The trace that this request is part of; without tracing one of its own, so that both services' logs join up."""
+    parent = trace_headers().get("traceparent")
+    return parent.split("-")[1] if parent else kernel.new_uuid4().replace("-", "")
+
+
+def iso(at_ms: int) -> str:
+    """A time as the contract and every answer writes it."""
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
