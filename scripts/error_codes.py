@@ -15,6 +15,7 @@ from holdfast.core import outcome
 from holdfast.core.failure import RETRYABLE, Category
 from holdfast.http.problem import CODES, KNOWN
 from holdfast_systems.conversion.codes import TABLE, Code
+from holdfast_systems.grading.reasons import REASONS as REASONS_OF_SUBMISSIONS
 
 # Rehearsals of failures, not failures.
 LEFT_OUT = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
@@ -50,6 +51,12 @@ def page(source: Path, table: Table) -> str:
         "## Problem codes",
         "The `code` of an HTTP answer of 400 or more.",
         table(("code", "status", "from"), _problem_rows(source)),
+        "## Failure reasons of a submission",
+        "The `failureReason` of a submission that is FAILED. A foreign grading service may bring others, as its "
+        "callback says them; metrics count those as `OTHER`.",
+        table(
+            ("reason", "what it means"), [(f"`{name}`", meaning) for name, meaning in REASONS_OF_SUBMISSIONS.items()]
+        ),
         "## Codes of a conversion",
         "All that a client of the conversion API sees of a failed job, whatever the cause was.",
         table(("code", "what the client is told"), [(f"`{code}`", TABLE[code].message) for code in Code]),

@@ -21,7 +21,7 @@ from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
-from holdfast.tables import audit, batch, breakers, effects, events, idempotency, jobs, outbox
+from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox
 from holdfast.transports.seam import Delivery, Queue
 
 __all__ = [
@@ -45,11 +45,13 @@ __all__ = [
     "audit",
     "batch",
     "breakers",
+    "cases",
     "classify",
     "effects",
     "events",
     "failure",
     "idempotency",
+    "inbox",
     "iso",
     "jobs",
     "load_migrations",

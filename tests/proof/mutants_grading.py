@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from holdfast_systems.grading import submissions, sweep, transitions
+from holdfast_systems.grading import attempts, submissions, sweep, transitions
 from holdfast_systems.grading.transitions import Change, Event
 from tests.proof import mutants_grading_messages
 from tests.proof.plant import Mutant, respelled, swapped
@@ -70,16 +70,93 @@ def sweep_comes_too_early() -> Iterator[None]:
 
 @contextmanager
 def late_result_flips_state() -> Iterator[None]:
+    """A result that comes after the deadline undoes a failure that is no timeout."""
+
+    def may_recover(before: Any, received_at: int) -> bool:
+        return bool(before.status == "FAILED" and before.failure_reason != transitions.TIMEOUT)
+
+    with swapped(transitions, "_may_recover", may_recover):
+        yield
+
+
+@contextmanager
+def timeout_flips() -> Iterator[None]:
     """A result that comes after the timeout completes the submission after all."""
+    intact = transitions._may_recover
+
+    def may_recover(before: Any, received_at: int) -> bool:
+        return bool(before.failure_reason == transitions.TIMEOUT) or intact(before, received_at)
+
+    with swapped(transitions, "_may_recover", may_recover):
+        yield
+
+
+@contextmanager
+def recovery_ignored() -> Iterator[None]:
+    """A final error stays the end, also when a replay brings the result in time."""
+    with swapped(transitions, "_may_recover", lambda before, received_at: False):
+        yield
+
+
+@contextmanager
+def everything_after_the_end_is_late() -> Iterator[None]:
+    """A result in time that follows a failure is filed as late."""
     intact = transitions._completed
 
-    def flip(before: Any, result: Any, received_at: int) -> Any:
+    def filed(before: Any, result: Any, received_at: int) -> Any:
         if before.status != "FAILED" or before.ai_result is not None:
             return intact(before, result, received_at)
-        revived = replace(before, status="PROCESSING", failure_reason=None, finished_at=None, deadline_at=received_at)
-        return intact(revived, result, received_at)
+        return Change(replace(before, ai_result=result.model_dump(mode="json", by_alias=True), is_late=True))
 
-    with swapped(transitions, "_completed", flip), swapped(submissions, "EDGES", ANY_EDGE):
+    with swapped(transitions, "_completed", filed):
+        yield
+
+
+# Resubmissions
+
+
+@contextmanager
+def older_request_changes_the_present_attempt() -> Iterator[None]:
+    """A callback is matched by any request that the submission ever had."""
+    intact = submissions.lock_by_request
+
+    async def lock(tx: Any, request_id: str) -> Any:
+        rows = await tx.rows(attempts.sql.lock, request_id=request_id)
+        return await (submissions.lock(tx, rows[0]["submission_id"]) if rows else intact(tx, request_id))
+
+    with swapped(submissions, "lock_by_request", lock):
+        yield
+
+
+@contextmanager
+def resubmitted_under_the_old_request() -> Iterator[None]:
+    """The next attempt asks again with the request id of the one before."""
+    same = ("request_id = :request_id", "request_id = CASE WHEN :request_id = '' THEN '' ELSE request_id END")
+    with respelled(attempts.sql, "begin", same):
+        yield
+
+
+@contextmanager
+def history_is_forgotten() -> Iterator[None]:
+    """What the attempt before left is overwritten by the next."""
+    with respelled(attempts.sql, "keep", ("FROM submissions WHERE", "FROM submissions WHERE 1 = 0 AND")):
+        yield
+
+
+@contextmanager
+def anything_may_be_resubmitted() -> Iterator[None]:
+    """A live attempt is cut short by the next."""
+
+    def again(before: Any, deadline_at: int) -> Any:
+        return Change(transitions.Submission("PENDING", deadline_at), Event("grading.progress", {"status": "PENDING"}))
+
+    wider = ("AND status = 'FAILED' AND", "AND")
+    kept = (("finished_at,\n       failure_reason", "COALESCE(finished_at, 0),\n       COALESCE(failure_reason, '')"),)
+    with (
+        swapped(transitions, "resubmit", again),
+        respelled(attempts.sql, "begin", wider),
+        respelled(attempts.sql, "keep", *kept),
+    ):
         yield
 
 
@@ -147,7 +224,14 @@ MUTANTS = (
     Mutant(progress_goes_backwards, ("G9",), 60),
     Mutant(sweep_touches_review_required, ("G12",), 150),
     Mutant(sweep_comes_too_early, ("G12",), 60),
-    Mutant(late_result_flips_state, ("G9", "G12"), 60),
+    Mutant(late_result_flips_state, ("G9", "G12"), 150),
+    Mutant(timeout_flips, ("G12",), 60),
+    Mutant(recovery_ignored, ("G9",), 60),
+    Mutant(everything_after_the_end_is_late, ("G9",), 60),
+    Mutant(older_request_changes_the_present_attempt, ("G9",), 60),
+    Mutant(resubmitted_under_the_old_request, ("G1",), 60),
+    Mutant(history_is_forgotten, ("G1",), 60),
+    Mutant(anything_may_be_resubmitted, ("G1",), 60),
     Mutant(deadline_left_to_the_sweep, ("G12",), 60),
     Mutant(final_error_leaves_processing, ("G8",), 60),
     Mutant(passing_error_is_final, ("G8",), 60),

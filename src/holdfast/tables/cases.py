@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ async def lock_of_job(tx: Tx, job_id: str) -> Row | None:
 async def open(tx: Tx, letter: Mapping[str, Any], now: int) -> Row:
     """Open the case of a job that died, or re-open it if it died before."""
     return (await tx.rows(sql.open, **letter, now=now))[0]
+
+
+async def refer(tx: Tx, job_id: str, request_id: str | None, names: Mapping[str, str | None]) -> None:
+    """Write the ids that the world outside knows a dead job by on its case. A job without a case is left alone."""
+    rows = await tx.rows(sql.context, job_id=job_id)
+    if rows:
+        context = json.loads(rows[0]["sanitized_context"]) | dict(names)
+        await tx.rows(sql.refer, job_id=job_id, request_id=request_id, context=batch.text(context))
 
 
 async def step(

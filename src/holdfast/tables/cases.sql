@@ -18,6 +18,13 @@ ON CONFLICT (job_id) DO UPDATE SET
   deaths = holdfast_dead_letters.deaths + 1
 RETURNING CAST(id AS TEXT) AS id, deaths
 
+-- name: context
+SELECT sanitized_context FROM holdfast_dead_letters WHERE job_id = CAST(:job_id AS /*id*/)
+
+-- name: refer
+UPDATE holdfast_dead_letters SET request_id = COALESCE(:request_id, request_id), sanitized_context = :context
+ WHERE job_id = CAST(:job_id AS /*id*/)
+
 -- name: step
 UPDATE holdfast_dead_letters
    SET state = :state, cause = COALESCE(:cause, cause), evidence = COALESCE(:evidence, evidence),
@@ -36,9 +43,9 @@ SELECT CAST(job_id AS TEXT) AS job_id, kind, stage, state, evidence FROM holdfas
  WHERE id = CAST(:id AS /*id*/) /*for_update*/
 
 -- name: page
-SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, kind, stage, provider, state, error_class, category,
-       retryable, failure_reason, attempts_made, last_error, first_failure_at, last_failure_at, created_at, updated_at,
-       fingerprint, cause, deaths, replays,
+SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, request_id, kind, stage, provider, state, error_class,
+       category, retryable, failure_reason, attempts_made, last_error, first_failure_at, last_failure_at, created_at,
+       updated_at, fingerprint, cause, deaths, replays,
        (SELECT j.state FROM holdfast_jobs AS j WHERE j.id = holdfast_dead_letters.job_id) AS job_state
   FROM holdfast_dead_letters
  WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))

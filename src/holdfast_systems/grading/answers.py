@@ -81,13 +81,24 @@ async def completed(kernel: Kernel, tx: Tx, job: GradingJob, result: Result) -> 
 
 
 async def failed(
-    kernel: Kernel, tx: Tx, job: GradingJob, error: ErrorDetail, *, attempts_made: int, stage: str, error_class: str
+    kernel: Kernel,
+    tx: Tx,
+    job: GradingJob,
+    error: ErrorDetail,
+    *,
+    attempts_made: int,
+    stage: str,
+    error_class: str,
+    original: str,
 ) -> None:
-    """Keep a final error and send it, and then a dead letter that refers to the request by its ids."""
+    """Keep a final error and send it, and then a dead letter that refers to the request by its ids.
+
+    The request itself is kept beside it, for as long as its own setting says: retention of jobs does not touch it."""
     now = kernel.now()
     answer = {"error": error.model_dump(mode="json", by_alias=True)}
     if not await grading_jobs.finish(tx, job.request_id, "failed", answer, now):
         return
+    await grading_jobs.keep_original(tx, job.request_id, original, now)
     await say(kernel, tx, _error(kernel, job.request_id, job.submission_id, error, now), job.trace_id, now)
     letter = messages.dead_letter(
         job.request_id,
@@ -136,14 +147,16 @@ async def circuit_open(kernel: Kernel, tx: Tx, job: GradingJob, provider: str) -
 async def invalid(
     kernel: Kernel, tx: Tx, request_id: str | None, submission_id: str | None, reason: str, original: bytes
 ) -> None:
-    """Refuse a message: an error callback where the sender can be told, then a dead letter with the original."""
+    """Refuse a message: an error callback where an id of it can be read, then a dead letter with the original.
+
+    The ids are echoed as they came: who sent them knows them, and nobody else's request has them."""
     now = kernel.now()
     why = redact_text(reason)[:MESSAGE_LENGTH_MAX]
     known = request_id is not None and await grading_jobs.of_request(tx, request_id.lower()) is not None
-    if request_id is not None and not known:
+    if (request_id is not None or submission_id is not None) and not known:
         # A broken copy of a request that was accepted must not fail the good one.
         error = ErrorDetail(type="INVALID_INPUT", code="INVALID_INPUT", message=why, retryable=False)
-        await say(kernel, tx, _error(kernel, request_id, submission_id, error, now), None, now)
+        await say(kernel, tx, _error(kernel, request_id or "", submission_id, error, now), None, now)
     letter = messages.dead_letter(
         request_id,
         submission_id,
@@ -155,7 +168,7 @@ async def invalid(
         error_class="INVALID_INPUT",
         stage="intake",
     )
-    await lay_down(kernel, tx, letter, request_id or kernel.new_uuid4(), now)
+    await lay_down(kernel, tx, letter, request_id or submission_id or kernel.new_uuid4(), now)
 
 
 async def say(kernel: Kernel, tx: Tx, callback: Callback, trace_id: str | None, now: int) -> None:
@@ -168,7 +181,8 @@ async def say(kernel: Kernel, tx: Tx, callback: Callback, trace_id: str | None, 
             "trace": None if trace_id is None else Trace(trace_id=trace_id),
         }
     )
-    await _put(tx, callback.event_id, callback.request_id.lower(), CALLBACK_QUEUE, signed.body(), now)
+    aggregate_id = callback.request_id or callback.submission_id
+    await _put(tx, callback.event_id, aggregate_id.lower(), CALLBACK_QUEUE, signed.body(), now)
 
 
 async def lay_down(kernel: Kernel, tx: Tx, letter: DeadLetter, aggregate_id: str, now: int) -> None:
@@ -203,7 +217,7 @@ def _reference(job: GradingJob) -> dict[str, Any]:
         "userId": job.user_id,
         "skill": job.skill,
         "attempt": job.attempt,
-        "reference": f"grading_jobs/{job.request_id}",
+        "reference": f"grading_originals/{job.request_id}",
         "jobId": job.job_id,
         "payloadSha256": job.fingerprint,
     }

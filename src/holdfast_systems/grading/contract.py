@@ -217,6 +217,8 @@ class CompletedCallback(_Callback):
 
 
 class ErrorCallback(_Callback):
+    # A request may be refused because of its id: the answer has it as it came, and is empty where there was none.
+    request_id: Annotated[str, Field(max_length=ID_LENGTH_MAX)]
     kind: Literal["error"]
     data: ErrorData
 
@@ -225,7 +227,7 @@ Callback = ProgressCallback | CompletedCallback | ErrorCallback
 
 
 class DeadLetter(Message):
-    """What could not be graded, with all that a person needs. An id is null where it was unreadable."""
+    """What could not be graded, with all that a person needs. An id is as it came, and null where there was none."""
 
     request_id: str | None
     submission_id: str | None

@@ -72,6 +72,17 @@ async def finish(
     return bool(await tx.rows(sql.finish, request_id=request_id, status=status, answer=text, now=now))
 
 
+async def keep_original(tx: Tx, request_id: str, body: str, now: int) -> None:
+    """Keep a request that failed, as it goes on the wire; the first copy stands."""
+    await tx.rows(sql.keep_original, request_id=request_id, body=body, now=now)
+
+
+async def original(tx: Tx, request_id: str) -> str | None:
+    """The request that a dead letter refers to, if it is still kept."""
+    rows = await tx.rows(sql.original, request_id=request_id)
+    return str(rows[0]["body"]) if rows else None
+
+
 async def tell_one(tx: Tx, request_id: str, provider: str, generation: int) -> GradingJob | None:
     """The request, if nobody was told yet that this opening of the breaker holds it."""
     found = _jobs(await tx.rows(sql.tell_one, request_id=request_id, provider=provider, generation=generation))

@@ -29,6 +29,13 @@ UPDATE grading_jobs SET status = :status, answer = :answer, finished_at = CAST(:
  WHERE request_id = :request_id AND status <> 'completed'
 RETURNING request_id
 
+-- name: keep_original
+INSERT INTO grading_originals (request_id, body, kept_at) VALUES (:request_id, :body, CAST(:now AS BIGINT))
+ON CONFLICT DO NOTHING
+
+-- name: original
+SELECT body FROM grading_originals WHERE request_id = :request_id
+
 -- name: tell_one
 UPDATE grading_jobs SET told_provider = :provider, told_generation = :generation
  WHERE request_id = :request_id AND status = 'running'

@@ -12,13 +12,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast import App, Context, Job, Provider, stage
+from pydantic import ValidationError
+
+from holdfast import App, Context, Job, Provider, Retry, stage
 from holdfast.kit import Delivery, Gate, Kernel, Settled, State, Tx, breakers, load_migrations
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
-from holdfast_systems.grading import answers, grading_jobs, retention, stages
-from holdfast_systems.grading.contract import Result, SpeakingRequest, WritingRequest
-from holdfast_systems.grading.intake import receive_request
+from holdfast_systems.grading import answers, grading_jobs, refused, retention, stages
+from holdfast_systems.grading.contract import (
+    REQUEST,
+    GradingRequest,
+    Result,
+    SpeakingRequest,
+    WritingRequest,
+    parse_request,
+)
+from holdfast_systems.grading.intake import accept_read, receive_request
+from holdfast_systems.grading.refused import ReadRequest, RefusedRequest
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.stages import Audio, Engine, Heard
 from holdfast_systems.grading.topology import QUEUES, REQUESTS
@@ -30,6 +40,7 @@ STAGE_TIMEOUT_S = 3_600.0
 HELD_BATCH = 200
 HELD_EVERY_S = 1.0
 PRUNE_EVERY_S = 600.0
+READ_TIMEOUT_S = 60.0
 
 
 def build_service(env: Mapping[str, str]) -> App:
@@ -52,6 +63,7 @@ def service_app(engine: Engine) -> App:
     """The app around an engine."""
     app = App(NAME, migrations=MIGRATIONS, queues=QUEUES)
     jobs: dict[str, type[Job[Any]]] = {"writing": _writing(app, engine), "speaking": _speaking(app, engine)}
+    jobs[refused.KIND] = _refused(app, jobs)
 
     @app.consume(REQUESTS)
     async def take_request(kernel: Kernel, delivery: Delivery) -> None:
@@ -64,6 +76,10 @@ def service_app(engine: Engine) -> App:
     @app.step(every_s=PRUNE_EVERY_S)
     async def prune_audio(kernel: Kernel) -> int:
         return await stages.prune_audio(engine, kernel)
+
+    @app.step(every_s=retention.EVERY_S)
+    async def prune_originals(kernel: Kernel) -> int:
+        return await retention.prune_originals(kernel, engine.settings.originals_keep_days)
 
     @app.step(every_s=retention.EVERY_S)
     async def prune_requests(kernel: Kernel) -> int:
@@ -110,6 +126,25 @@ def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
     return GradeSpeaking
 
 
+def _refused(app: App, jobs: Mapping[str, type[Job[Any]]]) -> type[Job[Any]]:
+    @app.job(name=refused.KIND)
+    class ReadRefused(Job[RefusedRequest]):
+        @stage(retry=Retry(attempts=1), timeout_s=READ_TIMEOUT_S)
+        async def read(self, ctx: Context, message: RefusedRequest) -> ReadRequest:
+            return refused.read_again(message)
+
+        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
+            message = RefusedRequest.model_validate_json(change.job.payload)
+            state = change.decision.state
+            await refused.name_case(tx, change.job.id, state, message.request_id, message.submission_id)
+            if state is State.SUCCEEDED:
+                assert change.value is not None, "what was read has a request"
+                read = parse_request(ReadRequest.model_validate_json(change.value).body.encode())
+                await accept_read(kernel, tx, read, jobs)
+
+    return ReadRefused
+
+
 async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
     """Answer what the job's change means to its sender, in the transaction of the change."""
     decision = change.decision
@@ -127,6 +162,7 @@ async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
         await answers.cancelled(kernel, tx, job)
     else:
         assert decision.failure is not None and decision.buried is not None, "the dead have a reason"
+        await refused.name_case(tx, change.job.id, decision.state, job.request_id, job.submission_id)
         await answers.failed(
             kernel,
             tx,
@@ -135,7 +171,17 @@ async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
             attempts_made=decision.failures + decision.crashes,
             stage=change.job.stage,
             error_class=decision.failure.error_class,
+            original=_wire(change.job.payload),
         )
+
+
+def _wire(payload: str) -> str:
+    """A job's input as the request that it came from."""
+    try:
+        request: GradingRequest = REQUEST.validate_json(payload, by_name=True)
+    except ValidationError:
+        return payload  # an older shape: it is kept as it lies in the job
+    return request.body().decode()
 
 
 async def _tell_held(kernel: Kernel, tx: Tx, job_id: str, provider: str) -> None:

@@ -66,6 +66,9 @@ class ServiceSettings(OpenAISettings):
     requests_keep_days: float = setting(
         "GRADING_REQUESTS_KEEP_DAYS", 90.0, "How long answered requests are kept; 0: for ever", minimum=0
     )
+    originals_keep_days: float = setting(
+        "GRADING_ORIGINALS_KEEP_DAYS", 365.0, "How long failed requests are kept for recovery; 0: for ever", minimum=0
+    )
     audio_private_hosts: str = setting(
         "GRADING_AUDIO_PRIVATE_HOSTS", "", "Private hosts that audio may come from, by ,"
     )

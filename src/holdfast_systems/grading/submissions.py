@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox
+from holdfast_systems.grading import reasons
 from holdfast_systems.grading.contract import Priority
 from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
 
@@ -87,8 +88,7 @@ async def change(
     changed = replace(stored, version=await save(tx, stored, after, now), updated_at=now, state=after)
     await announce(kernel, tx, changed, decided, now, event_id=event_id)
     if after.status != leaving:
-        reason = after.failure_reason or ""
-        kernel.watch.count("submissions_settled", status=after.status, reason=reason)
+        kernel.watch.count("submissions_settled", status=after.status, reason=reasons.label(after.failure_reason))
         kernel.watch.log("submission", submission_id=stored.id, status=after.status, error_code=after.failure_reason)
     return changed
 

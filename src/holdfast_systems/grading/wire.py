@@ -21,7 +21,7 @@ _SCAN_BYTES_MAX = 65_536
 _UUID4 = re.compile(UUID4_PATTERN)
 # A quoted name inside a text is written \"requestId\", so a backslash in front means "not a field".
 _FIELD = r'(?<!\\)"%s"\s*:\s*"([^"\\\x00-\x1f]{1,%d})"'
-_REQUEST_ID = re.compile(_FIELD % ("requestId", 36))
+_REQUEST_ID = re.compile(_FIELD % ("requestId", ID_LENGTH_MAX))
 _SUBMISSION_ID = re.compile(_FIELD % ("submissionId", ID_LENGTH_MAX))
 
 
@@ -50,18 +50,15 @@ def read_object(body: bytes, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, An
 
 
 def ids_of(tree: dict[str, Any]) -> tuple[str | None, str | None]:
-    """`requestId` if it is a UUID v4, `submissionId` if it is a usable string; None for what is not."""
-    return _request_id(tree.get("requestId")), _submission_id(tree.get("submissionId"))
+    """`requestId` and `submissionId` as they came, right or wrong; None where there is nothing usable."""
+    return _id(tree.get("requestId")), _id(tree.get("submissionId"))
 
 
 def scan_ids(body: bytes) -> tuple[str | None, str | None]:
     """The ids in bytes that cannot be parsed, by their look."""
     text = body[:_SCAN_BYTES_MAX].decode("utf-8", errors="replace")
     request, submission = _REQUEST_ID.search(text), _SUBMISSION_ID.search(text)
-    return (
-        _request_id(request.group(1)) if request else None,
-        _submission_id(submission.group(1)) if submission else None,
-    )
+    return _id(request.group(1)) if request else None, _id(submission.group(1)) if submission else None
 
 
 def is_uuid4(text: str) -> bool:
@@ -127,10 +124,9 @@ def _text_complaint(text: str) -> str | None:
     return None
 
 
-def _request_id(value: object) -> str | None:
-    return value if isinstance(value, str) and is_uuid4(value) else None
-
-
-def _submission_id(value: object) -> str | None:
+def _id(value: object) -> str | None:
+    """An id that a person can search for: a text, or a number as it is written."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = json.dumps(value)
     usable = isinstance(value, str) and 0 < len(value) <= ID_LENGTH_MAX and _text_complaint(value) is None
     return value if usable and isinstance(value, str) else None

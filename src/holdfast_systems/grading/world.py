@@ -32,7 +32,7 @@ from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 from holdfast.proof.store import MEMORY
 from holdfast.proof.world import Main, World
-from holdfast_systems.grading import world_apps, world_checks, world_checks_service
+from holdfast_systems.grading import world_apps, world_checks, world_checks_attempts, world_checks_service
 from holdfast_systems.grading.world_evidence import WATCHED, gather
 from holdfast_systems.grading.world_people import People
 from holdfast_systems.grading.world_strangers import Strangers
@@ -51,6 +51,7 @@ COVERAGE = Coverage(
         "PENDING -> FAILED", "PENDING -> PROCESSING", "PROCESSING -> COMPLETED", "PROCESSING -> FAILED",
         "PROCESSING -> REVIEW_REQUIRED", "REVIEW_REQUIRED -> COMPLETED", "answer repeated", "breaker told",
         "callback applied", "callback ignored", "callback mismatched", "callback unknown", "instructor refused",
+        "FAILED -> COMPLETED", "FAILED -> PENDING", "FAILED -> REVIEW_REQUIRED", "callback superseded",
         "key conflict", "late request", "late result", "malformed answer", "refused callback", "refused message",
         "request repeated",
     }),
@@ -60,9 +61,12 @@ CHECKS = (
     world_checks.check_submissions,
     world_checks.check_stories,
     world_checks.check_acceptance,
+    world_checks_attempts.check_attempts,
+    world_checks_attempts.check_superseded,
     world_checks_service.check_gradings,
     world_checks_service.check_answers,
     world_checks_service.check_poison,
+    world_checks_service.check_refused,
     world_checks_service.check_deliveries,
     world_checks_service.check_order,
 )
@@ -102,6 +106,8 @@ class GradingWorld(World):
             self.role("keeper", _doing(Duties(work=False)), database="service")
         for number in range(self.dice.choice((1, 2))):
             self.role(f"learner-{number}", self.people.learner, database="main")
+        if self.dice.random() < 0.6:
+            self.role("resubmitter", self.people.resubmitter, database="main")
         for name in ("ida", "joe"):
             self.role(f"instructor-{name}", self.people.instructor(name), database="main")
         self.role("operator", self.people.operator, database="service")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.proof.finding import Finding
@@ -22,6 +22,9 @@ EDGES = {
     ("REVIEW_REQUIRED", "COMPLETED"),
     ("COMPLETED", "COMPLETED"),
     ("FAILED", "FAILED"),
+    ("FAILED", "COMPLETED"),
+    ("FAILED", "REVIEW_REQUIRED"),
+    ("FAILED", "PENDING"),
 }
 
 
@@ -29,6 +32,8 @@ EDGES = {
 class State:
     """A submission as the lines so far have left it."""
 
+    request_id: str = ""
+    deadline_at: int = 0
     status: str = "PENDING"
     reason: str | None = None
     has_result: bool = False
@@ -42,17 +47,20 @@ def check_submissions(evidence: Evidence) -> Iterator[Finding]:
     before = State()
     for line in evidence.history.of("submitted", "submission", "callback", "noted"):
         if line.what == "submitted":
-            states[line.id] = State()
+            one = evidence.submissions[line.id]
+            states[line.id] = State(one.request_id, one.deadline_at)
         elif line.what == "callback":
             callback = line
             known = evidence.by_request.get(line.data[0])
-            before = _copy(states[known.id]) if known and known.id in states else State()
+            before = replace(states[known.id]) if known and known.id in states else State()
         elif line.what == "submission":
             move = Move(*line.data)
             yield from _judge_move(evidence.submissions[line.id], move)
             if callback is None or callback.host != line.host:
                 yield from _judge_alone(evidence.submissions[line.id], move, line)
-            states[line.id] = State(move.status, move.reason, move.result is not None, bool(move.is_late))
+            states[line.id] = State(
+                move.request_id, move.deadline_at, move.status, move.reason, move.result is not None, bool(move.is_late)
+            )
         elif callback is None or callback.id != line.id:
             yield Finding("G9", f"The callback {line.id} was handled again, by {line.host}.")
         else:
@@ -60,33 +68,35 @@ def check_submissions(evidence: Evidence) -> Iterator[Finding]:
             callback = None
 
 
-def _copy(state: State) -> State:
-    return State(state.status, state.reason, state.has_result, state.is_late)
-
-
 def _judge_move(one: Submitted, move: Move) -> Iterator[Finding]:
     """G9: no write leaves an end, takes a step back, or replaces a result."""
     if (move.old_status, move.status) not in EDGES:
         yield Finding("G9", f"Submission {one.id} went {move.old_status} -> {move.status}.")
+    if move.begins:
+        return  # check_attempts looks at it
     if STEPS.index(move.step) < STEPS.index(move.old_step) or (move.progress or 0.0) < (move.old_progress or 0.0):
         was, now = f"{move.old_step} {move.old_progress}", f"{move.step} {move.progress}"
         yield Finding("G9", f"Submission {one.id} went back from {was} to {now}.")
     if move.old_result is not None and move.result != move.old_result:
         yield Finding("G9", f"The result of submission {one.id} was replaced.")
     frozen = (move.old_step, move.old_progress, move.old_reason, move.old_final, move.old_finished_at)
-    if move.old_status in FINAL:
+    if move.old_status in FINAL and move.status == move.old_status:
         if frozen != (move.step, move.progress, move.reason, move.final, move.finished_at):
             yield Finding("G9", f"Submission {one.id} was {move.old_status} and was changed.")
-        if move.old_result is not None or move.result is None or not move.is_late:
+        if move.old_result is not None or move.result is None:
             yield Finding("G12", f"Submission {one.id} was {move.old_status} and was written to without a late result.")
+    if move.old_status == "FAILED" != move.status and (move.old_reason == "TIMEOUT" or move.reason is not None):
+        yield Finding("G12", f"Submission {one.id} had failed ({move.old_reason}) and is {move.status}.")
 
 
 def _judge_alone(one: Submitted, move: Move, line: Line) -> Iterator[Finding]:
     """G12: without a callback, a submission is failed by the clock, or handled by an instructor (G11)."""
     if move.status == "FAILED" and move.old_status in LIVE:
-        if move.reason != "TIMEOUT" or line.wall_ms <= one.deadline_at:
-            left_ms = one.deadline_at - line.wall_ms
+        if move.reason != "TIMEOUT" or line.wall_ms <= move.deadline_at:
+            left_ms = move.deadline_at - line.wall_ms
             yield Finding("G12", f"Submission {one.id} failed ({move.reason}) {left_ms} ms before its deadline.")
+        return
+    if move.begins:
         return
     if move.old_status != "REVIEW_REQUIRED" or not line.host.startswith("instructor"):
         text = f"Submission {one.id} went {move.old_status} -> {move.status} by {line.host}, and no callback said so."
@@ -110,8 +120,12 @@ def _judge_callback(
         if outcome not in ("unknown", "mismatched"):
             yield Finding("G9", f"The callback {line.id} is nobody's and was {outcome}.")
         return
-    promise, wanted = _expected(before, tree, line.wall_ms > one.deadline_at)
     found = states[one.id]
+    if before.request_id != request_id:
+        if outcome != "superseded" or found != before:
+            yield Finding("G9", f"The callback {line.id} of an older attempt of {one.id} was {outcome}.")
+        return
+    promise, wanted = _expected(before, tree, line.wall_ms > before.deadline_at)
     if found != wanted:
         what = f"{kind} callback {line.id} at {before.status}"
         yield Finding(promise, f"After the {what} submission {one.id} is {_told(found)}, not {_told(wanted)}.")
@@ -119,22 +133,25 @@ def _judge_callback(
 
 def _expected(before: State, tree: dict[str, Any], is_over: bool) -> tuple[str, State]:
     """What a callback must leave behind, and the promise that says so."""
-    after, live = _copy(before), before.status in LIVE
+    after, live = replace(before), before.status in LIVE
     if tree["kind"] == "completed":
         if before.has_result:
             return "G9", after
         after.has_result = True
-        if live and not is_over:
+        recovers = before.status == "FAILED" and before.reason != "TIMEOUT"
+        if (live or recovers) and not is_over:
             after.status = "REVIEW_REQUIRED" if tree["data"]["result"]["reviewRequired"] else "COMPLETED"
+            after.reason = None
             return "G9", after
-        after.is_late = True
+        after.is_late = is_over
     if live and is_over:
         after.status, after.reason = "FAILED", "TIMEOUT"
         return "G12", after
     if not live:
         return "G12" if tree["kind"] == "completed" else "G9", after
     if tree["kind"] == "error" and not tree["data"]["error"]["retryable"]:
-        after.status, after.reason = "FAILED", tree["data"]["error"]["code"]
+        code = tree["data"]["error"]["code"]
+        after.status, after.reason = "FAILED", "SERVICE_TIMEOUT" if code == "TIMEOUT" else code
         return "G8", after
     after.status = "PROCESSING"
     return "G8" if tree["kind"] == "error" else "G9", after
@@ -146,10 +163,13 @@ def _told(state: State) -> str:
 
 
 def check_stories(evidence: Evidence) -> Iterator[Finding]:
-    """G12, G13: everybody is told the end, once and last; and there is an end, or a person who owes one."""
+    """G12, G13: everybody is told each end, once and in order; and there is an end, or a person who owes one."""
     last: dict[str, str] = dict.fromkeys(evidence.submissions, "PENDING")
+    ends: dict[str, list[str]] = {}
     for line in evidence.history.of("submission"):
         last[line.id] = line.data[1]
+        if line.data[1] in FINAL and line.data[0] != line.data[1]:
+            ends.setdefault(line.id, []).append(f"grading.{line.data[1].lower()}")
     stories: dict[str, list[Line]] = {}
     for line in evidence.history.of("said"):
         stories.setdefault(line.id, []).append(line)
@@ -157,9 +177,10 @@ def check_stories(evidence: Evidence) -> Iterator[Finding]:
         if status in LIVE:
             yield Finding("G12", f"Submission {submission_id} is {status} at the end of all.")
         told = [line.data[2] for line in stories.get(submission_id, ())]
-        ends = [kind for kind in told if kind in ("grading.completed", "grading.failed")]
-        wanted = {"COMPLETED": ["grading.completed"], "FAILED": ["grading.failed"]}.get(status, [])
-        if ends != wanted or (wanted and told[-1:] != wanted):
+        wanted = ends.get(submission_id, [])
+        if [kind for kind in told if kind in ("grading.completed", "grading.failed")] != wanted or (
+            status in FINAL and told[-1:] != wanted[-1:]
+        ):
             yield Finding("G13", f"Submission {submission_id} is {status} and its learner was told {told}.")
 
 
@@ -170,12 +191,24 @@ def check_acceptance(evidence: Evidence) -> Iterator[Finding]:
         if line.data[2] == "grading.request":
             requests.setdefault(line.data[0], []).append(line)
     for one in evidence.submissions.values():
-        sent = requests.pop(one.id, [])
-        if len(sent) != 1 or (sent[0].host, sent[0].at_ms) != (one.line.host, one.line.at_ms):
-            yield Finding("G1", f"Submission {one.id} has {len(sent)} requests in the outbox, not one of its commit.")
+        sent = {(line.host, line.at_ms): line.id for line in requests.pop(one.id, [])}
+        begun = beginnings(evidence, one)
+        if sent.keys() != begun.keys() or len(begun) != len(set(begun.values())):
+            yield Finding("G1", f"Submission {one.id} has {len(sent)} requests in the outbox, not one of each commit.")
+        elif any(evidence.carried.get(message) != begun[place] for place, message in sent.items()):
+            yield Finding("G1", f"Submission {one.id} has a request in the outbox that is not its attempt's own.")
     for orphan in requests:
         yield Finding("G1", f"A request for submission {orphan} is in the outbox, but there is no such submission.")
     yield from _judge_keys(evidence)
+
+
+def beginnings(evidence: Evidence, one: Submitted) -> dict[tuple[str, int], str]:
+    """The request id of each attempt of a submission, by who began it and when."""
+    begun = {(one.line.host, one.line.at_ms): one.request_id}
+    for line in evidence.history.of("submission"):
+        if line.id == one.id and (move := Move(*line.data)).begins:
+            begun[line.host, line.at_ms] = move.request_id
+    return begun
 
 
 def _judge_keys(evidence: Evidence) -> Iterator[Finding]:

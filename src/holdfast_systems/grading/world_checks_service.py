@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Line
 from holdfast.proof.messages import BrokerEvent
+from holdfast_systems.grading import refused
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, REQUEST_QUEUE
 from holdfast_systems.grading.world_apps import LLM_RUNS
 from holdfast_systems.grading.world_evidence import Evidence, Graded
@@ -24,8 +25,8 @@ EXCUSED = frozenset(["StoreBusy", "StoreUnavailable", "BrokerDown", "TransportDo
 def check_gradings(evidence: Evidence) -> Iterator[Finding]:
     """G4: a request has one job, one result for ever, and no call that no attempt of its job accounts for."""
     jobs = {line.data[0]: request_id for request_id, line in evidence.requests.items()}
-    for job in evidence.history.born:
-        if job not in jobs:
+    for job, born in evidence.history.born.items():
+        if job not in jobs and born.data[0] != refused.KIND:
             yield Finding("G4", f"Job {job} grades a request that another job has.", job)
     for line in evidence.history.of("grading"):
         write = Graded(*line.data)
@@ -44,16 +45,20 @@ def _judge_calls(evidence: Evidence) -> Iterator[Finding]:
     for job, changes in evidence.history.changes.items():
         for change in changes:
             claims[job, change.stage, change.host] += change.event == "claimed"
-    jobs = {one.work: evidence.job_of(one.request_id) for one in evidence.submissions.values()}
+    jobs: dict[str, set[str]] = {}
+    for request_id, one in evidence.by_request.items():
+        if (graded_by := evidence.job_of(request_id)) is not None:
+            jobs.setdefault(one.work, set()).add(graded_by)
     for name, stage, runs in (("llm", "grade", LLM_RUNS), ("stt", "transcribe", 1)):
         calls = Counter(
             (event.token, event.host) for event in evidence.history.providers[name].log if event.kind == "send"
         )
         for (work, host), count in calls.items():
-            job = jobs.get(work) or ""
-            if count > runs * claims[job, stage, host]:
-                text = f"{name} was asked {count} times for {work} by {host}, in {claims[job, stage, host]} attempts."
-                yield Finding("G4", text, job or None)
+            ours = sorted(jobs.get(work, ()))
+            claimed = sum(claims[job, stage, host] for job in ours)
+            if count > runs * claimed:
+                text = f"{name} was asked {count} times for {work} by {host}, in {claimed} attempts."
+                yield Finding("G4", text, ours[0] if ours else None)
 
 
 def check_answers(evidence: Evidence) -> Iterator[Finding]:
@@ -131,6 +136,22 @@ def check_poison(evidence: Evidence) -> Iterator[Finding]:
             yield Finding("G5", f"{text} {found[request_id]} times.")
 
 
+def check_refused(evidence: Evidence) -> Iterator[Finding]:
+    """G5, K8: what could not be read is a case, with the ids that came in it; and it is read again by a replay only."""
+    names = {poison.identity: poison for poison in evidence.poisons}
+    taken = {line.id for line in evidence.history.of("inbox")}
+    born = {line.data[1]: job for job, line in evidence.history.born.items() if line.data[0] == refused.KIND}
+    for identity, poison in names.items():
+        if identity in taken and identity not in born:
+            yield Finding("G5", f"'{poison.message_id}' was refused and there is no job for its case.")
+    for identity, job in born.items():
+        last = evidence.history.changes[job][-1]
+        if last.state not in ("dead", "cancelled"):
+            yield Finding("G5", f"The refused message of job {job} is {last.state} at the end of all.", job)
+        elif last.state == "dead" and evidence.cases.get(job) != (names[identity].request_id or job):
+            yield Finding("K7", f"The case of job {job} names the request {evidence.cases.get(job)!r}.", job)
+
+
 def check_deliveries(evidence: Evidence) -> Iterator[Finding]:
     """S16: a message is acked once it is kept, not before; S18: and what was published is kept in the end."""
     kept = _Kept(evidence)
@@ -155,10 +176,12 @@ def check_order(evidence: Evidence) -> Iterator[Finding]:
         if event.kind == "publishing":
             left.setdefault(event.message_id, event.at_ms)
     marked = {line.id: line.at_ms for line in evidence.history.of("outbox") if line.data[1] == "published"}
-    last: dict[str, str] = {}
+    last: dict[tuple[str, bool], str] = {}
     for line in evidence.history.of("told"):
-        before = last.get(line.data[0])
-        last[line.data[0]] = line.id
+        # The two services have an outbox each: what one calls by a submission's id the other may, too.
+        group = (line.data[0], line.data[2] == REQUEST_QUEUE)
+        before = last.get(group)
+        last[group] = line.id
         if before is not None and line.id in left and left[line.id] < marked.get(before, left[line.id] + 1):
             yield Finding("K10", f"Message {line.id} left before message {before} of {line.data[0]}.")
 
@@ -172,11 +195,7 @@ class _Kept:
         self.refused: dict[str, int] = {}
         for line in evidence.history.of("callback", "spoiled", "inbox", "request", "grading"):
             self._note(line)
-        self.carried = {
-            line.id: evidence.submissions[line.data[0]].request_id
-            for line in evidence.history.of("told")
-            if line.data[2] == REQUEST_QUEUE and line.data[0] in evidence.submissions
-        } | evidence.resent
+        self.carried = evidence.carried | evidence.resent
         self.poisons = {poison.message_id: poison.identity for poison in evidence.poisons}
         self.evidence = evidence
 

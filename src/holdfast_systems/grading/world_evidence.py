@@ -30,7 +30,18 @@ WATCHED = {
             "new.id",
             "old.status, new.status, old.step, new.step, old.progress, new.progress, old.ai_result, new.ai_result, "
             "old.is_late, new.is_late, old.failure_reason, new.failure_reason, old.final_result, new.final_result, "
-            "old.finished_at, new.finished_at, old.claimed_by, new.claimed_by, new.reviewed_by",
+            "old.finished_at, new.finished_at, old.claimed_by, new.claimed_by, new.reviewed_by, old.request_id, "
+            "new.request_id, new.attempt, new.deadline_at",
+        ),
+        "history": (
+            "INSERT ON submission_attempts",
+            "new.request_id",
+            "new.submission_id, new.attempt, new.failure_reason, new.ai_result",
+        ),
+        "superseded": (
+            "UPDATE ON submission_attempts",
+            "new.request_id",
+            "old.ai_result, new.ai_result, new.is_late, new.deadline_at",
         ),
         "callback": (
             "INSERT ON processed_callbacks",
@@ -75,6 +86,15 @@ class Move(NamedTuple):
     old_claimed_by: str | None
     claimed_by: str | None
     reviewed_by: str | None
+    old_request_id: str
+    request_id: str
+    attempt: int
+    deadline_at: int
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the beginning of the next attempt."""
+        return self.request_id != self.old_request_id or (self.old_status, self.status) == ("FAILED", "PENDING")
 
 
 class Graded(NamedTuple):
@@ -138,10 +158,18 @@ class Evidence:
     garbage: dict[str, str]
     resent: dict[str, str]
     events: dict[str, str]
+    carried: dict[str, str]
+    """The request in each message of the main app's outbox."""
+    cases: dict[str, str]
+    """The request that each case of the grading service names, by its job."""
+    audited: int
+    """How many resubmissions the audit knows of."""
     by_request: dict[str, Submitted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_request = {one.request_id: one for one in self.submissions.values()}
+        for line in self.history.of("submission"):
+            self.by_request.setdefault(Move(*line.data).request_id, self.submissions[line.id])
 
     def job_of(self, request_id: str) -> str | None:
         line = self.requests.get(request_id)
@@ -161,8 +189,14 @@ def gather(world: GradingWorld, history: History) -> Evidence:
             ours.setdefault(tree["requestId"].lower(), []).append(tree)
         elif row["message_type"] == DEAD_LETTER_QUEUE:
             letters.append(tree)
+    sent = world.query("SELECT id, payload FROM holdfast_outbox ORDER BY seq")
+    named = world.query("SELECT job_id, request_id FROM holdfast_dead_letters", database="service")
+    acts = world.query("SELECT COUNT(*) AS acts FROM holdfast_audit WHERE action = 'submission.resubmitted'")
     return Evidence(
         history=history,
+        carried={row["id"]: json.loads(row["payload"])["requestId"] for row in sent},
+        cases={row["job_id"]: row["request_id"] for row in named},
+        audited=acts[0]["acts"],
         submissions={line.id: _submitted(line) for line in history.of("submitted")},
         requests={line.id: line for line in history.of("request")},
         callbacks=callbacks,

@@ -21,6 +21,7 @@ from holdfast.proof.operator import Operator
 from holdfast.settings import read
 from holdfast_systems.grading import transitions
 from holdfast_systems.grading.main_http import NewSubmission, Review, create_submission, instructor_step, submit_review
+from holdfast_systems.grading.resubmission import resubmit_submission
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.world_apps import ENV
 from holdfast_systems.grading.world_wishes import Answered, Wish
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SETTINGS = read(MainSettings, ENV)
 REST_AFTER_MS = 150_000
+RESUBMITTED_SLA_S = 300.0
 REPLAYS_MAX = 2
 
 
@@ -74,6 +76,29 @@ class People:
         payload = json.dumps(wish.payload, sort_keys=True)
         told = Answered(self.world.loop.now_ms, wish.user, wish.key, payload, body["id"], body["requestId"])
         self.answered.append(told)
+
+    async def resubmitter(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        """Learners who do not take a failure for an answer, and an operator who helps them; twice at once, too."""
+        while not stop.is_set():
+            await self._rest(self.dice.uniform(20, 120))
+            rows = self.world.query("SELECT id, user_id, status FROM submissions WHERE attempt < 3 ORDER BY id")
+            for row in rows:
+                # Whoever has a stale page asks for what has not failed, too.
+                if self.dice.random() < (0.5 if row["status"] == "FAILED" else 0.1):
+                    await self._resubmit(kernel, row["id"], row["user_id"])
+
+    async def _resubmit(self, kernel: Kernel, submission_id: str, user: str) -> None:
+        settings = replace(SETTINGS, writing_sla_s=RESUBMITTED_SLA_S, speaking_sla_s=RESUBMITTED_SLA_S)
+        who = Principal(self.dice.choice((user, "olga")), frozenset({"learner", "operator"}))
+        key = str(uuid.UUID(int=self.dice.getrandbits(128), version=4))
+        clicks = [
+            resubmit_submission(kernel, settings, submission_id, who, key, required=True)
+            for _ in range(self.dice.choice((1, 1, 2)))
+        ]
+        for outcome in await asyncio.gather(*clicks, return_exceptions=True):
+            self.refusals += isinstance(outcome, Problem)
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Problem | HoldfastError):
+                raise outcome
 
     # Instructors
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TransportDown
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, REQUEST_QUEUE
-from holdfast_systems.grading.main_app import iso
+from holdfast_systems.grading.outgoing import iso
 
 if TYPE_CHECKING:
     from holdfast_systems.grading.world import GradingWorld
@@ -27,7 +27,8 @@ STEPS = ("PROCESSING", "ANALYZING", "GRADING")
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A message that no contract knows. `request_id` is what a careful reader can still make out."""
+    """A message that no contract knows. `request_id` is what a careful reader can still make out: empty if there is
+    only a submission's id."""
 
     message_id: str
     body: bytes
@@ -71,8 +72,8 @@ class Strangers:
                 self.world.clean_disk()
             rows = self.world.query("SELECT id, request_id, deadline_at, created_at FROM submissions ORDER BY id")
             for row in rows:
-                if row["id"] not in self._known:
-                    self._known.add(row["id"])
+                if row["request_id"] not in self._known:
+                    self._known.add(row["request_id"])
                     self._meet(dict(row))
 
     def _meet(self, row: dict[str, Any]) -> None:
@@ -159,7 +160,8 @@ class Strangers:
     def _resend(self, row: dict[str, Any]) -> None:
         """A request once more, in a message of its own; sometimes with another text, or another spelling of its id."""
         found = self.world.query("SELECT payload FROM holdfast_outbox WHERE aggregate_id = ? ORDER BY seq", row["id"])
-        tree = json.loads(found[0]["payload"])
+        trees = [json.loads(one["payload"]) for one in found]
+        tree = next(one for one in trees if one["requestId"] == row["request_id"])
         roll = self.dice.random()
         if roll < 0.2:
             tree["payload"]["questionId"] = "q-resent"
@@ -183,6 +185,8 @@ class Strangers:
                 (json.dumps([tag]).encode(), None),
                 (json.dumps({"hello": tag}).encode(), None),
                 (json.dumps(ids | {"skill": "writing"}).encode(), stranger),
+                (json.dumps({"requestId": f"no uuid, {tag}", "submissionId": row["id"]}).encode(), f"no uuid, {tag}"),
+                (json.dumps({"submissionId": row["id"], "tag": tag}).encode(), ""),
                 (f'{{"requestId": "{stranger}", "cut": "{tag}'.encode(), stranger),
                 (json.dumps(ids | {"requestId": row["request_id"], "skill": "dancing"}).encode(), row["request_id"]),
             )

@@ -166,10 +166,20 @@ def test_the_ids_of_a_bad_message_are_read_where_they_can_be(body: bytes) -> Non
     assert (error.request_id, error.submission_id) == (REQUEST_ID, "sub-1")
 
 
+@pytest.mark.spec("G5", "000.16")
+@pytest.mark.parametrize(
+    ("came", "named"),
+    [("no-uuid", "no-uuid"), (7, "7"), (True, None), ("", None), (["x"], None), ("x" * 201, None), ("a\x00b", None)],
+)
+def test_an_id_is_named_as_it_came_and_null_where_there_is_none(came: object, named: str | None) -> None:
+    error = refused(json.dumps(request(requestId=came, submissionId=came)).encode())
+    assert (error.request_id, error.submission_id) == (named, named)
+    cut = refused(b'{"requestId": "no-uuid", "submissionId": "s-1", "cut')
+    assert (cut.request_id, cut.submission_id) == ("no-uuid", "s-1")
+
+
 @pytest.mark.spec("G5")
-def test_an_unreadable_id_is_null() -> None:
-    error = refused(json.dumps(request(requestId="no-uuid", submissionId=7)).encode())
-    assert (error.request_id, error.submission_id) == (None, None)
+def test_an_id_that_is_quoted_in_a_text_is_none() -> None:
     quoted = json.dumps({"text": f'"requestId": "{REQUEST_ID}"'}).encode() + b"!"
     assert refused(quoted).request_id is None
 

@@ -131,9 +131,10 @@ async def test_a_callback_of_somebody_else_touches_nothing(pair: Pair) -> None:
     one, other = await pair.submit(), await pair.submit()
     await pair.call_back(completed("6f1a7f5e-7c55-4f0e-9d3a-0a4d4b7c9a10", one.id))
     await pair.call_back(completed(one.request_id, other.id))
+    await pair.call_back(completed("6f1a7f5e-7c55-4f0e-9d3a-0a4d4b7c9a10", "nobody's"))
     assert [(await pair.show(each.id)).state.status for each in (one, other)] == ["PENDING", "PENDING"]
     outcomes = await rows(pair, "SELECT outcome FROM processed_callbacks")
-    assert sorted(str(row["outcome"]) for row in outcomes) == ["mismatched", "unknown"]
+    assert sorted(str(row["outcome"]) for row in outcomes) == ["mismatched", "mismatched", "unknown"]
 
 
 @pytest.mark.spec("G9", "K11", "003.5")

@@ -84,6 +84,7 @@ async def test_what_comes_for_an_older_request_is_kept_and_changes_nothing(pair:
     one = await failed(pair)
     await resubmit(client(), one.id)
     before = await pair.show(one.id)
+    pair.clock.advance(1)
     await pair.call_back(progress(one.request_id, one.id, "GRADING", 0.9))
     await pair.call_back(error(one.request_id, one.id, "STT_FAIL"))
     await pair.call_back(completed(one.request_id, one.id))

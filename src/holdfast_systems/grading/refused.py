@@ -1,0 +1,75 @@
+"""Requests that could not be read, as jobs: so that they become cases which an operator works on.
+
+    not valid --intake--> callback, letter on the queue, and a job that reads the message again --> dead: a case
+
+The job's one stage reads the very bytes that came. As they are, that fails at once and for good; after a correction of
+the job's input, or with a newer reader, a replay accepts the request as if it had just come."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from holdfast import CallError, Category
+from holdfast.kit import Kernel, Order, State, Tx, cases, prepare
+from holdfast_systems.grading.contract import parse_request
+from holdfast_systems.grading.wire import InvalidMessage
+
+KIND = "grading.refused"
+INVALID_INPUT = "INVALID_INPUT"
+
+
+class RefusedRequest(BaseModel):
+    """A message that is no request: its ids as they came, and its bytes, as text where they are text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    request_id: str | None
+    submission_id: str | None
+    original: str
+    encoding: Literal["text", "base64"] = "text"
+
+    @property
+    def body(self) -> bytes:
+        return self.original.encode() if self.encoding == "text" else base64.b64decode(self.original)
+
+
+class ReadRequest(BaseModel):
+    """The request in a message that could be read after all, as it goes on the wire."""
+
+    body: str
+
+
+def refused_request(invalid: InvalidMessage, body: bytes) -> RefusedRequest:
+    """What is kept of a message. NUL has no place in a row's text, so such a body is kept as base64."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    ids = (invalid.request_id, invalid.submission_id)
+    if "\0" in text:
+        return RefusedRequest(
+            request_id=ids[0], submission_id=ids[1], original=base64.b64encode(body).decode(), encoding="base64"
+        )
+    return RefusedRequest(request_id=ids[0], submission_id=ids[1], original=text)
+
+
+def refused_order(kernel: Kernel, kind: Any, refused: RefusedRequest, identity: str) -> Order:
+    """The job of a refused message; one per message, however often it is delivered."""
+    return prepare(kind, refused, job_id=kernel.new_id(), now=kernel.now(), key=identity)
+
+
+def read_again(refused: RefusedRequest) -> ReadRequest:
+    """The request in the message; not a retryable failure if there is still none."""
+    try:
+        return ReadRequest(body=parse_request(refused.body).body().decode())
+    except InvalidMessage as invalid:
+        raise CallError.of(Category.VALIDATION, INVALID_INPUT, invalid.reason) from None
+
+
+async def name_case(tx: Tx, job_id: str, state: State, request_id: str | None, submission_id: str | None) -> None:
+    """Write the ids that people know a request by on its case, if it has just been opened."""
+    if state is State.DEAD:
+        await cases.refer(tx, job_id, request_id, {"requestId": request_id, "submissionId": submission_id})
