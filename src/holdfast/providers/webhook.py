@@ -26,7 +26,8 @@ from pydantic import BaseModel
 
 from holdfast import App, CallError, Category, Context, Job, Priority, Provider, Retry, stage
 from holdfast.kit import Kernel, Tx, classify, prepare, submit_in
-from holdfast.providers.outbound import OutboundPolicy, is_public, resolve
+from holdfast.providers.gate import Destination, Rules, find_way, read_location
+from holdfast.providers.outbound import OutboundPolicy
 
 URL_LENGTH_MAX = 2_000
 PATIENT = Retry(attempts=8, base_s=5, multiplier=2, cap_s=3_600, jitter="full")
@@ -105,62 +106,45 @@ def signed(secret: str, event_id: str, at_s: int, body: str) -> dict[str, str]:
 
 def url_problem(url: str) -> str | None:
     """What is wrong with a webhook's address by its looks alone, in a sentence."""
+    if len(url) > URL_LENGTH_MAX:
+        return f"webhookUrl must be at most {URL_LENGTH_MAX} characters."
     try:
-        target = httpx.URL(url)
-    except httpx.InvalidURL:
-        return "webhookUrl is not a URL."
-    if target.scheme not in ("http", "https") or not target.host:
-        return "webhookUrl must be an http or https URL."
-    if target.userinfo:
-        return "webhookUrl must not carry credentials."
-    return None if len(url) <= URL_LENGTH_MAX else f"webhookUrl must be at most {URL_LENGTH_MAX} characters."
+        read_location(url, Rules())
+    except CallError as error:
+        return f"webhookUrl: {error}"
+    return None
 
 
 async def send_notice(url: str, body: str, headers: dict[str, str], policy: OutboundPolicy, now_ms: int) -> str:
     """POST to a stranger's URL within `policy`; gives the status as evidence. Redirects are not followed.
 
     The connection goes to the very address that was checked, whatever the name resolves to a moment later."""
-    target = httpx.URL(url)
     try:
         async with asyncio.timeout(policy.total_s_max):
-            address = await _address(target, policy)
-            return await _exchange(target, address, body, headers, policy, now_ms)
+            way = await find_way(url, policy.rules)
+            return await _exchange(way, body, headers, policy, now_ms)
     except (httpx.HTTPError, TimeoutError, OSError) as error:
-        message = f"The webhook to '{target.host}' failed: {type(error).__name__}."
+        message = f"The webhook to '{read_location(url, policy.rules).host}' failed: {type(error).__name__}."
         raise CallError(replace(classify(error), message=message)) from None
 
 
-async def _address(target: httpx.URL, policy: OutboundPolicy) -> str:
-    host = target.raw_host.decode("ascii").strip("[]")
-    found = list(await resolve(host, target.port or (443 if target.scheme == "https" else 80)))
-    allowed = {name.lower() for name in policy.allow_private_hosts}
-    if not found:
-        raise CallError.of(Category.NETWORK, "NETWORK_UNREACHABLE", f"The host '{host}' has no address.", faults=True)
-    if host.lower() not in allowed and not all(is_public(address) for address in found):
-        message = f"The host '{host}' has an address that is not public; nothing was sent."
-        raise CallError.of(Category.POLICY, "OUTBOUND_REFUSED", message)
-    return found[0]
-
-
-async def _exchange(
-    target: httpx.URL, address: str, body: str, headers: dict[str, str], policy: OutboundPolicy, now_ms: int
-) -> str:
+async def _exchange(way: Destination, body: str, headers: dict[str, str], policy: OutboundPolicy, now_ms: int) -> str:
     timeout = httpx.Timeout(policy.total_s_max, connect=policy.connect_s_max)
-    sent = {**headers, "Host": target.netloc.decode("ascii"), "Content-Type": "application/json"}
+    sent = {**headers, "Host": way.location.netloc, "Content-Type": "application/json"}
     async with httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as client:
         request = client.build_request(
             "POST",
-            target.copy_with(host=address, fragment=None),
+            httpx.URL(way.location.url).copy_with(host=way.addresses[0]),
             content=body.encode(),
             headers=sent,
-            extensions={"sni_hostname": target.raw_host.decode("ascii").strip("[]")},
+            extensions={"sni_hostname": way.location.host},
         )
         answer = await client.send(request, stream=True)  # the body of the answer is nobody's business
         await answer.aclose()
     status = answer.status_code
     if 200 <= status < 300:
         return f"{status}"
-    message = f"The webhook's host '{target.host}' answered {status}."
+    message = f"The webhook's host '{way.location.host}' answered {status}."
     if status < 400:
         raise CallError.of(Category.VALIDATION, "WEBHOOK_REDIRECTED", message, status=status)
     raise CallError.from_status(status, message, answer.headers, now_ms=now_ms)

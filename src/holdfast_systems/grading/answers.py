@@ -32,7 +32,7 @@ MESSAGE_LENGTH_MAX = 500
 CIRCUIT_OPEN = "CIRCUIT_OPEN"
 _TIMEOUTS = frozenset({"NETWORK_TIMEOUT", "STAGE_TIMEOUT", "UPSTREAM_TIMEOUT", "UPSTREAM_GATEWAY_TIMEOUT"})
 # What is wrong with the learner's own audio, and so not worth another try.
-_BAD_AUDIO = frozenset({"OUTBOUND_REFUSED", "OUTBOUND_TOO_LARGE", "OUTBOUND_UNREADABLE", "UPSTREAM_NOT_FOUND"})
+_BAD_AUDIO = frozenset({"ADDRESS_REFUSED", "OUTBOUND_TOO_LARGE", "OUTBOUND_UNREADABLE", "UPSTREAM_NOT_FOUND"})
 
 
 def error_of(stage: str, failure: Failure, buried: str) -> ErrorDetail:

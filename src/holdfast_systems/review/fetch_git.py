@@ -31,20 +31,20 @@ from holdfast_systems.review.git_source import GitPolicy, Remote, check_local, p
 
 CONTENT_BYTES_MAX = 1_000_000
 CONTENTS_BYTES_MAX = 16_000_000
+PINS_SINCE = (2, 37)
 
 _SETTINGS: Mapping[str, str] = {
     "core.attributesFile": "/dev/null",
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",
-    "core.sshCommand": "ssh -oBatchMode=yes",
     "core.askPass": "true",
     "credential.helper": "",
     "http.followRedirects": "false",
-    "protocol.ext.allow": "never",
+    "protocol.allow": "never",
     "submodule.recurse": "false",
 }
-_PASSED_ON = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "NO_PROXY")
+_PASSED_ON = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _EMPTY_TREES = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -106,7 +106,7 @@ async def fetch_range(repo: str, rev_range: str, *, timeout_s: float, policy: Gi
     allowed = policy or GitPolicy()
     ends = _parse_range(rev_range)
     with tempfile.TemporaryDirectory(prefix="holdfast-review-") as scratch:
-        remote = await asyncio.to_thread(parse_remote, repo, allowed)
+        remote = await parse_remote(repo, allowed)
         if remote is not None:
             source = own = await _clone(remote, scratch, timeout_s)
         else:
@@ -149,10 +149,20 @@ def _parse_range(rev_range: str) -> _Ends:
 async def _clone(remote: Remote, scratch: str, timeout_s: float) -> _Git:
     """A bare partial clone: commits and trees now, the blobs of the diff when it is made."""
     git = _Git(scratch, timeout_s, {**_SETTINGS, **remote.settings})
+    if "http.curloptResolve" in remote.settings:
+        await _check_version(git)
     target = os.path.join(scratch, "clone.git")
     options = ("--quiet", "--bare", "--filter=blob:none", "--template=")
     await git.text("clone", *options, "--", remote.url, target)
     return await _ready(replace(git, directory=target))
+
+
+async def _check_version(git: _Git) -> None:
+    """An older git would ignore the pinned address, and look the host up by itself."""
+    found = re.search(r"(\d+)\.(\d+)", await git.text("version"))
+    if found is None or (int(found[1]), int(found[2])) < PINS_SINCE:
+        message = f"Remote repositories over http need git {PINS_SINCE[0]}.{PINS_SINCE[1]} or newer here."
+        raise CallError.of(Category.BUG, "GIT_TOO_OLD", message)
 
 
 async def _borrow(source: _Git, scratch: str) -> _Git:

@@ -5,16 +5,16 @@ Credentials in an address never reach a command line: they travel as a header fo
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from holdfast import CallError, Category
-from holdfast.providers.outbound import is_public
+from holdfast.providers.gate import PORTS, Destination, Resolver, Rules, find_way, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,63 +34,66 @@ class Remote:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-_SCP_LIKE = re.compile(r"(?P<user>[\w.-]+@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>(?!//)[^:].*)")
+_SCP_LIKE = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>(?!//)[^:].*)")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+# The configuration, the proxies and the forwardings of whoever runs the worker are not the caller's to use.
+_SSH = (
+    "ssh -F /dev/null -oBatchMode=yes -oProxyCommand=none -oProxyJump=none -oClearAllForwardings=yes"
+    " -oPermitLocalCommand=no"
+)
 
 
-def parse_remote(repo: str, policy: GitPolicy) -> Remote | None:
-    """The remote that `repo` names, or None for a local path. Refuses what the policy does not allow."""
+async def parse_remote(repo: str, policy: GitPolicy, *, resolver: Resolver | None = None) -> Remote | None:
+    """The remote that `repo` names, or None for a local path. Refuses what the policy does not allow.
+
+    git and ssh read addresses in their own ways, so neither is given what the user wrote: the address is written anew
+    from the parts that the gate read, and the connection is pinned to the addresses that it checked."""
     if "::" in repo.partition("/")[0]:
-        raise _refused("remote helpers ('name::address') are not allowed")
-    if "://" in repo:
-        return _from_url(repo, policy)
-    scp = _SCP_LIKE.fullmatch(repo)
-    if scp is None or os.path.exists(repo):
-        return None
-    url = f"ssh://{scp['user'] or ''}{scp['host']}/{scp['path'].lstrip('/')}"
-    return _from_url(url, policy, as_given=repo)
+        raise refused("remote helpers ('name::address') are not taken")
+    if "://" not in repo:
+        scp = _SCP_LIKE.fullmatch(repo)
+        if scp is None or await asyncio.to_thread(os.path.exists, repo):
+            return None
+        repo = f"ssh://{scp['user'] + '@' if scp['user'] else ''}{scp['host']}/{scp['path'].lstrip('/')}"
+    if repo.startswith("file://") and "file" in policy.remote_schemes:
+        return Remote(repo, {"protocol.file.allow": "always"})
+    rules = Rules(frozenset(policy.remote_schemes) & set(PORTS), any_private=policy.allow_private_hosts, userinfo=True)
+    way = await find_way(repo, rules, resolver=resolver)
+    return _over_ssh(way) if way.location.scheme == "ssh" else _over_http(way)
 
 
-def _from_url(url: str, policy: GitPolicy, as_given: str | None = None) -> Remote:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise CallError.of(Category.VALIDATION, "REPOSITORY_INVALID", "The address is no URL.") from error
-    if parts.scheme not in policy.remote_schemes:
-        raise _refused(f"the scheme '{parts.scheme}' is not one of {', '.join(policy.remote_schemes)}")
-    if host.startswith("-") or re.search(r"[\s\x00-\x1f\x7f]", url):
-        raise _refused("it holds characters that have no place in an address")
-    checked = parts.scheme != "file" and not policy.allow_private_hosts
-    addresses = _public_addresses(host) if checked else []
-    if parts.scheme not in ("http", "https"):
-        return Remote(as_given or url)
-    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    settings = {}
-    if addresses:  # git must connect to the very address that was checked
-        settings["http.curloptResolve"] = f"{host}:{port or _PORTS[parts.scheme]}:{','.join(addresses)}"
-    if parts.username is not None:
-        settings[f"http.{where}/.extraHeader"] = _basic(parts.username, parts.password or "")
-    return Remote(f"{where}{parts.path}", settings)
+def _over_http(way: Destination) -> Remote:
+    there = way.location
+    if there.rest.partition("?")[1]:
+        raise refused("a repository's address has no query")
+    addresses = ",".join(f"[{address}]" if ":" in address else address for address in way.addresses)
+    settings = {
+        f"protocol.{there.scheme}.allow": "always",
+        "http.curloptResolve": f"{there.host}:{there.port}:{addresses}",
+    }
+    if there.userinfo is not None:
+        user, _, password = there.userinfo.partition(":")
+        settings[f"http.{there.scheme}://{there.netloc}/.extraHeader"] = _basic(user, password)
+    return Remote(there.url, settings)
 
 
-_PORTS = {"http": 80, "https": 443}
+def _over_ssh(way: Destination) -> Remote:
+    there = way.location
+    if there.userinfo is not None and _USER.fullmatch(there.userinfo) is None:
+        raise refused("its user is not a plain name (ssh takes no password from an address)")
+    if not there.rest.isascii() or any(char in there.rest for char in "?'$;&()*!~%"):
+        raise refused("its path holds characters that a shell at the other end could read")
+    # The host's key is looked up by its name; the connection goes to the address that was checked.
+    command = f"{_SSH} -oHostName={way.addresses[0]} -oHostKeyAlias={there.host}"
+    user = f"{there.userinfo}@" if there.userinfo else ""
+    return Remote(
+        f"ssh://{user}{there.netloc}{there.rest}", {"protocol.ssh.allow": "always", "core.sshCommand": command}
+    )
 
 
 def _basic(user: str, password: str) -> str:
     secret = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
     return f"Authorization: Basic {secret}"
-
-
-def _public_addresses(host: str) -> list[str]:
-    """The addresses of a host; refuses one inside our own network. A host without any fails in git."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
-    addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
-    if not all(is_public(address) for address in addresses):
-        raise _refused(f"'{host}' has a private address")
-    return addresses
 
 
 def check_local(repo: str, policy: GitPolicy) -> str:

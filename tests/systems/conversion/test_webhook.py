@@ -117,7 +117,7 @@ async def test_a_webhook_reaches_no_private_address(open_store: Open, tmp_path: 
         await place.upload(webhookUrl=hook.url)
         await place.world.run_until_idle()
         async with place.kernel.store.reading() as tx:
-            assert [row["error_class"] for row in await cases.page(tx)] == ["OUTBOUND_REFUSED"]
+            assert [row["error_class"] for row in await cases.page(tx)] == ["ADDRESS_REFUSED"]
         assert hook.seen.empty()
 
 
@@ -127,7 +127,7 @@ async def test_a_webhook_reaches_no_private_address(open_store: Open, tmp_path: 
 async def test_in_no_spelling(host: str) -> None:
     with pytest.raises(CallError) as refused:
         await send_notice(f"http://{host}:9/", "{}", {}, OutboundPolicy(), 0)
-    assert refused.value.failure.error_class == "OUTBOUND_REFUSED"
+    assert refused.value.failure.error_class == "ADDRESS_REFUSED"
 
 
 async def test_a_redirect_is_not_followed() -> None:

@@ -287,7 +287,7 @@ async def test_every_token_is_accounted_for(sure: Pair) -> None:
         ("transcribe", "UPSTREAM_INTERNAL", "exhausted", ("STT_FAIL", "STT_FAIL")),
         ("transcribe", "STAGE_TIMEOUT", "exhausted", ("STT_FAIL", "STT_TIMEOUT")),
         ("transcribe", "AUDIO_UNDECODABLE", "permanent", ("INVALID_INPUT", "AUDIO_UNDECODABLE")),
-        ("fetch_audio", "OUTBOUND_REFUSED", "permanent", ("INVALID_INPUT", "AUDIO_UNAVAILABLE")),
+        ("fetch_audio", "ADDRESS_REFUSED", "permanent", ("INVALID_INPUT", "AUDIO_UNAVAILABLE")),
         ("fetch_audio", "NETWORK_UNREACHABLE", "exhausted", ("AUDIO_FETCH_FAIL", "AUDIO_FETCH_FAIL")),
         ("transcribe", "POISON_JOB", "poison", ("INTERNAL", "WORKER_LOST")),
     ],

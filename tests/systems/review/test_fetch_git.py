@@ -1,5 +1,6 @@
 """Fetching a git range, from repositories that may mean harm."""
 
+import base64
 import os
 import select
 import time
@@ -153,7 +154,7 @@ async def test_nothing_like_an_option_or_a_search_is_a_revision(repo: Repo, rev_
     ],
 )  # fmt: skip
 async def test_addresses_outside_the_policy_are_refused(address: str) -> None:
-    assert await failure_of(address, "HEAD") == (Category.POLICY, "REPOSITORY_REFUSED")
+    assert await failure_of(address, "HEAD") == (Category.POLICY, "ADDRESS_REFUSED")
 
 
 async def test_local_roots_fail_closed(repo: Repo, tmp_path: Path) -> None:
@@ -178,11 +179,30 @@ async def test_a_repository_of_another_user_is_refused_in_plain_words(repo: Repo
     assert await failure_of(str(repo.path), "HEAD") == (Category.AUTH, "REPOSITORY_NOT_OWNED")
 
 
-def test_credentials_of_an_address_leave_it_for_a_header_of_that_host() -> None:
-    remote = parse_remote("https://ada:s3cr%40t@git.invalid:8443/x.git", GitPolicy())
-    assert remote is not None and remote.url == "https://git.invalid:8443/x.git"
-    assert list(remote.settings) == ["http.https://git.invalid:8443/.extraHeader"]
-    assert parse_remote("plain/path", GitPolicy()) is None
+async def test_credentials_of_an_address_leave_it_for_a_header_of_that_host() -> None:
+    async def found(host: str, port: int) -> list[str]:
+        return ["8.8.8.8", "2606:4700::1111"]
+
+    remote = await parse_remote("https://ada:s3cr%40t@git.example:8443/x.git", GitPolicy(), resolver=found)
+    assert remote is not None and remote.url == "https://git.example:8443/x.git"
+    assert remote.settings["http.curloptResolve"] == "git.example:8443:8.8.8.8,[2606:4700::1111]"
+    header = remote.settings["http.https://git.example:8443/.extraHeader"]
+    assert header == "Authorization: Basic " + base64.b64encode(b"ada:s3cr@t").decode()
+    assert await parse_remote("plain/path", GitPolicy()) is None
+
+
+async def test_ssh_is_pinned_and_reads_no_configuration() -> None:
+    async def found(host: str, port: int) -> list[str]:
+        return ["8.8.8.8"]
+
+    remote = await parse_remote("git@git.example:team/x.git", GitPolicy(), resolver=found)
+    assert remote is not None and remote.url == "ssh://git@git.example/team/x.git"
+    command = remote.settings["core.sshCommand"]
+    assert "-oHostName=8.8.8.8 -oHostKeyAlias=git.example" in command and "-F /dev/null" in command
+    for path in ("/x;touch y", "/x$(id)", "/'x'", "/~root/x"):
+        with pytest.raises(CallError) as caught:
+            await parse_remote(f"ssh://git@git.example{path}", GitPolicy(), resolver=found)
+        assert caught.value.failure.error_class == "ADDRESS_REFUSED"
 
 
 async def test_an_unreachable_host_is_transient() -> None:
