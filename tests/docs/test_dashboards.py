@@ -15,6 +15,7 @@ from tests.docs.test_links import headings
 
 from holdfast.core.case import CaseState
 from holdfast.core.effect import EffectStatus
+from holdfast.core.failure import Category
 from holdfast.core.job import State
 from holdfast.http import metrics
 
@@ -41,6 +42,7 @@ EXPOSED = exposed()
 # What a label may say, where the code fixes it.
 VALUES = {
     ("holdfast_dead_letters", "state"): set(CaseState),
+    ("holdfast_dead_letters", "category"): set(Category),
     ("holdfast_queue_depth", "state"): {*State, "parked"},
     ("holdfast_effects", "status"): set(EffectStatus),
     ("holdfast_provider_seconds_count", "outcome"): {"ok", "failed", "ambiguous"},

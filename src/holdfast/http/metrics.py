@@ -119,7 +119,7 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     age = _gauge("queue_oldest_age_seconds", "Age of the oldest job that is due", "system", "queue")
     pending = _gauge("outbox_pending", "Messages not yet confirmed", "system")
     lag = _gauge("outbox_lag_seconds", "Age of the oldest message not yet confirmed", "system")
-    letters = _gauge("dead_letters", "Dead letters by state", "system", "state")
+    letters = _gauge("dead_letters", "Dead letters by state and category of failure", "system", "state", "category")
     unworked = _gauge("dead_letters_open", "Dead letters that wait for a person", "system")
     gate = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "system", "provider")
     open_s = _gauge("breaker_open_seconds", "How long the breaker has not been closed", "system", "provider")
@@ -135,8 +135,8 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
                 age.add_metric([name, lane.queue], lane.oldest_age_s)
         pending.add_metric([name], view.outbox_pending)
         lag.add_metric([name], view.outbox_lag_s)
-        for state, number in sorted(view.dead_letters.items()):
-            letters.add_metric([name, state], number)
+        for (state, category), number in sorted(view.letters.items()):
+            letters.add_metric([name, state, category], number)
         unworked.add_metric([name], view.dead_letters_open)
         for one in view.breakers:
             gate.add_metric([name, one.name], GATES[one.state.gate])

@@ -48,10 +48,18 @@ class Snapshot:
     lanes: Sequence[Lane]
     outbox_pending: int
     outbox_lag_s: float
-    dead_letters: dict[str, int]
+    letters: dict[tuple[str, str], int]
     breakers: Sequence[BreakerView]
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
+
+    @property
+    def dead_letters(self) -> dict[str, int]:
+        """How many there are by state."""
+        found: dict[str, int] = {}
+        for (state, _), number in self.letters.items():
+            found[state] = found.get(state, 0) + number
+        return found
 
     @property
     def dead_letters_open(self) -> int:
@@ -68,7 +76,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             lanes=[_lane(row, now) for row in await jobs.depth(tx)],
             outbox_pending=lag["pending"],
             outbox_lag_s=_age_s(lag["oldest"], now),
-            dead_letters=await cases.count(tx),
+            letters=await cases.count(tx),
             breakers=_breakers(kernel, await breakers.every(tx)),
             effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
             workers_alive=len(alive),

@@ -63,7 +63,7 @@ SELECT fingerprint, kind, stage, provider, error_class, state, COUNT(*) AS lette
  ORDER BY letters DESC LIMIT :limit
 
 -- name: count
-SELECT state, COUNT(*) AS letters FROM holdfast_dead_letters GROUP BY state
+SELECT state, category, COUNT(*) AS letters FROM holdfast_dead_letters GROUP BY state, category
 
 -- name: forget
 DELETE FROM holdfast_dead_letters
