@@ -54,6 +54,7 @@ operator: GET /api/ops/effects; POST /api/ops/effects/answer;
 operator: GET /api/ops/costs; GET /api/ops/workers; GET /api/ops/schedules;
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
+operator: POST /api/ops/dead-letters/{case_id}/correct;
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
 operator: POST /api/ops/dead-letters/bulk/triage; POST /api/ops/dead-letters/bulk/remediate;
 operator: POST /api/ops/dead-letters/bulk/replay; POST /api/ops/dead-letters/bulk/resolve;
