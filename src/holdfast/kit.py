@@ -11,11 +11,13 @@ from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
+from holdfast.kernel.app import Corrected
 from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.look_into import look_into
 from holdfast.kernel.settle import Settled
 from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
@@ -26,6 +28,7 @@ from holdfast.transports.seam import Delivery, HeldMessage, Lookable, Queue
 
 __all__ = [
     "MASK",
+    "Corrected",
     "Delivery",
     "Gate",
     "Gather",
@@ -58,6 +61,7 @@ __all__ = [
     "jobs",
     "load_migrations",
     "load_statements",
+    "look_into",
     "once",
     "operate",
     "outbox",

@@ -62,6 +62,7 @@ operator: GET /api/ops/dlq; GET /api/ops/dlq/{letter_id};
 operator: POST /api/ops/dlq/{letter_id}/resend; POST /api/ops/dlq/{letter_id}/archive;
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
+operator: POST /api/ops/dead-letters/{case_id}/correct;
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
 operator: POST /api/ops/dead-letters/bulk/triage; POST /api/ops/dead-letters/bulk/remediate;
 operator: POST /api/ops/dead-letters/bulk/replay; POST /api/ops/dead-letters/bulk/resolve;
