@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 Failpoint = Callable[[str], Awaitable[None]]
+WORDS = {"kill": "SIGKILL", "stop": "SIGSTOP"}
 
 NAMES = frozenset(
     {
@@ -41,7 +42,8 @@ NAMES = frozenset(
         "breaker.before_commit",
     }
 )
-SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+# Windows has neither; nobody arms failpoints there.
+SIGNALS = {word: getattr(signal, name) for word, name in WORDS.items() if hasattr(signal, name)}
 
 
 async def nowhere(name: str) -> None:
