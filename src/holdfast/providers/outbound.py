@@ -22,7 +22,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import httpx
 
-from holdfast.core.failure import Category, classify
+from holdfast.core.classify import classify
+from holdfast.core.failure import Category
 from holdfast.errors import CallError
 
 Address = IPv4Address | IPv6Address
