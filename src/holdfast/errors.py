@@ -40,7 +40,11 @@ class HoldfastError(Exception):
 
 
 class UsageError(HoldfastError):
-    """The caller can mend it."""
+    """The caller can mend it, so that no retry does."""
+
+    @property
+    def failure(self) -> Failure:
+        return failure(Category.BUG, "USAGE_ERROR", f"{type(self).__name__}: {self}")
 
 
 class BadDeclaration(UsageError):
@@ -56,6 +60,10 @@ class UnknownKind(UsageError):
 
 class InvalidInput(UsageError):
     """Input that does not fit its declared type. Nothing was written."""
+
+    @property
+    def failure(self) -> Failure:
+        return failure(Category.VALIDATION, "INPUT_INVALID", str(self))
 
 
 class IdempotencyConflict(UsageError):
@@ -165,7 +173,7 @@ class CallError(HoldfastError):
 
     @classmethod
     def from_status(
-        cls, status: int, message: str, headers: Mapping[str, str], *, now_ms: int, code: str | None = None
+        cls, status: int, message: str, headers: Mapping[str, str], *, now_ms: int | None, code: str | None = None
     ) -> CallError:
         """A failure read from an HTTP answer of 400 or more."""
         return cls(from_status(status, message, headers, now_ms=now_ms, code=code))

@@ -6,7 +6,8 @@ import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `ho
 """
 
 from holdfast.core.breaker import Gate
-from holdfast.core.failure import classify, failure
+from holdfast.core.classify import classify
+from holdfast.core.failure import failure
 from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.failure import QUOTA_CODES, RETRYABLE, Category, Failure, classify, failure, from_status
-from holdfast.errors import CallError, ProviderHeld
+from holdfast.core.classify import classify
+from holdfast.core.failure import QUOTA_CODES, RETRYABLE, Category, Failure, failure, from_status
+from holdfast.errors import BadDeclaration, CallError, InvalidInput, NotAllowed, ProviderHeld, UnknownKind
 
 NOW = 1_000_000
 
@@ -36,7 +37,7 @@ def test_four_of_the_nine_categories_are_retryable() -> None:
         assert failure(category, "X", "x").retryable is (category in RETRYABLE)
 
 
-@pytest.mark.spec("K5", "G6", "000.33")
+@pytest.mark.spec("K5", "G6", "000.33", "004.1")
 @pytest.mark.parametrize(
     ("code", "category", "retryable", "faults", "ambiguous"),
     [
@@ -48,10 +49,12 @@ def test_four_of_the_nine_categories_are_retryable() -> None:
         (408, Category.NETWORK, True, True, True),
         (409, Category.CONFLICT, True, False, False),
         (410, Category.NOT_FOUND, False, False, False),
+        (412, Category.CONFLICT, True, False, False),
         (413, Category.VALIDATION, False, False, False),
         (415, Category.VALIDATION, False, False, False),
         (418, Category.VALIDATION, False, False, True),
         (422, Category.VALIDATION, False, False, False),
+        (423, Category.CONFLICT, True, False, False),
         (425, Category.CONFLICT, True, False, False),
         (429, Category.RATE_LIMIT, True, False, False),
         (451, Category.POLICY, False, False, False),
@@ -105,6 +108,43 @@ def test_an_empty_purse_is_not_retried(code: str) -> None:
     seen = status(429, {"x-should-retry": "true"}, error_code=code)
     assert (seen.error_class, seen.category, seen.retryable) == ("QUOTA_EXHAUSTED", Category.AUTH, False)
     assert status(429, error_code="rate_limit_exceeded").retryable
+
+
+@pytest.mark.spec("K5", "004.1")
+@pytest.mark.parametrize("code", [400, 403, 429, 500, 503])
+@pytest.mark.parametrize("word", ["rate_limit_exceeded", "rateLimitExceeded", "RATE-LIMIT-EXCEEDED", "Throttling"])
+def test_a_rate_limit_is_one_whatever_its_status(code: int, word: str) -> None:
+    seen = status(code, {"Retry-After": "7"}, error_code=word)
+    assert (seen.category, seen.error_class, seen.retryable) == (Category.RATE_LIMIT, "RATE_LIMITED", True)
+    assert seen.retry_after_ms == 7_000
+
+
+@pytest.mark.spec("K5", "004.1")
+@pytest.mark.parametrize(
+    "headers",
+    [{"Retry-After": "3600"}, {"x-ratelimit-reset": "1700000000"}, {"Retry-After": "Sun, 06 Nov 2033 08:49:37 GMT"}],
+)
+def test_a_quota_that_says_when_it_ends_is_waited_for(headers: dict[str, str]) -> None:
+    seen = status(403, headers, error_code="quota_exceeded")
+    assert (seen.category, seen.error_class, seen.retryable) == (Category.RATE_LIMIT, "QUOTA_WINDOW", True)
+    assert seen.retry_after_ms is not None and seen.retry_after_ms > 1_000_000
+    gone = status(403, headers, error_code="insufficient_quota")
+    assert (gone.error_class, gone.retryable) == ("QUOTA_EXHAUSTED", False)
+
+
+@pytest.mark.spec("K5", "004.1")
+@pytest.mark.parametrize("text", ["Daily sending quota exceeded", "daily user limit", "too many: limit of 500 per day"])
+def test_a_daily_quota_is_waited_for_without_a_header_too(text: str) -> None:
+    assert from_status(403, text, {}, now_ms=NOW).error_class == "QUOTA_WINDOW"
+    assert from_status(429, text, {}, now_ms=NOW, code="quota_exceeded").retryable
+    assert from_status(400, text, {}, now_ms=NOW).error_class == "UPSTREAM_BAD_REQUEST"
+    assert status(403, error_code="dailyLimitExceeded").error_class == "QUOTA_WINDOW"
+
+
+@pytest.mark.spec("K4")
+@pytest.mark.parametrize("code", [408, 425, 429, 503])
+def test_an_answer_that_says_when_carries_it(code: int) -> None:
+    assert status(code, {"Retry-After": "9"}).retry_after_ms == 9_000
 
 
 @pytest.mark.spec("K5")
@@ -211,11 +251,27 @@ def test_the_networks_failures_are_retried(error: Exception, error_class: str, f
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_anything_else_is_a_bug_that_goes_to_a_person(error: Exception) -> None:
+def test_an_unknown_exception_is_retried_and_says_why(error: Exception) -> None:
     seen = classify(error)
-    assert (seen.category, seen.error_class, seen.retryable) == (Category.BUG, "BUG", False)
+    assert (seen.category, seen.error_class, seen.retryable, seen.unknown) == (Category.BUG, "BUG", True, True)
     assert not seen.faults and seen.ambiguous
     assert seen.message.startswith(type(error).__name__ + ": ")
+    assert "unknown exception, retried because nothing says that it is permanent" in seen.message
+
+
+@pytest.mark.spec("K5")
+@pytest.mark.parametrize(
+    ("error", "error_class"),
+    [
+        (BadDeclaration("no such provider"), "USAGE_ERROR"),
+        (UnknownKind("x", []), "USAGE_ERROR"),
+        (NotAllowed("x"), "USAGE_ERROR"),
+        (InvalidInput("x"), "INPUT_INVALID"),
+    ],
+)
+def test_what_the_caller_must_mend_is_never_retried(error: Exception, error_class: str) -> None:
+    seen = classify(error)
+    assert (seen.error_class, seen.retryable, seen.unknown) == (error_class, False, False)
 
 
 @pytest.mark.spec("K5")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, CallError, Category, Context, Discard, Done, Job, Provider, Retry, Snooze, stage
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import BadDeclaration, StoreUnavailable
 from holdfast.testing import World
 from holdfast.transports.seam import Queue
 from tests.kernel.places import Deploy, rows
@@ -120,11 +120,12 @@ async def test_jitter_is_drawn_afresh_for_each_attempt(deploy: Deploy) -> None:
         (CallError.of(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", "no"), "UPSTREAM_UNPROCESSABLE", 1),
         (CallError.of(Category.AUTH, "AUTH_INVALID", "no"), "AUTH_INVALID", 1),
         (CallError.from_status(429, "no money", {}, now_ms=0, code="insufficient_quota"), "QUOTA_EXHAUSTED", 1),
-        (ZeroDivisionError("a bug"), "BUG", 1),
+        (BadDeclaration("no provider"), "USAGE_ERROR", 1),
+        (ZeroDivisionError("a bug"), "BUG", 3),
         (CallError.of(Category.CONFLICT, "UPSTREAM_CONFLICT", "busy"), "UPSTREAM_CONFLICT", 3),
         (CallError.from_status(503, "down", {}, now_ms=0), "UPSTREAM_UNAVAILABLE", 3),
         (ConnectionResetError("gone"), "NETWORK_BROKEN", 3),
-        (TimeoutError(), "STAGE_TIMEOUT", 3),
+        (TimeoutError(), "NETWORK_TIMEOUT", 3),
     ],
 )
 async def test_a_failure_is_retried_only_if_its_class_says_so(
@@ -304,7 +305,7 @@ async def test_a_database_that_is_away_during_a_handler_costs_the_job_nothing(de
 
 @pytest.mark.spec("K5")
 async def test_a_handler_that_cancels_itself_fails_like_any_other(deploy: Deploy) -> None:
-    world, _ = await answered(deploy, asyncio.CancelledError())
+    world, _ = await answered(deploy, asyncio.CancelledError(), asyncio.CancelledError())
     await world.run_until_idle()
     (letter,) = await world.dead_letters()
     assert letter["error_class"] == "BUG"

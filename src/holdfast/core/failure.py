@@ -5,13 +5,12 @@
     faults      does it speak against the provider (and so count in its breaker)?
     retry_after when the provider asks us to come back, in milliseconds from now
 
-Every failure of an attempt passes through `classify`; nothing else in Holdfast inspects exceptions.
+Exceptions become failures in `core/classify.py`; answers with a status do so here.
 """
 
 from __future__ import annotations
 
-import errno
-import socket
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -49,6 +48,8 @@ class Failure:
     retry_after_ms: int | None = None
     status: int | None = None
     stack: str = ""
+    unknown: bool = False
+    """Nothing recognised the exception: a bug or a wrong setting, as far as anybody knows."""
 
     def final(self) -> Failure:
         """The same failure, reclassified as one that no retry can mend."""
@@ -78,7 +79,7 @@ def failure(
     )
 
 
-# A 429 that means "no money left", not "slow down": waiting does not mend it.
+# "No money left", not "slow down": waiting does not mend it.
 QUOTA_CODES = frozenset(
     {
         "insufficient_quota",
@@ -91,11 +92,66 @@ QUOTA_CODES = frozenset(
         "quota_exceeded",
     }
 )
+# A quota whose window ends by itself. `quota_exceeded` is one if the answer says when; insufficient_quota never is.
+WINDOW_CODES = frozenset({"daily_quota_exceeded", "daily_limit_exceeded", "hourly_quota_exceeded"})
+# "Slow down", whatever the status is. Amazon's are those that its own clients wait for.
+RATE_CODES = frozenset(
+    {
+        "rate_limit",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "rate_limited",
+        "user_rate_limit_exceeded",
+        "too_many_requests",
+        "too_many_requests_exception",
+        "resource_exhausted",
+        "throttled",
+        "throttled_exception",
+        "throttling",
+        "throttling_exception",
+        "request_throttled",
+        "request_throttled_exception",
+        "ec2_throttled_exception",
+        "provisioned_throughput_exceeded_exception",
+        "request_limit_exceeded",
+        "bandwidth_limit_exceeded",
+        "limit_exceeded_exception",
+        "slow_down",
+    }
+)
+# Codes that say more than the status they come with; Amazon answers most errors with 400.
+BY_CODE: Mapping[str, tuple[Category, str]] = {
+    "access_denied": (Category.AUTH, "AUTH_DENIED"),
+    "access_denied_exception": (Category.AUTH, "AUTH_DENIED"),
+    "expired_token": (Category.AUTH, "AUTH_INVALID"),
+    "expired_token_exception": (Category.AUTH, "AUTH_INVALID"),
+    "unrecognized_client_exception": (Category.AUTH, "AUTH_INVALID"),
+    "invalid_signature_exception": (Category.AUTH, "AUTH_INVALID"),
+    "resource_not_found_exception": (Category.NOT_FOUND, "UPSTREAM_NOT_FOUND"),
+    "conditional_check_failed_exception": (Category.CONFLICT, "UPSTREAM_PRECONDITION"),
+    "transaction_conflict_exception": (Category.CONFLICT, "UPSTREAM_CONFLICT"),
+    "transaction_in_progress_exception": (Category.CONFLICT, "UPSTREAM_CONFLICT"),
+    "prior_request_not_complete": (Category.CONFLICT, "UPSTREAM_CONFLICT"),
+    "request_timeout": (Category.NETWORK, "UPSTREAM_TIMEOUT"),
+    "request_timeout_exception": (Category.NETWORK, "UPSTREAM_TIMEOUT"),
+    "internal_server_error": (Category.UPSTREAM, "UPSTREAM_INTERNAL"),
+    "internal_failure": (Category.UPSTREAM, "UPSTREAM_INTERNAL"),
+    "service_unavailable": (Category.NETWORK, "UPSTREAM_UNAVAILABLE"),
+    "service_unavailable_exception": (Category.NETWORK, "UPSTREAM_UNAVAILABLE"),
+    "overloaded_error": (Category.UPSTREAM, "UPSTREAM_OVERLOADED"),
+}
+# Only an answer that speaks of a limit is read for these words: a document about quotas is not one.
+_WINDOW_WORDS = re.compile(
+    r"(?i)\b(?:daily|hourly)[a-z0-9 ,-]{0,40}(?:quota|limit)|(?:quota|limit)[a-z0-9 ,-]{0,40}per[ -](?:day|hour)"
+)
+_LIMIT_STATUSES = frozenset({402, 403, 429})
 
 # These answers prove that the provider did nothing. Every other failure after the first byte is ambiguous.
-NO_EFFECT_STATUSES = frozenset({400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 422, 425, 429, 451})
+NO_EFFECT_STATUSES = frozenset(
+    {400, 401, 402, 403, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 422, 423, 425, 428, 429, 431, 451}
+)
 
-_BY_STATUS: Mapping[int, tuple[Category, str]] = {
+BY_STATUS: Mapping[int, tuple[Category, str]] = {
     400: (Category.VALIDATION, "UPSTREAM_BAD_REQUEST"),
     401: (Category.AUTH, "AUTH_INVALID"),
     402: (Category.AUTH, "QUOTA_EXHAUSTED"),
@@ -104,9 +160,11 @@ _BY_STATUS: Mapping[int, tuple[Category, str]] = {
     408: (Category.NETWORK, "UPSTREAM_TIMEOUT"),
     409: (Category.CONFLICT, "UPSTREAM_CONFLICT"),
     410: (Category.NOT_FOUND, "UPSTREAM_GONE"),
+    412: (Category.CONFLICT, "UPSTREAM_PRECONDITION"),
     413: (Category.VALIDATION, "UPSTREAM_TOO_LARGE"),
     415: (Category.VALIDATION, "UPSTREAM_UNSUPPORTED_MEDIA"),
     422: (Category.VALIDATION, "UPSTREAM_UNPROCESSABLE"),
+    423: (Category.CONFLICT, "UPSTREAM_CONFLICT"),
     425: (Category.CONFLICT, "UPSTREAM_TOO_EARLY"),
     429: (Category.RATE_LIMIT, "RATE_LIMITED"),
     451: (Category.POLICY, "UPSTREAM_POLICY_REJECTED"),
@@ -119,13 +177,11 @@ _BY_STATUS: Mapping[int, tuple[Category, str]] = {
 
 
 def from_status(
-    status: int, message: str, headers: Mapping[str, str], *, now_ms: int, code: str | None = None
+    status: int, message: str, headers: Mapping[str, str], *, now_ms: int | None, code: str | None = None
 ) -> Failure:
     """Classify an HTTP answer of 400 or more. `code` is the provider's own error code, if it gave one."""
     assert status >= 400
-    category, error_class = _BY_STATUS.get(status) or _by_hundred(status)
-    if code in QUOTA_CODES:
-        category, error_class = Category.AUTH, "QUOTA_EXHAUSTED"
+    category, error_class = _by_code(status, message, headers, code) or BY_STATUS.get(status) or _by_hundred(status)
     retryable = category in RETRYABLE
     asked = should_retry(headers)
     if asked is not None and error_class != "QUOTA_EXHAUSTED":
@@ -142,56 +198,30 @@ def from_status(
     )
 
 
+def _by_code(status: int, message: str, headers: Mapping[str, str], code: str | None) -> tuple[Category, str] | None:
+    """What the provider's code, or its words about a quota, say beyond the status."""
+    word = _plain_code(code) if code else ""
+    window = word in WINDOW_CODES or (
+        (status in _LIMIT_STATUSES or word == "quota_exceeded") and _WINDOW_WORDS.search(message[:2_000]) is not None
+    )
+    if word == "quota_exceeded" and not window:
+        window = retry_after_ms(headers, None) is not None or retry_after_ms(headers, 0) is not None
+    if word in QUOTA_CODES and not (window and word == "quota_exceeded"):
+        return Category.AUTH, "QUOTA_EXHAUSTED"
+    if window:
+        return Category.RATE_LIMIT, "QUOTA_WINDOW"
+    if word in RATE_CODES:
+        return Category.RATE_LIMIT, "RATE_LIMITED"
+    return BY_CODE.get(word) if status < 500 else None
+
+
+def _plain_code(code: str) -> str:
+    """`ThrottlingException`, `rateLimitExceeded` and `RATE-LIMIT-EXCEEDED` in one spelling."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", code[:100])
+    return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
+
+
 def _by_hundred(status: int) -> tuple[Category, str]:
     if status >= 500:
         return Category.UPSTREAM, "UPSTREAM_INTERNAL"
     return Category.VALIDATION, "UPSTREAM_REJECTED"
-
-
-def classify(error: BaseException) -> Failure:
-    """The failure behind any exception.
-
-    An exception that carries a `failure` classifies itself. Network errors are recognised by type or, for
-    HTTP clients this module must not import, by the names of their base classes. All else is a bug of ours
-    or a wrong setting: not retryable, so that a defect reaches a person instead of burning a budget.
-    A group, as parallel calls raise it, is as bad as its worst member.
-    """
-    carried = getattr(error, "failure", None)
-    if isinstance(carried, Failure):
-        return carried
-    if isinstance(error, BaseExceptionGroup):
-        return _worst([classify(each) for each in error.exceptions])
-    message = f"{type(error).__name__}: {error}"
-    names = {base.__name__ for base in type(error).__mro__}
-    if "PoolTimeout" in names:  # we were too busy to open a connection: no word about the provider
-        return failure(Category.NETWORK, "NETWORK_POOL_EXHAUSTED", message)
-    if (
-        isinstance(error, ConnectionRefusedError | socket.gaierror)
-        or names & _BEFORE_FIRST_BYTE
-        or (isinstance(error, OSError) and error.errno in _NO_ROUTE)
-    ):
-        return failure(Category.NETWORK, "NETWORK_UNREACHABLE", message, faults=True)
-    if isinstance(error, TimeoutError) or names & _TIMEOUTS:
-        return failure(Category.NETWORK, "NETWORK_TIMEOUT", message, ambiguous=True, faults=True)
-    if "ConnectionError" in names or names & _BROKEN:  # by name, for that of requests is not the built-in
-        return failure(Category.NETWORK, "NETWORK_BROKEN", message, ambiguous=True, faults=True)
-    return failure(Category.BUG, "BUG", message, ambiguous=True)
-
-
-def _worst(failures: list[Failure]) -> Failure:
-    """The first failure that no retry mends, else the one to wait longest for; ambiguous if any of them is."""
-    worst = min(failures, key=lambda each: (each.retryable, -(each.retry_after_ms or 0)))
-    return replace(
-        worst,
-        ambiguous=any(each.ambiguous for each in failures),
-        faults=any(each.faults for each in failures),
-    )
-
-
-_NO_ROUTE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
-_BEFORE_FIRST_BYTE = frozenset({"ConnectError", "ConnectTimeout", "ClientConnectorError", "SMTPConnectError"})
-_TIMEOUTS = frozenset({"TimeoutException", "ServerTimeoutError", "ReadTimeout", "APITimeoutError"})
-_BROKEN = frozenset(
-    {"NetworkError", "RemoteProtocolError", "ServerDisconnectedError", "IncompleteReadError", "IncompleteRead"}
-    | {"ClientConnectionError", "ClientPayloadError", "ChunkedEncodingError", "APIConnectionError"}
-)

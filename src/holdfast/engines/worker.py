@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 
-from holdfast.core.failure import classify
+from holdfast.core.classify import classify
 from holdfast.core.job import Claimed
 from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack

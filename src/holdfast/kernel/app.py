@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from holdfast.core.classify import Rules
 from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
@@ -98,15 +99,20 @@ def stage(
     provider: Provider | None = None,
     timeout_s: float = 60.0,
     reads: Sequence[str] | None = None,
+    retry_on: tuple[type[BaseException], ...] = (),
+    never: tuple[type[BaseException], ...] = (),
 ) -> Callable[[F], F]:
     """Mark a method as a stage. Stages run in the order they are written, each with its own budget.
 
     `reads` names the fields of the input that the stage depends on, so that a correction of others does not make a
-    replay run it again; unset, it may depend on any."""
+    replay run it again; unset, it may depend on any. Exceptions in `retry_on` are retried and those in `never` are not,
+    whatever Holdfast would make of them; the class nearest to the exception's own decides. `never=(Exception,)` speaks of
+    exceptions that nothing recognises."""
 
     def mark(function: F) -> F:
         named = None if reads is None else frozenset(reads)
-        function.__holdfast_stage__ = StageMark(retry or Retry(), provider, timeout_s, named)  # type: ignore[attr-defined]
+        left = StageMark(retry or Retry(), provider, timeout_s, named, Rules(retry_on, never))
+        function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -114,11 +120,14 @@ def stage(
 
 @dataclass
 class App:
-    """A named set of jobs and the things they need. Its name is also the queue its jobs wait in."""
+    """A named set of jobs and the things they need. Its name is also the queue its jobs wait in.
+
+    `never` is what every stage never retries, unless its own `retry_on` says otherwise."""
 
     name: str
     migrations: Sequence[Migration] = ()
     queues: Sequence[Queue] = ()
+    never: tuple[type[BaseException], ...] = ()
     kinds: dict[str, JobKind] = field(default_factory=dict, init=False)
     consumers: list[Consumer] = field(default_factory=list, init=False)
     steps: list[Step] = field(default_factory=list, init=False)
@@ -143,7 +152,7 @@ class App:
         """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once."""
 
         def declare(cls: J) -> J:
-            kind = job_kind(self.name, cls, name, deadline_s, priority, announce)
+            kind = job_kind(self.name, cls, name, deadline_s, priority, announce, self.never)
             if kind.name in self.kinds:
                 raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
             for one in kind.stages:

@@ -7,16 +7,26 @@ end in a row, never in a traceback on a terminal.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
+from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms, passes
-from holdfast.core.failure import Category, Failure, classify, failure
+from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.outcome import Answer, Done, Failed, Held, Next, Outcome, Overdue, Snooze
 from holdfast.core.redact import redact_stack
-from holdfast.errors import InvalidInput, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import (
+    BadDeclaration,
+    InvalidInput,
+    LeaseLost,
+    ProviderHeld,
+    StoreBusy,
+    StoreFull,
+    StoreUnavailable,
+)
 from holdfast.kernel.claim import Taken
 from holdfast.kernel.context import Context
 from holdfast.kernel.eager import first_step, rest
@@ -68,11 +78,13 @@ async def _outcome(
     except InvalidInput as error:
         return Failed(_misfit("INPUT_INVALID", str(error))), None
     await kernel.failpoint("attempt.before_handler")
+    limit: asyncio.Timeout | None = None
     try:
-        handler = stage.run(kind.instance, context, *arguments)
+        handler = _begin(stage, kind.instance, context, arguments)
         ended, answer = first_step(handler)
         if not ended:
-            async with asyncio.timeout(_limit_s(kernel, stage, taken)):
+            limit = asyncio.timeout(_limit_s(kernel, stage, taken))
+            async with limit:
                 answer = await rest(handler, answer)
     except LeaseLost:
         raise
@@ -84,6 +96,10 @@ async def _outcome(
         if _asked_to_stop():
             raise
         return Failed(_raised(RuntimeError(f"cancelled from within: {error}"), kernel, stage)), None
+    except TimeoutError as error:
+        if limit is not None and limit.expired():
+            return Failed(_cut(error, stage, taken, context)), None
+        return Failed(_raised(error, kernel, stage)), None
     except Exception as error:
         return Failed(_raised(error, kernel, stage)), None
     await kernel.failpoint("attempt.after_handler")
@@ -125,12 +141,37 @@ def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
     return said, None if text == "null" else text
 
 
+def _begin(stage: Stage, instance: Any, context: Context, arguments: list[Any]) -> Coroutine[Any, Any, Any]:
+    """The handler, not yet begun: what fails here is the declaration, for no line of the handler has run."""
+    try:
+        return stage.run(instance, context, *arguments)
+    except TypeError as error:
+        raise BadDeclaration(f"The stage '{stage.name}' cannot be called as it is declared: {error}.") from error
+
+
 def _raised(error: Exception, kernel: Kernel, stage: Stage) -> Failure:
-    found = classify(error)
+    """What the handler raised, as the stage's rules, its provider or else Holdfast judges it."""
+    judged = isinstance(getattr(error, "failure", None), Failure)  # by its provider already, or by itself
+    own = stage.provider.classify if stage.provider is not None and not judged else None
+    found = classify(error, now_ms=kernel.now(), own=own, rules=stage.rules)
     if isinstance(error, TimeoutError) and found.error_class == "NETWORK_TIMEOUT":
-        message = f"The stage '{stage.name}' did not finish in time (its limit is {stage.timeout_s:g} s)."
-        found = replace(found, error_class="STAGE_TIMEOUT", message=message)
+        found = replace(found, message=f"{found.message} (raised inside the stage, not by its own limit)".strip())
     return replace(found, stack=redact_stack(error))
+
+
+def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> Failure:
+    """The stage's own limit ended it, or the job's deadline before that."""
+    ran_s = (context.now() - context.began) / 1_000
+    deadline = taken.job.deadline_at
+    if deadline is not None and deadline < context.began + int(stage.timeout_s * 1_000):
+        message = (
+            f"The job's deadline cut the stage '{stage.name}' after {ran_s:.3g} s; "
+            f"its own limit of {stage.timeout_s:g} s was not reached."
+        )
+    else:
+        message = f"The stage '{stage.name}' did not finish in time (its limit is {stage.timeout_s:g} s)."
+    found = failure(Category.NETWORK, "STAGE_TIMEOUT", message, ambiguous=True, faults=True)
+    return replace(stage.rules.apply(error, found), stack=redact_stack(error))
 
 
 def _misfit(error_class: str, message: str) -> Failure:

@@ -28,6 +28,7 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         why.error_class,
         why.retryable,
     )
+    attempts = decision.failures + decision.crashes
     letter = {
         "id": known["id"] if known else kernel.new_id(),
         "job_id": job.id,
@@ -40,8 +41,8 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         "category": why.category,
         "retryable": int(why.retryable),
         "failure_reason": decision.buried,
-        "attempts_made": decision.failures + decision.crashes,
-        "last_error": redact_text(why.message)[:ERROR_LENGTH_MAX],
+        "attempts_made": attempts,
+        "last_error": redact_text(_last_words(why.message, attempts))[:ERROR_LENGTH_MAX],
         "last_stack": redact_text(why.stack)[:STACK_LENGTH_MAX],
         "first_failure_at": decision.first_failure_at or now,
         "original": f"holdfast_jobs/{job.id}",
@@ -54,6 +55,10 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     await audit.write(tx, "kernel", action, f"case:{row['id']}", data, now)
     kernel.watch.count("dead_letters", kind=job.kind, error_class=why.error_class)
     return str(row["id"])
+
+
+def _last_words(message: str, attempts: int) -> str:
+    return f"After {attempts} attempts, the last was: {message}" if attempts > 1 else message
 
 
 def _context(job: Claimed, decision: Decision) -> dict[str, Any]:

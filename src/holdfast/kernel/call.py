@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar, cast
 
 from holdfast.core import breaker, places
 from holdfast.core.breaker import Admitted, Gate, Refused
+from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms
-from holdfast.core.failure import Failure, classify
+from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
@@ -88,20 +89,29 @@ async def make(
     await kernel.failpoint("call.before")
     started = kernel.now()
     limit_ms = clip_ms(int((timeout_s or provider.timeout_s) * 1_000), job.deadline_at if job else None, started)
+    scope = asyncio.timeout(limit_ms / 1_000)
     try:
-        async with asyncio.timeout(limit_ms / 1_000):
+        async with scope:
             with span(f"call {provider.name}"):
                 value: T = await kernel.reach(provider, run)
     except (LeaseLost, ProviderHeld):  # nothing was called
         raise
-    except CallError as error:
-        return Made(started, None, error)
     except Exception as error:
-        failed = CallError(classify(error))
-        failed.__cause__ = error
-        return Made(started, None, failed)
+        return Made(started, None, _failed(provider, error, kernel.now(), limit_ms if scope.expired() else None))
     await kernel.failpoint("call.after")
     return Made(started, value, None)
+
+
+def _failed(provider: Provider, error: Exception, now_ms: int, cut_after_ms: int | None) -> CallError:
+    """The failed call, as the provider's own `classify` or else Holdfast judges it."""
+    if isinstance(error, CallError) and provider.classify is None:
+        return error
+    why = classify(error, now_ms=now_ms, own=provider.classify)
+    if cut_after_ms is not None and isinstance(error, TimeoutError):
+        why = replace(why, message=f"The provider '{provider.name}' did not answer within {cut_after_ms / 1_000:g} s.")
+    failed = CallError(why)
+    failed.__cause__ = error
+    return failed
 
 
 def place_ms(provider: Provider, timeout_s: float | None) -> int:

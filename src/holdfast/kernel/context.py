@@ -32,14 +32,14 @@ RECORDING_S = 1.0
 class Context:
     """Handed to every handler: one attempt of one stage of one job."""
 
-    __slots__ = ("_began", "_stage", "events", "job", "kernel", "kind", "messages")
+    __slots__ = ("_stage", "began", "events", "job", "kernel", "kind", "messages")
 
     def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed, began: int) -> None:
         self.kernel = kernel
         self.kind = kind
         self.job = job
         self._stage = stage
-        self._began = began
+        self.began = began
         self.messages: list[NewMessage] = []
         self.events: list[NewEvent] = []
 
@@ -136,7 +136,7 @@ class Context:
 
     def _time_for(self, provider: Provider, given_s: float | None) -> float:
         """A call ends a little before its stage does: then its outcome is recorded, and the breaker hears of it."""
-        left_s = self._stage.timeout_s - (self.now() - self._began) / 1_000
+        left_s = self._stage.timeout_s - (self.now() - self.began) / 1_000
         return min(given_s or provider.timeout_s, max(0.001, left_s - min(RECORDING_S, left_s / 4)))
 
     def _provider(self, given: Provider | None) -> Provider:

@@ -176,7 +176,8 @@ def _dead(story: Story) -> Explanation:
         return _finished(story, "DEAD", "It died, and its dead letter is gone")
     state = CaseState(case["state"])
     sentence = (
-        f"It died in the stage '{case['stage']}' of {case['error_class']} ({case['failure_reason']}). "
+        f"It died in the stage '{case['stage']}' of {case['error_class']} ({case['failure_reason']}) after "
+        f"{_count(case['attempts_made'], 'attempt')}. "
         f"Dead letter {case['id']} is {state}; next: {NEXT_STEP[state]}."
     )
     facts = {"case_id": case["id"], "case_state": state, "error_class": case["error_class"], "stage": case["stage"]}

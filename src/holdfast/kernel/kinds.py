@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from holdfast.core.classify import NO_RULES, Rules
 from holdfast.core.decide import StagePlan
 from holdfast.core.job import PRIORITIES
 from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
@@ -30,6 +31,7 @@ class StageMark:
     provider: Provider | None
     timeout_s: float
     reads: frozenset[str] | None = None
+    rules: Rules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Stage:
     needs: tuple[str, ...]
     returns: TypeAdapter[Any]
     reads: frozenset[str] | None = None
+    rules: Rules = NO_RULES
 
     def dump(self, value: object) -> str:
         """A result as JSON. Raises if it is not what the stage says it returns."""
@@ -83,7 +86,13 @@ class JobKind:
 
 
 def job_kind(
-    queue: str, cls: type[Any], name: str | None, deadline_s: float | None, priority: int, announce: bool
+    queue: str,
+    cls: type[Any],
+    name: str | None,
+    deadline_s: float | None,
+    priority: int,
+    announce: bool,
+    never: tuple[type[BaseException], ...] = (),
 ) -> JobKind:
     """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
     if priority not in PRIORITIES:
@@ -91,7 +100,7 @@ def job_kind(
     if deadline_s is not None and deadline_s <= 0:
         raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
     takes = _input_type(cls)
-    stages = _stages(cls, takes)
+    stages = _stages(cls, takes, never)
     plans = [one.plan for one in stages]
     return JobKind(
         name=name or f"{queue}.{_snake(cls.__name__)}",
@@ -115,7 +124,7 @@ def _input_type(cls: type[Any]) -> Any:
     raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
 
 
-def _stages(cls: type[Any], takes: Any) -> tuple[Stage, ...]:
+def _stages(cls: type[Any], takes: Any, never: tuple[type[BaseException], ...]) -> tuple[Stage, ...]:
     marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
@@ -138,6 +147,7 @@ def _stages(cls: type[Any], takes: Any) -> tuple[Stage, ...]:
                 needs=_needs(method, hints, place, returned),
                 returns=_adapter(returns, place),
                 reads=_reads(mark, takes, place),
+                rules=_rules(mark.rules, never, place),
             )
         )
         returned[name] = returns
@@ -150,6 +160,24 @@ def _reads(mark: StageMark, takes: Any, place: str) -> frozenset[str] | None:
     if unknown:
         raise BadDeclaration(f"The stage '{place}' reads '{unknown[0]}', which the input does not have.")
     return mark.reads
+
+
+def _rules(rules: Rules, never: tuple[type[BaseException], ...], place: str) -> Rules:
+    """The stage's word on exceptions, refused unless it is made of exception classes that do not contradict; the
+    app's `never` stands behind it."""
+    for option, classes in (("retry_on", rules.retry_on), ("never", rules.never)):
+        if not isinstance(classes, tuple) or not all(map(_is_exception, classes)):
+            raise BadDeclaration(f"The stage '{place}' has a {option} that is not a tuple of exception classes.")
+    both = sorted(each.__name__ for each in {*rules.retry_on} & {*rules.never})
+    if both:
+        raise BadDeclaration(f"The stage '{place}' names {', '.join(both)} in retry_on and in never.")
+    if not isinstance(never, tuple) or not all(map(_is_exception, never)):
+        raise BadDeclaration(f"The app of '{place}' has a never that is not a tuple of exception classes.")
+    return Rules(rules.retry_on, (*rules.never, *(each for each in never if each not in rules.retry_on)))
+
+
+def _is_exception(candidate: object) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, BaseException)
 
 
 def _needs(method: Any, hints: dict[str, Any], place: str, returned: dict[str, Any]) -> tuple[str, ...]:

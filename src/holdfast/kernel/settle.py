@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.core.classify import classify
 from holdfast.core.decide import Decision, StagePlan, decide
-from holdfast.core.failure import Category, classify
+from holdfast.core.failure import Category
 from holdfast.core.job import TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
 from holdfast.core.redact import redact_stack, redact_text

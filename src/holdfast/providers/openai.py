@@ -17,7 +17,8 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 
 import httpx
 
-from holdfast.core.failure import Category, classify
+from holdfast.core.classify import classify
+from holdfast.core.failure import Category
 from holdfast.errors import CallError
 
 T = TypeVar("T")

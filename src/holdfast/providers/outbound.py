@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 import httpx
 
-from holdfast.core.failure import Category, classify
+from holdfast.core.classify import classify
+from holdfast.core.failure import Category
 from holdfast.errors import CallError
 from holdfast.providers.gate import Destination, Resolver, Rules, find_way, refused
 

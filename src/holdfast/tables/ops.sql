@@ -1,5 +1,5 @@
 -- name: case_of_job
-SELECT CAST(id AS TEXT) AS id, state, stage, error_class, failure_reason FROM holdfast_dead_letters
+SELECT CAST(id AS TEXT) AS id, state, stage, error_class, failure_reason, attempts_made FROM holdfast_dead_letters
  WHERE job_id = CAST(:job_id AS /*id*/)
 
 -- name: jobs_page

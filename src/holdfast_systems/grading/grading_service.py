@@ -61,7 +61,7 @@ def engine_for(settings: ServiceSettings) -> Engine:
 
 def service_app(engine: Engine) -> App:
     """The app around an engine."""
-    app = App(NAME, migrations=MIGRATIONS, queues=QUEUES)
+    app = App(NAME, migrations=MIGRATIONS, queues=QUEUES, never=(Exception,))  # a defect is final at once
     jobs: dict[str, type[Job[Any]]] = {"writing": _writing(app, engine), "speaking": _speaking(app, engine)}
     jobs[refused.KIND] = _refused(app, jobs)
 

@@ -75,7 +75,7 @@ def build_review(env: Mapping[str, str]) -> App:
 
 def review_app(engine: Engine) -> App:
     """The app around an engine."""
-    app = App(NAME, migrations=MIGRATIONS)
+    app = App(NAME, migrations=MIGRATIONS, never=(Exception,))  # a defect pages at once, by the source
     _declare_review(app, engine)
     _declare_again(app, engine)
 

@@ -1,0 +1,159 @@
+"""Reads the errors of client libraries by their shape, so that none of them needs to be imported.
+
+Nothing here performs input or output: a body that the client has not read yet stays unread. An attribute that raises
+when it is looked at (httpx's unread bodies do) counts as absent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+BODY_BYTES_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What an exception says of the answer behind it. `code` is the provider's own word for the error."""
+
+    status: int
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def attribute(subject: object, name: str) -> Any:
+    """An attribute, or None if there is none or reading it fails."""
+    try:
+        return getattr(subject, name, None)
+    except Exception:  # a property may raise whatever its author likes: then it tells us nothing
+        return None
+
+
+def read_http(error: BaseException) -> HttpAnswer | None:
+    """The HTTP answer of 400 or more that the exception stands for.
+
+    httpx, requests, openai, anthropic and google-genai carry a `response`; aiohttp, urllib and stripe carry the status
+    themselves; botocore carries a dictionary."""
+    response = attribute(error, "response")
+    if isinstance(response, Mapping):
+        return _botocore(response)
+    status = _status(error, response)
+    if status is None:
+        return None
+    body = _body(error, response)
+    headers = {**plain_headers(attribute(error, "headers")), **plain_headers(attribute(response, "headers"))}
+    headers.update(_waits_in(body))
+    return HttpAnswer(status, _code(error, body), headers)
+
+
+def status_of(value: object) -> int | None:
+    """The HTTP status of a response object of any client, good or bad; None for anything else."""
+    for name in ("status_code", "status"):
+        status = _number(attribute(value, name))
+        if status is not None and 100 <= status <= 599:
+            return status
+    return None
+
+
+def plain_headers(headers: object) -> dict[str, str]:
+    """Headers of any kind as plain texts with names in lower case; a repeated one keeps its first value."""
+    if headers is None:
+        return {}
+    try:
+        items = getattr(headers, "items", None)
+        pairs: Iterable[Any] = cast(Iterable[Any], headers) if items is None else items()
+        read = [(_text(name).lower(), _text(value)) for name, value in pairs]
+    except Exception:  # not headers after all
+        return {}
+    return dict(reversed(read))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple) and value:  # gRPC's metadata and some headers: the first of several values
+        value = value[0]
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _number(value: object) -> int | None:
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _status(error: BaseException, response: object) -> int | None:
+    candidates = [attribute(response, name) for name in ("status_code", "status")]
+    candidates += [attribute(error, name) for name in ("status_code", "status", "http_status")]
+    found = [status for status in map(_number, candidates) if status is not None and 400 <= status <= 599]
+    if found:
+        return found[0]
+    # A bare `code` means HTTP only beside headers or a response; else it may be anybody's number.
+    if attribute(error, "headers") is None and response is None and not hasattr(type(error), "grpc_status_code"):
+        return None
+    code = _number(attribute(error, "code"))
+    return code if code is not None and 400 <= code <= 599 else None
+
+
+def _botocore(response: Mapping[Any, Any]) -> HttpAnswer | None:
+    meta, error = response.get("ResponseMetadata"), response.get("Error")
+    if not isinstance(meta, Mapping) or not isinstance(error, Mapping):
+        return None
+    status = _number(meta.get("HTTPStatusCode"))
+    code = error.get("Code")
+    # A service that answered by its own code alone (some batch interfaces do) refused what it was asked.
+    known = status if status is not None and 400 <= status <= 599 else 400
+    return HttpAnswer(known, code if isinstance(code, str) else None, plain_headers(meta.get("HTTPHeaders")))
+
+
+def _body(error: BaseException, response: object) -> Mapping[str, Any]:
+    for parsed in (attribute(error, "body"), attribute(error, "json_body"), attribute(error, "details")):
+        if isinstance(parsed, Mapping):
+            return parsed
+    raw = attribute(response, "_content")  # what was read already: `content` would read the rest from the network
+    if not isinstance(raw, bytes) or len(raw) > BODY_BYTES_MAX or raw.lstrip()[:1] != b"{":
+        return {}
+    try:
+        read = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, Mapping) else {}
+
+
+def _code(error: BaseException, body: Mapping[str, Any]) -> str | None:
+    """The provider's code: from the error itself, or from `code`, `reason`, `status` or `type` of its body."""
+    inner = body.get("error")
+    places: list[Mapping[str, Any]] = [inner] if isinstance(inner, Mapping) else []
+    places.append(body)
+    nested = places[0].get("errors")
+    if isinstance(nested, list) and nested and isinstance(nested[0], Mapping):
+        places.insert(0, nested[0])  # Google's older interfaces say the reason only here
+    # An error with a numeric status says the same number again as its code, and aiohttp warns who reads that.
+    candidates = [] if _number(attribute(error, "status")) is not None else [attribute(error, "code")]
+    candidates += [place.get(name) for name in ("code", "reason", "status", "type") for place in places]
+    candidates.append(inner)
+    return next((word for word in candidates if isinstance(word, str) and 0 < len(word) <= 100), None)
+
+
+def _waits_in(body: Mapping[str, Any]) -> dict[str, str]:
+    """What a body says about when to come back, in the words of headers."""
+    inner = body.get("error")
+    places = [each for each in (body, inner, body.get("parameters")) if isinstance(each, Mapping)]
+    found: dict[str, str] = {}
+    for place in places:
+        for name, header in _BODY_WAITS.items():
+            if isinstance(place.get(name), str | int | float) and not isinstance(place[name], bool):
+                found.setdefault(header, str(place[name]))
+        details = place.get("details")
+        for detail in details if isinstance(details, list) else ():
+            if isinstance(detail, Mapping) and isinstance(detail.get("retryDelay"), str):
+                found.setdefault("x-body-reset", detail["retryDelay"])
+    return found
+
+
+_BODY_WAITS = {
+    "retry_after_ms": "retry-after-ms",
+    "retry_after": "retry-after",
+    "retryAfter": "retry-after",
+    "reset_at": "x-body-reset",
+    "resets_at": "x-body-reset",
+    "reset_time": "x-body-reset",
+}
