@@ -6,6 +6,7 @@ import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `ho
 """
 
 from holdfast.core.breaker import Gate
+from holdfast.core.effect_key import EffectKey, effect_key
 from holdfast.core.failure import classify, failure
 from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_text
@@ -27,6 +28,7 @@ from holdfast.transports.seam import Delivery, Queue
 __all__ = [
     "MASK",
     "Delivery",
+    "EffectKey",
     "Gate",
     "Gather",
     "Kernel",
@@ -47,6 +49,7 @@ __all__ = [
     "breakers",
     "cases",
     "classify",
+    "effect_key",
     "effects",
     "events",
     "failure",

@@ -94,13 +94,13 @@ class Context:
         lookup: Lookup | None = None,
         provider: Provider | None = None,
     ) -> str:
-        """Perform an external effect at most once for `key`, across attempts, crashes, workers and replays.
+        """Perform an external effect at most once for `key`, across attempts, crashes, workers, replays and jobs.
 
-        `send` is given a token that is the same every time and returns the provider's id of what it did. Returns that
-        id, also when an earlier attempt did it."""
-        text = key if isinstance(key, str) else "/".join(str(part) for part in key)
+        The key is a name within the app: two jobs of an app that give the same key share one effect. `send` is given a
+        token that is the same every time and returns the provider's id of what it did. Returns that id, also when an
+        earlier attempt or another job did it."""
         whom = self._provider(provider)
-        return await perform(self.kernel, self.job, whom, text, send, lookup, timeout_s=self._time_for(whom, None))
+        return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
 
     def emit(
         self,
