@@ -38,7 +38,6 @@ MUTANTS = (
     Mutant(mutants_world.refusal_wipes_out_doubt, ("S20",), 600),
     Mutant(mutants_world.late_results_tell, ("S16",), 600, shown_by=272),
     Mutant(mutants_effects.nobody_waits, ("S22",), 200),
-    Mutant(mutants_effects.mark_shared_by_jobs, ("S22",), 600),
     Mutant(mutants_effects.keys_joined, ("S6",), 200),
     Mutant(mutants_effects.evidence_not_asked_for, ("S6",), 20),
     Mutant(mutants_world.paused_before_the_send, ("S4", "S7", "S8"), 600, shown_by=308),

@@ -109,14 +109,6 @@ def nobody_waits() -> Iterator[None]:
 
 
 @contextmanager
-def mark_shared_by_jobs() -> Iterator[None]:
-    """A mark is fenced by the attempt's number alone, which two jobs may have in common."""
-    owner = ("AND COALESCE(sender, job_id) = CAST(e.value->>0 AS TEXT)", "")
-    with respelled(ledger.sql, "mark", owner):
-        yield
-
-
-@contextmanager
 def keys_joined() -> Iterator[None]:
     """The parts of a key are joined as they are: two effects that read alike are one, and one is never sent."""
 
