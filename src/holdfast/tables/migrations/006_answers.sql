@@ -1,3 +1,4 @@
+-- oldest: 4
 -- What paid calls were answered, until the stage that asked has its result: a later attempt reads it and pays nothing.
 
 CREATE TABLE holdfast_answers (
