@@ -7,6 +7,7 @@ import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `ho
 
 from holdfast.core.breaker import Gate
 from holdfast.core.classify import classify
+from holdfast.core.effect_key import EffectKey, effect_key
 from holdfast.core.failure import failure
 from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_text
@@ -31,6 +32,7 @@ __all__ = [
     "MASK",
     "Corrected",
     "Delivery",
+    "EffectKey",
     "Gate",
     "Gather",
     "HeldMessage",
@@ -53,6 +55,7 @@ __all__ = [
     "breakers",
     "cases",
     "classify",
+    "effect_key",
     "effects",
     "events",
     "failure",

@@ -10,6 +10,7 @@ from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
 
 CLASSES: list[EffectClass] = ["token", "lookup", "neither"]
+KEY = "post:/letter/ann"
 PATIENT = Retry(attempts=5, base_s=1, jitter="none")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from holdfast.core.effect import (
     Refuse,
     Send,
     Skip,
+    WaitForSender,
     after_not_found,
     next_step,
     token_of,
@@ -111,5 +113,32 @@ def test_not_found_is_proof_unless_the_token_may_be_forgotten() -> None:
 
 
 @pytest.mark.spec("K12")
-def test_a_token_depends_on_the_key_alone_and_fits_common_limits() -> None:
-    assert token_of("a") == token_of("a") != token_of("b") and len(token_of("a")) == 40
+def test_a_token_depends_on_the_key_alone_and_is_spelled_as_ever() -> None:
+    """Golden values: providers remember tokens that earlier releases sent."""
+    assert token_of("letter/ann") == "12ec1360dee7c52bde838210aa0a4132933b9cef"
+    assert token_of("post:/letter/ann") == "8d10d4a58bd223ab8f599a93f8f058aee04a900c"
+    assert token_of("a") != token_of("b") and len(token_of("a")) == 40
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("status", ["sending", "unknown"])
+@pytest.mark.parametrize("offers", CLASSES)
+def test_a_doubt_about_another_provider_is_a_persons(status: str, offers: str) -> None:
+    """Mail goes by another provider since the send in doubt: that one cannot know, whatever it offers."""
+    other = replace(CLASSES[offers], name="q")
+    found = next_step(row(EffectStatus(status)), other, 0, NOW, can_look=True)
+    assert isinstance(found, AskPerson) and "'p'" in found.why and "'q'" in found.why
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("offers", CLASSES)
+def test_what_another_attempt_is_sending_is_waited_for(offers: str) -> None:
+    being_sent = row(EffectStatus.SENDING, is_held=True)
+    assert next_step(being_sent, CLASSES[offers], 0, NOW, can_look=True) == WaitForSender()
+    assert next_step(being_sent, CLASSES[offers], 0, NOW, can_look=True, is_sender=False) == WaitForSender()
+
+
+@pytest.mark.spec("K12")
+def test_what_another_job_was_refused_may_be_tried() -> None:
+    refused = row(EffectStatus.FAILED, error_class="UPSTREAM_UNPROCESSABLE", error="no such address")
+    assert next_step(refused, CLASSES["neither"], 0, NOW, can_look=False, is_sender=False) == Send()

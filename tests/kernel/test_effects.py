@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from holdfast import CallError, Category
-from holdfast.core.effect import EffectStatus
+from holdfast.core.effect import EffectStatus, token_of
 from holdfast.core.provider import EffectClass
 from holdfast.errors import StoreUnavailable
+from holdfast.kernel import effect_open
 from holdfast.kernel import effects as ledger
 from holdfast.tables import effects
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
-from tests.kernel.post import CLASSES, Post, row_of, started
+from tests.kernel.post import CLASSES, KEY, Post, row_of, started
 
 
 @pytest.mark.spec("K12")
@@ -139,7 +140,7 @@ async def test_a_lost_answer_before_the_send_is_no_doubt_about_it(
         raise StoreUnavailable("the answer was lost")
 
     monkeypatch.setattr(effects, "begin", begin)
-    monkeypatch.setattr(ledger, "ASK_AGAIN_S", (0.0,))
+    monkeypatch.setattr(effect_open, "ASK_AGAIN_S", (0.0,))
     await world.work()
     assert await world.state(job_id) == "succeeded" and len(lost) == 1
     assert post.delivered == 1 and len(post.tokens) == 1 and post.lookups == 0
@@ -166,13 +167,13 @@ async def test_a_mark_without_evidence_is_looked_into_before_any_send_and_alerts
 ) -> None:
     post = Post("lookup")
     world, job_id = await started(deploy, post)
-    token = ledger.token_of("letter/ann")
+    token = token_of(KEY)
     if really:
         await post.send("ann", token)
     async with world.kernel.store.transaction() as tx:
-        plan = effects.Plan("letter/ann", token, job_id, "post.send", "send", "post", "lookup", epoch=0, attempt=1)
+        plan = effects.Plan(KEY, token, job_id, "post.send", "send", "post", "lookup", epoch=0, attempt=1)
         await effects.plan(tx, [plan], world.kernel.now())
-        await effects.answer(tx, "letter/ann", EffectStatus.SENT, None, world.kernel.now())
+        await effects.answer(tx, KEY, EffectStatus.SENT, None, world.kernel.now())
     await _mark_without_evidence(world)
     with caplog.at_level("INFO"):
         await world.run_until_idle()
@@ -201,13 +202,13 @@ async def test_a_person_answers_and_the_replayed_job_goes_on(deploy: Deploy, sen
     await world.run_until_idle()
     assert await world.state(job_id) == "dead", "without an answer a replay sends nothing"
     assert post.delivered == int(sent)
-    assert await ledger.answer(world.kernel, "letter/ann", sent=sent, provider_id=None, actor="ann")
-    assert not await ledger.answer(world.kernel, "letter/ann", sent=not sent, provider_id=None, actor="bob")
+    assert await ledger.answer(world.kernel, KEY, sent=sent, provider_id=None, actor="ann")
+    assert not await ledger.answer(world.kernel, KEY, sent=not sent, provider_id=None, actor="bob")
     await world.mend_and_replay(letter["id"])
     await world.run_until_idle()
     assert await world.state(job_id) == "succeeded" and post.delivered == 1
     said = await rows(
-        world.kernel.store, "SELECT actor, action FROM holdfast_audit WHERE subject = 'effect:letter/ann'"
+        world.kernel.store, "SELECT actor, action FROM holdfast_audit WHERE subject = 'effect:post:/letter/ann'"
     )
     assert said == [{"actor": "ann", "action": "effect.answered"}]
 
@@ -215,12 +216,12 @@ async def test_a_person_answers_and_the_replayed_job_goes_on(deploy: Deploy, sen
 @pytest.mark.spec("K12")
 async def test_evidence_that_comes_after_a_person_was_asked_is_kept(deploy: Deploy) -> None:
     post = Post("neither")
-    world, _ = await started(deploy, post)
+    world, job_id = await started(deploy, post)
     world.crash_at("effect.before_send")
     await world.work()
     async with world.kernel.store.transaction() as tx:
-        assert await effects.ask(tx, "letter/ann", "who knows", world.kernel.now())
-        other, own = effects.Mark("letter/ann", 2, "p-2"), effects.Mark("letter/ann", 1, "p-1")
+        assert await effects.ask(tx, KEY, "who knows", world.kernel.now())
+        other, own = effects.Mark(KEY, job_id, 2, "p-2"), effects.Mark(KEY, job_id, 1, "p-1")
         assert not await effects.mark(tx, [other], world.kernel.now()), "not by another attempt"
         assert await effects.mark(tx, [own], world.kernel.now())
     assert (await row_of(world))["status"] == "sent"

@@ -12,7 +12,7 @@ from holdfast.kernel.reconcile import reconcile_once
 from holdfast.tables import effects
 from holdfast.testing import World
 from tests.kernel.places import Deploy
-from tests.kernel.post import Post, row_of, started
+from tests.kernel.post import KEY, Post, row_of, started
 
 
 async def in_doubt(deploy: Deploy, post: Post, *, really: bool) -> tuple[World, str, str]:
@@ -21,7 +21,7 @@ async def in_doubt(deploy: Deploy, post: Post, *, really: bool) -> tuple[World, 
     world.script(post.provider, **{"timeout_after_effect" if really else "timeouts": 1})
     await world.work()
     await operate.cancel(world.kernel, job_id, "ann")
-    return world, job_id, "letter/ann"
+    return world, job_id, KEY
 
 
 @pytest.mark.spec("K12")
@@ -45,7 +45,7 @@ async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, 
     assert await reconcile_once(world.kernel) == 1
     assert (await row_of(world))["status"] == "review"
     async with world.kernel.store.reading() as tx:
-        assert [row["key"] for row in await effects.by_status(tx, "review")] == ["letter/ann"]
+        assert [row["key"] for row in await effects.by_status(tx, "review")] == [KEY]
 
 
 @pytest.mark.spec("K12")

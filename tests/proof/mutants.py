@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.proof import mutants_jobs, mutants_world
+from tests.proof import mutants_effects, mutants_jobs, mutants_world
 from tests.proof.plant import Mutant
 
 MUTANTS = (
-    Mutant(mutants_world.mark_before_send, ("S6",), 60),
-    Mutant(mutants_world.attempt_in_token, ("S9",), 20),
-    Mutant(mutants_world.lookup_too_early, ("S7", "S8"), 600, shown_by=185),
-    Mutant(mutants_world.resend_without_proof, ("S7", "S8"), 200),
-    Mutant(mutants_world.doubt_forgotten, ("S7", "S8", "S20"), 60),
+    Mutant(mutants_effects.mark_before_send, ("S6",), 60),
+    Mutant(mutants_effects.attempt_in_token, ("S9",), 20),
+    Mutant(mutants_effects.lookup_too_early, ("S7", "S8"), 600, shown_by=185),
+    Mutant(mutants_effects.resend_without_proof, ("S7", "S8"), 200),
+    Mutant(mutants_effects.doubt_forgotten, ("S7", "S8", "S20"), 60),
     Mutant(mutants_jobs.unfenced_completion, ("S2", "S3", "S4", "crash"), 60),
     Mutant(mutants_jobs.unfenced_attempt, ("S4",), 600, shown_by=128),
     Mutant(mutants_jobs.unfenced_reaper, ("S5",), 40),
@@ -37,5 +37,8 @@ MUTANTS = (
     Mutant(mutants_world.unguarded_provider_called_early, ("S13",), 600),
     Mutant(mutants_world.refusal_wipes_out_doubt, ("S20",), 600),
     Mutant(mutants_world.late_results_tell, ("S16",), 600, shown_by=272),
+    Mutant(mutants_effects.nobody_waits, ("S22",), 200),
+    Mutant(mutants_effects.keys_joined, ("S6",), 200),
+    Mutant(mutants_effects.evidence_not_asked_for, ("S6",), 20),
     Mutant(mutants_world.paused_before_the_send, ("S4", "S7", "S8"), 600, shown_by=308),
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.tables import jobs as kernel_jobs
 from holdfast_systems.conversion import accept, documents, expiry, results
-from tests.proof import mutants_jobs, mutants_world
+from tests.proof import mutants_effects, mutants_jobs, mutants_world
 from tests.proof.plant import Mutant, respelled, swapped
 
 
@@ -73,7 +73,7 @@ def late_worker_overwrites() -> Iterator[None]:
 @contextmanager
 def webhook_token_per_attempt() -> Iterator[None]:
     """The receiver cannot tell a repetition from another event."""
-    with mutants_world.attempt_in_token():
+    with mutants_effects.attempt_in_token():
         yield
 
 

@@ -11,28 +11,28 @@ from holdfast.core.case import CaseState
 from holdfast.core.failure import Category
 from holdfast.kernel import bury
 from holdfast_systems.review import critique, jobs, notify, reviews
-from tests.proof import mutants_world
+from tests.proof import mutants_effects
 from tests.proof.plant import Mutant, respelled, swapped
 
 
 @contextmanager
 def review_marked_before_it_is_sent() -> Iterator[None]:
     """The delivery is marked, then the mail is sent."""
-    with mutants_world.mark_before_send():
+    with mutants_effects.mark_before_send():
         yield
 
 
 @contextmanager
 def attempt_in_the_mail_token() -> Iterator[None]:
     """Every attempt posts the mail under a token of its own."""
-    with mutants_world.attempt_in_token():
+    with mutants_effects.attempt_in_token():
         yield
 
 
 @contextmanager
 def doubtful_mail_sent_again() -> Iterator[None]:
     """A provider with neither token nor lookup is simply asked again."""
-    with mutants_world.resend_without_proof():
+    with mutants_effects.resend_without_proof():
         yield
 
 

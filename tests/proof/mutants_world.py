@@ -1,4 +1,4 @@
-"""Planted bugs about the world: effects, messages, providers, keys, secrets. Production code holds none of this."""
+"""Planted bugs about the world: messages, providers, keys, secrets. Production code holds none of this."""
 
 from __future__ import annotations
 
@@ -10,88 +10,13 @@ from typing import Any
 
 from holdfast.core import breaker, effect
 from holdfast.core.breaker import BreakerState, Gate
-from holdfast.core.effect import LookUp, Send
-from holdfast.errors import LeaseLost
-from holdfast.kernel import call, claim, effects, intake, relay, settle, submit
+from holdfast.kernel import call, claim, effect_open, effects, intake, relay, settle, submit
 from holdfast.proof import messages
 from holdfast.proof.transport import SimTransport
 from holdfast.tables import effects as ledger
 from holdfast.tables import inbox, jobs, outbox
 from holdfast.transports.seam import Delivery, Message
 from tests.proof.plant import respelled, swapped
-
-# Effects
-
-
-@contextmanager
-def mark_before_send() -> Iterator[None]:
-    """The ledger says 'sent' before anything is."""
-
-    async def send_late(kernel: Any, job: Any, provider: Any, row: Any, begun: Any, send: Any, timeout_s: Any) -> str:
-        async with kernel.store.transaction() as tx:
-            begin = ledger.Begin(row.key, job.id, job.attempt, job.epoch, row.sends)
-            if begun is None and not await ledger.begin(tx, [begin], kernel.now()):
-                raise LeaseLost("gone")
-            await ledger.mark(tx, [ledger.Mark(row.key, job.attempt, "guessed")], kernel.now())
-        found = await call.call(kernel, provider, lambda: send(row.token), job=job, timeout_s=timeout_s)
-        async with kernel.store.transaction() as tx:
-            await tx.lane.execute(
-                "UPDATE holdfast_effects SET provider_id = :found WHERE key = :key", {"found": found, "key": row.key}
-            )
-        return str(found)
-
-    with swapped(effects, "_send", send_late):
-        yield
-
-
-@contextmanager
-def attempt_in_token() -> Iterator[None]:
-    """Every attempt is a new request to the provider."""
-    intact = effects._send
-
-    async def send(kernel: Any, job: Any, provider: Any, row: Any, *rest: Any) -> str:
-        return await intact(kernel, job, provider, replace(row, token=f"{row.token}-{job.attempt}"), *rest)
-
-    with swapped(effects, "_send", send):
-        yield
-
-
-@contextmanager
-def lookup_too_early() -> Iterator[None]:
-    """'Not found' is believed while the effect may still arrive."""
-    intact = effect._after_ambiguity
-
-    def hurry(row: Any, provider: Any, now: int, can_look: bool) -> Any:
-        return LookUp() if provider.effects == "lookup" and can_look else intact(row, provider, now, can_look)
-
-    with swapped(effect, "_after_ambiguity", hurry):
-        yield
-
-
-@contextmanager
-def resend_without_proof() -> Iterator[None]:
-    """After doubt, a provider with neither token nor lookup is simply asked again."""
-    intact = effect._after_ambiguity
-
-    def again(row: Any, provider: Any, now: int, can_look: bool) -> Any:
-        return Send() if provider.effects == "neither" else intact(row, provider, now, can_look)
-
-    with swapped(effect, "_after_ambiguity", again):
-        yield
-
-
-@contextmanager
-def doubt_forgotten() -> Iterator[None]:
-    """A timeout is taken for a refusal."""
-    intact = effects._refusal
-
-    def sure(job: Any, provider: Any, row: Any, error: Any, sends: int) -> ledger.Refusal:
-        error.failure = replace(error.failure, ambiguous=False, retryable=True)
-        return intact(job, provider, replace(row, status=effect.EffectStatus.PLANNED), error, sends)
-
-    with swapped(effects, "_refusal", sure):
-        yield
-
 
 # Messages
 
@@ -205,7 +130,7 @@ def open_breaker_ignored() -> Iterator[None]:
         return call.Ticket(kernel.new_id(), 0)
 
     claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
-    freely = swapped(effects, "unhindered", lambda *asked: True)
+    freely = swapped(effect_open, "unhindered", lambda *asked: True)
     with (
         freely,
         swapped(call, "admit", always),
@@ -278,7 +203,11 @@ def unguarded_provider_called_early() -> Iterator[None]:
     def unhindered(provider: Any, row: Any, now: int) -> bool:
         return free(provider, row._replace(not_before=None), now)
 
-    with swapped(call, "admit", admit), swapped(effects, "admit", admit), swapped(effects, "unhindered", unhindered):
+    with (
+        swapped(call, "admit", admit),
+        swapped(effects, "admit", admit),
+        swapped(effect_open, "unhindered", unhindered),
+    ):
         yield
 
 
@@ -316,12 +245,4 @@ def late_results_tell() -> Iterator[None]:
 def paused_before_the_send() -> Iterator[None]:
     """A process that stood still between its check of the lease and the send sends all the same."""
     with swapped(effects, "STOOD_STILL_MS", 10**12):
-        yield
-
-
-@contextmanager
-def shared_effect_unfenced() -> Iterator[None]:
-    """Of two jobs with one effect, the refusal of one denies what the other has sent."""
-    begin, refuse = (" AND sends = CAST(e.value->>3 AS INTEGER)", ""), ("AND sends = CAST(e.value->>1 AS INTEGER) ", "")
-    with respelled(ledger.sql, "begin", begin), respelled(ledger.sql, "refuse", refuse):
         yield

@@ -44,6 +44,14 @@ class EffectRow:
     error_class: str | None
     error: str | None
     ticket: str | None = None
+    marked_at: int | None = None
+    kind: str = ""
+    job_id: str | None = None
+    attempt: int = 0
+    sender: str | None = None
+    """The job that sent last; it need not be the one that planned the effect."""
+    is_held: bool = False
+    """Whether the attempt that sent last still holds its job: then its outcome is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +75,24 @@ class LookLater:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitForSender:
+    """Another attempt is sending it at this moment: what that one comes to decides."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskPerson:
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """It failed for good in this epoch; only a replay may try again."""
+    """It failed for good in this job's epoch; only a replay, or another job, may try again."""
 
     error_class: str
     message: str
 
 
-Step = Skip | Send | LookUp | LookLater | AskPerson | Refuse
+Step = Skip | Send | LookUp | LookLater | WaitForSender | AskPerson | Refuse
 
 
 def token_of(key: str) -> str:
@@ -87,9 +100,14 @@ def token_of(key: str) -> str:
     return hashlib.sha256(f"holdfast-effect:{key}".encode()).hexdigest()[:40]
 
 
-def next_step(row: EffectRow, provider: Provider, epoch: int, now: int, *, can_look: bool) -> Step:
-    """What must happen before this effect may count as done. `can_look`: a lookup function is at hand."""
+def next_step(
+    row: EffectRow, provider: Provider, epoch: int, now: int, *, can_look: bool, is_sender: bool = True
+) -> Step:
+    """What must happen before this effect may count as done. `can_look`: a lookup function is at hand. `is_sender`: it
+    was this job that sent last, so that the row's epoch is one of its own."""
     match row.status:
+        case EffectStatus.SENDING if row.is_held:
+            return WaitForSender()
         case EffectStatus.SENT:
             if row.provider_id is not None:
                 return Skip(row.provider_id)
@@ -97,7 +115,7 @@ def next_step(row: EffectRow, provider: Provider, epoch: int, now: int, *, can_l
         case EffectStatus.PLANNED:
             return Send()
         case EffectStatus.FAILED:
-            if epoch > row.epoch:
+            if epoch > row.epoch or not is_sender:
                 return Send()
             return Refuse(row.error_class or "EFFECT_FAILED", row.error or "refused by the provider")
         case EffectStatus.REVIEW:

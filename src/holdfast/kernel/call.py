@@ -53,6 +53,9 @@ class Made(Generic[T]):
         return cast(T, self.value)
 
 
+Finish = Callable[[Report, Made[T]], Awaitable[Made[T]]]
+
+
 async def call(
     kernel: Kernel,
     provider: Provider,
@@ -61,8 +64,9 @@ async def call(
     job: Claimed | None = None,
     timeout_s: float | None = None,
     cost: Callable[[T], Cost] | None = None,
+    finish: Finish[T] | None = None,
 ) -> T:
-    """Make one call, and record it."""
+    """Make one call, and record it. `finish` records it instead, and has the last word on what came of it."""
     ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
     admitted_at = kernel.now()
 
@@ -73,7 +77,11 @@ async def call(
 
     made = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
     spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
-    await record(kernel, Report(provider, ticket, job, made.started, made.failure, spent))
+    report = Report(provider, ticket, job, made.started, made.failure, spent)
+    if finish is None:
+        await record(kernel, report)
+    else:
+        made = await finish(report, made)
     return made.outcome()
 
 

@@ -18,6 +18,7 @@ from holdfast.kernel.call import call
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
+from holdfast.kernel.paid import Paid
 from holdfast.kernel.record import Cost
 from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Tx
@@ -32,7 +33,7 @@ RECORDING_S = 1.0
 class Context:
     """Handed to every handler: one attempt of one stage of one job."""
 
-    __slots__ = ("_stage", "began", "events", "job", "kernel", "kind", "messages")
+    __slots__ = ("_stage", "began", "events", "job", "kernel", "kind", "messages", "paid")
 
     def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed, began: int) -> None:
         self.kernel = kernel
@@ -42,6 +43,7 @@ class Context:
         self.began = began
         self.messages: list[NewMessage] = []
         self.events: list[NewEvent] = []
+        self.paid: Paid | None = None
 
     @property
     def job_id(self) -> str:
@@ -86,6 +88,26 @@ class Context:
         limit_s = self._time_for(whom, timeout_s)
         return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
 
+    async def paid_call(
+        self,
+        run: Callable[[str], Awaitable[T]],
+        *,
+        answer: type[T],
+        name: str = "",
+        provider: Provider | None = None,
+        timeout_s: float | None = None,
+        cost: Callable[[T], Cost] | None = None,
+    ) -> T:
+        """Call a provider that charges for it, as `call` does, and pay for the answer once.
+
+        `run` is given an idempotency key to put on the wire, the same for every attempt of this stage. The answer, of
+        the type `answer`, is stored before it is returned; later attempts of the stage read it and call nobody. It is
+        erased with the stage's result. Calls are told apart by their order; give each a `name` if that may change."""
+        whom = self._provider(provider)
+        if self.paid is None:
+            self.paid = Paid(self.kernel, self.job)
+        return await self.paid.call(run, answer, name, whom, self._time_for(whom, timeout_s), cost)
+
     async def effect(
         self,
         key: str | tuple[object, ...],
@@ -94,13 +116,13 @@ class Context:
         lookup: Lookup | None = None,
         provider: Provider | None = None,
     ) -> str:
-        """Perform an external effect at most once for `key`, across attempts, crashes, workers and replays.
+        """Perform an external effect at most once for `key`, across attempts, crashes, workers, replays and jobs.
 
-        `send` is given a token that is the same every time and returns the provider's id of what it did. Returns that
-        id, also when an earlier attempt did it."""
-        text = key if isinstance(key, str) else "/".join(str(part) for part in key)
+        The key is a name within the app: two jobs of an app that give the same key share one effect. `send` is given a
+        token that is the same every time and returns the provider's id of what it did. Returns that id, also when an
+        earlier attempt or another job did it."""
         whom = self._provider(provider)
-        return await perform(self.kernel, self.job, whom, text, send, lookup, timeout_s=self._time_for(whom, None))
+        return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
 
     def emit(
         self,

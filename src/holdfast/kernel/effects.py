@@ -5,8 +5,9 @@
     3. send     with a token that depends on the key alone
     4. mark     ONE write: provider id, time, status
 
-Where nothing hinders the provider, 1 and 2 are one commit, and 4 is one with the record of the call; attempts that get
-there at the same time share both.
+Where nothing hinders the provider, 1 and 2 are one commit (`effect_open`), and 4 is one with the record of the call;
+attempts that get there at the same time share both. Whoever finds the effect being sent by another attempt waits for
+what becomes of it.
 
 A crash between 2 and 4 leaves a row that says so, and `core.effect.next_step` knows what each provider class allows.
 """
@@ -14,9 +15,9 @@ A crash between 2 and 4 leaves a row that says so, and `core.effect.next_step` k
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from holdfast.core.effect import (
     AskPerson,
@@ -27,72 +28,42 @@ from holdfast.core.effect import (
     Refuse,
     Send,
     Skip,
-    Step,
+    WaitForSender,
     after_not_found,
-    next_step,
-    token_of,
 )
 from holdfast.core.failure import Category
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_text
-from holdfast.errors import CallError, LeaseLost, ProviderHeld, StoreUnavailable
-from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms, unhindered
-from holdfast.kernel.gather import together
+from holdfast.errors import CallError, LeaseLost, ProviderHeld
+from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms
+from holdfast.kernel.effect_open import Begun, Intent, Opened, begin_of, intent_of, lease_lost, open_effect
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Report, Ticket, record
-from holdfast.tables import audit, breakers, effects
-from holdfast.tables.effects import Begin, Mark, Plan, Refusal
+from holdfast.tables import audit, effects
+from holdfast.tables.effects import Mark, Refusal
 
-SHARED_RECHECK_MS = 2_000
-ASK_AGAIN_S = (0.2, 1.0, 3.0)
-"""How long after a lost answer of the database to ask again."""
-
-
-class Intent(NamedTuple):
-    """An effect that an attempt wants to bring about."""
-
-    job: Claimed
-    provider: Provider
-    key: str
-    can_look: bool
-    ticket_id: str
-
-    def plan(self) -> Plan:
-        job, provider = self.job, self.provider
-        told = (job.id, job.kind, job.stage, provider.name, provider.effects, job.epoch, job.attempt)
-        return Plan(self.key, token_of(self.key), *told)
-
-
-class Begun(NamedTuple):
-    """A send that the ledger knows of: with which leave, when, and the how manyth."""
-
-    ticket: Ticket
-    at: int
-    sends: int
-
-
-class Opened(NamedTuple):
-    """What the ledger says of an effect, what is to be done, and whether a send has begun already."""
-
-    row: EffectRow
-    step: Step
-    begun: Begun | None
+WAIT_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""How long to wait, again and again, for another attempt that is sending the same effect. Who has waited all of it goes
+back to the queue."""
+SHARED_RECHECK_MS = (1_000, 10_000)
+"""When such a job comes again: after half as long as the send has lasted, within these bounds."""
+SendFunction = Callable[[str], Awaitable[str]]
 
 
 async def perform(
     kernel: Kernel,
     job: Claimed,
     provider: Provider,
-    key: str,
-    send: Callable[[str], Awaitable[str]],
+    key: str | tuple[object, ...],
+    send: SendFunction,
     lookup: Lookup | None,
     *,
     timeout_s: float | None = None,
 ) -> str:
     """Bring the effect of `key` about, at most once; return the provider's id of it."""
     find = lookup or provider.lookup
-    intent = Intent(job, provider, key, find is not None, kernel.new_id())
+    intent = intent_of(kernel, job, provider, key, can_look=find is not None)
     row, step, begun = await _open(kernel, intent)
     if isinstance(step, LookUp):
         assert find is not None
@@ -104,76 +75,43 @@ async def perform(
         case Skip(provider_id):
             return provider_id
         case Send():
-            return await _send(kernel, job, provider, row, begun, send, timeout_s)
+            return await _send(kernel, intent, row, begun, send, timeout_s)
         case LookLater(at):
             raise ProviderHeld(provider.name, "an earlier send may still arrive", at)
         case Refuse(error_class, message):
             raise CallError.of(Category.VALIDATION, error_class, message)
         case AskPerson(why):
             await ask_person(kernel, row.key, why)
-            message = f"The effect '{redact_text(key)}' needs a person: {why}."
+            message = f"The effect '{redact_text(row.key)}' needs a person: {why}."
             raise CallError.of(Category.POLICY, "EFFECT_AMBIGUOUS", message)
-        case LookUp():  # pragma: no cover
+        case LookUp() | WaitForSender():  # pragma: no cover
             raise AssertionError("a lookup never asks for another lookup")
 
 
 async def _open(kernel: Kernel, intent: Intent) -> Opened:
-    """Plan, and begin if nothing is in the way. A commit whose answer was lost is asked about while we know that we
-    have sent nothing: later, its 'sending' would be a doubt, perhaps one for a person."""
-    for pause_s in ASK_AGAIN_S:
-        try:
-            return await together(kernel, _open_all, intent)
-        except StoreUnavailable:
-            await asyncio.sleep(pause_s)
-    return await together(kernel, _open_all, intent)
-
-
-def _step(intent: Intent, row: EffectRow, now: int) -> Step:
-    if row.status is EffectStatus.SENDING and row.ticket == intent.ticket_id:
-        return Send()  # our own beginning, whose answer was lost: nothing was sent under it
-    return next_step(row, intent.provider, intent.job.epoch, now, can_look=intent.can_look)
-
-
-async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
-    """Read each effect's row, written if it is new. Where it is to be sent and nothing hinders the provider, the send
-    begins in the same commit; elsewhere the provider is asked for leave first."""
-    async with kernel.store.transaction() as tx:
-        now = kernel.now()
-        await effects.plan(tx, [intent.plan() for intent in intents], now)
-        rows = await effects.lock_all(tx, [intent.key for intent in intents])
-        gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
-        steps = [_step(one, rows[one.key], now) for one in intents]
-        free: dict[str, Intent] = {}
-        for one, step in zip(intents, steps, strict=True):
-            if isinstance(step, Send) and unhindered(one.provider, gates[one.provider.name], now):
-                free.setdefault(one.key, one)  # of several jobs with one effect, one begins
-        begins = [_begin_of(one.job, one.key, rows[one.key].sends, one.ticket_id) for one in free.values()]
-        begun = await effects.begin(tx, begins, now) if begins else {}
-    opened: list[Opened | Exception] = []
-    for one, step in zip(intents, steps, strict=True):
-        if free.get(one.key) is not one:
-            opened.append(Opened(rows[one.key], step, None))
-        elif one.key not in begun:
-            opened.append(_lease_lost(one.job))
-        else:
-            ticket = Ticket(one.ticket_id, gates[one.provider.name].state.generation)
-            opened.append(Opened(rows[one.key], step, Begun(ticket, now, begun[one.key])))
+    """Open the effect; while another attempt is sending it, wait."""
+    opened = await open_effect(kernel, intent)
+    for pause_s in WAIT_S:
+        if not isinstance(opened.step, WaitForSender):
+            return opened
+        await asyncio.sleep(pause_s)
+        opened = await open_effect(kernel, intent)
+    if isinstance(opened.step, WaitForSender):
+        raise _being_sent(kernel, intent.provider, opened.row)
     return opened
 
 
-def _begin_of(job: Claimed, key: str, sends: int, ticket_id: str) -> Begin:
-    return Begin(key, job.id, job.attempt, job.epoch, sends, ticket_id)
+def _being_sent(kernel: Kernel, provider: Provider, row: EffectRow) -> ProviderHeld:
+    now = kernel.now()
+    least, most = SHARED_RECHECK_MS
+    again_ms = min(most, max(least, (now - (row.last_sent_at or now)) // 2))
+    return ProviderHeld(provider.name, "another job is sending the same effect", now + again_ms)
 
 
 async def _send(
-    kernel: Kernel,
-    job: Claimed,
-    provider: Provider,
-    row: EffectRow,
-    begun: Begun | None,
-    send: Callable[[str], Awaitable[str]],
-    timeout_s: float | None,
+    kernel: Kernel, intent: Intent, row: EffectRow, begun: Begun | None, send: SendFunction, timeout_s: float | None
 ) -> str:
+    job, provider = intent.job, intent.provider
     if begun is None:
         ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
         begun = await _begin(kernel, job, provider, row, ticket, row.sends)
@@ -186,7 +124,7 @@ async def _send(
             # We stood still meanwhile: ask for the lease again, and say when we really send.
             last = await _begin(kernel, job, provider, row, last.ticket, last.sends)
             await kernel.failpoint("effect.before_send")
-        provider_id = await send(row.token)
+        provider_id = await _sent(row, send)
         await kernel.failpoint("effect.after_send")
         return provider_id
 
@@ -196,12 +134,39 @@ async def _send(
         await record(kernel, replace(told, refusal=_refusal(job, provider, row, made.error, last.sends)))
         raise made.error
     provider_id = made.outcome()
-    marked = await record(kernel, replace(told, mark=Mark(row.key, job.attempt, provider_id)))
+    marked = await record(kernel, replace(told, mark=Mark(row.key, job.id, job.attempt, provider_id)))
     await kernel.failpoint("effect.after_mark")
     if not marked:
-        raise LeaseLost(f"Another attempt took over the effect of job {job.id}; its record stands.")
+        return await _overtaken(kernel, job, row)
     kernel.watch.count("effects_sent", provider=provider.name)
     return provider_id
+
+
+async def _sent(row: EffectRow, send: SendFunction) -> str:
+    """Call `send`. One that does not say what the provider called it may have sent all the same: a mistake in the
+    declaration, which no further attempt mends, and a doubt in the ledger."""
+    answer = send(row.token)
+    if not inspect.isawaitable(answer):
+        raise _no_evidence(row, "is not async: write 'async def send(token)', or a lambda that returns a coroutine")
+    provider_id = await answer
+    if isinstance(provider_id, str) and provider_id.strip():
+        return provider_id
+    given = "an empty text" if isinstance(provider_id, str) else f"a {type(provider_id).__name__}"
+    raise _no_evidence(row, f"returned {given}, and must return the provider's id of what it did as a str")
+
+
+def _no_evidence(row: EffectRow, what: str) -> CallError:
+    message = f"The `send` of the effect '{redact_text(row.key)}' {what}. It may have happened; it is not repeated."
+    return CallError.of(Category.BUG, "EFFECT_WITHOUT_ID", message, ambiguous=True)
+
+
+async def _overtaken(kernel: Kernel, job: Claimed, row: EffectRow) -> str:
+    """The row was not ours to mark any more. If it has its evidence, that stands; else our lease is gone."""
+    async with kernel.store.transaction() as tx:
+        found = await effects.lock(tx, row.key)
+    if found is not None and found.status is EffectStatus.SENT and found.provider_id is not None:
+        return found.provider_id
+    raise LeaseLost(f"Another attempt took over the effect of job {job.id}; its record stands.")
 
 
 async def _begin(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, ticket: Ticket, sends: int) -> Begun:
@@ -209,18 +174,13 @@ async def _begin(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRo
     decides what we do."""
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        begun = await effects.begin(tx, [_begin_of(job, row.key, sends, ticket.id)], now)
+        begun = await effects.begin(tx, [begin_of(job, row.key, sends, ticket.id)], now)
         if not begun:
             found = await effects.lock(tx, row.key)
             if found is not None and found.sends != sends:
-                reason = "another job is sending the same effect"
-                raise ProviderHeld(provider.name, reason, now + SHARED_RECHECK_MS)
-            raise _lease_lost(job)
+                raise _being_sent(kernel, provider, found)
+            raise lease_lost(job)
     return Begun(ticket, now, begun[row.key])
-
-
-def _lease_lost(job: Claimed) -> LeaseLost:
-    return LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was sent.")
 
 
 def _refusal(job: Claimed, provider: Provider, row: EffectRow, error: CallError, sends: int) -> Refusal:
@@ -232,12 +192,13 @@ def _refusal(job: Claimed, provider: Provider, row: EffectRow, error: CallError,
     doubted = provider.effects == "token" and row.status in (EffectStatus.SENDING, EffectStatus.UNKNOWN)
     if why.ambiguous:
         status = EffectStatus.UNKNOWN
-        error.failure = replace(why, retryable=True)  # the ledger resolves the doubt before any further send
+        if why.category is not Category.BUG:
+            error.failure = replace(why, retryable=True)  # the ledger resolves the doubt before any further send
     elif doubted:
         status = EffectStatus.UNKNOWN
     else:
         status = EffectStatus.PLANNED if why.retryable else EffectStatus.FAILED
-    return Refusal(row.key, job.attempt, sends, status, why.error_class, redact_text(why.message)[:500])
+    return Refusal(row.key, job.id, job.attempt, sends, status, why.error_class, redact_text(why.message)[:500])
 
 
 async def look_up(

@@ -27,6 +27,7 @@ NAMES = frozenset(
         "settle.after_commit",
         "call.before",
         "call.after",
+        "paid.after_record",
         "effect.before_send",
         "effect.after_send",
         "effect.after_mark",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,7 @@ from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
 from holdfast.stores.migration import Patience
 from holdfast.stores.seam import Store
 from holdfast.stores.statement import Migration
+from holdfast.tables.answers import RunId
 from holdfast.tables.schema import KERNEL
 from holdfast.transports.seam import Transport
 
@@ -123,6 +125,9 @@ class Kernel:
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
     duties: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """What this process does for the apps, by name: `running`, or what it waits for."""
+    unwritten: dict[RunId, str] = field(default_factory=dict, init=False, repr=False)
+    """Answers that were paid for, on their way to the store."""
+    writing: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
 
     def now(self) -> int:
         return self.store.now()

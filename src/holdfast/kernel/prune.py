@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.clock import SeededDice, uuid7
-from holdfast.tables import calls, cases, events, idempotency, inbox, jobs, outbox, results
+from holdfast.tables import answers, calls, cases, events, idempotency, inbox, jobs, outbox, results
 
 BATCH = 200
 
@@ -17,6 +17,7 @@ async def prune_once(kernel: Kernel) -> int:
     async with kernel.store.transaction() as tx:
         removed += await outbox.prune(tx, before, BATCH)
         removed += await calls.prune(tx, before, BATCH)
+        removed += await answers.prune(tx, BATCH)
     kept_until = now - int(kernel.tuning.inbox_retention_s * 1_000)
     async with kernel.store.transaction() as tx:
         removed += await inbox.prune(tx, kept_until, BATCH)
@@ -32,5 +33,6 @@ async def _prune_jobs(kernel: Kernel, before: int) -> int:
         if gone:
             await events.forget(tx, gone)
             await results.forget(tx, gone)
+            await answers.forget(tx, gone)
             await cases.forget(tx, gone)
     return len(gone)

@@ -6,7 +6,7 @@ One commit for all three, so that none is ever there without the others; and cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from holdfast.core import breaker, places
@@ -18,7 +18,8 @@ from holdfast.core.redact import redact_text
 from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
-from holdfast.tables import audit, batch, breakers, calls, effects, jobs
+from holdfast.tables import answers, audit, batch, breakers, calls, effects, jobs
+from holdfast.tables.answers import NewAnswer
 from holdfast.tables.breakers import ProviderRow
 from holdfast.tables.effects import Mark, Refusal
 
@@ -54,6 +55,11 @@ class Report:
     cost: Cost = Cost()
     mark: Mark | None = None
     refusal: Refusal | None = None
+    answer: NewAnswer | None = None
+    """If it was a paid call: what to keep of its answer."""
+
+    def with_answer(self, answer: NewAnswer | None, failure: Failure | None) -> Report:
+        return replace(self, answer=answer, found=failure)
 
     @property
     def outcome(self) -> str:
@@ -91,6 +97,9 @@ async def _record_all(kernel: Kernel, made: Sequence[tuple[Report, int]]) -> lis
     async with kernel.store.transaction() as tx:
         now = kernel.now()
         await calls.put(tx, [report.row(ended) for report, ended in made])
+        kept = [report.answer for report in reports if report.answer]
+        if kept:
+            await answers.put(tx, kept, now)
         unmarked = await _enter(kernel, tx, reports, now)
         for name in sorted({report.provider.name for report in reports}):
             await _teach(kernel, tx, [report for report in reports if report.provider.name == name], now)

@@ -26,7 +26,7 @@ from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import batch, events, jobs, outbox, results
+from holdfast.tables import answers, batch, events, jobs, outbox, results
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 
@@ -48,6 +48,8 @@ class Settlement:
     messages: list[NewMessage] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     duration_ms: int = 0
+    has_answers: bool = False
+    """Whether answers are kept for this stage: they go when the job leaves it."""
     spoiled: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
 
@@ -78,6 +80,9 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
     extra = [event for one, _ in kept for event in one.events]
     if extra:
         await events.append(tx, extra, now)
+    left = [one.job.id for one, d in kept if one.has_answers and (d.state in TERMINAL or d.event == "advanced")]
+    if left:
+        await answers.forget(tx, left)
     for one, decision in kept:
         if decision.state is State.DEAD:
             await bury(kernel, tx, one.job, decision, now)
@@ -119,7 +124,7 @@ def is_plain(kernel: Kernel, ends: Ends) -> bool:
     """Whether nothing but the jobs' own rows, events, results and rings is to be written: then one statement does."""
     kinds = kernel.registry.kinds
     for one, decision in ends:
-        if one.messages or one.events or decision.state is State.DEAD:
+        if one.messages or one.events or one.has_answers or decision.state is State.DEAD:
             return False
         kind = kinds.get(one.job.kind)
         if kind is not None and kind.settled is not None:

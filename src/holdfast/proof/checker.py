@@ -3,7 +3,7 @@
     S1 acceptance      S2 one end per epoch   S3 legal edges       S4 fencing         S5 exclusion      S6 evidence
     S7 effects         S8 re-sends            S9 tokens            S10 retention      S12 budgets       S13 Retry-After
     S14 breakers       S15 deadlines          S16 outbox and acks  S17 inbox          S18 no orphans    S19 dead letters
-    S20 no silence     S21 secrecy            L1 all ended         L2 outbox empty    L4 broker empty
+    S20 no silence     S21 secrecy            S22 shared effects   L1 all ended       L2 outbox empty   L4 broker empty
 
 What needs only the tables is in `audit.py`, and runs on a live database too.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from holdfast.proof.checks_effects import EFFECTS
 from holdfast.proof.checks_jobs import JOBS
 from holdfast.proof.checks_messages import MESSAGES
+from holdfast.proof.checks_shared import SHARED
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 
@@ -28,7 +29,7 @@ def check_secrecy(history: History) -> Iterator[Finding]:
         yield Finding("S21", f"The planted secret is visible: ...{history.texts[max(0, at - 60) : at]}[it]...")
 
 
-PREDICATES = (*JOBS, *EFFECTS, *MESSAGES, check_secrecy)
+PREDICATES = (*JOBS, *EFFECTS, *SHARED, *MESSAGES, check_secrecy)
 
 
 def check(history: History) -> list[Finding]:

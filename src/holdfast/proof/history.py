@@ -43,7 +43,7 @@ _TOLD: dict[str, Told] = {
         "UPDATE ON holdfast_effects",
         "new.key",
         "old.status, new.status, old.sends, new.sends, new.attempt, new.provider_id, new.token, new.job_id, "
-        "new.provider, new.error",
+        "new.provider, new.error, new.sender",
     ),
     "told": ("INSERT ON holdfast_outbox", "new.id", "new.aggregate_id, new.destination, new.message_type"),
     "outbox": ("UPDATE OF status ON holdfast_outbox", "new.id", "old.status, new.status"),

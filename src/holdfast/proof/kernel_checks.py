@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 from holdfast.proof.messages import BrokerEvent
+from holdfast.proof.workload import notice_key
 
 # (kind, stage) -> what it tells when it is done, and whether the message's id is the same every time.
 TELLS = {
@@ -56,6 +58,18 @@ def check_effects_of_jobs(history: History) -> Iterator[Finding]:
             yield Finding("S6", f"Job {job} succeeded but {tale.name} never did '{key}'.", job)
 
 
+def check_notices(history: History) -> Iterator[Finding]:
+    """S6: a notice that succeeded has had the effect of its own group, and not of one that reads alike."""
+    done = {effect.payload for effect in history.providers["mail.token"].effects}
+    for accepted in history.accepted:
+        changes = history.changes.get(accepted.job or "")
+        if accepted.kind != "sim.notice" or not changes or changes[-1].state != "succeeded":
+            continue
+        key = notice_key(json.loads(accepted.payload)["group"])
+        if key not in done:
+            yield Finding("S6", f"Job {accepted.job} succeeded but mail.token never did {key}.", accepted.job)
+
+
 SEEN = frozenset(
     [
         "poison set aside",
@@ -79,7 +93,7 @@ def tally(history: History) -> dict[str, int]:
     callbacks = [event for event in history.broker if event.queue == "sim.callbacks"]
     given = [event for event in callbacks if event.kind == "delivered"]
     notices = sum(line.data[0] == "sim.notice" for line in history.born.values())
-    shared = sum(line.id.startswith("notice/") for line in history.of("planned"))
+    shared = sum(line.id.startswith("sim:/notice/") for line in history.of("planned"))
     return {
         "poison set aside": sum(change.note.get("reason") == "poison" for change in changes),
         "late result kept": sum(line.data[2] for line in history.of("result")),

@@ -23,7 +23,13 @@ from holdfast.proof import workload
 from holdfast.proof.coverage import Coverage, edges_but
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Accepted, History
-from holdfast.proof.kernel_checks import SEEN, check_effects_of_jobs, check_messages_of_stages, tally
+from holdfast.proof.kernel_checks import (
+    SEEN,
+    check_effects_of_jobs,
+    check_messages_of_stages,
+    check_notices,
+    tally,
+)
 from holdfast.proof.operator import Operator
 from holdfast.proof.provider_stub import ProviderFaults
 from holdfast.proof.workload import (
@@ -107,7 +113,7 @@ class KernelWorld(World):
         return all(wish.done for wish in self.wishes) and self.mostly_quiet()
 
     def judge(self, history: History) -> list[Finding]:
-        return [*check_messages_of_stages(history), *check_effects_of_jobs(history)]
+        return [*check_messages_of_stages(history), *check_effects_of_jobs(history), *check_notices(history)]
 
     def tally(self, history: History) -> dict[str, int]:
         return tally(history)

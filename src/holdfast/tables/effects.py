@@ -26,6 +26,8 @@ class Plan(NamedTuple):
     provider_class: str
     epoch: int
     attempt: int
+    former_key: str | None = None
+    """How an earlier release spelled the key: if it wrote that row, none is added."""
 
 
 class Begin(NamedTuple):
@@ -40,9 +42,10 @@ class Begin(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A send that was made, with the provider's id of what it did."""
+    """A send that was made by an attempt of a job, with the provider's id of what it did."""
 
     key: str
+    job_id: str
     attempt: int
     provider_id: str
 
@@ -51,6 +54,7 @@ class Refusal(NamedTuple):
     """A send that failed, and what its row says from now on."""
 
     key: str
+    job_id: str
     attempt: int
     sends: int
     status: EffectStatus
@@ -72,7 +76,7 @@ def _key(entry: Entry) -> str:
 
 
 async def plan(tx: Tx, plans: Iterable[Plan], now: int) -> None:
-    """Write the intents, one a key; a key that is known stays as it is."""
+    """Write the intents, one a key; a key that is known stays as it is, and so does one of a former spelling."""
     await tx.rows(sql.plan, batch=_keyed(plans), now=now)
 
 
@@ -99,6 +103,12 @@ def read_row(row: Row) -> EffectRow:
         error_class=row["error_class"],
         error=row["error"],
         ticket=row["ticket"],
+        marked_at=row["marked_at"],
+        kind=row["kind"],
+        job_id=row["job_id"],
+        attempt=row["attempt"],
+        sender=row["sender"],
+        is_held=bool(row["is_held"]),
     )
 
 

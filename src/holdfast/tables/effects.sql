@@ -3,19 +3,27 @@ INSERT INTO holdfast_effects (key, token, job_id, kind, stage, provider, provide
                               created_at, updated_at)
 SELECT e.key, e.value->>0, CAST(e.value->>1 AS /*id*/), e.value->>2, e.value->>3, e.value->>4, e.value->>5, 'planned',
        CAST(e.value->>6 AS INTEGER), CAST(e.value->>7 AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT)
-  FROM json_each(:batch) AS e WHERE TRUE
+  FROM json_each(:batch) AS e
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast_effects AS f WHERE f.key = e.value->>8)
 ON CONFLICT (key) DO NOTHING
 
 -- name: lock
+-- `sender` was not written by earlier releases: then the job that planned the effect is taken for it.
 SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, last_sent_at, error_class, error,
-       CAST(job_id AS TEXT) AS job_id, attempt, ticket
+       CAST(job_id AS TEXT) AS job_id, attempt, ticket, marked_at, kind,
+       CAST(COALESCE(sender, job_id) AS TEXT) AS sender,
+       EXISTS (SELECT 1 FROM holdfast_jobs AS j
+                WHERE j.id = COALESCE(holdfast_effects.sender, holdfast_effects.job_id)
+                  AND j.attempt = holdfast_effects.attempt
+                  AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END) AS is_held
   FROM holdfast_effects WHERE key IN (SELECT e.key FROM json_each(:keys) AS e) ORDER BY key /*for_update*/
 
 -- name: begin
 -- Written and committed before the send, and only by the attempt that holds the job's lease. Fenced by `sends` too: a
 -- key may belong to several jobs, and what was decided about a row that somebody has sent since is decided again.
 UPDATE holdfast_effects
-   SET status = 'sending', sends = sends + 1, attempt = CAST(e.value->>1 AS BIGINT),
+   SET status = 'sending', sends = sends + 1, sender = CAST(e.value->>0 AS /*id*/),
+       attempt = CAST(e.value->>1 AS BIGINT),
        epoch = CAST(e.value->>2 AS INTEGER), ticket = e.value->>4,
        first_sent_at = COALESCE(first_sent_at, CAST(:now AS BIGINT)), last_sent_at = CAST(:now AS BIGINT),
        provider_id = NULL, marked_at = NULL, error_class = NULL, error = NULL, updated_at = CAST(:now AS BIGINT)
@@ -27,13 +35,14 @@ UPDATE holdfast_effects
 RETURNING holdfast_effects.key, sends
 
 -- name: mark
--- One write sets id, time and status. Fenced by the attempt that sent: a later sender's row is not touched.
+-- One write sets id, time and status. Fenced by the job and the attempt that sent: a later sender's row is not touched.
 -- A row that was handed to a person meanwhile, or thought unsent, is marked too: now there is evidence.
 UPDATE holdfast_effects
-   SET status = 'sent', provider_id = e.value->>1, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
+   SET status = 'sent', provider_id = e.value->>2, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
        error_class = NULL, error = NULL
   FROM json_each(:batch) AS e
- WHERE holdfast_effects.key = e.key AND attempt = CAST(e.value->>0 AS BIGINT)
+ WHERE holdfast_effects.key = e.key AND COALESCE(sender, job_id) = CAST(e.value->>0 AS /*id*/)
+   AND attempt = CAST(e.value->>1 AS BIGINT)
    AND status IN ('sending', 'unknown', 'review', 'planned')
 RETURNING holdfast_effects.key
 
@@ -47,10 +56,11 @@ RETURNING key
 -- name: refuse
 -- The last send that began failed: back to planned, to unknown, or failed for good.
 UPDATE holdfast_effects
-   SET status = e.value->>2, error_class = e.value->>3, error = e.value->>4, updated_at = CAST(:now AS BIGINT)
+   SET status = e.value->>3, error_class = e.value->>4, error = e.value->>5, updated_at = CAST(:now AS BIGINT)
   FROM json_each(:batch) AS e
- WHERE holdfast_effects.key = e.key AND attempt = CAST(e.value->>0 AS BIGINT)
-   AND sends = CAST(e.value->>1 AS INTEGER) AND status = 'sending'
+ WHERE holdfast_effects.key = e.key AND COALESCE(sender, job_id) = CAST(e.value->>0 AS /*id*/)
+   AND attempt = CAST(e.value->>1 AS BIGINT)
+   AND sends = CAST(e.value->>2 AS INTEGER) AND status = 'sending'
 RETURNING holdfast_effects.key
 
 -- name: ask
@@ -83,10 +93,13 @@ UPDATE holdfast_effects SET job_id = CAST(:to_job AS /*id*/), updated_at = CAST(
 
 -- name: in_doubt
 SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
-       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket
-  FROM holdfast_effects AS f LEFT JOIN holdfast_jobs AS j ON j.id = f.job_id
+       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket, f.marked_at, f.kind,
+       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held
+  FROM holdfast_effects AS f
  WHERE (f.status IN ('sending', 'unknown') OR (f.status = 'sent' AND f.provider_id IS NULL))
-   AND (j.state IS NULL OR j.state NOT IN ('processing', 'queued')) AND f.updated_at <= :before
+   AND f.updated_at <= :before
+   AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
+                    WHERE j.id IN (f.job_id, f.sender) AND j.state IN ('processing', 'queued'))
  ORDER BY f.updated_at LIMIT :limit
 
 -- name: of_job

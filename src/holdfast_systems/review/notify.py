@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import ask_person, look_into
+from holdfast.kit import EffectKey, ask_person, look_into
 from holdfast_systems.review import deliveries
 from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.deliveries import Delivery
@@ -125,7 +125,7 @@ async def _tell(engine: Engine, ctx: Context, mail: Mail, critique: Critique, ro
     async def send(token: str) -> str:
         return await engine.notifier.send(_message(mail, critique, row.recipient, token), token)
 
-    await ctx.effect(row.effect_key, send=send)
+    await ctx.effect(EffectKey(row.effect_key), send=send)
 
 
 async def _not_here(ctx: Context, engine: Engine, row: Delivery) -> None:

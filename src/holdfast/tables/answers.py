@@ -1,0 +1,55 @@
+"""What paid calls were answered, for the attempts that come after. Kept only until the stage has its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.stores.seam import Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+class RunId(NamedTuple):
+    """One question that a stage asks: the same for every attempt of the stage in this epoch."""
+
+    job_id: str
+    stage: str
+    epoch: int
+    run: str
+
+
+class NewAnswer(NamedTuple):
+    """What came of one call. `tries`: how many calls of this run have been answered with something of no use."""
+
+    id: RunId
+    tries: int
+    value: str | None
+
+
+class KeptAnswer(NamedTuple):
+    tries: int
+    value: str | None
+
+
+async def put(tx: Tx, answers: Iterable[NewAnswer], now: int) -> None:
+    """Keep answers; the first one of a run stands."""
+    await tx.rows(sql.put, batch=batch.numbered([(*new.id, new.tries, new.value) for new in answers]), now=now)
+
+
+async def of_stage(tx: Tx, job_id: str, stage: str, epoch: int) -> dict[str, KeptAnswer]:
+    """What the stage has asked in this epoch, by run."""
+    rows = await tx.rows(sql.of_stage, job_id=job_id, stage=stage, epoch=epoch)
+    return {row["run"]: KeptAnswer(row["tries"], row["value"]) for row in rows}
+
+
+async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
+    await tx.rows(sql.forget, batch=batch.ids(job_ids))
+
+
+async def prune(tx: Tx, limit: int) -> int:
+    """Forget what no later attempt can ask for."""
+    return len(await tx.rows(sql.prune, limit=limit))
