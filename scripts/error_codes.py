@@ -21,9 +21,10 @@ from holdfast_systems.grading.reasons import REASONS_OF_LETTERS
 # Rehearsals of failures, not failures.
 LEFT_OUT = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
 REASONS = {
-    "deadline": "Its deadline passed, or would have passed before the next try; or nobody called back in time.",
+    "deadline": "Its deadline passed; or nobody called back in time.",
     "discarded": "Its own code gave it up.",
-    "exhausted": "The last try of the stage failed as well.",
+    "exhausted": "The last try of the stage failed as well; or its provider put it off for too long.",
+    "no_time": "The next try could only have come after its deadline; the error class is the real cause.",
     "permanent": "It failed in a way that no retry mends.",
     "poison": "It lost too many workers; it may be what kills them.",
 }

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from holdfast.core.budget import Standing
 from holdfast.core.failure import Category, Failure, failure, from_status
 
 
@@ -145,6 +146,8 @@ class CallError(HoldfastError):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+        self.standing: Standing | None = None
+        """How the call stands to its provider's breaker, once it has been recorded."""
 
     @classmethod
     def of(
@@ -182,10 +185,21 @@ class CallError(HoldfastError):
 class ProviderHeld(CallError):
     """The provider's breaker is open, or its limit is reached. Nothing was called and nothing is spent."""
 
-    def __init__(self, provider: str, reason: str, retry_at: int, *, parks: bool = False) -> None:
+    def __init__(
+        self,
+        provider: str,
+        reason: str,
+        retry_at: int,
+        *,
+        parks: bool = False,
+        asked: bool = False,
+        hold_max_ms: int | None = None,
+    ) -> None:
         message = f"Provider '{provider}' is held: {reason}."
         super().__init__(failure(Category.RATE_LIMIT, "PROVIDER_HELD", message))
         self.provider = provider
         self.reason = reason
         self.retry_at = retry_at
         self.parks = parks
+        self.asked = asked
+        self.hold_max_ms = hold_max_ms

@@ -25,6 +25,8 @@ from holdfast.core.breaker import BreakerPolicy, BreakerState, Gate, from_row, r
         trial_successes=st.integers(0, 9),
         forced=st.booleans(),
         reason=st.text(),
+        times=st.lists(st.integers(0, 10**13)).map(tuple),
+        down_since=st.none() | st.integers(0, 10**13),
     )
 )
 def test_a_row_gives_back_the_state_through_json(state: BreakerState) -> None:
@@ -43,6 +45,10 @@ def test_a_row_gives_back_the_state_through_json(state: BreakerState) -> None:
         ({"cooldown_s": 0}, "cooldown_s"),
         ({"cooldown_max_s": float("nan")}, "cooldown_max_s"),
         ({"trial_lease_s": -1}, "trial_lease_s"),
+        ({"window_s": 0}, "window_s"),
+        ({"failures_in_a_row": 0}, "failures_in_a_row"),
+        ({"cooldown_growth": 0.9}, "cooldown_growth"),
+        ({"cooldown_growth": float("nan")}, "cooldown_growth"),
         ({"mode": "maybe"}, "mode"),
         ({"open_above": 1.0}, "share"),
         ({"open_above": -0.1}, "share"),
@@ -77,4 +83,15 @@ def test_a_new_provider_starts_closed_and_clean() -> None:
         "trial_successes": 0,
         "forced": False,
         "reason": "",
+        "times": [],
+        "down_since": None,
     }
+
+
+@pytest.mark.spec("K9", "K19")
+def test_a_row_that_an_earlier_release_wrote_is_read() -> None:
+    old = to_row(BreakerState(gate=Gate.OPEN, generation=4, window="11", opened_at=5, openings=2, reason="down"))
+    del old["times"], old["down_since"]
+    assert from_row(old) == BreakerState(
+        gate=Gate.OPEN, generation=4, window="11", opened_at=5, openings=2, reason="down"
+    )

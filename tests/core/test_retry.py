@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.core.retry import Retry
 
 REVIEW = Retry()
-GRADING = Retry(attempts=4, base_s=2, cap_s=300, jitter="additive", jitter_max_s=1)
+GRADING = Retry(attempts=4, base_s=2, cap_s=300, jitter="additive", jitter_max_s=1, ceiling_s=300)
 CONVERSION = Retry(attempts=3, base_s=5, cap_s=60, jitter="additive", jitter_max_s=5)
 
 ALMOST_ONE = math.nextafter(1.0, 0.0)
@@ -25,7 +25,7 @@ policies = st.one_of(
         cap_s=seconds,
         jitter=st.just("additive"),
         jitter_max_s=seconds,
-        ceiling_s=seconds,
+        ceiling_s=st.none() | seconds,
     ),
     st.builds(
         Retry,
@@ -33,7 +33,7 @@ policies = st.one_of(
         multiplier=st.floats(1, 10),
         cap_s=seconds,
         jitter=st.sampled_from(["full", "none"]),
-        ceiling_s=seconds,
+        ceiling_s=st.none() | seconds,
     ),
 )
 failure_counts = st.integers(1, 10**6)
@@ -100,9 +100,10 @@ def test_one_attempt_is_a_policy_too() -> None:
 
 
 @pytest.mark.spec("K4")
-def test_the_default_ceiling_is_five_minutes() -> None:
-    assert Retry().delay_ms(1, 0.0, retry_after_ms=300_001) == 300_000
-    assert Retry().delay_ms(1, 0.0, retry_after_ms=299_999) == 299_999
+def test_what_the_provider_asks_for_is_waited_for_in_full_unless_there_is_a_ceiling() -> None:
+    assert Retry().delay_ms(1, 0.0, retry_after_ms=3_600_000) == 3_600_000
+    assert Retry(ceiling_s=300).delay_ms(1, 0.0, retry_after_ms=300_001) == 300_000
+    assert Retry(ceiling_s=300).delay_ms(1, 0.0, retry_after_ms=299_999) == 299_999
 
 
 @pytest.mark.spec("K4")
@@ -110,7 +111,8 @@ def test_the_default_ceiling_is_five_minutes() -> None:
 def test_no_delay_is_negative_or_over_the_ceiling(
     policy: Retry, failures: int, draw: float, retry_after_ms: int | None
 ) -> None:
-    assert 0 <= policy.delay_ms(failures, draw, retry_after_ms) <= ms(policy.ceiling_s)
+    delay_ms = policy.delay_ms(failures, draw, retry_after_ms)
+    assert delay_ms >= 0 and (policy.ceiling_s is None or delay_ms <= ms(policy.ceiling_s))
 
 
 @pytest.mark.spec("K4")
@@ -125,7 +127,8 @@ def test_the_delay_is_the_longer_of_backoff_and_retry_after(
     policy: Retry, failures: int, draw: float, retry_after_ms: int
 ) -> None:
     longer = max(policy.delay_ms(failures, draw), retry_after_ms)
-    assert policy.delay_ms(failures, draw, retry_after_ms) == min(ms(policy.ceiling_s), longer)
+    cut = longer if policy.ceiling_s is None else min(ms(policy.ceiling_s), longer)
+    assert policy.delay_ms(failures, draw, retry_after_ms) == cut
 
 
 @pytest.mark.spec("K4")

@@ -32,6 +32,8 @@ class Tale(Job[Ask]):
             return Wait("answer-1", within_s=600)
         if ask.how == "snoozes":
             return Snooze(300, "the moon is wrong")
+        if ask.how == "stumbles":
+            raise ConnectionResetError("over its own feet")
         if ask.how == "dies":
             return Discard("it cannot be told", "UNTELLABLE")
         return await ctx.call(_told)
@@ -69,11 +71,13 @@ async def test_a_delayed_job_says_when() -> None:
 async def test_a_retry_names_its_cause_and_its_time() -> None:
     async with world(app) as w:
         w.script(llm, timeouts=1)
-        job = await w.enqueue(Tale, Ask())
+        jobs = [await w.enqueue(Tale, Ask(how=how)) for how in ("stumbles", "well")]
         await Worker(w.kernel).run_until_idle()
-        found = await why(w, job)
-        assert found.facts["code"] == "RETRY" and found.facts["error_class"] == "NETWORK_TIMEOUT"
-        assert "retry 1 of the stage 'tell'" in found.sentence and "in 60 s" in found.sentence
+        counted, free = [await why(w, job) for job in jobs]
+        assert counted.facts["code"] == "RETRY" and counted.facts["error_class"] == "NETWORK_BROKEN"
+        assert "retry 1 of the stage 'tell'" in counted.sentence and "in 60 s" in counted.sentence
+        assert free.facts["code"] == "RETRY" and free.facts["error_class"] == "NETWORK_TIMEOUT"
+        assert "known to be down: this cost no attempt" in free.sentence and "in 60 s" in free.sentence
 
 
 async def test_a_provider_that_asked_to_wait_is_named_as_the_cause() -> None:

@@ -98,13 +98,13 @@ async def test_while_it_is_open_nothing_is_called_and_nothing_is_spent(deploy: D
     assert {(row["state"], row["parked"], row["hold"], row["crashes"]) for row in found} == {
         ("queued", 1, "breaker", 0)
     }
-    assert sorted(row["failures"] for row in found) == [0] * 16 + [1] * 4
+    assert sum(row["failures"] for row in found) <= 3, "of the four that opened it, only what has not ended since"
     fresh_job = (await world.job(ids[-1]))["attempt"]
     assert fresh_job == 0
 
 
 @pytest.mark.spec("K9")
-async def test_after_the_cooldown_three_trials_decide_and_a_bad_one_opens_it_for_longer(deploy: Deploy) -> None:
+async def test_after_the_cooldown_three_trials_decide_and_a_bad_one_opens_it_as_long_again(deploy: Deploy) -> None:
     world, _ = await opened(deploy)
     await world.tick()
     world.clock.advance(29.999)
@@ -118,9 +118,12 @@ async def test_after_the_cooldown_three_trials_decide_and_a_bad_one_opens_it_for
     await world.work()
     assert await gate(world) == "open" and 5 <= health["calls"] <= 7
     spent = health["calls"]
-    world.clock.advance(59)
+    world.clock.advance(29)
     await world.tick()
-    assert health["calls"] == spent, "the second cooldown is twice as long"
+    assert health["calls"] == spent and await gate(world) == "open"
+    world.clock.advance(1)
+    await world.tick()
+    assert spent < health["calls"] <= spent + 3, "the second cooldown is as long as the first"
 
 
 @pytest.mark.spec("K9")
@@ -140,7 +143,7 @@ async def test_good_trials_close_it_and_the_backlog_drains_with_a_ramp(deploy: D
     assert pace[:3] == [10, 20, 27], "a trickle that doubles, not a stampede"
     assert {await world.state(job_id) for job_id in ids} == {"succeeded"}
     failures = await rows(world.kernel.store, "SELECT SUM(failures) AS n FROM holdfast_jobs")
-    assert int(failures[0]["n"]) == 4, "only the four real calls were counted"
+    assert int(failures[0]["n"]) == 0, "nobody paid for the outage, not even the four whose calls showed it"
 
 
 @pytest.mark.spec("K9")
@@ -269,7 +272,7 @@ async def test_nobody_calls_a_provider_before_the_time_it_asked_for(deploy: Depl
     await world.work()
     assert health["calls"] == 0, "one was told to wait, and the others wait with it"
     others = [await world.job(job_id) for job_id in ids]
-    assert [row["failures"] for row in others] == [1, 0, 0]
+    assert [row["failures"] for row in others] == [0, 0, 0]
     assert {row["run_at"] for row in others} == {world.clock.now_ms() + 45_000}
     await world.run_until_idle()
     assert {await world.state(job_id) for job_id in ids} == {"succeeded"}

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core import budget
 from holdfast.core.decide import Decision, decide
 from holdfast.core.failure import Category, failure
 from holdfast.core.outcome import Failed, Held, Lost
@@ -83,6 +84,39 @@ def attempt_spent_while_open() -> Iterator[None]:
         return decide(job, outcome, *rest)
 
     with decided(costly):
+        yield
+
+
+@contextmanager
+def trial_calls_spend_budgets() -> Iterator[None]:
+    """A failure costs an attempt although its provider is known to be down."""
+
+    def blind(job: Any, outcome: Any, plan: Any, following: Any, now: int, draw: float, gates: Any) -> Decision:
+        return decide(job, outcome, plan, following, now, draw)
+
+    with decided(blind):
+        yield
+
+
+@contextmanager
+def failures_that_opened_it_stay_spent() -> Iterator[None]:
+    """What was counted before the breaker opened is never given back."""
+
+    def forget(job: Any, outcome: Any, *rest: Any) -> Decision:
+        decision = decide(job, outcome, *rest)
+        text = decision.tally
+        if text is not None:
+            decision.tally = budget.to_text(replace(budget.from_text(text), faults={}))
+        return decision
+
+    with decided(forget):
+        yield
+
+
+@contextmanager
+def rate_limits_spend_budgets() -> Iterator[None]:
+    """A provider's own 429 costs an attempt."""
+    with swapped(budget, "asks_to_wait", lambda failure: False):
         yield
 
 

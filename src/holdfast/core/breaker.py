@@ -3,7 +3,7 @@
     CLOSED --too many of the last calls failed--> OPEN --cooldown over--> HALF_OPEN   (mode "trials")
       ^                                            ^ |                      | |
       |                                            | |    a trial failed    | |
-      |                                            +-|-----(x2 cooldown)----+ |
+      |                                            +-|----------------------+ |
       +---- good probes (mode "hold") or a person ---+                        |
       +---------------------------- all trials succeeded ---------------------+
 
@@ -35,8 +35,11 @@ class BreakerPolicy:
     """When a provider's breaker opens and how it closes again.
 
     It opens when the share of failures in the last `window` calls is over `open_above` (`inclusive`: or equal
-    to it), judged only from `min_calls` outcomes on. The cooldown doubles with each opening in a row, up to
-    `cooldown_max_s`. In mode "hold" no trial is made: `trials` good probes in a row close it.
+    to it), judged only from `min_calls` outcomes on; and, whatever the window holds, when `failures_in_a_row` calls
+    have failed one after the other, so that a provider with little traffic is seen to be down too (None: never by
+    that). With `window_s` outcomes older than that leave the window; each outcome is then written with its time.
+    The cooldown is the same every time unless `cooldown_growth` is more than 1: then each opening in a row
+    multiplies it, up to `cooldown_max_s`. In mode "hold" no trial is made: `trials` good probes in a row close it.
     """
 
     window: int = 20
@@ -48,6 +51,9 @@ class BreakerPolicy:
     cooldown_max_s: float = 300.0
     trial_lease_s: float = 120.0
     min_calls: int | None = None
+    failures_in_a_row: int | None = 5
+    window_s: float | None = None
+    cooldown_growth: float = 1.0
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -64,8 +70,10 @@ class BreakerPolicy:
 class BreakerState:
     """All that the row holds. Times are milliseconds.
 
-    `window` has a '1' for each failure and a '0' for each success, newest last. `open_until` is None while
-    the gate is open until a probe or a person closes it. `permits` are (permit id, expires at).
+    `window` has a '1' for each failure and a '0' for each success, newest last; `times` says when each of them came
+    in, and is kept only for a window of time. `open_until` is None while the gate is open until a probe or a person
+    closes it. `permits` are (permit id, expires at). `down_since` is when the present outage began: the first opening
+    since the gate was last closed.
     """
 
     gate: Gate = Gate.CLOSED
@@ -78,6 +86,8 @@ class BreakerState:
     trial_successes: int = 0
     forced: bool = False
     reason: str = ""
+    times: tuple[int, ...] = ()
+    down_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +189,7 @@ def force_open(state: BreakerState, now: int, reason: str) -> BreakerState:
         trial_successes=0,
         forced=True,
         reason=reason,
+        down_since=now if state.down_since is None else state.down_since,
     )
 
 
@@ -208,11 +219,13 @@ def to_row(state: BreakerState) -> dict[str, Any]:
         "trial_successes": state.trial_successes,
         "forced": state.forced,
         "reason": state.reason,
+        "times": list(state.times),
+        "down_since": state.down_since,
     }
 
 
 def from_row(row: Mapping[str, Any]) -> BreakerState:
-    """The state that `to_row` wrote; columns it does not know are left alone."""
+    """The state that `to_row` wrote, also that of an earlier release; columns it does not know are left alone."""
     return BreakerState(
         gate=Gate(row["gate"]),
         generation=row["generation"],
@@ -224,20 +237,41 @@ def from_row(row: Mapping[str, Any]) -> BreakerState:
         trial_successes=row["trial_successes"],
         forced=bool(row["forced"]),
         reason=row["reason"],
+        times=tuple(row.get("times", ())),
+        down_since=row.get("down_since"),
     )
 
 
 def _counted(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> BreakerState:
-    window = (state.window + ("0" if ok else "1"))[-policy.window :]
-    if window == state.window:  # a full window of one kind: nothing to write
+    window, times = _window_with(state, policy, now, ok)
+    if (window, times) == (state.window, state.times):  # a full window of successes: nothing to write
         return state
-    counted = replace(state, window=window)
+    counted = replace(state, window=window, times=times)
+    reason = _reason_to_open(window, policy)
+    return counted if reason is None else _opened(counted, policy, now, reason)
+
+
+def _window_with(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> tuple[str, tuple[int, ...]]:
+    """The window and its times with one more outcome, without those that are too many or too old."""
+    window = (state.window + ("0" if ok else "1"))[-policy.window :]
+    if policy.window_s is None:
+        return window, ()
+    # Outcomes from before times were kept count as fresh: they leave the window a little late, once.
+    known = (now,) * (len(state.window) - len(state.times)) + state.times
+    times = (*known, now)[-len(window) :]
+    oldest = now - _ms(policy.window_s)
+    fresh = sum(at > oldest for at in times) or 1
+    return window[-fresh:], times[-fresh:]
+
+
+def _reason_to_open(window: str, policy: BreakerPolicy) -> str | None:
+    in_a_row = len(window) - len(window.rstrip("1"))
+    if policy.failures_in_a_row is not None and in_a_row >= policy.failures_in_a_row:
+        return f"{in_a_row} calls in a row failed"
     failed, calls = window.count("1"), len(window)
     rate = failed / calls  # a division rounds correctly, so 11/20 equals a threshold written as 0.55
     over = rate >= policy.open_above if policy.inclusive else rate > policy.open_above
-    if calls < policy.calls_min or not over:
-        return counted
-    return _opened(counted, policy, now, f"{failed} of the last {calls} calls failed")
+    return f"{failed} of the last {calls} calls failed" if over and calls >= policy.calls_min else None
 
 
 def _opened(state: BreakerState, policy: BreakerPolicy, now: int, reason: str) -> BreakerState:
@@ -252,6 +286,7 @@ def _opened(state: BreakerState, policy: BreakerPolicy, now: int, reason: str) -
         permits=(),
         trial_successes=0,
         reason=reason,
+        down_since=now if state.down_since is None else state.down_since,
     )
 
 
@@ -269,8 +304,11 @@ def _half_opens_at(state: BreakerState, policy: BreakerPolicy) -> int | None:
 
 
 def _cooldown_ms(policy: BreakerPolicy, openings: int) -> int:
-    doubled_s = policy.cooldown_s * 2.0 ** min(max(openings - 1, 0), 60)
-    return _ms(min(doubled_s, max(policy.cooldown_s, policy.cooldown_max_s)))
+    try:
+        grown_s = policy.cooldown_s * policy.cooldown_growth ** max(openings - 1, 0)
+    except OverflowError:  # a long outage: the maximum was reached long before
+        grown_s = math.inf
+    return _ms(min(grown_s, max(policy.cooldown_s, policy.cooldown_max_s)))
 
 
 def _ms(seconds: float) -> int:
@@ -283,10 +321,14 @@ def _problem(policy: BreakerPolicy) -> str | None:
             return f"A breaker needs a {name} of 1 or more, not {getattr(policy, name)}."
     if not 1 <= policy.calls_min <= policy.window:
         return f"A breaker needs min_calls from 1 to its window of {policy.window}, not {policy.min_calls}."
-    for name in ("cooldown_s", "cooldown_max_s", "trial_lease_s"):
+    if policy.failures_in_a_row is not None and policy.failures_in_a_row < 1:
+        return f"A breaker needs failures_in_a_row of 1 or more, or None, not {policy.failures_in_a_row}."
+    for name in ("cooldown_s", "cooldown_max_s", "trial_lease_s", "window_s"):
         value = getattr(policy, name)
-        if not math.isfinite(value) or value <= 0:
+        if value is not None and (not math.isfinite(value) or value <= 0):
             return f"A breaker needs a {name} of more than 0 seconds, not {value}."
+    if not math.isfinite(policy.cooldown_growth) or policy.cooldown_growth < 1:
+        return f"A breaker needs a cooldown_growth of 1 or more, not {policy.cooldown_growth}."
     if policy.mode not in get_args(Mode):
         return f"A breaker's mode is trials or hold, not '{policy.mode}'."
     if policy.inclusive and not 0 < policy.open_above <= 1:

@@ -1,7 +1,8 @@
 """Turns the outcome of an attempt into the job's next row. Pure: the one place where a job's fate is decided.
 
 Worker, reaper, sweep, callback and operator all come through here, and all write what comes out through
-`kernel.settle`. A decision never looks at a clock or a die: `now` and `draw` are given.
+`kernel.settle`. A decision never looks at a clock, a die or a breaker: `now`, `draw` and `gates` are given. What a
+failure costs, and what costs nothing, is said in `core.budget`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from holdfast.core import budget
+from holdfast.core.budget import Gates, Standing, Tally
 from holdfast.core.deadline import passes
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.job import Claimed, State
@@ -31,21 +34,25 @@ from holdfast.core.retry import Retry
 
 CRASHES_MAX = 3
 CRASH_DELAY_MS = 1_000
+ASKED_NOTE = "the provider asked to be called later: this cost no attempt"
+DOWN_NOTE = "the provider is known to be down: this cost no attempt"
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What deciding needs to know of a stage."""
+    """What deciding needs to know of a stage. `retries_in_all` is the budget of the whole job, its stages together."""
 
     name: str
     provider: str | None = None
     retry: Retry = field(default_factory=Retry)
+    retries_in_all: int | None = None
 
 
 @dataclass(slots=True)
 class Decision:
     """The job's next row, and why. `buried` is the dead letter's reason when the job dies; `hold` is 'limit' while it
-    is parked until its provider has room."""
+    is parked until its provider has room. `is_attempt`: an attempt of the handler ended with this; `attempts_made` is
+    how many of the stage there were, and is known once the dead letter is written."""
 
     state: State
     event: str
@@ -61,12 +68,25 @@ class Decision:
     buried: str | None = None
     hold: str | None = None
     note: str | None = None
+    tally: str | None = None
+    is_attempt: bool = True
+    attempts_made: int = 0
+
+
+NO_GATES: Gates = {}
 
 
 def decide(
-    job: Claimed, outcome: Outcome, plan: StagePlan, following: StagePlan | None, now: int, draw: float
+    job: Claimed,
+    outcome: Outcome,
+    plan: StagePlan,
+    following: StagePlan | None,
+    now: int,
+    draw: float,
+    gates: Gates = NO_GATES,
 ) -> Decision:
-    """The next row of `job` after `outcome`. `following` is the stage after the present one, if any.
+    """The next row of `job` after `outcome`. `following` is the stage after the present one, if any. `gates` are the
+    breakers of the providers that the outcome or the job's tally speaks of, as they are now.
 
     Time of receipt decides: what comes in after the deadline ends the job, whether or not a sweep saw it first."""
     outcome = _in_time(job, outcome, now)
@@ -76,14 +96,12 @@ def decide(
         case Next() | Called():
             if following is None:
                 return _ended(job, plan, State.SUCCEEDED, "succeeded", now)
-            return Decision(State.QUEUED, "advanced", following.name, now, 0, 0, following.provider)
+            return _advanced(job, following, now, gates)
         case Snooze(delay_s, reason):
             run_at = now + max(0, int(delay_s * 1_000))
             return _again(job, plan, "snoozed", run_at, note=reason)
-        case Held(provider, reason, retry_at, parks):
-            if parks and provider == plan.provider:  # due at once, and parked until there is room
-                return replace(_again(job, plan, "held", now, note=reason), hold="limit")
-            return _again(job, plan, "held", max(now, retry_at), note=reason)
+        case Held():
+            return _held(job, plan, outcome, now)
         case Released():
             return _again(job, plan, "released", now)
         case Wait(key, within_s):
@@ -91,14 +109,16 @@ def decide(
             return _waiting(job, plan, key, until)
         case Lost():
             return _lost(job, plan, now)
-        case Failed(why):
-            return _failed(job, plan, why, now, draw)
+        case Failed():
+            return _failed(job, plan, outcome, now, draw, gates)
         case Discard(reason, error_class):
             why = failure(Category.POLICY, error_class, reason)
             return _buried(job, plan, why, "discarded", now)
-        case Overdue(error_class):
+        case Overdue(error_class, begun):
             why = failure(Category.BUG, error_class, _overdue_message(job, error_class))
-            return _buried(job, plan, why, "deadline", now, event="expired")
+            decision = _buried(job, plan, why, "deadline", now, event="expired")
+            decision.is_attempt = begun and job.state == State.PROCESSING
+            return decision
         case Withdrawn(actor):
             return _ended(job, plan, State.CANCELLED, "cancelled", now, note=f"by {actor}")
         case _:
@@ -116,7 +136,16 @@ def _in_time(job: Claimed, outcome: Outcome, now: int) -> Outcome:
 
 
 def _ended(job: Claimed, plan: StagePlan, state: State, event: str, now: int, note: str | None = None) -> Decision:
-    return Decision(state, event, plan.name, now, job.failures, job.crashes, plan.provider, note=note)
+    return Decision(state, event, plan.name, now, job.failures, job.crashes, plan.provider, note=note, tally=job.tally)
+
+
+def _advanced(job: Claimed, following: StagePlan, now: int, gates: Gates) -> Decision:
+    """On to the next stage, whose budget is fresh; what this one spent still counts for the whole job."""
+    decision = Decision(State.QUEUED, "advanced", following.name, now, 0, 0, following.provider)
+    if job.failures or job.tally:
+        failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
+        decision.tally = budget.to_text(Tally(earlier=tally.earlier + failures))
+    return decision
 
 
 def _again(job: Claimed, plan: StagePlan, event: str, run_at: int, note: str | None = None) -> Decision:
@@ -132,11 +161,44 @@ def _again(job: Claimed, plan: StagePlan, event: str, run_at: int, note: str | N
         not_before=job.not_before,
         first_failure_at=job.first_failure_at,
         note=note,
+        tally=job.tally,
     )
 
 
+def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
+    """Nothing was called. A wait that the provider asked for ends the job if it is too long or could only end too
+    late: the provider is then the cause, as for the job that it told so."""
+    if held.parks and held.provider == plan.provider:  # due at once, and parked until there is room
+        return replace(_again(job, plan, "held", now, note=held.reason), hold="limit")
+    run_at = max(now, held.retry_at)
+    decision = _again(job, plan, "held", run_at, note=held.reason)
+    if not held.asked:
+        return decision
+    tally = budget.from_text(job.tally)
+    tally = replace(tally, held_ms=tally.held_ms + run_at - now)
+    decision.tally = budget.to_text(tally)
+    message = f"The provider '{held.provider}' asked to be called later, for {tally.held_ms // 1_000} s in all."
+    why = failure(Category.RATE_LIMIT, "RATE_LIMITED", message, retry_after_ms=run_at - now)
+    if budget.held_too_long(tally, held.hold_max_ms):
+        return _buried(job, plan, why, "exhausted", now, tally=tally)
+    if passes(run_at, job.deadline_at):
+        return _buried(job, plan, why, "no_time", now, tally=tally)
+    return decision
+
+
 def _waiting(job: Claimed, plan: StagePlan, key: str, until: int) -> Decision:
-    return Decision(State.WAITING, "waiting", plan.name, until, job.failures, 0, plan.provider, wait_key=key, note=key)
+    return Decision(
+        State.WAITING,
+        "waiting",
+        plan.name,
+        until,
+        job.failures,
+        0,
+        plan.provider,
+        wait_key=key,
+        note=key,
+        tally=job.tally,
+    )
 
 
 def _lost(job: Claimed, plan: StagePlan, now: int) -> Decision:
@@ -160,15 +222,58 @@ def _lost(job: Claimed, plan: StagePlan, now: int) -> Decision:
     return decision
 
 
-def _failed(job: Claimed, plan: StagePlan, why: Failure, now: int, draw: float) -> Decision:
-    failures = job.failures + 1
+def _failed(job: Claimed, plan: StagePlan, failed: Failed, now: int, draw: float, gates: Gates) -> Decision:
+    """Count the failure if it says something about the job, after what turned out to be an outage is given back."""
+    why = failed.failure
+    failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
     if not why.retryable:
-        return _buried(job, plan, why, "permanent", now, failures)
-    if failures >= plan.retry.attempts:
-        return _buried(job, plan, why, "exhausted", now, failures)
+        return _buried(job, plan, why, "permanent", now, failures + 1, tally=tally)
+    if budget.asks_to_wait(why):
+        return _put_off(job, plan, failed, failures, tally, now, draw)
+    if budget.is_known_down(failed.standings, gates):
+        run_at = now + plan.retry.delay_ms(1, draw, why.retry_after_ms)
+        return _retried(job, plan, why, run_at, failures, replace(tally, waits=0), now, note=DOWN_NOTE)
+    failures, tally = failures + 1, budget.with_failure(tally, failed.standings)
+    if failures >= plan.retry.attempts or _job_is_spent(plan, tally.earlier + failures):
+        return _buried(job, plan, why, "exhausted", now, failures, tally=tally)
     run_at = now + plan.retry.delay_ms(failures, draw, why.retry_after_ms)
+    return _retried(job, plan, why, run_at, failures, tally, now)
+
+
+def _job_is_spent(plan: StagePlan, failures: int) -> bool:
+    return plan.retries_in_all is not None and failures > plan.retries_in_all
+
+
+def _put_off(
+    job: Claimed, plan: StagePlan, failed: Failed, failures: int, tally: Tally, now: int, draw: float
+) -> Decision:
+    """The provider asked to wait. Asking again and again makes the waits longer, so that a short one that never ends
+    is not a call a second; a bound on them all ends the job."""
+    why = failed.failure
+    run_at = now + plan.retry.delay_ms(tally.waits + 1, draw, why.retry_after_ms)
+    tally = budget.with_wait(tally, run_at - now)
+    if budget.held_too_long(tally, _hold_max_ms(failed.standings)):
+        return _buried(job, plan, why, "exhausted", now, failures, tally=tally)
+    return _retried(job, plan, why, run_at, failures, tally, now, note=ASKED_NOTE)
+
+
+def _hold_max_ms(standings: tuple[Standing, ...]) -> int | None:
+    return min((one.hold_max_ms for one in standings if one.hold_max_ms is not None), default=None)
+
+
+def _retried(
+    job: Claimed,
+    plan: StagePlan,
+    why: Failure,
+    run_at: int,
+    failures: int,
+    tally: Tally,
+    now: int,
+    note: str | None = None,
+) -> Decision:
+    """Back to the queue; unless that would be too late, for then failing now is better than sleeping first."""
     if passes(run_at, job.deadline_at):
-        return _buried(job, plan, why, "deadline", now, failures)
+        return _buried(job, plan, why, "no_time", now, failures, tally=tally)
     asked = now + why.retry_after_ms if why.retry_after_ms else None
     return Decision(
         State.QUEUED,
@@ -181,12 +286,14 @@ def _failed(job: Claimed, plan: StagePlan, why: Failure, now: int, draw: float) 
         not_before=_not_before(asked, plan.retry, now),
         first_failure_at=job.first_failure_at or now,
         failure=why,
+        note=note,
+        tally=budget.to_text(tally),
     )
 
 
 def _not_before(asked: int | None, retry: Retry, now: int) -> int | None:
     """What the provider asked for, kept on the row so that a replay respects it too."""
-    return None if asked is None else min(asked, now + int(retry.ceiling_s * 1_000))
+    return None if asked is None else now + retry.cut_ms(asked - now)
 
 
 def _buried(
@@ -197,6 +304,7 @@ def _buried(
     now: int,
     failures: int | None = None,
     event: str = "buried",
+    tally: Tally | None = None,
 ) -> Decision:
     asked = now + why.retry_after_ms if why.retry_after_ms else job.not_before
     return Decision(
@@ -211,6 +319,7 @@ def _buried(
         first_failure_at=job.first_failure_at or now,
         failure=why,
         buried=reason,
+        tally=job.tally if tally is None else budget.to_text(tally),
     )
 
 

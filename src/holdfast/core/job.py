@@ -5,7 +5,8 @@
       |<--retried, lost-----|    \\--waits--> waiting --called--> queued
       \\--cancelled--> cancelled   (also from processing and waiting)
 
-`attempt` is the fence and always rises. `failures` counts what the present stage has used of its budget.
+`attempt` is the fence and always rises. `failures` counts what the present stage has used of its budget; `tally` is
+what else it has spent, as `core.budget` writes it (None while nothing has gone wrong).
 `crashes` counts workers lost while holding the job. `epoch` rises with each replay.
 """
 
@@ -81,3 +82,4 @@ class Claimed(NamedTuple):
     owner: str | None
     trace: str | None
     payload: str
+    tally: str | None = None

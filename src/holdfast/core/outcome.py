@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.core.budget import Standing
 from holdfast.core.failure import Failure
 
 
@@ -51,20 +52,23 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised."""
+    """The handler raised. `standings`: if providers' calls are behind it, how each stands to its breaker."""
 
     failure: Failure
+    standings: tuple[Standing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """The provider's breaker or limit said no before anything was called. With `parks` it waits for room, not for a
-    time."""
+    time. With `asked` the provider itself wants to be called later: for `hold_max_ms` in all, at most."""
 
     provider: str
     reason: str
     retry_at: int
     parks: bool = False
+    asked: bool = False
+    hold_max_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,10 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """The deadline passed, or nobody called back in time."""
+    """The deadline passed, or nobody called back in time. Not `begun`: it had passed before the handler was called."""
 
     error_class: str = "DEADLINE_EXCEEDED"
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)

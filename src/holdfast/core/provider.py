@@ -6,6 +6,7 @@ so that all workers and processes of a deployment share them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -31,6 +32,12 @@ class Provider:
     the provider is well again. `many_hosts`: its calls go to servers that know nothing of each other, so the
     `Retry-After` of one holds the job that met it and no other. `classify` judges what a call raised before Holdfast
     does; None leaves the judgement to Holdfast.
+
+    `per_minute` is a limit for any sixty seconds, wherever they begin. With `burst` it is a bucket instead that holds
+    so many calls and starts full: a minute may then see up to `per_minute` + `burst` calls. `concurrency` is how many
+    run at once. `retry_after_max_s` cuts what the provider may ask for (None: it is waited for in full), and
+    `hold_max_s` is for how long in all it may put a job off in one stage before the job is a dead letter (None: until
+    its deadline).
     """
 
     name: str
@@ -45,22 +52,45 @@ class Provider:
     probe: Probe | None = None
     many_hosts: bool = False
     classify: Classifier | None = None
+    burst: int | None = None
+    retry_after_max_s: float | None = None
+    hold_max_s: float | None = None
 
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem is not None:
-            raise ValueError(f"The provider '{self.name}' {problem}.")
+            raise ValueError(f"The provider '{self.name}' {problem}")
+
+    def asked_ms(self, retry_after_ms: int) -> int:
+        """For how long it is left alone when it asks for that."""
+        most = self.retry_after_max_s
+        return retry_after_ms if most is None else min(retry_after_ms, round(most * 1_000))
 
 
 def _problem(provider: Provider) -> str | None:
+    if not provider.name:
+        return "needs a name."
     if provider.effects not in get_args(EffectClass):
-        return f"has effects '{provider.effects}'; they are one of {', '.join(get_args(EffectClass))}"
-    for name in ("per_minute", "concurrency", "timeout_s"):
+        return f"has effects '{provider.effects}'; they are token, lookup or neither."
+    for name in ("per_minute", "concurrency", "burst"):
+        limit = getattr(provider, name)
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            return f"has a {name} of {limit}; it must be a whole number of 1 or more, or None for no limit."
+    if provider.burst is not None and provider.per_minute is None:
+        return "has a burst without per_minute; a bucket needs a rate that refills it."
+    for name in ("timeout_s", "retention_s"):
+        if not _is_time(getattr(provider, name)) or getattr(provider, name) == 0:
+            return f"has a {name} of {getattr(provider, name)}; it must be a number of seconds above 0."
+    for name in ("late_bound_s", "retry_after_max_s", "hold_max_s"):
         value = getattr(provider, name)
-        if value is not None and not value > 0:
-            return f"has {name} {value}; it must be more than 0, or left out for no limit"
+        if value is not None and not _is_time(value):
+            return f"has a {name} of {value}; it must be a number of seconds of 0 or more."
     for name in ("lookup", "probe", "classify"):
         value = getattr(provider, name)
         if value is not None and not callable(value):
-            return f"has a {name} that is no function"
+            return f"has a {name} that is no function."
     return None
+
+
+def _is_time(value: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0

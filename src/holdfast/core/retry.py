@@ -4,8 +4,8 @@
     additive   min(cap, base * multiplier**(failures-1) + random(0, jitter_max))
     none       min(cap, base * multiplier**(failures-1))
 
-The provider's Retry-After can only lengthen the wait, and the ceiling bounds both: a provider that asks for
-a day does not hold a job for a day. Luck is an argument: the same draw gives the same delay for ever.
+The provider's Retry-After can only lengthen the wait, and is waited for in full unless the policy has a ceiling,
+which bounds both. Luck is an argument: the same draw gives the same delay for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Jitter = Literal["full", "additive", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry policy. `attempts` counts all calls, the first included."""
+    """A retry policy. `attempts` counts all calls, the first included. `ceiling_s` bounds every wait, one that the
+    provider asked for too; None: what the provider asks stands."""
 
     attempts: int = 5
     base_s: float = 1.0
@@ -27,7 +28,7 @@ class Retry:
     cap_s: float = 60.0
     jitter: Jitter = "full"
     jitter_max_s: float = 0.0
-    ceiling_s: float = 300.0
+    ceiling_s: float | None = None
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -41,7 +42,11 @@ class Retry:
         """
         assert failures >= 1 and 0.0 <= draw < 1.0
         backoff_ms = round(_backoff_s(self, failures, draw) * 1_000)
-        return min(round(self.ceiling_s * 1_000), max(backoff_ms, retry_after_ms or 0))
+        return self.cut_ms(max(backoff_ms, retry_after_ms or 0))
+
+    def cut_ms(self, delay_ms: int) -> int:
+        """The delay, cut to the ceiling if there is one."""
+        return delay_ms if self.ceiling_s is None else min(delay_ms, round(self.ceiling_s * 1_000))
 
 
 def _backoff_s(policy: Retry, failures: int, draw: float) -> float:
@@ -67,7 +72,7 @@ def _problem(policy: Retry) -> str | None:
         return f"A retry policy needs attempts of 1 or more (the first call counts), not {policy.attempts}."
     for name in ("base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
         value = getattr(policy, name)
-        if not math.isfinite(value) or value < 0:
+        if value is not None and (not math.isfinite(value) or value < 0):
             return f"A retry policy needs a {name} that is a number of 0 or more, not {value}."
     if policy.multiplier < 1:
         return f"A retry policy needs a multiplier of 1 or more, not {policy.multiplier}."

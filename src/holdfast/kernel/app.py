@@ -148,11 +148,14 @@ class App:
         deadline_s: float | None = None,
         priority: int = Priority.NORMAL,
         announce: bool = False,
+        retries: int | None = None,
     ) -> Callable[[J], J]:
-        """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once."""
+        """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once. `retries`:
+        how many failures all its stages together may have before the next one ends it; each stage's own attempts
+        still bound that stage."""
 
         def declare(cls: J) -> J:
-            kind = job_kind(self.name, cls, name, deadline_s, priority, announce, self.never)
+            kind = job_kind(self.name, cls, name, deadline_s, priority, announce, retries, self.never)
             if kind.name in self.kinds:
                 raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
             for one in kind.stages:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, failure
@@ -53,7 +54,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         return Settlement(job, Failed(_misfit("STAGE_UNKNOWN", f"'{job.kind}' has no stage '{job.stage}' any more.")))
     started = kernel.now()
     if passes(started, job.deadline_at):
-        return Settlement(job, Overdue())  # nothing is begun that could only come too late
+        return Settlement(job, Overdue(begun=False))  # nothing is begun that could only come too late
     context = Context(kernel, kind, stage, job, started)
     try:
         with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
@@ -92,7 +93,7 @@ async def _outcome(
     except (StoreUnavailable, StoreBusy, StoreFull):
         return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
     except ProviderHeld as held:
-        return Held(held.provider, held.reason, held.retry_at, held.parks), None
+        return Held(held.provider, held.reason, held.retry_at, held.parks, held.asked, held.hold_max_ms), None
     except asyncio.CancelledError as error:
         if _asked_to_stop():
             raise
@@ -100,9 +101,9 @@ async def _outcome(
     except TimeoutError as error:
         if limit is not None and limit.expired():
             return Failed(_cut(error, stage, taken, context)), None
-        return Failed(_raised(error, kernel, stage)), None
+        return Failed(_raised(error, kernel, stage), standings_of(error)), None
     except Exception as error:
-        return Failed(_raised(error, kernel, stage)), None
+        return Failed(_raised(error, kernel, stage), standings_of(error)), None
     await kernel.failpoint("attempt.after_handler")
     return _answered(stage, answer)
 
@@ -173,6 +174,19 @@ def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> F
         message = f"The stage '{stage.name}' did not finish in time (its limit is {stage.timeout_s:g} s)."
     found = failure(Category.NETWORK, "STAGE_TIMEOUT", message, ambiguous=True, faults=True)
     return replace(stage.rules.apply(error, found), stack=redact_stack(error))
+
+
+def standings_of(error: BaseException) -> tuple[Standing, ...]:
+    """How the calls behind an exception stand to their providers' breakers; none if anything else is behind it too.
+
+    A handler may raise an error of its own `from` the call's: that one is still about the provider."""
+    if isinstance(error, BaseExceptionGroup):
+        members = [standings_of(each) for each in error.exceptions]
+        return tuple(one for member in members for one in member) if all(members) else ()
+    standing = getattr(error, "standing", None)
+    if isinstance(standing, Standing):
+        return (standing,)
+    return () if error.__cause__ is None else standings_of(error.__cause__)
 
 
 def _misfit(error_class: str, message: str) -> Failure:

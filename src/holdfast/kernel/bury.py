@@ -11,7 +11,7 @@ from holdfast.core.job import Claimed
 from holdfast.core.redact import redact, redact_text
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
-from holdfast.tables import audit, batch, cases
+from holdfast.tables import audit, batch, cases, events
 
 ERROR_LENGTH_MAX = 2_000
 STACK_LENGTH_MAX = 8_000
@@ -21,6 +21,7 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     """Write the dead letter in the transaction that ends the job; return the case's id."""
     why = decision.failure
     assert why is not None and decision.buried is not None, "the dead have a reason"
+    decision.attempts_made = await events.failed_in_stage(tx, job.id) + decision.is_attempt
     known = await cases.lock_of_job(tx, job.id)
     state = reopened(
         CaseState(known["state"]) if known else None,
@@ -28,7 +29,6 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         why.error_class,
         why.retryable,
     )
-    attempts = decision.failures + decision.crashes
     letter = {
         "id": known["id"] if known else kernel.new_id(),
         "job_id": job.id,
@@ -41,8 +41,8 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         "category": why.category,
         "retryable": int(why.retryable),
         "failure_reason": decision.buried,
-        "attempts_made": attempts,
-        "last_error": redact_text(_last_words(why.message, attempts))[:ERROR_LENGTH_MAX],
+        "attempts_made": decision.attempts_made,
+        "last_error": redact_text(_last_words(why.message, decision.attempts_made))[:ERROR_LENGTH_MAX],
         "last_stack": redact_text(why.stack)[:STACK_LENGTH_MAX],
         "first_failure_at": decision.first_failure_at or now,
         "original": f"holdfast_jobs/{job.id}",

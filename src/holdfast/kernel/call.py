@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar, cast
 
-from holdfast.core import breaker, places
+from holdfast.core import breaker, places, rate
 from holdfast.core.breaker import Admitted, Gate, Refused
+from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
@@ -82,7 +83,18 @@ async def call(
         await record(kernel, report)
     else:
         made = await finish(report, made)
+    if made.error is not None:
+        made.error.standing = standing_of(provider, ticket, made.error.failure)
     return made.outcome()
+
+
+def standing_of(provider: Provider, ticket: Ticket, failure: Failure) -> Standing:
+    """What deciding needs to know of a call that failed, after it was recorded."""
+    return Standing(provider.name, ticket.generation, failure.faults, hold_max_ms(provider))
+
+
+def hold_max_ms(provider: Provider) -> int | None:
+    return None if provider.hold_max_s is None else round(provider.hold_max_s * 1_000)
 
 
 async def make(
@@ -165,7 +177,9 @@ async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, pl
     if provider.per_minute is not None:
         await _spend(tx, provider, row, now)
     if provider.breaker is None:
-        return Ticket(ticket_id, 0)
+        if row.state.forced:
+            raise ProviderHeld(provider.name, "a person has opened its breaker", now + HELD_RECHECK_MS)
+        return Ticket(ticket_id, row.state.generation)
     state, admission = breaker.admit(row.state, provider.breaker, now, ticket_id)
     if isinstance(admission, Refused):
         raise ProviderHeld(provider.name, admission.reason, admission.retry_at or now + HELD_RECHECK_MS)
@@ -177,7 +191,8 @@ async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, pl
 def _refuse_before(provider: Provider, row: ProviderRow, now: int) -> None:
     """The provider said when it wants to be called again: nobody calls it earlier, whichever job was told."""
     if row.not_before is not None and row.not_before > now:
-        raise ProviderHeld(provider.name, "it asked to be called later", row.not_before)
+        bound = hold_max_ms(provider)
+        raise ProviderHeld(provider.name, "it asked to be called later", row.not_before, asked=True, hold_max_ms=bound)
 
 
 async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, ticket_id: str, now: int, until: int) -> None:
@@ -190,21 +205,13 @@ async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, ticket_id: s
 
 
 async def _spend(tx: Tx, provider: Provider, row: ProviderRow, now: int) -> None:
-    """Take one token from the provider's bucket, which holds at most a minute's worth."""
+    """Take one of the calls that the provider allows a minute."""
     assert provider.per_minute is not None
-    have = tokens(provider.per_minute, row, now)
-    if have < 1:
-        wait_ms = int((1 - have) * 60_000 / provider.per_minute) + 1
+    after = rate.spend(row.usage, provider.per_minute, provider.burst, now)
+    if isinstance(after, int):
         reason = f"its limit of {provider.per_minute} calls a minute is reached"
-        raise ProviderHeld(provider.name, reason, now + wait_ms, parks=True)
-    await breakers.spend(tx, provider.name, have - 1, now)
-
-
-def tokens(per_minute: int, row: ProviderRow, now: int) -> float:
-    """How many calls the bucket has now."""
-    if row.tokens is None or row.tokens_at is None:
-        return float(per_minute)
-    return min(float(per_minute), row.tokens + max(0, now - row.tokens_at) * per_minute / 60_000)
+        raise ProviderHeld(provider.name, reason, after, parks=True)
+    await breakers.spend(tx, provider.name, after)
 
 
 def room(provider: Provider, row: ProviderRow, now: int) -> int | None:
@@ -213,5 +220,5 @@ def room(provider: Provider, row: ProviderRow, now: int) -> int | None:
     if provider.concurrency is not None:
         rooms.append(places.free(row.places, provider.concurrency, now))
     if provider.per_minute is not None:
-        rooms.append(int(tokens(provider.per_minute, row, now)))
+        rooms.append(rate.room(row.usage, provider.per_minute, provider.burst, now))
     return min(rooms, default=None)

@@ -12,6 +12,7 @@ from holdfast.kernel.settle import (
     Ends,
     Settlement,
     decided,
+    gates_of,
     hints,
     is_plain,
     lefts,
@@ -40,7 +41,8 @@ async def step(
     Returns the leases and how many jobs moved in a way that makes another look worth while: parked, or due again. A
     crash before the commit changes nothing; after it, the leases expire and are reaped."""
     now = kernel.now()
-    ends = decided(kernel, finished, now) if kernel.store.dialect == "postgres" else ()
+    is_one_statement = kernel.store.dialect == "postgres"
+    ends = decided(kernel, finished, now, await gates_of(kernel, finished)) if is_one_statement else ()
     try:
         if kernel.store.dialect == "sqlite" or not is_plain(kernel, ends):
             return await _in_turn(kernel, owner, queues, finished, limit)

@@ -36,7 +36,7 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
-from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms
+from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms, standing_of
 from holdfast.kernel.effect_open import Begun, Intent, Opened, begin_of, intent_of, lease_lost, open_effect
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Report, Ticket, record
@@ -132,6 +132,7 @@ async def _send(
     told = Report(provider, begun.ticket, job, made.started, made.failure)
     if made.error is not None:
         await record(kernel, replace(told, refusal=_refusal(job, provider, row, made.error, last.sends)))
+        made.error.standing = standing_of(provider, begun.ticket, made.error.failure)
         raise made.error
     provider_id = made.outcome()
     marked = await record(kernel, replace(told, mark=Mark(row.key, job.id, job.attempt, provider_id)))

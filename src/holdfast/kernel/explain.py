@@ -129,10 +129,11 @@ def _later(story: Story) -> Explanation:
     if kind == "retried":
         facts["error_class"] = error_class
         if job["not_before"] is not None and job["run_at"] >= job["not_before"] > now - 1:
-            sentence = (
-                f"The provider asked to wait: it runs again {when}, after failure {job['failures']} ({error_class})."
-            )
+            sentence = f"The provider asked to wait ({error_class}): it runs again {when}, at no cost to its budget."
             return Explanation(sentence, {"code": "RETRY_AFTER", **facts})
+        if data.get("note"):
+            sentence = f"It runs again {when}, after {error_class}; {data['note']}."
+            return Explanation(sentence, {"code": "RETRY", **facts})
         sentence = (
             f"It runs again {when}: retry {job['failures']} of the stage '{job['stage']}', because of {error_class}."
         )

@@ -92,15 +92,18 @@ def job_kind(
     deadline_s: float | None,
     priority: int,
     announce: bool,
+    retries: int | None = None,
     never: tuple[type[BaseException], ...] = (),
 ) -> JobKind:
     """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
+    if retries is not None and retries < 0:
+        raise BadDeclaration(f"'{cls.__name__}' has retries of {retries}; it must be 0 or more, or None for no bound.")
     if priority not in PRIORITIES:
         raise BadDeclaration(f"'{cls.__name__}' has priority {priority}; it must be one of {PRIORITIES}.")
     if deadline_s is not None and deadline_s <= 0:
         raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
     takes = _input_type(cls)
-    stages = _stages(cls, takes, never)
+    stages = _stages(cls, takes, retries, never)
     plans = [one.plan for one in stages]
     return JobKind(
         name=name or f"{queue}.{_snake(cls.__name__)}",
@@ -124,7 +127,9 @@ def _input_type(cls: type[Any]) -> Any:
     raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
 
 
-def _stages(cls: type[Any], takes: Any, never: tuple[type[BaseException], ...]) -> tuple[Stage, ...]:
+def _stages(
+    cls: type[Any], takes: Any, retries: int | None, never: tuple[type[BaseException], ...]
+) -> tuple[Stage, ...]:
     marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
@@ -143,7 +148,7 @@ def _stages(cls: type[Any], takes: Any, never: tuple[type[BaseException], ...]) 
                 run=method,
                 provider=mark.provider,
                 timeout_s=mark.timeout_s,
-                plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry),
+                plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
                 needs=_needs(method, hints, place, returned),
                 returns=_adapter(returns, place),
                 reads=_reads(mark, takes, place),

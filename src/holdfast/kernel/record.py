@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from holdfast.core import breaker, places
 from holdfast.core.breaker import Gate
-from holdfast.core.failure import Category, Failure
+from holdfast.core.budget import asks_to_wait
+from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
@@ -24,7 +25,6 @@ from holdfast.tables.breakers import ProviderRow
 from holdfast.tables.effects import Mark, Refusal
 
 T = TypeVar("T")
-ASKED_MS_MAX = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ async def _teach(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) ->
     if provider.concurrency is not None:
         await _give_places_back(tx, provider, row, reports, now)
     if asked_ms:
-        await breakers.gate_until(tx, provider.name, now + min(asked_ms, ASKED_MS_MAX))
+        await breakers.gate_until(tx, provider.name, now + asked_ms)
     if provider.breaker is None:
         return
     state = row.state
@@ -177,9 +177,9 @@ async def _teach(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) ->
 def _asked_ms(report: Report) -> int:
     """For how long the provider asked not to be called; one of many hosts speaks for itself only."""
     found = report.found
-    if found is None or found.category is not Category.RATE_LIMIT or report.provider.many_hosts:
+    if found is None or report.provider.many_hosts or not asks_to_wait(found):
         return 0
-    return found.retry_after_ms or 0
+    return report.provider.asked_ms(found.retry_after_ms or 0)
 
 
 async def _give_places_back(tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.core import budget
+from holdfast.core.budget import Gates
 from holdfast.core.classify import classify
 from holdfast.core.decide import Decision, StagePlan, decide
 from holdfast.core.failure import Category
@@ -26,7 +28,7 @@ from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, events, jobs, outbox, results
+from holdfast.tables import answers, batch, breakers, events, jobs, outbox, results
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 
@@ -70,7 +72,7 @@ Ends = Sequence[tuple[Settlement, Decision]]
 async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
     """Decide and write every settlement; return the ids that were accepted. The caller commits."""
     now = kernel.now()
-    ends = decided(kernel, settlements, now)
+    ends = decided(kernel, settlements, now, await _gates_of(tx, settlements))
     accepted = await jobs.settle(tx, lefts(ends), now)
     kept, refused = parted(ends, accepted)
     in_time = [message for one, d in kept if d.event != "expired" for message in one.messages]
@@ -95,10 +97,34 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
     return accepted
 
 
-def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int) -> Ends:
+async def gates_of(kernel: Kernel, settlements: Sequence[Settlement]) -> Gates:
+    """The breakers that deciding these needs to see. Most groups need none, and read nothing."""
+    if not _providers_concerned(settlements):
+        return {}
+    async with kernel.store.reading() as tx:
+        return await _gates_of(tx, settlements)
+
+
+async def _gates_of(tx: Tx, settlements: Sequence[Settlement]) -> Gates:
+    names = _providers_concerned(settlements)
+    return {name: row.state for name, row in (await breakers.read_all(tx, names)).items()} if names else {}
+
+
+def _providers_concerned(settlements: Sequence[Settlement]) -> set[str]:
+    """Whose calls failed here, and whose faults were counted before."""
+    names: set[str] = set()
+    for one in settlements:
+        if isinstance(one.outcome, Failed):
+            names.update(standing.provider for standing in one.outcome.standings)
+        if one.job.tally is not None and isinstance(one.outcome, (Failed, Next, Called)):
+            names.update(budget.from_text(one.job.tally).faults)
+    return names
+
+
+def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: Gates) -> Ends:
     """What becomes of each. A worker that lost a job and claimed it again may bring two ends of it: the newer one is
     the last, and only that can be accepted."""
-    ends = [(one, _decision(kernel, one, now)) for one in settlements]
+    ends = [(one, _decision(kernel, one, now, gates)) for one in settlements]
     if len({one.job.id for one in settlements}) < len(ends):
         ends.sort(key=lambda end: end[0].job.attempt)
     return ends
@@ -171,13 +197,13 @@ def report(kernel: Kernel, kept: Ends, refused: Ends) -> None:
         watch.log("stale", job_id=one.job.id, kind=one.job.kind, attempt=one.job.attempt)
 
 
-def _decision(kernel: Kernel, one: Settlement, now: int) -> Decision:
+def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decision:
     kind = kernel.registry.kinds.get(one.job.kind)
     stage = kind.by_name.get(one.job.stage) if kind else None
     plan = stage.plan if stage else StagePlan(one.job.stage, one.provider)
     following = kind.following.get(one.job.stage) if kind else None
     draw = kernel.dice.draw() if isinstance(one.outcome, Failed) else 0.0
-    return decide(one.job, one.outcome, plan, following, now, draw)
+    return decide(one.job, one.outcome, plan, following, now, draw, gates)
 
 
 def _log(kernel: Kernel, one: Settlement, decision: Decision) -> None:

@@ -1,11 +1,10 @@
-"""Predicates about jobs: acceptance, edges, fences, leases, budgets, deadlines, dead letters."""
+"""Predicates about jobs: acceptance, edges, fences, leases, deadlines, dead letters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.core.decide import CRASHES_MAX
 from holdfast.core.job import EDGES, LIVE, TERMINAL, State
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Change, History
@@ -13,7 +12,6 @@ from holdfast.proof.history import Change, History
 ENDED = frozenset(str(state) for state in TERMINAL)
 LEGAL = frozenset((str(old), str(new)) for old, new in EDGES)
 OWN = frozenset(["succeeded", "advanced", "retried", "buried", "waiting", "snoozed", "held", "released"])
-FREE = frozenset(["held", "released", "snoozed", "lost", "parked"])
 
 
 def check_acceptance(history: History) -> Iterator[Finding]:
@@ -122,33 +120,6 @@ def check_progress(history: History) -> Iterator[Finding]:
             yield Finding("S4", text, line.id)
 
 
-def check_budget(history: History) -> Iterator[Finding]:
-    """S12: a stage fails as often as its policy says and no more; what is free costs nothing; crashes are bounded."""
-    for job, changes in history.changes.items():
-        attempts = {stage.name: stage.plan.retry.attempts for stage in history.kind_of(job).stages}
-        retried: Counter[tuple[str, int]] = Counter()
-        lost: Counter[tuple[str, int]] = Counter()
-        for change in changes:
-            place = (change.old_stage, change.epoch)
-            retried[place] += change.event == "retried"
-            lost[place] += change.event == "lost"
-            if change.old_state == "waiting":
-                lost[place] = 0
-            if change.event in FREE and change.failures != change.old_failures:
-                text = f"Job {job} paid {change.failures - change.old_failures} of its budget for '{change.event}'."
-                yield Finding("S12", text, job)
-            exhausted = change.note.get("reason") == "exhausted"
-            if exhausted and retried[place] + 1 != attempts[change.old_stage]:
-                text = f"Job {job} was buried as exhausted in '{place[0]}' after {retried[place] + 1} failures"
-                yield Finding("S12", f"{text}, of {attempts[change.old_stage]}.", job)
-        for (stage, epoch), count in retried.items():
-            if count >= attempts[stage]:
-                yield Finding("S12", f"Job {job} was retried {count} times in '{stage}', epoch {epoch}.", job)
-        for (stage, epoch), count in lost.items():
-            if count >= CRASHES_MAX:
-                yield Finding("S12", f"Job {job} lost {count} workers in '{stage}', epoch {epoch}, and went on.", job)
-
-
 def check_deadline(history: History) -> Iterator[Finding]:
     """S15: nothing is done after its deadline, and nothing is expired before it."""
     for change in history.all_changes():
@@ -208,7 +179,6 @@ JOBS = (
     check_legal_edges,
     check_fencing,
     check_progress,
-    check_budget,
     check_deadline,
     check_dead_letters,
     check_liveness,

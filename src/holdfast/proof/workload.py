@@ -106,9 +106,9 @@ class Summary(Job[Order]):
         return await _call(ctx, llm)
 
 
-@app.job()
+@app.job(retries=4)
 class Digest(Job[Order]):
-    """Three stages, each with a budget of its own, the last with an effect under a token."""
+    """Three stages, each with a budget of its own and one for them all, the last with an effect under a token."""
 
     @stage(retry=Retry(attempts=3, base_s=1, cap_s=5), timeout_s=20)
     async def fetch(self, ctx: Context, order: Order) -> str:

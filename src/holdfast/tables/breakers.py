@@ -11,6 +11,7 @@ from typing import NamedTuple
 from holdfast.core import breaker
 from holdfast.core.breaker import BreakerState
 from holdfast.core.places import Places
+from holdfast.core.rate import Usage
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
@@ -23,8 +24,7 @@ class ProviderRow(NamedTuple):
 
     state: BreakerState
     not_before: int | None = None
-    tokens: float | None = None
-    tokens_at: int | None = None
+    usage: Usage = Usage()
     places: Places = MappingProxyType({})
     ramp: int = 0
     ramp_at: int = 0
@@ -61,7 +61,9 @@ async def lock(tx: Tx, name: str, now: int) -> ProviderRow:
 def _provider_row(row: Row) -> ProviderRow:
     stored = json.loads(row["state"])
     state = breaker.from_row(stored) if stored else BreakerState()
-    return ProviderRow(state, row["not_before"], row["tokens"], row["tokens_at"], json.loads(row["places"]))
+    recent = tuple((at, calls) for at, calls in json.loads(row["recent"]))
+    usage = Usage(recent, row["tokens"], row["tokens_at"])
+    return ProviderRow(state, row["not_before"], usage, json.loads(row["places"]))
 
 
 async def swap(tx: Tx, name: str, before: BreakerState, after: BreakerState, now: int) -> None:
@@ -78,8 +80,9 @@ async def gate_until(tx: Tx, name: str, not_before: int) -> None:
     await tx.rows(sql.gate_until, name=name, not_before=not_before)
 
 
-async def spend(tx: Tx, name: str, tokens: float, now: int) -> None:
-    await tx.rows(sql.spend, name=name, tokens=tokens, now=now)
+async def spend(tx: Tx, name: str, usage: Usage) -> None:
+    recent = batch.text(usage.recent)
+    await tx.rows(sql.spend, name=name, tokens=usage.tokens, tokens_at=usage.tokens_at, recent=recent)
 
 
 async def set_places(tx: Tx, name: str, places: Places) -> None:

@@ -3,19 +3,19 @@ INSERT INTO holdfast_breakers (name, updated_at) VALUES (:name, CAST(:now AS BIG
 ON CONFLICT (name) DO NOTHING
 
 -- name: read
-SELECT name, gate, state, not_before, tokens, tokens_at, places FROM holdfast_breakers
+SELECT name, gate, state, not_before, tokens, tokens_at, recent, places FROM holdfast_breakers
  WHERE name IN (SELECT e.key FROM json_each(:names) AS e)
 
 -- name: asked
 -- The provider's row, if it has one, and whether the attempt that wants to call still holds its job's lease.
-SELECT b.name, b.gate, b.state, b.not_before, b.tokens, b.tokens_at, b.places,
+SELECT b.name, b.gate, b.state, b.not_before, b.tokens, b.tokens_at, b.recent, b.places,
        (SELECT COUNT(*) FROM holdfast_jobs AS j
          WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = CAST(:attempt AS BIGINT)
            AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END) AS held
   FROM (SELECT CAST(:name AS TEXT) AS name) AS q LEFT JOIN holdfast_breakers AS b ON b.name = q.name
 
 -- name: lock
-SELECT name, gate, state, not_before, tokens, tokens_at, places, ramp, ramp_at FROM holdfast_breakers
+SELECT name, gate, state, not_before, tokens, tokens_at, recent, places, ramp, ramp_at FROM holdfast_breakers
  WHERE name = :name /*for_update*/
 
 -- name: swap
@@ -27,7 +27,9 @@ UPDATE holdfast_breakers SET not_before = CAST(:not_before AS BIGINT)
  WHERE name = :name AND (not_before IS NULL OR not_before < CAST(:not_before AS BIGINT))
 
 -- name: spend
-UPDATE holdfast_breakers SET tokens = :tokens, tokens_at = CAST(:now AS BIGINT) WHERE name = :name
+UPDATE holdfast_breakers
+   SET tokens = CAST(:tokens AS DOUBLE PRECISION), tokens_at = CAST(:tokens_at AS BIGINT), recent = :recent
+ WHERE name = :name
 
 -- name: set_places
 UPDATE holdfast_breakers SET places = :places WHERE name = :name

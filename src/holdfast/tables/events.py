@@ -26,5 +26,10 @@ async def of_job(tx: Tx, job_id: str, after: int = BEGINNING, limit: int = 1_000
     return await tx.rows(sql.of_job, job_id=job_id, after=after, limit=limit)
 
 
+async def failed_in_stage(tx: Tx, job_id: str) -> int:
+    """How often the present stage was retried or lost its worker, since it began or the job was replayed."""
+    return int((await tx.rows(sql.failed_in_stage, job_id=job_id))[0]["n"])
+
+
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
     await tx.rows(sql.forget, batch=batch.ids(job_ids))

@@ -239,6 +239,7 @@ def _settled_row(left: Left) -> tuple[Any, ...]:
         left.data,
         left.job.stage,
         left.value,
+        d.tally,
     )
 
 
@@ -285,7 +286,7 @@ async def lock_waiting(tx: Tx, wait_key: str) -> tuple[Claimed, str | None] | No
 
 def _locked(row: Row) -> tuple[Claimed, str | None]:
     values = list(row)
-    return Claimed._make(values[:18]), values[18]
+    return Claimed._make(values[:-1]), values[-1]
 
 
 async def revive(tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int) -> Row | None:

@@ -51,12 +51,12 @@ WITH fin AS (
      SET state = s.st, stage = s.sg, run_at = s.ra, failures = s.fa, crashes = s.cr, provider = s.pr,
          not_before = s.nb, first_failure_at = s.ff, wait_key = s.wk, error = COALESCE(s.er, j.error), hold = s.ho,
          parked = CASE s.ho WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
-         finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
+         tally = s.ta, finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
     FROM (SELECT CAST(e.key AS uuid) AS k, CAST(e.value->>0 AS BIGINT) AS at, e.value->>1 AS ex, e.value->>2 AS st,
                  e.value->>3 AS sg, CAST(e.value->>4 AS BIGINT) AS ra, CAST(e.value->>5 AS INTEGER) AS fa,
                  CAST(e.value->>6 AS INTEGER) AS cr, e.value->>7 AS pr, CAST(e.value->>8 AS BIGINT) AS nb,
                  CAST(e.value->>9 AS BIGINT) AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho,
-                 e.value->>13 AS ev, e.value->>14 AS da, e.value->>15 AS fs, e.value->>16 AS va
+                 e.value->>13 AS ev, e.value->>14 AS da, e.value->>15 AS fs, e.value->>16 AS va, e.value->>17 AS ta
             FROM json_each(:batch) AS e) AS s
    WHERE j.id = s.k AND j.attempt = s.at AND CASE j.state WHEN s.ex THEN TRUE ELSE FALSE END
   RETURNING j.id, j.attempt, s.ev, s.da, s.fs, s.va),
@@ -87,20 +87,20 @@ got AS (
          updated_at = :now
     FROM due WHERE j.ctid = due.k
   RETURNING j.id, j.kind, j.queue, j.stage, j.state, j.attempt, j.failures, j.crashes, j.epoch, j.priority, j.run_at,
-            j.created_at, j.deadline_at, j.first_failure_at, j.not_before, j.owner, j.trace, j.payload),
+            j.created_at, j.deadline_at, j.first_failure_at, j.not_before, j.owner, j.trace, j.payload, j.tally),
 logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
   SELECT id, attempt, ev, CAST(:now AS BIGINT), da FROM fin
    UNION ALL
   SELECT id, attempt, CASE state WHEN 'queued' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL FROM got)
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload FROM got
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally FROM got
  UNION ALL
 SELECT string_agg(CAST(id AS TEXT), ','), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM fin
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM fin
  UNION ALL
 SELECT CAST(pg_notify('holdfast', h) AS TEXT), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM unnest(CAST(:hints AS text[])) AS h
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM unnest(CAST(:hints AS text[])) AS h
 
 -- name: due_lanes @sqlite
 -- brief
@@ -132,7 +132,7 @@ UPDATE holdfast_jobs
          ORDER BY run_at LIMIT :limit) AS due
  WHERE holdfast_jobs.id = due.k
 RETURNING id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at, created_at,
-          deadline_at, first_failure_at, not_before, owner, trace, payload
+          deadline_at, first_failure_at, not_before, owner, trace, payload, tally
 
 -- name: claim_one
 -- brief
@@ -144,7 +144,7 @@ UPDATE holdfast_jobs
    AND (provider IS NULL OR hold = 'trial'
         OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
 RETURNING CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-          created_at, deadline_at, first_failure_at, not_before, owner, trace, payload
+          created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally
 
 -- name: due_ids
 -- For engines that are told a job's id: who to ring for. One lane a statement, as in the claim.
@@ -169,10 +169,10 @@ UPDATE holdfast_jobs
    SET state = s.st, stage = s.sg, run_at = s.ra, failures = s.fa, crashes = s.cr, provider = s.pr,
        not_before = s.nb, first_failure_at = s.ff, wait_key = s.wk, error = COALESCE(s.er, error), hold = s.ho,
        parked = CASE s.ho WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
-       finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN :now END
+       tally = s.ta, finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN :now END
   FROM (SELECT e.key AS k, e.value->>0 AS at, e.value->>1 AS ex, e.value->>2 AS st, e.value->>3 AS sg,
                e.value->>4 AS ra, e.value->>5 AS fa, e.value->>6 AS cr, e.value->>7 AS pr, e.value->>8 AS nb,
-               e.value->>9 AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho
+               e.value->>9 AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho, e.value->>17 AS ta
           FROM json_each(:batch) AS e) AS s
  WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at AND holdfast_jobs.state = s.ex
 RETURNING id
@@ -208,7 +208,7 @@ RETURNING CAST(id AS TEXT) AS id
 
 -- name: expired
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
   FROM holdfast_jobs WHERE state = 'processing' AND lease_until < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY lease_until LIMIT :limit /*skip_locked*/
@@ -216,12 +216,12 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 -- name: held_by
 -- What a worker holds by its own name: after a lost answer it may hold jobs it does not know of.
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
   FROM holdfast_jobs WHERE state = 'processing' AND lease_owner = :owner /*for_update*/
 
 -- name: overdue
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
   FROM holdfast_jobs
  WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting') AND deadline_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
@@ -229,7 +229,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 
 -- name: unanswered
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
   FROM holdfast_jobs WHERE state = 'waiting' AND run_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY run_at LIMIT :limit /*skip_locked*/
@@ -237,13 +237,13 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 -- name: lock_one
 -- brief
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
   FROM holdfast_jobs WHERE id = CAST(:id AS /*id*/) /*for_update*/
 
 -- name: lock_waiting
 -- brief
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
   FROM holdfast_jobs WHERE wait_key = :wait_key /*for_update*/
 
 -- name: revive
@@ -255,7 +255,7 @@ UPDATE holdfast_jobs
        deadline_at = :now + deadline_at - COALESCE(
          (SELECT MAX(e.at) FROM holdfast_job_events e WHERE e.job_id = holdfast_jobs.id AND e.type = 'replayed'),
          created_at),
-       finished_at = NULL, first_failure_at = NULL, error = NULL, updated_at = :now
+       finished_at = NULL, first_failure_at = NULL, error = NULL, tally = NULL, updated_at = :now
  WHERE id = CAST(:id AS /*id*/) AND state = 'dead'
 RETURNING attempt, run_at, queue
 

@@ -42,6 +42,15 @@ class ConversionSettings:
     circuit_cooldown_ms: int = setting(
         "CIRCUIT_COOLDOWN_MS", 5_000, "How long the gateway must look well before dispatch resumes", minimum=1
     )
+    circuit_in_a_row: int = setting(
+        "CIRCUIT_FAILURES_IN_A_ROW", 10, "Failures in a row that pause dispatch too; 0: only the share does", minimum=0
+    )
+    circuit_window_s: float = setting(
+        "CIRCUIT_WINDOW_SEC", 0.0, "Gateway calls older than this leave the window; 0: none do", minimum=0
+    )
+    circuit_calls_min: int = setting(
+        "CIRCUIT_MIN_CALLS", 0, "Gateway calls from which the share is judged; 0: a full window", minimum=0
+    )
     upload_bytes_max: int = setting("UPLOAD_BYTES_MAX", 100 << 20, "Largest PDF that is accepted", minimum=1)
     result_bytes_max: int = setting("RESULT_BYTES_MAX", 64 << 20, "Largest XML that is accepted", minimum=1)
     pages_max: int = setting("CONVERTER_PAGES_MAX", 2_000, "Most pages the embedded converter takes", minimum=1)
@@ -81,6 +90,8 @@ class ConversionSettings:
             found.append("WEBHOOK_SECRET must have at least 24 characters.")
         if self.uploads.absolute() == self.results.absolute():
             found.append("UPLOADS_DIR and RESULTS_DIR must be two folders.")
+        if self.circuit_calls_min > self.circuit_window:
+            found.append("CIRCUIT_MIN_CALLS must not be more than CIRCUIT_WINDOW.")
         return found
 
     @property
@@ -112,7 +123,6 @@ class ConversionSettings:
             jitter="additive",
             jitter_max_s=self.retry_jitter_ms / 1_000,
             cap_s=NO_CAP_S,
-            ceiling_s=NO_CAP_S,
         )
 
     @property
@@ -127,6 +137,9 @@ class ConversionSettings:
             window=self.circuit_window,
             open_above=self.circuit_fail_threshold,
             inclusive=True,
+            min_calls=self.circuit_calls_min or None,
+            failures_in_a_row=self.circuit_in_a_row or None,
+            window_s=self.circuit_window_s or None,
             cooldown_s=self.circuit_cooldown_ms / 1_000,
             trials=max(1, math.ceil(self.circuit_cooldown_ms / 1_000 / PROBES_EVERY_S)),
         )

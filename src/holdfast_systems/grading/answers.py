@@ -35,15 +35,16 @@ _TIMEOUTS = frozenset({"NETWORK_TIMEOUT", "STAGE_TIMEOUT", "UPSTREAM_TIMEOUT", "
 _BAD_AUDIO = frozenset({"ADDRESS_REFUSED", "OUTBOUND_TOO_LARGE", "OUTBOUND_UNREADABLE", "UPSTREAM_NOT_FOUND"})
 
 
-def error_of(stage: str, failure: Failure, buried: str) -> ErrorDetail:
-    """The contract's error for a job that died: a stable type and code, a message without secrets, final."""
-    kind, code = _names(stage, failure.error_class, buried)
+def error_of(stage: str, failure: Failure) -> ErrorDetail:
+    """The contract's error for a job that died: a stable type and code, a message without secrets, final. TIMEOUT is
+    said only of a deadline that has passed; a retry that could only have come too late has its real cause."""
+    kind, code = _names(stage, failure.error_class)
     message = redact_text(failure.message)[:MESSAGE_LENGTH_MAX]
     return ErrorDetail(type=kind, code=code, message=message, retryable=False)
 
 
-def _names(stage: str, error_class: str, buried: str) -> tuple[str, str]:
-    if buried == "deadline":
+def _names(stage: str, error_class: str) -> tuple[str, str]:
+    if error_class == "DEADLINE_EXCEEDED":
         return "TIMEOUT", "TIMEOUT"
     if error_class == "POISON_JOB":
         return "INTERNAL", "WORKER_LOST"

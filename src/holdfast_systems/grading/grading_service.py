@@ -53,10 +53,14 @@ def engine_for(settings: ServiceSettings) -> Engine:
     client = OpenAIClient(settings.openai_base_url, settings.openai_api_key) if settings.openai_base_url else None
     return Engine(
         settings,
-        llm=Provider("llm", breaker=settings.breaker, timeout_s=settings.llm_timeout_s),
-        stt=Provider("stt", breaker=settings.breaker, timeout_s=settings.stt_timeout_s),
+        llm=_provider("llm", settings, settings.llm_timeout_s),
+        stt=_provider("stt", settings, settings.stt_timeout_s),
         client=client,
     )
+
+
+def _provider(name: str, settings: ServiceSettings, timeout_s: float) -> Provider:
+    return Provider(name, breaker=settings.breaker, timeout_s=timeout_s, retry_after_max_s=settings.retry_cap_s)
 
 
 def service_app(engine: Engine) -> App:
@@ -91,7 +95,7 @@ def service_app(engine: Engine) -> App:
 
 
 def _writing(app: App, engine: Engine) -> type[Job[Any]]:
-    @app.job(name="grading.writing")
+    @app.job(name="grading.writing", retries=engine.settings.retries_max)
     class GradeWriting(Job[WritingRequest]):
         @stage(provider=engine.llm, retry=engine.settings.retry, timeout_s=STAGE_TIMEOUT_S)
         async def grade(self, ctx: Context, request: WritingRequest) -> Result:
@@ -106,7 +110,7 @@ def _writing(app: App, engine: Engine) -> type[Job[Any]]:
 def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
     retry = engine.settings.retry
 
-    @app.job(name="grading.speaking")
+    @app.job(name="grading.speaking", retries=engine.settings.retries_max)
     class GradeSpeaking(Job[SpeakingRequest]):
         @stage(retry=retry, timeout_s=STAGE_TIMEOUT_S)
         async def fetch_audio(self, ctx: Context, request: SpeakingRequest) -> Audio:
@@ -161,14 +165,14 @@ async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
     elif decision.state is State.CANCELLED:
         await answers.cancelled(kernel, tx, job)
     else:
-        assert decision.failure is not None and decision.buried is not None, "the dead have a reason"
+        assert decision.failure is not None, "the dead have a reason"
         await refused.name_case(tx, change.job.id, decision.state, job.request_id, job.submission_id)
         await answers.failed(
             kernel,
             tx,
             job,
-            answers.error_of(change.job.stage, decision.failure, decision.buried),
-            attempts_made=decision.failures + decision.crashes,
+            answers.error_of(change.job.stage, decision.failure),
+            attempts_made=decision.attempts_made,
             stage=change.job.stage,
             error_class=decision.failure.error_class,
             original=_wire(change.job.payload),

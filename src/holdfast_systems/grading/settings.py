@@ -52,7 +52,7 @@ class ServiceSettings(OpenAISettings):
     stt_model: str = setting("STT_MODEL", "whisper-1", "The model that transcribes")
     stt_timeout_s: float = setting("STT_TIMEOUT_SEC", 300.0, "One transcription", minimum=0.01)
     concurrency: int = setting("GRADING_CONCURRENCY", 20, "Gradings in flight per process", minimum=1, maximum=1_000)
-    retries_max: int = setting("GRADING_RETRIES_MAX", 3, "Retries of a stage after its first attempt", minimum=0)
+    retries_max: int = setting("GRADING_RETRIES_MAX", 3, "Retries of a request, its stages together", minimum=0)
     retry_base_s: float = setting("GRADING_RETRY_BASE_SEC", 2.0, "Wait before the first retry", minimum=0)
     retry_multiplier: float = setting("GRADING_RETRY_MULTIPLIER", 2.0, "Growth of that wait", minimum=1)
     retry_cap_s: float = setting("GRADING_RETRY_CAP_SEC", 300.0, "Longest wait, Retry-After included", minimum=0)
@@ -63,6 +63,18 @@ class ServiceSettings(OpenAISettings):
     )
     breaker_cooldown_s: float = setting("GRADING_BREAKER_COOLDOWN_SEC", 30.0, "Pause once open", minimum=0.01)
     breaker_trials: int = setting("GRADING_BREAKER_TRIALS", 3, "Good trial calls that close it", minimum=1)
+    breaker_in_a_row: int = setting(
+        "GRADING_BREAKER_FAILURES_IN_A_ROW", 10, "Failures in a row that open it too; 0: only the share does", minimum=0
+    )
+    breaker_window_s: float = setting(
+        "GRADING_BREAKER_WINDOW_SEC", 0.0, "Calls older than this leave its window; 0: none do", minimum=0
+    )
+    breaker_calls_min: int = setting(
+        "GRADING_BREAKER_MIN_CALLS", 0, "Calls from which the share is judged; 0: a full window", minimum=0
+    )
+    breaker_growth: float = setting(
+        "GRADING_BREAKER_COOLDOWN_GROWTH", 1.0, "Growth of the pause with each opening in a row, up to 300 s", minimum=1
+    )
     requests_keep_days: float = setting(
         "GRADING_REQUESTS_KEEP_DAYS", 90.0, "How long answered requests are kept; 0: for ever", minimum=0
     )
@@ -80,7 +92,10 @@ class ServiceSettings(OpenAISettings):
     )
 
     def problems(self) -> list[str]:
-        return database_problems("GRADING_DATABASE_URL", self.database_url) + self.endpoint_problems()
+        found = database_problems("GRADING_DATABASE_URL", self.database_url) + self.endpoint_problems()
+        if self.breaker_calls_min > self.breaker_window:
+            found.append("GRADING_BREAKER_MIN_CALLS must not be more than GRADING_BREAKER_WINDOW.")
+        return found
 
     @property
     def retry(self) -> Retry:
@@ -101,7 +116,11 @@ class ServiceSettings(OpenAISettings):
             open_above=self.breaker_open_above,
             cooldown_s=self.breaker_cooldown_s,
             cooldown_max_s=max(self.breaker_cooldown_s, 300.0),
+            cooldown_growth=self.breaker_growth,
             trials=self.breaker_trials,
+            min_calls=self.breaker_calls_min or None,
+            failures_in_a_row=self.breaker_in_a_row or None,
+            window_s=self.breaker_window_s or None,
         )
 
     @property

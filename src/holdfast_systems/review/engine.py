@@ -80,12 +80,19 @@ def engine_for(settings: ReviewSettings) -> Engine:
 
 def source_provider(settings: ReviewSettings) -> Provider:
     """Repositories and diffs. They are many hosts: one that is down, or asks to be left alone, holds nobody else."""
-    return Provider("source", timeout_s=settings.fetch_s * 10, many_hosts=True)
+    return Provider(
+        "source", timeout_s=settings.fetch_s * 10, many_hosts=True, retry_after_max_s=settings.retry_ceiling_s
+    )
 
 
 def critic_provider(settings: ReviewSettings) -> Provider:
     if settings.openai_base_url:
-        return Provider("llm", breaker=settings.breaker, timeout_s=settings.llm_timeout_s)
+        return Provider(
+            "llm",
+            breaker=settings.breaker,
+            timeout_s=settings.llm_timeout_s,
+            retry_after_max_s=settings.retry_ceiling_s,
+        )
     return Provider("critic", timeout_s=settings.critic_s * 2)
 
 
@@ -94,6 +101,7 @@ def mail_provider(settings: ReviewSettings, notifier: Notifier) -> Provider:
     return Provider(
         notifier.name,
         breaker=settings.breaker,
+        retry_after_max_s=settings.retry_ceiling_s,
         timeout_s=settings.mail_s * 2,
         effects=notifier.effects,
         retention_s=FOR_EVER_S if isinstance(notifier, MaildirNotifier) else settings.mail_retention_s,

@@ -289,7 +289,7 @@ def status_of(row: Row) -> Status:
     without us: so the job's row is asked first."""
     match row["job_state"]:
         case "queued":
-            return "retryable_failed" if row["failures"] or row["crashes"] else "in_progress"
+            return "in_progress" if row["first_failure_at"] is None else "retryable_failed"
         case "processing" | "waiting":
             return "in_progress"
         case "dead" | "cancelled":

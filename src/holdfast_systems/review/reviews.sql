@@ -33,7 +33,7 @@ VALUES (CAST(:id AS /*id*/), :changelist_id, :review_version, :idempotency_key, 
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, k.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
-       j.failures, j.crashes, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
+       j.first_failure_at, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
   FROM review_keys AS k JOIN reviews AS r ON r.id = k.review_id
        LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
  WHERE k.idempotency_key = :idempotency_key
@@ -42,7 +42,7 @@ SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotenc
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, r.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
-       j.failures, j.crashes, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
+       j.first_failure_at, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
   FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
        LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
  WHERE r.changelist_id = :changelist_id AND r.review_version = :review_version
@@ -52,7 +52,7 @@ SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotenc
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, r.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
-       j.failures, j.crashes, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
+       j.first_failure_at, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
   FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
        LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
  WHERE r.changelist_id = :changelist_id AND r.review_version < CAST(:before AS BIGINT)

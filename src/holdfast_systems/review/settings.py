@@ -65,6 +65,18 @@ class ReviewSettings(OpenAISettings):
     )
     breaker_cooldown_s: float = setting("REVIEW_BREAKER_COOLDOWN_SEC", 30.0, "Pause once open", minimum=0.01)
     breaker_trials: int = setting("REVIEW_BREAKER_TRIALS", 3, "Good trial calls that close it", minimum=1)
+    breaker_in_a_row: int = setting(
+        "REVIEW_BREAKER_FAILURES_IN_A_ROW", 10, "Failures in a row that open it too; 0: only the share does", minimum=0
+    )
+    breaker_window_s: float = setting(
+        "REVIEW_BREAKER_WINDOW_SEC", 0.0, "Calls older than this leave its window; 0: none do", minimum=0
+    )
+    breaker_calls_min: int = setting(
+        "REVIEW_BREAKER_MIN_CALLS", 0, "Calls from which the share is judged; 0: a full window", minimum=0
+    )
+    breaker_growth: float = setting(
+        "REVIEW_BREAKER_COOLDOWN_GROWTH", 1.0, "Growth of the pause with each opening in a row, up to 300 s", minimum=1
+    )
 
     def problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
@@ -77,6 +89,8 @@ class ReviewSettings(OpenAISettings):
             found.append("IMAP_URL is set without SMTP_URL; nothing would be looked up.")
         if self.mail_http_url and not self.mail_http_key:
             found.append("MAIL_HTTP_URL needs MAIL_HTTP_KEY.")
+        if self.breaker_calls_min > self.breaker_window:
+            found.append("REVIEW_BREAKER_MIN_CALLS must not be more than REVIEW_BREAKER_WINDOW.")
         return found + self._unreadable_mail_urls()
 
     def _unreadable_mail_urls(self) -> list[str]:
@@ -121,7 +135,11 @@ class ReviewSettings(OpenAISettings):
             open_above=self.breaker_open_above,
             cooldown_s=self.breaker_cooldown_s,
             cooldown_max_s=max(self.breaker_cooldown_s, 300.0),
+            cooldown_growth=self.breaker_growth,
             trials=self.breaker_trials,
+            min_calls=self.breaker_calls_min or None,
+            failures_in_a_row=self.breaker_in_a_row or None,
+            window_s=self.breaker_window_s or None,
         )
 
     @property

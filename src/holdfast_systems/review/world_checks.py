@@ -195,8 +195,8 @@ def check_bodies(seen: Evidence) -> Iterator[Finding]:
 def check_ends(seen: Evidence) -> Iterator[Finding]:
     """R6, R7: every review succeeded, or failed and a dead letter asks for a person; no doubt is kept from people."""
     rows = seen.world.query(
-        "SELECT r.id, r.status, r.job_id, r.changelist_id, r.review_version, j.state AS job_state, j.failures, "
-        "j.crashes, d.id AS letter FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id "
+        "SELECT r.id, r.status, r.job_id, r.changelist_id, r.review_version, j.state AS job_state, "
+        "j.first_failure_at, d.id AS letter FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id "
         "LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id ORDER BY r.id"
     )
     for row in rows:

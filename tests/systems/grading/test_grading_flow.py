@@ -202,6 +202,22 @@ async def test_a_failing_grade_transcribes_and_fetches_only_once(tmp_path: Path)
         assert (steps == ["PROCESSING"] * 4 and one.skill == "speaking") or steps
 
 
+@pytest.mark.spec("G6", "000.12")
+async def test_a_request_has_three_retries_in_all_its_stages_together(tmp_path: Path) -> None:
+    engine = replace(made_engine(tmp_path), fetch=village)
+    async with opened(tmp_path, engine) as pair:
+        pair.service.script(engine.stt, server_errors=2)
+        pair.service.script(engine.llm, server_errors=9)
+        one = await pair.submit("speaking", SPEAKING)
+        await pair.settle_for(60)
+        calls = await pair.query(pair.service, "SELECT provider FROM holdfast_calls")
+        assert sorted(call["provider"] for call in calls) == ["llm"] * 2 + ["stt"] * 3, (
+            "five calls, two stages, 3 retries"
+        )
+        assert (await pair.show(one.id)).state.status == "FAILED"
+        assert pair.dead_letters[0]["attemptsMade"] == 2
+
+
 @pytest.mark.spec("G6", "G15", "000.33")
 @pytest.mark.parametrize(
     ("content", "promised_s", "code"),

@@ -1,0 +1,69 @@
+"""How many calls a minute a provider takes, as a value that all processes share.
+
+By default no minute, wherever it begins, sees more calls than the limit: the calls of the last minute are remembered
+as (time, how many), at most sixty-one entries however high the limit is. With a `burst` it is a bucket instead: it
+starts full, holds so many calls, and is refilled evenly, so that a minute may see the limit and the burst together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+MINUTE_MS = 60_000
+# Up to this many calls a minute each is remembered by itself; above it, those of one second share an entry.
+EXACT_MAX = 60
+COARSE_MS = 1_000
+
+
+class Usage(NamedTuple):
+    """What was used of the limit. `recent` are (time, calls), oldest first; `tokens` is what a bucket had at
+    `tokens_at`."""
+
+    recent: tuple[tuple[int, int], ...] = ()
+    tokens: float | None = None
+    tokens_at: int | None = None
+
+
+def room(usage: Usage, per_minute: int, burst: int | None, now: int) -> int:
+    """How many calls may begin at this moment."""
+    if burst is not None:
+        return int(_tokens(usage, per_minute, burst, now))
+    return max(0, per_minute - sum(calls for _, calls in _live(usage.recent, now)))
+
+
+def spend(usage: Usage, per_minute: int, burst: int | None, now: int) -> Usage | int:
+    """The usage with one more call in it; or, if there is no room, when there will be."""
+    if burst is not None:
+        return _spend_token(usage, per_minute, burst, now)
+    live = _live(usage.recent, now)
+    if sum(calls for _, calls in live) >= per_minute:
+        return live[0][0] + MINUTE_MS
+    return Usage(recent=_with_call(live, per_minute, now))
+
+
+def _live(recent: Iterable[tuple[int, int]], now: int) -> tuple[tuple[int, int], ...]:
+    return tuple((at, calls) for at, calls in recent if at + MINUTE_MS > now)
+
+
+def _with_call(live: tuple[tuple[int, int], ...], per_minute: int, now: int) -> tuple[tuple[int, int], ...]:
+    # Rounded up, and never before the last entry: an entry may leave the minute too late, but never too early.
+    at = now if per_minute <= EXACT_MAX else -(-now // COARSE_MS) * COARSE_MS
+    if live:
+        at = max(at, live[-1][0])
+        if live[-1][0] == at:
+            return (*live[:-1], (at, live[-1][1] + 1))
+    return (*live, (at, 1))
+
+
+def _spend_token(usage: Usage, per_minute: int, burst: int, now: int) -> Usage | int:
+    tokens = _tokens(usage, per_minute, burst, now)
+    if tokens < 1:
+        return now + int((1 - tokens) * MINUTE_MS / per_minute) + 1
+    return Usage(tokens=tokens - 1, tokens_at=now)
+
+
+def _tokens(usage: Usage, per_minute: int, burst: int, now: int) -> float:
+    if usage.tokens is None or usage.tokens_at is None:
+        return float(burst)
+    return min(float(burst), usage.tokens + max(0, now - usage.tokens_at) * per_minute / MINUTE_MS)
