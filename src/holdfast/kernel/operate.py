@@ -147,7 +147,7 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     if full:
         await results.clear(tx, job_id)
     run_at = now + int(delay_s * 1_000)
-    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now)
+    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, is_full=full)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
     data = batch.text({"stage": stage.name, "full": full, "run_at": row["run_at"]})
