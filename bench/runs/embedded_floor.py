@@ -15,8 +15,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 EVENT = "INSERT INTO holdfast_job_events (job_id, attempt, type, at) VALUES (?, ?, ?, ?)"
 CLAIM = """UPDATE holdfast_jobs SET state = 'processing', attempt = attempt + 1, lease_owner = 'bench',
   lease_until = :now + 60000, started_at = :now, last_attempt_at = :now, updated_at = :now
- WHERE id IN (SELECT id FROM holdfast_jobs WHERE state = 'queued' AND parked = 0 AND queue = 'bench' AND priority = 2
-               AND run_at <= :now ORDER BY run_at LIMIT :limit)
+ WHERE id IN (SELECT id FROM holdfast_jobs WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = 'bench'
+               AND priority = 2 AND run_at <= :now ORDER BY created_at LIMIT :limit)
 RETURNING id, attempt"""
 SETTLE = """UPDATE holdfast_jobs SET state = 'succeeded', finished_at = ?, updated_at = ?, lease_owner = NULL,
   lease_until = NULL WHERE id = ? AND attempt = ? AND state = 'processing'"""

@@ -61,6 +61,12 @@ class Priority:
 PRIORITIES = (Priority.URGENT, Priority.HIGH, Priority.NORMAL, Priority.LOW)
 
 
+def is_due(run_at: int, now: int) -> int:
+    """1 if a job that is written at `now` may be claimed at once. 0 keeps it out of the ready index, so that future
+    work never lies in front of due work; the first claim after its time has come lets it in."""
+    return 1 if run_at <= now else 0
+
+
 class Claimed(NamedTuple):
     """A leased job. The order of fields is the order of columns in every statement that returns one."""
 
@@ -82,4 +88,8 @@ class Claimed(NamedTuple):
     owner: str | None
     trace: str | None
     payload: str
+    version: int = 1
+    """The version of its kind's input that it was enqueued with."""
+    done: str | None = ""
+    """The names of its completed stages, separated by commas. None: nobody knows (a row of an older schema)."""
     tally: str | None = None

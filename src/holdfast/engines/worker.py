@@ -68,6 +68,7 @@ class Worker:
         self._rings = 0
         self._idle = False
         self._more = True  # as far as anybody knows; while it is not, one stream at a time looks for work
+        self._stop = asyncio.Event()
         self._draining = False
         self._end_at = 0.0
         self._doubt = False
@@ -78,6 +79,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
+        self._stop = stop
         bells = [self.kernel.store.bell(f"queue:{queue}") for queue in self.queues]
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(self._listen(bell)) for bell in bells]
@@ -108,7 +110,8 @@ class Worker:
     async def _stream(self) -> None:
         backoff_s = 0.0
         while not (self._draining and not self._running and not self._finished):
-            room = 0 if self._draining else min(self.kernel.tuning.claim_batch, self._room())
+            # Draining begins a turn of the loop after the stop: nothing is claimed in between either.
+            room = 0 if self._draining or self._stop.is_set() else min(self.kernel.tuning.claim_batch, self._room())
             if not self._finished and (room <= 0 or self._idle or (self._reserved and not self._more)):
                 await self._rest()
                 continue

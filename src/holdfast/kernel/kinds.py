@@ -61,6 +61,7 @@ class JobKind:
     queue: str
     takes: TypeAdapter[Any]
     stages: tuple[Stage, ...]
+    version: int
     deadline_s: float | None
     priority: int
     announce: bool
@@ -110,6 +111,7 @@ def job_kind(
         queue=queue,
         takes=_adapter(takes, cls.__name__),
         stages=stages,
+        version=1,
         deadline_s=deadline_s,
         priority=priority,
         announce=announce,

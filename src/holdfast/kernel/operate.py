@@ -151,7 +151,7 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     elif case["replay_stage"]:
         await results.clear_stages(tx, job_id, [each.name for each in kind.stages[kind.stages.index(stage) :]])
     run_at = now + int(delay_s * 1_000)
-    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now)
+    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, is_full=full)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
     data = batch.text({"stage": stage.name, "full": full, "run_at": row["run_at"]})

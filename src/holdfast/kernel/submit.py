@@ -17,8 +17,8 @@ from holdfast.kernel.trace import traceparent
 from holdfast.kernel.watch import Watch
 from holdfast.stores.clock import uuid7s
 from holdfast.stores.seam import LoadingTx, Tx
-from holdfast.tables import jobs
-from holdfast.tables.jobs import NewJob
+from holdfast.tables import new_jobs
+from holdfast.tables.new_jobs import NewJob
 
 KEY_LENGTH_MAX = 255
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
@@ -70,6 +70,7 @@ def prepare(
         first.name,
         first.plan.provider,
         level,
+        kind.version,
         now + int(delay_s * 1_000),
         None if limit_s is None else now + int(limit_s * 1_000),
         key,
@@ -103,7 +104,7 @@ async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | No
 
     A key that was used before gives the id of the job it made; with another payload it is an `IdempotencyConflict`,
     and the caller's transaction should be rolled back."""
-    added = await jobs.insert(tx, dict(orders), now)
+    added = await new_jobs.insert(tx, dict(orders), now)
     if watch is not None:
         tx.then(lambda: watch.count("jobs_created", len(added)))
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
@@ -113,9 +114,10 @@ async def _earlier(tx: Tx, order: Order) -> str:
     key = order.row.job_key
     if key is None:
         return order.id  # our own earlier write: the id was taken by an ambiguous commit of this very order
-    known = await jobs.by_key(tx, order.row.kind, key)
+    known = await new_jobs.by_key(tx, order.row.kind, key)
     assert known is not None, "an insert that conflicts has found a row"
-    if known["fingerprint"] != order.row.fingerprint:
+    # Inputs of two versions cannot be compared: there the key alone says that it is the same job.
+    if known["version"] == order.row.version and known["fingerprint"] != order.row.fingerprint:
         raise IdempotencyConflict(key)
     return str(known["id"])
 
@@ -208,7 +210,7 @@ async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
 async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     async with kernel.store.transaction() as tx:
         assert isinstance(tx, LoadingTx)
-        await jobs.load(tx, part, kernel.now())
+        await new_jobs.load(tx, part, kernel.now())
         tx.then(lambda: kernel.watch.count("jobs_created", len(part)))
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.core.decide import Decision
-from holdfast.core.job import PRIORITIES, Claimed, State
-from holdfast.stores.seam import LoadingTx, Row, Tx
+from holdfast.core.job import PRIORITIES, Claimed, State, is_due
+from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch, events
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 NIL = "00000000-0000-0000-0000-000000000000"
-
-
-class NewJob(NamedTuple):
-    """A row to insert; the order is the statement's."""
-
-    kind: str
-    queue: str
-    stage: str
-    provider: str | None
-    priority: int
-    run_at: int
-    deadline_at: int | None
-    job_key: str | None
-    fingerprint: str | None
-    owner: str | None
-    trace: str | None
-    payload: str
-
-
-LOADED = ("id", *NewJob._fields[:-1], "created_at", "updated_at", "payload")
 
 
 class Left(NamedTuple):
@@ -49,6 +29,8 @@ class Left(NamedTuple):
     data: str | None
     value: str | None = None
     """The stage's result as JSON, if it is one to keep."""
+    done: str | None = None
+    """The stages completed so far, if that has changed."""
 
 
 class Stepped(NamedTuple):
@@ -59,60 +41,10 @@ class Stepped(NamedTuple):
     parked: int
 
 
-async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
-    """Insert what is new and wake its queues; return the ids that were. A taken id or key inserts nothing."""
-    if tx.dialect == "postgres" and len(jobs) == 1:
-        ((job_id, job),) = jobs.items()
-        rows = await tx.rows(sql.insert_one, id=job_id, now=now, **_plain(job))
-    else:
-        rows = await tx.rows(sql.insert, batch=batch.keyed(jobs), now=now)
-    added = {row["id"] for row in rows}
-    if tx.dialect == "sqlite" and added:
-        for queue in sorted({job.queue for job in jobs.values()}):
-            await tx.hint(f"queue:{queue}")
-    return added
-
-
-def _plain(job: NewJob) -> dict[str, Any]:
-    """The row by column name; what strangers wrote as the database can hold it."""
-    named = job._asdict()
-    for name in ("job_key", "owner", "trace", "payload"):
-        if named[name] is not None:
-            named[name] = batch.storable(named[name])
-    return named
-
-
-async def load(tx: LoadingTx, jobs: Sequence[tuple[str, NewJob]], now: int) -> None:
-    """`insert` of many new jobs by the database's own bulk load. `StoreConflict` if an id or key is there already."""
-    await tx.load("holdfast_jobs", LOADED, _pieces(jobs, now))
-    for queue in sorted({job.queue for _, job in jobs}):
-        await tx.hint(f"queue:{queue}")
-
-
-def _pieces(jobs: Sequence[tuple[str, NewJob]], now: int, rows: int = 200) -> Iterator[str]:
-    """The text form of COPY, some rows at a time. Jobs of one bulk differ in little else than their payloads: the rest
-    is written once."""
-    written: tuple[Any, ...] = ()
-    middle = ""
-    for start in range(0, len(jobs), rows):
-        lines = []
-        for job_id, job in jobs[start : start + rows]:
-            if written != job[:-1]:
-                written = job[:-1]
-                middle = "\t".join(map(batch.copied, (*written, now, now)))
-            lines.append(f"{job_id}\t{middle}\t{batch.copied(job.payload)}\n")
-        yield batch.storable("".join(lines))
-
-
-async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:
-    rows = await tx.rows(sql.by_key, kind=kind, job_key=job_key)
-    return rows[0] if rows else None
-
-
 async def claim(
     tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
 ) -> tuple[list[Claimed], int]:
-    """Lease up to `limit` due jobs, the most urgent first, and log it.
+    """Lease up to `limit` due jobs, the most urgent first, of these the oldest, and log it.
 
     Also returns how many were parked instead, because their provider is held."""
     if tx.dialect == "postgres":
@@ -124,7 +56,7 @@ async def claim(
 def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
     taken = [Claimed._make(row) for row in rows]
     leased = [job for job in taken if job.state == State.PROCESSING]
-    leased.sort(key=itemgetter(9, 10))  # priority, run_at
+    leased.sort(key=itemgetter(9, 11))  # priority, created_at
     return leased, len(taken) - len(leased)
 
 
@@ -142,7 +74,7 @@ async def step(
     lanes = [(queue, priority) for priority in PRIORITIES for queue in queues] if limit > 0 else []
     rows = await tx.rows(
         sql.step,
-        batch=batch.keyed({left.job.id: _settled_row(left) for left in lefts}),
+        batch=batch.keyed({left.job.id: _settled_row(left, now) for left in lefts}),
         queues=[queue for queue, _ in lanes],
         priorities=[priority for _, priority in lanes],
         limit=limit,
@@ -160,6 +92,8 @@ async def _claim_lane_by_lane(
     tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
 ) -> Sequence[Row]:
     rows: list[Row] = []
+    for queue in queues:
+        await promote(tx, queue, now)
     lanes = batch.text([(queue, priority) for priority in PRIORITIES for queue in queues])
     for lane in await tx.rows(sql.due_lanes, lanes=lanes, now=now):
         if len(rows) < limit:
@@ -178,6 +112,11 @@ async def _claim_lane_by_lane(
     return rows
 
 
+async def promote(tx: Tx, queue: str, now: int, limit: int = 500) -> int:
+    """Let into the ready index what has come due; returns how many jobs that were."""
+    return len(await tx.rows(sql.promote, queue=queue, now=now, limit=limit))
+
+
 async def claim_one(tx: Tx, job_id: str, owner: str, now: int, lease_until: int) -> Claimed | None:
     rows = await tx.rows(sql.claim_one, id=job_id, owner=owner, now=now, lease_until=lease_until)
     return Claimed._make(rows[0]) if rows else None
@@ -186,6 +125,7 @@ async def claim_one(tx: Tx, job_id: str, owner: str, now: int, lease_until: int)
 async def due_ids(tx: Tx, queue: str, now: int, limit: int) -> list[tuple[str, int]]:
     """Up to `limit` due jobs of a queue, the most urgent first, each with its attempt. Parks what is held."""
     rows: list[Row] = []
+    await promote(tx, queue, now, max(limit, 500))
     for priority in PRIORITIES:
         if len(rows) < limit:
             rows += await tx.rows(sql.due_ids, queue=queue, priority=priority, now=now, limit=limit - len(rows))
@@ -207,7 +147,7 @@ async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
     """End attempts, each behind its own fence, log it, keep their results. Ids that do not come back were refused."""
     if tx.dialect == "postgres":
         return (await step(tx, lefts, (), 0, "", now, now)).accepted
-    rows = {left.job.id: _settled_row(left) for left in lefts}
+    rows = {left.job.id: _settled_row(left, now) for left in lefts}
     ended = batch.keyed(rows)
     accepted = {row["id"] for row in await tx.rows(sql.settle, batch=ended, now=now)}
     if len(accepted) < len(rows):
@@ -219,7 +159,7 @@ async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
     return accepted
 
 
-def _settled_row(left: Left) -> tuple[Any, ...]:
+def _settled_row(left: Left, now: int) -> tuple[Any, ...]:
     d = left.decision
     return (
         left.job.attempt,
@@ -239,6 +179,8 @@ def _settled_row(left: Left) -> tuple[Any, ...]:
         left.data,
         left.job.stage,
         left.value,
+        is_due(d.run_at, now),
+        left.done,
         d.tally,
     )
 
@@ -289,9 +231,13 @@ def _locked(row: Row) -> tuple[Claimed, str | None]:
     return Claimed._make(values[:-1]), values[-1]
 
 
-async def revive(tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int) -> Row | None:
+async def revive(
+    tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int, *, is_full: bool
+) -> Row | None:
     """Bring a dead job back for a replay; None if it is not dead."""
-    rows = await tx.rows(sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now)
+    rows = await tx.rows(
+        sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now, is_full=int(is_full)
+    )
     return rows[0] if rows else None
 
 

@@ -1,40 +1,3 @@
--- name: insert @postgres
--- A batch is one JSON object keyed by id: json_each reads it on both databases. A taken id or key inserts nothing.
--- The wake-up rides in the same statement: an enqueue is one round trip of the caller's transaction.
-INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
-                           job_key, fingerprint, owner, trace, payload)
-SELECT CAST(e.key AS uuid), e.value->>0, e.value->>1, e.value->>2, e.value->>3, CAST(e.value->>4 AS SMALLINT),
-       CAST(e.value->>5 AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(e.value->>6 AS BIGINT),
-       e.value->>7, e.value->>8, e.value->>9, e.value->>10, e.value->>11
-  FROM json_each(:batch) AS e
-    ON CONFLICT DO NOTHING
-RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
-
--- name: insert_one @postgres
--- As `insert`, for the usual case: plain parameters cost 100 us less than a batch of one (0.56 against 0.69 ms).
-INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
-                           job_key, fingerprint, owner, trace, payload)
-VALUES (CAST(:id AS uuid), CAST(:kind AS TEXT), CAST(:queue AS TEXT), CAST(:stage AS TEXT), CAST(:provider AS TEXT),
-        CAST(:priority AS SMALLINT), CAST(:run_at AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT),
-        CAST(:deadline_at AS BIGINT), CAST(:job_key AS TEXT), CAST(:fingerprint AS TEXT), CAST(:owner AS TEXT),
-        CAST(:trace AS TEXT), CAST(:payload AS TEXT))
-    ON CONFLICT DO NOTHING
-RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
-
--- name: insert @sqlite
--- brief
-INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, created_at, updated_at, deadline_at,
-                           job_key, fingerprint, owner, trace, payload)
-SELECT e.key, e.value->>0, e.value->>1, e.value->>2, e.value->>3, e.value->>4, e.value->>5, :now, :now, e.value->>6,
-       e.value->>7, e.value->>8, e.value->>9, e.value->>10, e.value->>11
-  FROM json_each(:batch) AS e WHERE TRUE
-    ON CONFLICT DO NOTHING
-RETURNING id
-
--- name: by_key
--- brief
-SELECT CAST(id AS TEXT) AS id, fingerprint FROM holdfast_jobs WHERE kind = :kind AND job_key = :job_key
-
 -- name: step @postgres
 -- Ends attempts and leases due jobs in one statement, so that a worker's turn is one round trip and one commit: with
 -- BEGIN, two statements and COMMIT its four answers each waited for Python's turn (9 against 15 thousand jobs/s).
@@ -43,20 +6,23 @@ SELECT CAST(id AS TEXT) AS id, fingerprint FROM holdfast_jobs WHERE kind = :kind
 -- The one door out of an attempt: the fence is id, attempt and the state it is left from. The CASE keeps the planner
 -- on the primary key: a plain state = 'processing' made it scan the lease index (91 against 51 us per job).
 --
--- The claim is one range scan per lane (queue, priority), so that future-dated rows of an urgent lane never lie in
--- front of due rows of the next: 117 buffers per claim of 100 in a table of millions, against 9,673 for one scan.
+-- The claim is one range scan per lane (queue, priority), in the order of creation: a retry does not go behind what
+-- came after it. What is not due yet lies outside of the index that it scans; what has come due since (`come`, some
+-- hundreds at a time) takes part in the order here, and what of it is not claimed is let into that index.
 -- A row whose provider is held is parked where it stands: it leaves the ready index and costs no later claim.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
      SET state = s.st, stage = s.sg, run_at = s.ra, failures = s.fa, crashes = s.cr, provider = s.pr,
          not_before = s.nb, first_failure_at = s.ff, wait_key = s.wk, error = COALESCE(s.er, j.error), hold = s.ho,
+         is_due = s.du, done = COALESCE(s.dn, j.done),
          parked = CASE s.ho WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
          tally = s.ta, finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
     FROM (SELECT CAST(e.key AS uuid) AS k, CAST(e.value->>0 AS BIGINT) AS at, e.value->>1 AS ex, e.value->>2 AS st,
                  e.value->>3 AS sg, CAST(e.value->>4 AS BIGINT) AS ra, CAST(e.value->>5 AS INTEGER) AS fa,
                  CAST(e.value->>6 AS INTEGER) AS cr, e.value->>7 AS pr, CAST(e.value->>8 AS BIGINT) AS nb,
                  CAST(e.value->>9 AS BIGINT) AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho,
-                 e.value->>13 AS ev, e.value->>14 AS da, e.value->>15 AS fs, e.value->>16 AS va, e.value->>17 AS ta
+                 e.value->>13 AS ev, e.value->>14 AS da, e.value->>15 AS fs, e.value->>16 AS va,
+                 CAST(e.value->>17 AS SMALLINT) AS du, e.value->>18 AS dn, e.value->>19 AS ta
             FROM json_each(:batch) AS e) AS s
    WHERE j.id = s.k AND j.attempt = s.at AND CASE j.state WHEN s.ex THEN TRUE ELSE FALSE END
   RETURNING j.id, j.attempt, s.ev, s.da, s.fs, s.va),
@@ -65,42 +31,71 @@ kept AS (
   SELECT id, fs, attempt, CASE ev WHEN 'expired' THEN 1 ELSE 0 END, CAST(:now AS BIGINT), va
     FROM fin WHERE va IS NOT NULL
       ON CONFLICT (job_id, stage, is_late) DO NOTHING),
-due AS MATERIALIZED (
-  SELECT d.k, d.held FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[])) AS lane(q, p)
+ready AS MATERIALIZED (
+  SELECT d.k, d.pr, d.ca, d.held FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[])) AS lane(q, p)
    CROSS JOIN LATERAL (
-    SELECT ctid AS k, (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
+    SELECT ctid AS k, priority AS pr, created_at AS ca,
+           (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
              SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
       FROM holdfast_jobs
-     WHERE state = 'queued' AND parked = 0 AND queue = lane.q AND priority = lane.p AND run_at <= :now
-     ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS d
+     WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p AND run_at <= :now
+     ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS d
    LIMIT :limit),
+come AS MATERIALIZED (
+  SELECT d.k, d.pr, d.ca, d.held FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[])) AS lane(q, p)
+   CROSS JOIN LATERAL (
+    SELECT ctid AS k, priority AS pr, created_at AS ca,
+           (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
+             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
+      FROM holdfast_jobs
+     WHERE state = 'queued' AND is_due = 0 AND queue = lane.q AND run_at <= :now
+     ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d
+   WHERE lane.p = 0),
+picked AS MATERIALIZED (
+  SELECT pool.k, CASE WHEN ROW_NUMBER() OVER (ORDER BY pool.pr, pool.ca) > :limit THEN pool.other
+                      WHEN pool.held THEN 'park' ELSE 'claim' END AS act
+    FROM (SELECT k, pr, ca, held, 'leave' AS other FROM ready
+           UNION ALL SELECT k, pr, ca, held, 'admit' FROM come) AS pool),
 got AS (
   UPDATE holdfast_jobs AS j
-     SET state = CASE WHEN due.held THEN 'queued' ELSE 'processing' END,
-         parked = CASE WHEN due.held THEN 1 ELSE 0 END,
-         hold = CASE WHEN due.held THEN 'breaker' ELSE j.hold END,
-         attempt = j.attempt + CASE WHEN due.held THEN 0 ELSE 1 END,
-         lease_owner = CASE WHEN due.held THEN NULL ELSE CAST(:owner AS TEXT) END,
-         lease_until = CASE WHEN due.held THEN NULL ELSE CAST(:lease_until AS BIGINT) END,
-         started_at = CASE WHEN due.held THEN j.started_at ELSE COALESCE(j.started_at, CAST(:now AS BIGINT)) END,
-         last_attempt_at = CASE WHEN due.held THEN j.last_attempt_at ELSE CAST(:now AS BIGINT) END,
+     SET state = CASE p.act WHEN 'claim' THEN 'processing' ELSE 'queued' END,
+         is_due = 1,
+         parked = CASE p.act WHEN 'park' THEN 1 ELSE 0 END,
+         hold = CASE p.act WHEN 'park' THEN 'breaker' ELSE j.hold END,
+         attempt = j.attempt + CASE p.act WHEN 'claim' THEN 1 ELSE 0 END,
+         lease_owner = CASE p.act WHEN 'claim' THEN CAST(:owner AS TEXT) END,
+         lease_until = CASE p.act WHEN 'claim' THEN CAST(:lease_until AS BIGINT) END,
+         started_at = CASE p.act WHEN 'claim' THEN COALESCE(j.started_at, CAST(:now AS BIGINT)) ELSE j.started_at END,
+         last_attempt_at = CASE p.act WHEN 'claim' THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
          updated_at = :now
-    FROM due WHERE j.ctid = due.k
+    FROM picked AS p WHERE j.ctid = p.k AND p.act <> 'leave'
   RETURNING j.id, j.kind, j.queue, j.stage, j.state, j.attempt, j.failures, j.crashes, j.epoch, j.priority, j.run_at,
-            j.created_at, j.deadline_at, j.first_failure_at, j.not_before, j.owner, j.trace, j.payload, j.tally),
+            j.created_at, j.deadline_at, j.first_failure_at, j.not_before, j.owner, j.trace, j.payload, j.version,
+            j.done, j.tally, p.act),
 logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
   SELECT id, attempt, ev, CAST(:now AS BIGINT), da FROM fin
    UNION ALL
-  SELECT id, attempt, CASE state WHEN 'queued' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL FROM got)
+  SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL
+    FROM got WHERE act <> 'admit')
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally FROM got
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done, tally
+  FROM got WHERE act <> 'admit'
  UNION ALL
-SELECT string_agg(CAST(id AS TEXT), ','), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM fin
+SELECT string_agg(CAST(id AS TEXT), ','), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM fin
  UNION ALL
-SELECT CAST(pg_notify('holdfast', h) AS TEXT), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM unnest(CAST(:hints AS text[])) AS h
+SELECT CAST(pg_notify('holdfast', h) AS TEXT), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM unnest(CAST(:hints AS text[])) AS h
+
+-- name: promote
+-- brief
+-- Lets into the ready index what has come due. PostgreSQL's `step` does it by itself.
+WITH come AS MATERIALIZED (
+  SELECT id AS k FROM holdfast_jobs WHERE state = 'queued' AND is_due = 0 AND queue = :queue AND run_at <= :now
+   ORDER BY run_at LIMIT :limit /*skip_locked*/)
+UPDATE holdfast_jobs SET is_due = 1 WHERE id IN (SELECT k FROM come)
+RETURNING CAST(id AS TEXT) AS id
 
 -- name: due_lanes @sqlite
 -- brief
@@ -108,7 +103,7 @@ SELECT CAST(pg_notify('holdfast', h) AS TEXT), NULL, NULL, NULL, NULL, NULL, NUL
 SELECT e.value->>0 AS queue, CAST(e.value->>1 AS INTEGER) AS priority
   FROM json_each(:lanes) AS e
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs AS j
-                WHERE j.state = 'queued' AND j.parked = 0 AND j.queue = e.value->>0
+                WHERE j.state = 'queued' AND j.parked = 0 AND j.is_due = 1 AND j.queue = e.value->>0
                   AND j.priority = CAST(e.value->>1 AS INTEGER) AND j.run_at <= :now)
  ORDER BY e.key
 
@@ -128,11 +123,13 @@ UPDATE holdfast_jobs
   FROM (SELECT id AS k, (provider IS NOT NULL AND hold IS NOT 'trial' AND provider IN (
                  SELECT name FROM holdfast_breakers WHERE gate <> 'closed')) AS held
           FROM holdfast_jobs
-         WHERE state = 'queued' AND parked = 0 AND queue = :queue AND priority = :priority AND run_at <= :now
-         ORDER BY run_at LIMIT :limit) AS due
+         WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
+           AND run_at <= :now
+         ORDER BY created_at LIMIT :limit) AS due
  WHERE holdfast_jobs.id = due.k
 RETURNING id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at, created_at,
-          deadline_at, first_failure_at, not_before, owner, trace, payload, tally
+          deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+          tally
 
 -- name: claim_one
 -- brief
@@ -144,7 +141,8 @@ UPDATE holdfast_jobs
    AND (provider IS NULL OR hold = 'trial'
         OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
 RETURNING CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-          created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally
+          created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+          tally
 
 -- name: due_ids
 -- For engines that are told a job's id: who to ring for. One lane a statement, as in the claim.
@@ -152,8 +150,8 @@ SELECT CAST(id AS TEXT) AS id, attempt,
        CASE WHEN provider IS NOT NULL AND (hold IS NULL OR hold <> 'trial') AND provider IN (
                  SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 1 ELSE 0 END AS held
   FROM holdfast_jobs
- WHERE state = 'queued' AND parked = 0 AND queue = :queue AND priority = :priority AND run_at <= :now
- ORDER BY run_at LIMIT :limit
+ WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority AND run_at <= :now
+ ORDER BY created_at LIMIT :limit
 
 -- name: park
 -- What the claim does to a due row whose provider is held, for engines that do not claim by queue.
@@ -168,11 +166,13 @@ RETURNING CAST(holdfast_jobs.id AS TEXT) AS id, holdfast_jobs.attempt
 UPDATE holdfast_jobs
    SET state = s.st, stage = s.sg, run_at = s.ra, failures = s.fa, crashes = s.cr, provider = s.pr,
        not_before = s.nb, first_failure_at = s.ff, wait_key = s.wk, error = COALESCE(s.er, error), hold = s.ho,
+       is_due = s.du, done = COALESCE(s.dn, done),
        parked = CASE s.ho WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
        tally = s.ta, finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN :now END
   FROM (SELECT e.key AS k, e.value->>0 AS at, e.value->>1 AS ex, e.value->>2 AS st, e.value->>3 AS sg,
                e.value->>4 AS ra, e.value->>5 AS fa, e.value->>6 AS cr, e.value->>7 AS pr, e.value->>8 AS nb,
-               e.value->>9 AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho, e.value->>17 AS ta
+               e.value->>9 AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho,
+               e.value->>17 AS du, e.value->>18 AS dn, e.value->>19 AS ta
           FROM json_each(:batch) AS e) AS s
  WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at AND holdfast_jobs.state = s.ex
 RETURNING id
@@ -208,7 +208,8 @@ RETURNING CAST(id AS TEXT) AS id
 
 -- name: expired
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+       tally, provider
   FROM holdfast_jobs WHERE state = 'processing' AND lease_until < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY lease_until LIMIT :limit /*skip_locked*/
@@ -216,12 +217,14 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 -- name: held_by
 -- What a worker holds by its own name: after a lost answer it may hold jobs it does not know of.
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+       tally, provider
   FROM holdfast_jobs WHERE state = 'processing' AND lease_owner = :owner /*for_update*/
 
 -- name: overdue
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+       tally, provider
   FROM holdfast_jobs
  WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting') AND deadline_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
@@ -229,7 +232,8 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 
 -- name: unanswered
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+       tally, provider
   FROM holdfast_jobs WHERE state = 'waiting' AND run_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY run_at LIMIT :limit /*skip_locked*/
@@ -237,21 +241,25 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 -- name: lock_one
 -- brief
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+       tally, provider
   FROM holdfast_jobs WHERE id = CAST(:id AS /*id*/) /*for_update*/
 
 -- name: lock_waiting
 -- brief
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, tally, provider
+       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
+       tally, provider
   FROM holdfast_jobs WHERE wait_key = :wait_key /*for_update*/
 
 -- name: revive
 -- Only a replay brings the dead back: same id and history, a new epoch, a fresh budget, never before `not_before`, and
--- as much time until its deadline as it had at first, whether its kind or its own order gave it.
+-- as much time until its deadline as it had at first, whether its kind or its own order gave it. The next claim finds out
+-- whether it is due.
 UPDATE holdfast_jobs
    SET state = 'queued', stage = :stage, provider = :provider, epoch = epoch + 1, failures = 0, crashes = 0,
        run_at = CASE WHEN not_before IS NOT NULL AND not_before > :run_at THEN not_before ELSE :run_at END,
+       is_due = 0, done = CASE CAST(:is_full AS INTEGER) WHEN 1 THEN '' ELSE done END,
        deadline_at = :now + deadline_at - COALESCE(
          (SELECT MAX(e.at) FROM holdfast_job_events e WHERE e.job_id = holdfast_jobs.id AND e.type = 'replayed'),
          created_at),

@@ -1,0 +1,91 @@
+"""New rows of the jobs table: alone, in a batch, and by the database's own bulk load. All three write the same row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.core.job import is_due
+from holdfast.stores.seam import LoadingTx, Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+
+class NewJob(NamedTuple):
+    """A row to insert, as its enqueuer knows it."""
+
+    kind: str
+    queue: str
+    stage: str
+    provider: str | None
+    priority: int
+    version: int
+    run_at: int
+    deadline_at: int | None
+    job_key: str | None
+    fingerprint: str | None
+    owner: str | None
+    trace: str | None
+    payload: str
+
+
+TEXTS_AT = NewJob._fields.index("job_key")
+LOADED = ("id", *NewJob._fields[:-1], "is_due", "created_at", "updated_at", "payload")
+
+
+async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
+    """Insert what is new and wake its queues; return the ids that were. A taken id or key inserts nothing."""
+    if tx.dialect == "postgres" and len(jobs) == 1:
+        ((job_id, job),) = jobs.items()
+        rows = await tx.rows(sql.insert_one, id=job_id, is_due=is_due(job.run_at, now), now=now, **_storable(job))
+    else:
+        rows = await tx.rows(sql.insert, batch=batch.keyed(_rows(jobs, now)), now=now)
+    added = {row["id"] for row in rows}
+    if tx.dialect == "sqlite" and added:
+        for queue in sorted({job.queue for job in jobs.values()}):
+            await tx.hint(f"queue:{queue}")
+    return added
+
+
+def _rows(jobs: Mapping[str, NewJob], now: int) -> dict[str, tuple[Any, ...]]:
+    """Each job in the order of the statement."""
+    return {job_id: (*job[:TEXTS_AT], is_due(job.run_at, now), *job[TEXTS_AT:]) for job_id, job in jobs.items()}
+
+
+def _storable(job: NewJob) -> dict[str, Any]:
+    """The row by column name; what strangers wrote as the database can hold it."""
+    named = job._asdict()
+    for name in ("job_key", "owner", "trace", "payload"):
+        if named[name] is not None:
+            named[name] = batch.storable(named[name])
+    return named
+
+
+async def load(tx: LoadingTx, jobs: Sequence[tuple[str, NewJob]], now: int) -> None:
+    """`insert` of many new jobs by the database's own bulk load. `StoreConflict` if an id or key is there already."""
+    await tx.load("holdfast_jobs", LOADED, _pieces(jobs, now))
+    for queue in sorted({job.queue for _, job in jobs}):
+        await tx.hint(f"queue:{queue}")
+
+
+def _pieces(jobs: Sequence[tuple[str, NewJob]], now: int, rows: int = 200) -> Iterator[str]:
+    """The text form of COPY, some rows at a time. Jobs of one bulk differ in little else than their payloads: the rest
+    is written once."""
+    written: tuple[Any, ...] = ()
+    middle = ""
+    for start in range(0, len(jobs), rows):
+        lines = []
+        for job_id, job in jobs[start : start + rows]:
+            if written != job[:-1]:
+                written = job[:-1]
+                middle = "\t".join(map(batch.copied, (*written, is_due(job.run_at, now), now, now)))
+            lines.append(f"{job_id}\t{middle}\t{batch.copied(job.payload)}\n")
+        yield batch.storable("".join(lines))
+
+
+async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:
+    rows = await tx.rows(sql.by_key, kind=kind, job_key=job_key)
+    return rows[0] if rows else None
