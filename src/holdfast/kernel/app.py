@@ -106,8 +106,8 @@ def stage(
 
     `reads` names the fields of the input that the stage depends on, so that a correction of others does not make a
     replay run it again; unset, it may depend on any. Exceptions in `retry_on` are retried and those in `never` are not,
-    whatever Holdfast would make of them; the class nearest to the exception's own decides. `never=(Exception,)` speaks of
-    exceptions that nothing recognises."""
+    whatever Holdfast would make of them; the class nearest to the exception's own decides. `never=(Exception,)` speaks
+    of exceptions that nothing recognises."""
 
     def mark(function: F) -> F:
         named = None if reads is None else frozenset(reads)
