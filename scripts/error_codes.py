@@ -16,6 +16,7 @@ from holdfast.core.failure import RETRYABLE, Category
 from holdfast.http.problem import CODES, KNOWN
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.grading.reasons import REASONS as REASONS_OF_SUBMISSIONS
+from holdfast_systems.grading.reasons import REASONS_OF_LETTERS
 
 # Rehearsals of failures, not failures.
 LEFT_OUT = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
@@ -57,6 +58,8 @@ def page(source: Path, table: Table) -> str:
         table(
             ("reason", "what it means"), [(f"`{name}`", meaning) for name, meaning in REASONS_OF_SUBMISSIONS.items()]
         ),
+        "A letter of `grading.dlq` has one of these as its `failureReason`, or:",
+        table(("reason", "what it means"), [(f"`{name}`", meaning) for name, meaning in REASONS_OF_LETTERS.items()]),
         "## Codes of a conversion",
         "All that a client of the conversion API sees of a failed job, whatever the cause was.",
         table(("code", "what the client is told"), [(f"`{code}`", TABLE[code].message) for code in Code]),

@@ -22,14 +22,16 @@ from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
 from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox
-from holdfast.transports.seam import Delivery, Queue
+from holdfast.transports.seam import Delivery, HeldMessage, Lookable, Queue
 
 __all__ = [
     "MASK",
     "Delivery",
     "Gate",
     "Gather",
+    "HeldMessage",
     "Kernel",
+    "Lookable",
     "Order",
     "Queue",
     "Registry",

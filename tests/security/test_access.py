@@ -58,6 +58,8 @@ operator: GET /api/ops/effects; POST /api/ops/effects/answer;
 operator: GET /api/ops/costs; GET /api/ops/workers; GET /api/ops/schedules;
 operator: GET /api/ops/submissions; GET /api/ops/submissions/{submission_id};
 operator: POST /api/ops/submissions/{submission_id}/resubmit; GET /api/ops/refused-callbacks;
+operator: GET /api/ops/dlq; GET /api/ops/dlq/{letter_id};
+operator: POST /api/ops/dlq/{letter_id}/resend; POST /api/ops/dlq/{letter_id}/archive;
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
@@ -125,6 +127,7 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "changelist_id": (await place.review("cl-1"))["changelist_id"],
             "review_version": "1",
             "case_id": nobody,
+            "letter_id": "nothing",
             "message_id": nobody,
             "name": "nothing",
         }

@@ -26,7 +26,7 @@ from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.schema import bring_forward
 from holdfast.kernel.trace import HEADER, span
-from holdfast.transports.seam import Delivery
+from holdfast.transports.seam import Delivery, Lookable
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
@@ -91,7 +91,10 @@ def _steady(step: Callable[[Kernel], Awaitable[int]]) -> Callable[[Kernel], Awai
 
 
 def _consumers(kernel: Kernel) -> list[Consumer]:
-    return [consumer for app in kernel.registry.apps for consumer in app.consumers]
+    """What this process consumes. A sink is left to people where the transport lets them look into it."""
+    is_kept = isinstance(kernel.transport, Lookable)
+    declared = [consumer for app in kernel.registry.apps for consumer in app.consumers]
+    return [consumer for consumer in declared if not (is_kept and consumer.queue.sink)]
 
 
 async def _declare(kernel: Kernel) -> None:

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq_consumer import consume
 from holdfast.transports.rabbitmq_link import Link, is_blocked, is_cancelled, retrieve
+from holdfast.transports.rabbitmq_look import look
 from holdfast.transports.rabbitmq_publisher import Publisher
-from holdfast.transports.seam import Handler, Message, Queue
+from holdfast.transports.seam import Handler, HeldMessage, Message, Queue
 
 SUSPECTS_MAX = 10_000
 PUBLISH_TIMEOUT_S = 10.0
@@ -70,6 +72,9 @@ class RabbitTransport:
 
     async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
         await consume(self._inward, queue, self._queues, handler, prefetch)
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[AsyncIterator[HeldMessage]]:
+        return look(self._outward, queue, self._timeout_s)
 
     async def close(self) -> None:
         await asyncio.gather(self._outward.close(), self._inward.close())

@@ -8,9 +8,10 @@ again when the handler raises.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,31 @@ Handler = Callable[[Delivery], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue and the exchange it is bound to. `sink`: nobody of ours consumes it; messages stay there for people."""
+    """A queue and the exchange it is bound to. `sink`: its messages are for people. They stay there where people can
+    look at them (`Lookable`); only a transport without such a place hands them to the app's own consumer."""
 
     name: str
     exchange: str = ""
     routing_key: str = ""
     sink: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """A message that lies in a queue and is being looked at. `take` takes it away for good; without it, it stays."""
+
+    delivery: Delivery
+    take: Callable[[], Awaitable[None]]
+
+
+@runtime_checkable
+class Lookable(Protocol):
+    """A transport that keeps messages where people can look at them without consuming them."""
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[AsyncIterator[HeldMessage]]:
+        """What lies in the queue now, the oldest first. On leaving, all that was not taken lies there as before; it is
+        hidden from other readers meanwhile."""
+        ...
 
 
 class Transport(Protocol):

@@ -20,10 +20,10 @@ from holdfast import InvalidInput, Job, NotAllowed, NotFound
 from holdfast.kit import Delivery, Kernel, Order, Tx, inbox, once, operate, prepare, submit_in, trace_headers
 from holdfast_systems.grading import answers, grading_jobs, refused
 from holdfast_systems.grading.contract import REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
+from holdfast_systems.grading.topology import RESENT_HEADER
 from holdfast_systems.grading.wire import InvalidMessage
 
 TRACE_LENGTH_MAX = 200
-RESENT_HEADER = "holdfast-resent"
 
 
 Jobs = Mapping[str, type[Job[Any]]]

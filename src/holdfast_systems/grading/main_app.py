@@ -15,11 +15,12 @@ from holdfast.kit import Kernel, Tx, load_migrations, outbox
 from holdfast.settings import read
 from holdfast_systems.grading import retention, submissions
 from holdfast_systems.grading.callbacks import receive_callback
+from holdfast_systems.grading.letters import keep_letter
 from holdfast_systems.grading.outgoing import checked_request, request_message
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submissions import Stored
 from holdfast_systems.grading.sweep import sweep_timeouts
-from holdfast_systems.grading.topology import CALLBACKS, QUEUES
+from holdfast_systems.grading.topology import CALLBACKS, DEAD_LETTERS, QUEUES
 from holdfast_systems.grading.transitions import Submission
 
 NAME = "grading-main"
@@ -31,6 +32,7 @@ def build_main(env: Mapping[str, str]) -> App:
     settings = read(MainSettings, env)
     app = App(NAME, migrations=MIGRATIONS, queues=QUEUES)
     app.consume(CALLBACKS)(receive_callback)
+    app.consume(DEAD_LETTERS)(keep_letter)  # only where no broker keeps them for people: it is a sink
     app.step(every_s=settings.timeout_check_ms / 1_000)(sweep_timeouts)
 
     @app.step(every_s=retention.EVERY_S)

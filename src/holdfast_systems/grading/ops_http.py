@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require
 from holdfast.http.ops_reach import Filter
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel
-from holdfast_systems.grading import desk
+from holdfast_systems.grading import desk, letters
 from holdfast_systems.grading.desk import Wanted
+from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.resubmission import resubmit_submission
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import checked_cursor, checked_id
@@ -24,7 +26,14 @@ from holdfast_systems.grading.transitions import Status
 OPERATOR = require("operator")
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
+LetterId = Annotated[str, Path(max_length=64)]
 _PLACE = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
+
+
+class Why(BaseModel):
+    """Why a person does something, for the audit."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=letters.REASON_LENGTH_MAX)]
 
 
 def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
@@ -78,7 +87,30 @@ def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
             "nextCursor": None if last is None else f"{last['last_at']}:{last['fingerprint']}",
         }
 
+    _add_letter_routes(router, kernel)
     return router
+
+
+def _add_letter_routes(router: APIRouter, kernel: Kernel) -> None:
+    @router.get("/dlq")
+    async def list_letters(who: Annotated[Principal, OPERATOR], limit: Limit = 50) -> dict[str, Any]:
+        """What lies in `grading.dlq`, the oldest first. Looking takes nothing away."""
+        return {"items": [shown_letter(letter) for letter in await letters.list_letters(kernel, limit)]}
+
+    @router.get("/dlq/{letter_id}")
+    async def show_letter(letter_id: LetterId, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
+        """One letter with its original message, in the queue or in the record of what was done about it."""
+        return shown_letter(await letters.show_letter(kernel, letter_id), whole=True)
+
+    @router.post("/dlq/{letter_id}/resend")
+    async def resend(letter_id: LetterId, given: Why, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
+        """Send the letter's request again, once, under its own request id, and take the letter away."""
+        return shown_letter(await letters.resend(kernel, letter_id, actor=who.sub, reason=given.reason))
+
+    @router.post("/dlq/{letter_id}/archive")
+    async def archive(letter_id: LetterId, given: Why, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
+        """Take a letter away; it stays in the record, with the reason."""
+        return shown_letter(await letters.archive(kernel, letter_id, actor=who.sub, reason=given.reason))
 
 
 def _place(cursor: str | None) -> tuple[int, str] | None:

@@ -10,7 +10,9 @@ from typing import Any
 import holdfast
 from holdfast import InvalidInput
 from holdfast.kit import Kernel, batch, outbox, trace_headers
+from holdfast_systems.grading import messages
 from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request
+from holdfast_systems.grading.submissions import Stored
 from holdfast_systems.grading.topology import destination
 from holdfast_systems.grading.wire import InvalidMessage
 
@@ -52,6 +54,15 @@ def request_message(submission_id: str, request: GradingRequest) -> outbox.NewMe
     headers = batch.text(trace_headers())
     body = request.body().decode()
     return request.message_id, submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers
+
+
+def rebuilt_request(stored: Stored) -> bytes:
+    """The request of a submission's present attempt, as it was sent: the same id, attempt, deadline and payload."""
+    deadline_at = datetime.fromtimestamp(stored.state.deadline_at / 1_000, UTC)
+    ids = (stored.request_id, stored.id, stored.user_id)
+    return messages.request(
+        *ids, attempt=stored.attempt, deadline_at=deadline_at, skill=stored.skill, payload=stored.payload
+    ).body()
 
 
 def _trace_id(kernel: Kernel) -> str:

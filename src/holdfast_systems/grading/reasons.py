@@ -24,6 +24,9 @@ REASONS = {
     "WORKER_LOST": "The grading lost too many workers.",
     "CANCELLED": "Somebody stopped the grading.",
 }
+REASONS_OF_LETTERS = {
+    "NOT_A_LETTER": "A message that the broker, or somebody else, laid into `grading.dlq` as it was.",
+}
 
 
 def label(reason: str | None) -> str:

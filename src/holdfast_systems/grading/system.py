@@ -14,6 +14,7 @@ from holdfast_systems.grading.settings import MainSettings, ServiceSettings
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+    from typer import Typer
 
 
 def grading_main() -> System:
@@ -25,6 +26,7 @@ def grading_main() -> System:
         build=build_main,
         routes=_routes,
         settings=(MainSettings,),
+        commands=_commands,
     )
 
 
@@ -38,6 +40,12 @@ def grading_service() -> System:
         settings=(ServiceSettings,),
         concurrency=lambda env: read(ServiceSettings, env).concurrency,
     )
+
+
+def _commands(cli: Typer) -> None:
+    from holdfast_systems.grading.command_line import add_to
+
+    add_to(cli)
 
 
 def _routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:

@@ -12,7 +12,7 @@ from holdfast.proof.finding import Finding
 from holdfast.proof.history import Line
 from holdfast.proof.messages import BrokerEvent
 from holdfast_systems.grading import refused
-from holdfast_systems.grading.contract import CALLBACK_QUEUE, REQUEST_QUEUE
+from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, REQUEST_QUEUE
 from holdfast_systems.grading.world_apps import LLM_RUNS
 from holdfast_systems.grading.world_evidence import Evidence, Graded
 
@@ -163,6 +163,9 @@ def check_deliveries(evidence: Evidence) -> Iterator[Finding]:
     for request_id in evidence.by_request:
         if request_id not in evidence.requests:
             yield Finding("S18", f"The request {request_id} never reached the grading service.")
+    for message_id, identity in evidence.laid.items():
+        if identity not in kept.letters:
+            yield Finding("G5", f"The letter {message_id} was never kept for a person.")
     for said in evidence.ours.values():
         for tree in said:
             if tree["eventId"] not in kept.callbacks:
@@ -193,7 +196,8 @@ class _Kept:
         self.callbacks: dict[str, int] = {}
         self.requests: dict[tuple[str, str], int] = {}
         self.refused: dict[str, int] = {}
-        for line in evidence.history.of("callback", "spoiled", "inbox", "request", "grading"):
+        self.letters: dict[str, int] = {}
+        for line in evidence.history.of("callback", "spoiled", "inbox", "request", "grading", "letter"):
             self._note(line)
         self.carried = evidence.carried | evidence.resent
         self.poisons = {poison.message_id: poison.identity for poison in evidence.poisons}
@@ -202,6 +206,8 @@ class _Kept:
     def _note(self, line: Line) -> None:
         if line.what == "callback":
             self.callbacks.setdefault(line.id, line.at_ms)
+        elif line.what == "letter":
+            self.letters.setdefault(line.id, line.at_ms)
         elif line.what in ("spoiled", "inbox"):
             self.refused.setdefault(line.id, line.at_ms)
         else:
@@ -212,6 +218,8 @@ class _Kept:
             garbage = self.evidence.garbage.get(event.message_id)
             known = self.evidence.events.get(event.message_id, event.message_id)
             at_ms = self.callbacks.get(known) if garbage is None else self.refused.get(garbage)
+        elif event.queue == DEAD_LETTER_QUEUE:
+            at_ms = self.letters.get(self.evidence.laid[event.message_id])
         elif event.message_id in self.poisons:
             at_ms = self.refused.get(self.poisons[event.message_id])
         else:

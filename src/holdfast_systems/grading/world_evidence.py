@@ -49,6 +49,7 @@ WATCHED = {
             "new.request_id, new.submission_id, new.kind, new.fingerprint",
         ),
         "noted": ("UPDATE ON processed_callbacks", "new.event_id", "new.outcome"),
+        "letter": ("INSERT ON grading_letters", "new.id", "new.state"),
         "spoiled": ("INSERT ON refused_callbacks", "new.fingerprint", "new.reason"),
         "said": ("INSERT ON submission_events", "new.submission_id", "new.event_id, new.seq, new.kind"),
     },
@@ -152,6 +153,8 @@ class Evidence:
     callbacks: dict[str, dict[str, Any]]
     ours: dict[str, list[dict[str, Any]]]
     letters: list[dict[str, Any]]
+    laid: dict[str, str]
+    """How the main app knows the letter in each message of the grading service's outbox."""
     wishes: Sequence[Wish]
     answered: Sequence[Answered]
     poisons: Sequence[Poison]
@@ -180,8 +183,8 @@ def gather(world: GradingWorld, history: History) -> Evidence:
     """Collect it, once the seed is over."""
     callbacks: dict[str, dict[str, Any]] = dict(world.strangers.said)
     ours: dict[str, list[dict[str, Any]]] = {}
-    letters = []
-    rows = world.query("SELECT message_type, payload FROM holdfast_outbox ORDER BY seq", database="service")
+    letters, laid = [], {}
+    rows = world.query("SELECT id, message_type, payload FROM holdfast_outbox ORDER BY seq", database="service")
     for row in rows:
         tree = json.loads(row["payload"])
         if row["message_type"] == CALLBACK_QUEUE:
@@ -189,6 +192,7 @@ def gather(world: GradingWorld, history: History) -> Evidence:
             ours.setdefault(tree["requestId"].lower(), []).append(tree)
         elif row["message_type"] == DEAD_LETTER_QUEUE:
             letters.append(tree)
+            laid[row["id"]] = hashlib.sha256(f"{row['id']}\n{row['payload']}".encode()).hexdigest()[:32]
     sent = world.query("SELECT id, payload FROM holdfast_outbox ORDER BY seq")
     named = world.query("SELECT job_id, request_id FROM holdfast_dead_letters", database="service")
     acts = world.query("SELECT COUNT(*) AS acts FROM holdfast_audit WHERE action = 'submission.resubmitted'")
@@ -202,6 +206,7 @@ def gather(world: GradingWorld, history: History) -> Evidence:
         callbacks=callbacks,
         ours=ours,
         letters=letters,
+        laid=laid,
         wishes=world.wishes,
         answered=world.people.answered,
         poisons=world.strangers.poisons,

@@ -1,0 +1,306 @@
+"""What lies in `grading.dlq`, for people: list, show, send again, archive. Nothing here runs by itself.
+
+    queue --look--> letter --resend--> row + request in the outbox, one commit --> taken from the queue
+                          \\--archive--> row with the reason, committed          --> taken from the queue
+
+On RabbitMQ the queue itself is looked into and everything is given back; on the in-process transport the main app keeps
+the letters as rows. A letter is acted on once: its row is written first, so that a crash before the letter is taken
+leaves it visible, marked, and never sent twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast import InvalidInput, NotAllowed, NotFound
+from holdfast.kit import (
+    Delivery,
+    HeldMessage,
+    Kernel,
+    Lookable,
+    Row,
+    Tx,
+    audit,
+    batch,
+    load_statements,
+    outbox,
+    redact,
+    redact_text,
+)
+from holdfast_systems.grading import submissions
+from holdfast_systems.grading.contract import (
+    DEAD_LETTER_QUEUE,
+    REQUEST_QUEUE,
+    DeadLetter,
+    parse_dead_letter,
+    parse_request,
+)
+from holdfast_systems.grading.outgoing import iso, rebuilt_request
+from holdfast_systems.grading.topology import RESENT_HEADER, destination
+from holdfast_systems.grading.wire import InvalidMessage, scan_ids
+
+sql = load_statements(Path(__file__).with_suffix(".sql"))
+
+SCANNED_MAX = 10_000
+NOT_A_LETTER = "NOT_A_LETTER"
+REASON_LENGTH_MAX = 1_000
+State = Literal["open", "resent", "archived"]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message of the dead-letter queue; `parsed` is None for one that is no letter of the contract's."""
+
+    id: str
+    body: bytes
+    parsed: DeadLetter | None
+    message_id: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    state: State = "open"
+    acted_at: int | None = None
+    acted_by: str | None = None
+    reason: str | None = None
+
+    @property
+    def request_id(self) -> str | None:
+        return self.parsed.request_id if self.parsed else scan_ids(self.body)[0]
+
+    @property
+    def submission_id(self) -> str | None:
+        return self.parsed.submission_id if self.parsed else scan_ids(self.body)[1]
+
+
+async def keep_letter(kernel: Kernel, delivery: Delivery) -> None:
+    """Consumes the queue where no broker keeps it: each letter becomes a row."""
+    letter = _letter(delivery)
+    body, is_text = _storable(letter.body)
+    async with kernel.store.transaction() as tx:
+        await tx.rows(sql.keep, id=letter.id, body=body, is_text=is_text, now=kernel.now())
+
+
+async def list_letters(kernel: Kernel, limit: int) -> list[Letter]:
+    """The oldest letters that lie there, no more than `limit`, and what was done about each."""
+    letters: list[Letter] = []
+    async with _lying(kernel, limit) as lying:
+        async for letter, _ in lying:
+            letters.append(letter)
+            if len(letters) >= limit:
+                break
+    return await _marked(kernel, letters)
+
+
+async def show_letter(kernel: Kernel, letter_id: str) -> Letter:
+    """One letter, wherever it is: in the queue, or only in our record of what was done about it."""
+    async with _lying(kernel, SCANNED_MAX) as lying:
+        async for letter, _ in lying:
+            if letter.id == letter_id:
+                return (await _marked(kernel, [letter]))[0]
+    async with kernel.store.reading() as tx:
+        rows = await tx.rows(sql.show, id=letter_id)
+    if not rows:
+        raise NotFound(f"There is no letter {letter_id} in {DEAD_LETTER_QUEUE}.")
+    return _from_row(rows[0])
+
+
+async def resend(kernel: Kernel, letter_id: str, *, actor: str, reason: str) -> Letter:
+    """Send the letter's request again, under its own id, and take the letter away. Once: a second ask is refused.
+
+    A grading service of ours replays a failed request then; one that it could not read it reads again."""
+    return await _act(kernel, letter_id, "resent", actor, reason)
+
+
+async def archive(kernel: Kernel, letter_id: str, *, actor: str, reason: str) -> Letter:
+    """Take a letter away and keep it, with the reason, in our own record."""
+    return await _act(kernel, letter_id, "archived", actor, reason)
+
+
+async def _act(kernel: Kernel, letter_id: str, state: State, actor: str, reason: str) -> Letter:
+    why = redact_text(reason.strip())[:REASON_LENGTH_MAX]
+    if not why:
+        raise InvalidInput("Say why: the reason is empty.")
+    async with _lying(kernel, SCANNED_MAX) as lying:
+        async for letter, held in lying:
+            if letter.id == letter_id:
+                acted = await _record(kernel, letter, state, actor, why)
+                if held is not None:
+                    await held.take()
+                return acted
+    raise NotFound(f"There is no letter {letter_id} in {DEAD_LETTER_QUEUE}.")
+
+
+async def _record(kernel: Kernel, letter: Letter, state: State, actor: str, why: str) -> Letter:
+    """Write the act, its audit and what it sends, in one transaction. Archiving what was acted on before only takes the
+    letter away: it was left behind by a crash."""
+    body, is_text = _storable(letter.body)
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        won = await tx.rows(
+            sql.act, id=letter.id, body=body, is_text=is_text, state=state, actor=actor, reason=why, now=now
+        )
+        if not won:
+            before = (await _marks(tx, [letter.id]))[letter.id]
+            if state == "archived":
+                return _mark(letter, before)
+            raise NotAllowed(f"Letter {letter.id} was {before['state']} by {before['acted_by']}; archive what is left.")
+        if state == "resent":
+            await _send(kernel, tx, letter, why, now)
+        data = {"requestId": letter.request_id, "submissionId": letter.submission_id, "reason": why}
+        await audit.write(tx, actor, f"letter.{state}", f"letter:{letter.id}", data, now)
+    kernel.watch.count("grading_letters_acted", act=state)
+    return replace(letter, state=state, acted_at=now, acted_by=actor, reason=why)
+
+
+async def _send(kernel: Kernel, tx: Tx, letter: Letter, why: str, now: int) -> None:
+    body = await _request(kernel, tx, letter)
+    headers = batch.text({RESENT_HEADER: why})
+    aggregate_id = letter.submission_id or letter.id
+    message = (kernel.new_uuid4(), aggregate_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body.decode(), headers)
+    await outbox.put(tx, [message], now)
+    await tx.hint("outbox")
+
+
+async def _request(kernel: Kernel, tx: Tx, letter: Letter) -> bytes:
+    """The bytes to send again. Refused where they could do no good, with what does."""
+    body = await _original(tx, letter)
+    try:
+        request = parse_request(body)
+    except InvalidMessage:
+        return body  # it was unreadable: a newer reader may read it
+    if request.deadline_ms <= kernel.now():
+        raise NotAllowed(
+            f"The deadline of request {request.request_id} has passed ({iso(request.deadline_ms)}); "
+            f"resubmit the submission {request.submission_id} instead."
+        )
+    return body
+
+
+async def _original(tx: Tx, letter: Letter) -> bytes:
+    parsed = letter.parsed
+    if parsed is None:
+        return _utf8(letter.body)
+    if parsed.original_truncated:
+        raise NotAllowed(f"Letter {letter.id} holds the beginning of its message only; it cannot be sent again.")
+    original = parsed.original_message
+    if parsed.original_encoding == "base64":
+        return _utf8(base64.b64decode(str(original)))
+    if parsed.original_encoding == "text":
+        return str(original).encode()
+    if isinstance(original, dict) and "reference" in original and "payload" not in original:
+        return await _referred(tx, letter)
+    return json.dumps(original, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _utf8(body: bytes) -> bytes:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        raise NotAllowed("The message is not text, so that no request could be read from it; archive it.") from None
+    return body
+
+
+async def _referred(tx: Tx, letter: Letter) -> bytes:
+    """The request of a submission of ours, as it was sent. A letter only refers to it: it holds a learner's words."""
+    stored = await submissions.lock_by_request(tx, (letter.request_id or "").lower())
+    if stored is None:
+        raise NotAllowed(
+            f"Request {letter.request_id} is not the present request of a submission here; replay it in the service."
+        )
+    return rebuilt_request(stored)
+
+
+@asynccontextmanager
+async def _lying(kernel: Kernel, limit: int) -> AsyncIterator[AsyncIterator[tuple[Letter, HeldMessage | None]]]:
+    """Every letter that lies there, the oldest first; with the handle that takes it away, if a queue holds it."""
+    transport = kernel.transport
+    if isinstance(transport, Lookable):
+        async with transport.look(DEAD_LETTER_QUEUE) as held:
+            yield _of_queue(held)
+    else:
+        async with kernel.store.reading() as tx:
+            rows = await tx.rows(sql.open_page, limit=limit)
+        yield _of_rows(rows)
+
+
+async def _of_queue(held: AsyncIterator[HeldMessage]) -> AsyncIterator[tuple[Letter, HeldMessage | None]]:
+    async for message in held:
+        yield _letter(message.delivery), message
+
+
+async def _of_rows(rows: Sequence[Row]) -> AsyncIterator[tuple[Letter, HeldMessage | None]]:
+    for row in rows:
+        yield _from_row(row), None
+
+
+async def _marked(kernel: Kernel, letters: Sequence[Letter]) -> list[Letter]:
+    async with kernel.store.reading() as tx:
+        marks = await _marks(tx, [letter.id for letter in letters])
+    return [_mark(letter, marks[letter.id]) if letter.id in marks else letter for letter in letters]
+
+
+async def _marks(tx: Tx, ids: Sequence[str]) -> dict[str, Row]:
+    if not ids:
+        return {}
+    return {row["id"]: row for row in await tx.rows(sql.acted, ids=batch.ids(ids))}
+
+
+def _mark(letter: Letter, row: Row) -> Letter:
+    return replace(letter, state=row["state"], acted_at=row["acted_at"], acted_by=row["acted_by"], reason=row["reason"])
+
+
+def _letter(delivery: Delivery) -> Letter:
+    """A letter is known by its message id and its bytes: two that differ in either are two."""
+    identity = hashlib.sha256(f"{delivery.message_id or ''}\n".encode() + delivery.body).hexdigest()[:32]
+    return Letter(identity, delivery.body, _parsed(delivery.body), delivery.message_id, dict(delivery.headers))
+
+
+def _from_row(row: Row) -> Letter:
+    body = row["body"].encode() if row["is_text"] else base64.b64decode(row["body"])
+    return _mark(Letter(row["id"], body, _parsed(body)), row)
+
+
+def _parsed(body: bytes) -> DeadLetter | None:
+    try:
+        return parse_dead_letter(body)
+    except InvalidMessage:
+        return None
+
+
+def _storable(body: bytes) -> tuple[str, int]:
+    """The bytes as a row's text, and whether they are text as they stand."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return (text, 1) if "\0" not in text else (base64.b64encode(body).decode(), 0)
+
+
+def shown_letter(letter: Letter, *, whole: bool = False) -> dict[str, Any]:
+    """A letter as people see it; `whole` with the original message."""
+    parsed = letter.parsed
+    body: dict[str, Any] = {
+        "id": letter.id,
+        "state": letter.state,
+        "requestId": letter.request_id,
+        "submissionId": letter.submission_id,
+        "failureReason": parsed.failure_reason if parsed else NOT_A_LETTER,
+        "attemptsMade": parsed.attempts_made if parsed else None,
+        "lastError": parsed.last_error if parsed else "The broker, or somebody else, laid this message here as it is.",
+        "timestamp": iso(round(parsed.timestamp.timestamp() * 1_000)) if parsed else None,
+        "stage": parsed.stage if parsed else None,
+        "errorClass": parsed.error_class if parsed else None,
+        "actedAt": None if letter.acted_at is None else iso(letter.acted_at),
+        "actedBy": letter.acted_by,
+        "reason": letter.reason,
+    }
+    if whole:
+        body["originalMessage"] = redact(parsed.original_message if parsed else letter.body.decode("utf-8", "replace"))
+        body["originalEncoding"] = parsed.original_encoding if parsed else "text"
+        body["originalBytes"] = parsed.original_bytes if parsed else len(letter.body)
+    return body
