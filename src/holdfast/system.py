@@ -6,7 +6,7 @@ then appears in `holdfast up`, the API, the console, the metrics and the command
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Gauge:
+    """A number of a system's own that Prometheus reads: `holdfast_<name>`, with the label `system` before its own."""
+
+    name: str
+    doc: str
+    labels: tuple[str, ...] = ()
+
+
+GaugeValue = tuple[Gauge, tuple[str, ...], float]
+"""A gauge, the values of its labels, and the number."""
+
+
+@dataclass(frozen=True)
 class System:
     """`build` makes the app from an environment; `routes` makes its HTTP routes for an open kernel.
 
@@ -31,8 +44,9 @@ class System:
     `<name>.db` in the data folder. The first of several is its own; a database that it shares by a later one holds its
     tables apart, in a schema (PostgreSQL) or a file beside the other's (SQLite) of its name.
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
-    to the command line. `problems` translates the problems that clients see below a path, for an interface that
-    promises codes of its own."""
+    to the command line. `gauges` declares its own metrics; `read_gauges` reads them from its database at a scrape, so
+    that any process tells the whole. `problems` translates the problems that clients see below a path, for an interface
+    that promises codes of its own."""
 
     name: str
     title: str
@@ -42,6 +56,8 @@ class System:
     settings: Sequence[type[Any]] = ()
     concurrency: Callable[[Mapping[str, str]], int] | None = None
     commands: Callable[[Typer], None] | None = None
+    gauges: Sequence[Gauge] = ()
+    read_gauges: Callable[[Kernel], Awaitable[Sequence[GaugeValue]]] | None = None
     problems: Translation | None = None
 
     def database_url(self, env: Mapping[str, str], data_dir: str) -> str:

@@ -18,6 +18,7 @@ from holdfast.core.effect import EffectStatus
 from holdfast.core.failure import Category
 from holdfast.core.job import State
 from holdfast.http import metrics
+from holdfast.main import load_systems
 
 pytestmark = pytest.mark.spec("K17")
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,8 @@ def exposed() -> dict[str, set[str]]:
     found = {f"{name}_total": set(labels) for name, labels, _ in metrics.COUNTERS.values()}
     for name, labels, _ in metrics.HISTOGRAMS.values():
         found |= {f"{name}_bucket": {*labels, "le"}, f"{name}_sum": set(labels), f"{name}_count": set(labels)}
+    for system in load_systems():
+        found |= {f"holdfast_{gauge.name}": {"system", *gauge.labels} for gauge in system.gauges}
     return found | {one.name: set(one._labelnames) for one in metrics._families([])}
 
 

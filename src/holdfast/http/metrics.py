@@ -45,6 +45,19 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "outbox_published": ("holdfast_outbox_published", (), "Messages confirmed by the broker"),
     "outbox_set_aside": ("holdfast_outbox_set_aside", (), "Messages given up after their last try"),
     "outbox_stale": ("holdfast_outbox_stale", (), "Warnings about messages older than the threshold"),
+    "grading_requests": (
+        "holdfast_grading_requests",
+        ("skill", "outcome"),
+        "Requests that came to the grading service",
+    ),
+    "callbacks": ("holdfast_callbacks", ("kind", "outcome"), "Callbacks that came to the main app, by what they did"),
+    "submissions_settled": ("holdfast_submissions_settled", ("status", "reason"), "Submissions that changed status"),
+    "submissions_resubmitted": ("holdfast_submissions_resubmitted", ("skill",), "Attempts after the first"),
+    "grading_letters_acted": (
+        "holdfast_grading_letters_acted",
+        ("act",),
+        "Letters of grading.dlq that people dealt with",
+    ),
 }
 # A settled attempt's event also counts here.
 BY_EVENT = {"succeeded": "jobs_completed", "retried": "retries_scheduled"}
@@ -100,7 +113,7 @@ async def exposition(systems: Sequence[OpenSystem]) -> bytes:
     """The whole text of a scrape. A store that is away costs its gauges, not the scrape."""
     views = [(one.name, await _view(one)) for one in systems]
     registry = CollectorRegistry()
-    registry.register(_Gauges(_families(views)))
+    registry.register(_Gauges([*_families(views), *await _system_families(systems)]))
     watches = {id(one.kernel.watch): one.kernel.watch for one in systems}
     counted = [generate_latest(watch.registry) for watch in watches.values() if isinstance(watch, PrometheusWatch)]
     return b"".join([*counted, generate_latest(registry)])
@@ -147,6 +160,23 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
             effects.add_metric([name, provider, status], number)
         alive.add_metric([name], view.workers_alive)
     return [up, depth, age, pending, lag, letters, unworked, gate, open_s, effects, alive]
+
+
+async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:
+    """The systems' own gauges. A store that is away costs that system's."""
+    families: dict[str, GaugeMetricFamily] = {}
+    for one in systems:
+        for gauge in one.system.gauges:
+            families.setdefault(gauge.name, _gauge(gauge.name, gauge.doc, "system", *gauge.labels))
+        if one.system.read_gauges is None:
+            continue
+        try:
+            values = await one.system.read_gauges(one.kernel)
+        except StoreError:
+            continue
+        for gauge, labels, value in values:
+            families[gauge.name].add_metric([one.name, *labels], value)
+    return list(families.values())
 
 
 def _gauge(name: str, doc: str, *labels: str) -> GaugeMetricFamily:

@@ -76,7 +76,7 @@ async def resubmit(kernel: Kernel, tx: Tx, settings: MainSettings, stored: Store
         "failureReason": stored.state.failure_reason,
     }
     await audit.write(tx, actor, "submission.resubmitted", f"submission:{stored.id}", data, now)
-    kernel.watch.count("submissions_resubmitted", skill=stored.skill)
+    tx.then(lambda: kernel.watch.count("submissions_resubmitted", skill=stored.skill))
     return begun
 
 

@@ -88,9 +88,14 @@ async def change(
     changed = replace(stored, version=await save(tx, stored, after, now), updated_at=now, state=after)
     await announce(kernel, tx, changed, decided, now, event_id=event_id)
     if after.status != leaving:
-        kernel.watch.count("submissions_settled", status=after.status, reason=reasons.label(after.failure_reason))
-        kernel.watch.log("submission", submission_id=stored.id, status=after.status, error_code=after.failure_reason)
+        tx.then(lambda: _report(kernel, changed))
     return changed
+
+
+def _report(kernel: Kernel, changed: Stored) -> None:
+    state = changed.state
+    kernel.watch.count("submissions_settled", status=state.status, reason=reasons.label(state.failure_reason))
+    kernel.watch.log("submission", submission_id=changed.id, status=state.status, error_code=state.failure_reason)
 
 
 async def announce(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast.system import System
+from holdfast_systems.grading.gauges import GAUGES, read_gauges
 from holdfast_systems.grading.grading_service import build_service
 from holdfast_systems.grading.main_app import build_main
 from holdfast_systems.grading.settings import MainSettings, ServiceSettings
@@ -27,6 +28,8 @@ def grading_main() -> System:
         routes=_routes,
         settings=(MainSettings,),
         commands=_commands,
+        gauges=GAUGES,
+        read_gauges=read_gauges,
     )
 
 

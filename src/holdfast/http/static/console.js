@@ -9,6 +9,7 @@ import { breaker, breakers } from "/static/console-breakers.js";
 import { outbox } from "/static/console-outbox.js";
 import { instructor } from "/static/console-queue.js";
 import { audit, machines } from "/static/console-records.js";
+import { letterQueue, submission, submissions } from "/static/console-submissions.js";
 
 const TABS = [
   ["overview", "Overview", "o"],
@@ -16,6 +17,8 @@ const TABS = [
   ["dead", "Dead letters", "d"],
   ["breakers", "Breakers", "b"],
   ["outbox", "Outbox", "m"],
+  ["submissions", "Submissions", "s"],
+  ["dlq", "Letters", "l"],
   ["queue", "Instructors", "q"],
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
@@ -30,11 +33,14 @@ const VIEWS = {
   breakers,
   breaker,
   outbox,
+  submissions,
+  submission,
+  dlq: letterQueue,
   queue: instructor,
   machines,
   audit,
 };
-const BELONGS = { job: "jobs", letter: "dead", group: "dead", breaker: "breakers" };
+const BELONGS = { submission: "submissions", job: "jobs", letter: "dead", group: "dead", breaker: "breakers" };
 const REFRESH_MS = 5000;
 const REST_MS = 1000;
 

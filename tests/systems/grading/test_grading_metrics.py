@@ -1,0 +1,85 @@
+"""What a scrape of the main app tells: from its database, so that any one process tells the whole deployment's."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.systems.grading.callbacks_made import completed, error, result
+from tests.systems.grading.pair import Pair
+
+from holdfast.http.metrics import PrometheusWatch, exposition
+from holdfast.system import OpenSystem
+from holdfast_systems.grading.contract import CALLBACK_QUEUE, SLA_MS
+from holdfast_systems.grading.sweep import sweep_timeouts
+from holdfast_systems.grading.system import grading_main
+
+Samples = dict[tuple[str, str], float]
+
+
+async def scraped(pair: Pair) -> Samples:
+    """Every sample of the main app by name and labels, the label `system` left out."""
+    text = await exposition([OpenSystem(grading_main(), pair.main.kernel, {})])
+    return {
+        (sample.name, ",".join(str(value) for name, value in sorted(sample.labels.items()) if name != "system")): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+@pytest.mark.spec("K17", "G12")
+async def test_a_scrape_tells_how_submissions_stand(pair: Pair) -> None:
+    before = await scraped(pair)
+    assert before["holdfast_submissions", "PENDING"] == before["holdfast_grading_silence_seconds", ""] == 0
+    one, two, _ = await pair.submit(), await pair.submit(), await pair.submit()
+    pair.clock.advance(60)
+    await pair.call_back(completed(one.request_id, one.id, result(6.5, 40)))
+    await pair.call_back(error(two.request_id, two.id, "A_STRANGERS_CODE"))
+    pair.clock.advance(100)
+    now = await scraped(pair)
+    assert (now["holdfast_submissions", "PENDING"], now["holdfast_submissions", "REVIEW_REQUIRED"]) == (1, 1)
+    assert now["holdfast_submissions_oldest_age_seconds", "PENDING"] == 160
+    assert (now["holdfast_review_backlog", "Critical"], now["holdfast_review_backlog", "High"]) == (1, 0)
+    assert now["holdfast_review_oldest_age_seconds", "Critical"] == 160
+    assert now["holdfast_submissions_ended_last_hour", "OTHER,FAILED"] == 1, "nobody makes labels of their own"
+    pair.clock.advance(3_700)
+    later = await scraped(pair)
+    assert ("holdfast_submissions_ended_last_hour", "OTHER,FAILED") not in later
+
+
+@pytest.mark.spec("K17", "G12")
+async def test_a_service_that_answers_nobody_is_seen(pair: Pair) -> None:
+    """Silence counts from the oldest request that waits, or from the last callback to anybody."""
+    first = await pair.submit()
+    pair.clock.advance(400)
+    assert (await scraped(pair))["holdfast_grading_silence_seconds", ""] == 400
+    second = await pair.submit()
+    await pair.call_back(completed(second.request_id, second.id))
+    pair.clock.advance(30)
+    assert (await scraped(pair))["holdfast_grading_silence_seconds", ""] == 30, "it answers somebody"
+    await pair.call_back(completed(first.request_id, first.id))
+    pair.clock.advance(1_000)
+    assert (await scraped(pair))["holdfast_grading_silence_seconds", ""] == 0, "nobody waits"
+
+
+@pytest.mark.spec("K17", "G9", "G12")
+async def test_callbacks_and_ends_are_counted_once_they_are_committed(pair: Pair) -> None:
+    pair.main.kernel.watch = PrometheusWatch()
+    one, _ = await pair.submit(), await pair.submit()
+    callback = error(one.request_id, one.id, "LLM_FAIL")
+    for _ in range(2):
+        await pair.call_back(callback)
+    await pair.deliver(CALLBACK_QUEUE, b"no callback")
+    await pair.call_back(error("6f1a7f5e-7c55-4f0e-9d3a-0a4d4b7c9a10", "nobody's", "LLM_FAIL"))
+    pair.clock.advance(SLA_MS["writing"] / 1_000 + 1)
+    await sweep_timeouts(pair.main.kernel)
+    now = await scraped(pair)
+    counted = {
+        labels: now["holdfast_callbacks_total", f"error,{labels}"] for labels in ("applied", "duplicate", "unknown")
+    }
+    assert counted == {"applied": 1, "duplicate": 1, "unknown": 1}
+    assert now["holdfast_callbacks_total", "invalid,refused"] == 1
+    assert now["holdfast_submissions_settled_total", "LLM_FAIL,FAILED"] == 1
+    assert now["holdfast_submissions_settled_total", "TIMEOUT,FAILED"] == 1
+    assert now["holdfast_submissions_ended_last_hour", "TIMEOUT,FAILED"] == 1
