@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,11 +17,13 @@ import holdfast
 from holdfast import cli_complete, cli_migrate, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
-from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.stopping import stop_on_signals
 from holdfast.engines.worker import Worker
 from holdfast.errors import HoldfastError
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.loop import unless_stopped
 from holdfast.kernel.reap import reap_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.watch import Watch
@@ -128,7 +131,8 @@ def relay(
         number = run_to_end(_relay_once(settings, system, apps))
         say(f"published {number}", as_json, published=number)
         return
-    run_to_end(_run_duties(settings, system, apps, Duties(work=False, consume=False, keep=False)))
+    duties = Duties(work=False, consume=False, keep=False, grace_s=settings.grace_s)
+    run_to_end(_run_duties(settings, system, apps, duties))
 
 
 cli.command()(cli_migrate.migrate)
@@ -187,16 +191,19 @@ def _serve(
     settings = settings_now(HOLDFAST_HOST=host, HOLDFAST_PORT=port, HOLDFAST_AUTO_MIGRATE=migrates)
     if not banner:
         start_logging(settings)
+    duties = replace(duties, grace_s=settings.grace_s)
     run_to_end(serve_systems(settings, os.environ, system, own_apps(app), duties, banner=banner))
 
 
 async def _run_duties(settings: Settings, system: list[str] | None, apps: list[App], duties: Duties) -> None:
     stop = asyncio.Event()
-    stop_on_signals(stop)
+    stop_on_signals(stop, settings.grace_s)
     opened = await open_systems(settings, os.environ, system, apps, watch=_watch(settings))
     try:
         for one in opened:
-            await prepare(one.kernel)
+            await unless_stopped(stop, prepare(one.kernel))
+        if stop.is_set():
+            return
         async with asyncio.TaskGroup() as group:
             for one in opened:
                 group.create_task(run(one.kernel, one.duties(duties), stop))

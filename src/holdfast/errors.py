@@ -11,9 +11,11 @@
      ├─ SettingsError          settings that cannot work; says all of them
      ├─ StoreError             the database failed
      │   ├─ StoreUnavailable     it cannot be reached; the write may or may not have happened
+     │   │   └─ StoreStandby       it follows another server and takes no writes; nothing was written
      │   ├─ StoreBusy            another writer held it for too long
      │   ├─ StoreConflict        a row with this key is there already
-     │   ├─ StoreFull            no space left, or read-only
+     │   ├─ StoreFull            no space left; nothing was written
+     │   │   └─ StoreReadOnly      it may be read but not written; nothing was written
      │   └─ SchemaMismatch       newer than this code, or not migrated
      ├─ TransportError         the broker failed
      │   ├─ TransportDown        not reachable: back off, blame no message
@@ -84,6 +86,11 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached. A write that was under way may or may not have happened."""
 
 
+class StoreStandby(StoreUnavailable):
+    """The database is a standby, or is still recovering: it takes no writes until it is promoted. Nothing was
+    written."""
+
+
 class StoreBusy(StoreError):
     """Another writer held the database for longer than the busy timeout. Nothing was written."""
 
@@ -93,7 +100,11 @@ class StoreConflict(StoreError):
 
 
 class StoreFull(StoreError):
-    """The database cannot grow: the disk is full or read-only. Nothing was written."""
+    """The database cannot grow: its disk is full, or not to be written. Nothing was written."""
+
+
+class StoreReadOnly(StoreFull):
+    """The database, or the folder it lies in, is read-only. Nothing was written."""
 
 
 class SchemaMismatch(StoreError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Transport
 
 SYSTEMS = "holdfast.systems"
+CLOSE_S = 3.0
 
 
 def open_store(url: str) -> Store:
@@ -145,15 +147,26 @@ def _own_system(apps: Sequence[App]) -> System:
 
 
 async def close_systems(opened: Sequence[OpenSystem]) -> None:
-    """Close clients, the transport and, after the last write, the databases."""
-    for one in opened:
-        for app in one.kernel.registry.apps:
-            for close in app.closers:
-                await close()
-        if one.kernel.transport is not None:
-            await one.kernel.transport.close()
-    for one in opened:
-        await one.kernel.store.close()
+    """Close clients, the transport and, after the last write, the databases. Each kind at once and within a limit: what
+    does not close in time is left to the end of the process."""
+    kernels = [one.kernel for one in opened]
+    closers = [close() for kernel in kernels for app in kernel.registry.apps for close in app.closers]
+    transports = {id(kernel.transport): kernel.transport for kernel in kernels if kernel.transport is not None}
+    await _close_all([*closers, *(transport.close() for transport in transports.values())])
+    await _close_all([kernel.store.close() for kernel in kernels])
+
+
+async def _close_all(closing: Sequence[Awaitable[None]]) -> None:
+    tasks = [asyncio.ensure_future(each) for each in closing]
+    if not tasks:
+        return
+    done, waiting = await asyncio.wait(tasks, timeout=CLOSE_S)
+    for task in waiting:
+        task.cancel()
+    if waiting:
+        LogWatch().log("close.overdue", left=len(waiting), limit_s=CLOSE_S)
+    for task in done:
+        task.result()
 
 
 def start_logging(settings: Settings) -> None:

@@ -11,16 +11,21 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.stopping import stop_on_signals
 from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
 from holdfast.http.auth import ROLES, token_for
 from holdfast.http.metrics import PrometheusWatch
 from holdfast.kernel.app import App
+from holdfast.kernel.loop import unless_stopped
 from holdfast.kernel.watch import JsonFormatter
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
+
+REQUESTS_S = 5
+"""How long requests and streams under way may take after the stop; less if the grace is."""
 
 
 async def serve_systems(
@@ -36,14 +41,16 @@ async def serve_systems(
     if banner:
         _log_to_file(settings)
     stop = asyncio.Event()
+    stop_on_signals(stop, duties.grace_s)
     listening = _listening(settings)
     opened = await open_systems(settings, env, names, own, watch=PrometheusWatch())
     try:
         for one in opened:
-            await prepare(one.kernel)
+            await unless_stopped(stop, prepare(one.kernel))
+        if stop.is_set():
+            return
         app = create_app(settings, opened)
-        server = _server(app)
-        stop_on_signals(stop)
+        server = _server(app, duties.grace_s)
         async with asyncio.TaskGroup() as group:
             for one in opened:
                 group.create_task(run(one.kernel, one.duties(duties), stop))
@@ -70,13 +77,13 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI) -> _Server:
+def _server(app: FastAPI, grace_s: float) -> _Server:
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=max(1, min(REQUESTS_S, int(grace_s))),
     )
     return _Server(config)
 

@@ -143,6 +143,12 @@ class Settings:
     renew_s: float = setting("HOLDFAST_RENEW_SEC", 20.0, "How often leases are renewed", minimum=0.1)
     concurrency: int = setting("WORKER_CONCURRENCY", 50, "Jobs in flight per worker process", minimum=1, maximum=5000)
     grace_s: float = setting("HOLDFAST_GRACE_SEC", 20.0, "How long SIGTERM waits for jobs in flight", minimum=0)
+    blocked_say_s: float = setting(
+        "HOLDFAST_BLOCKED_SEC", 1.0, "An event loop that is blocked for longer is logged, with its stack", minimum=0.05
+    )
+    blocked_max_s: float = setting(
+        "HOLDFAST_BLOCKED_MAX_SEC", 600.0, "How long the leases of a blocked event loop are kept", minimum=1
+    )
     poll_s: float = setting("HOLDFAST_POLL_SEC", 1.0, "Safety net of the wake-ups: look for work", minimum=0.01)
     reap_s: float = setting("HOLDFAST_REAP_SEC", 5.0, "How often expired leases are taken back", minimum=0.05)
     sweep_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
@@ -201,6 +207,8 @@ class Settings:
             retention_s=self.retention_days * 86_400,
             migrate_lock_s=self.migrate_lock_s,
             migrate_wait_s=self.migrate_wait_s,
+            blocked_say_s=self.blocked_say_s,
+            blocked_max_s=self.blocked_max_s,
         )
 
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from holdfast import App, Context, Job, stage
-from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.stopping import stop_on_signals
 from holdfast.kernel.failpoint import armed, nowhere
 from holdfast.kernel.kernel import Kernel, Registry, Tuning
 from holdfast.main import open_store

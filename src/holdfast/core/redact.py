@@ -19,11 +19,12 @@ from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
+from types import FrameType
 from uuid import UUID
 
 from holdfast.core.secret_text import EMAIL_MASK, MASK, redact_emails, redact_text
 
-__all__ = ["EMAIL_MASK", "MASK", "allow", "redact", "redact_emails", "redact_stack", "redact_text"]
+__all__ = ["EMAIL_MASK", "MASK", "allow", "redact", "redact_emails", "redact_frame", "redact_stack", "redact_text"]
 
 CUT = "[cut]"
 DEPTH_MAX = 16
@@ -65,6 +66,13 @@ def redact_stack(error: BaseException, limit: int = 20) -> str:
     layout of the machine stays private.
     """
     return "\n".join(f"{link}{_headline(each)}{_frames(each, limit)}" for link, each in _chain(error))
+
+
+def redact_frame(frame: FrameType, limit: int = 20) -> str:
+    """Where a thread stands: its innermost `limit` frames, the innermost last, as in `redact_stack`."""
+    frames = [each for each, _ in traceback.walk_stack(frame)][:limit]
+    places = [f"{_short(one.f_code.co_filename)}:{one.f_lineno} {one.f_code.co_qualname}" for one in reversed(frames)]
+    return "\n  ".join(places)
 
 
 @dataclass(slots=True)

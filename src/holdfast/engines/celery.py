@@ -18,22 +18,27 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from celery import Celery, signals
 from kombu.entity import Exchange, Queue
 
 from holdfast.engines.celery_worker import Home, KernelFactory
+from holdfast.engines.children import end_with_parent
 from holdfast.engines.doorbell import RUN, doorbell, ring_for_ever
-from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.stopping import stop_on_signals
 from holdfast.errors import SettingsError
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.loop import pause, unless_stopped
 from holdfast.main import close_systems, load_app, open_systems, start_logging
 from holdfast.settings import Settings, read, setting
 
 SOFT_MARGIN_S, HARD_MARGIN_S = 10, 20
-LAST_WAIT_S = 10.0
+# After the grace time: what is in flight is given back, then the fleet is killed. In all less than a process's last
+# five seconds, see `stopping`.
+GIVE_BACK_S, KILL_S = 3.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ def make_celery(
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
-        worker_soft_shutdown_timeout=settings.grace_s,
+        worker_soft_shutdown_timeout=0.0,
         broker_transport_options={"confirm_publish": True},
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
@@ -85,6 +90,7 @@ def make_celery(
         broker_heartbeat=30,
     )
     home = Home(kernel_factory)
+    signals.worker_init.connect(home.note_parent, weak=False)
     signals.worker_process_init.connect(home.start, weak=False)
     signals.worker_process_shutdown.connect(home.stop, weak=False)
     app.task(home.run, name=RUN, ignore_result=True, acks_late=False)
@@ -123,55 +129,87 @@ def run_celery_worker(settings: Settings, systems: Sequence[str] | None, apps: S
     """Run a Celery worker and, beside it, everything else a worker does: relay, consumers, sweeps and the bells.
 
     Returns after SIGTERM, when the jobs in flight have ended. If either half ends, so does the other."""
-    fleet = Fleet(settings, read(CelerySettings, os.environ), systems, apps)
+    run_fleet(Fleet(settings, read(CelerySettings, os.environ), systems, apps), concurrency)
+
+
+def run_fleet(fleet: Fleet, concurrency: int, *, dispatching: bool = True) -> None:
+    """Run a Celery worker as a child of this process, which sees to it that it ends in time, and with this process."""
     # Forked before any thread or event loop exists here: what it inherits is only what was declared.
-    worker = multiprocessing.get_context("fork").Process(target=work, args=(fleet, concurrency), name="celery")
+    context = multiprocessing.get_context("fork")
+    worker = context.Process(target=work, args=(fleet, concurrency, os.getpid()), name="celery")
     worker.start()
     try:
-        asyncio.run(dispatch(fleet, worker))
+        asyncio.run(attend(fleet, worker, dispatching))
     finally:
-        _end(worker, settings.grace_s)
+        worker.kill()
+        worker.join()
 
 
-def work(fleet: Fleet, concurrency: int) -> None:
-    """Be a Celery worker until told to stop."""
+def work(fleet: Fleet, concurrency: int, parent: int) -> None:
+    """Be a Celery worker until told to stop, or until the parent is gone."""
+    end_with_parent(parent)
     processes = fleet.own.processes_for(concurrency)
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     level = f"--loglevel={fleet.settings.log_level}"
     fleet.celery().worker_main(["worker", "--pool=prefork", f"--concurrency={processes}", level, *quiet])
 
 
-async def dispatch(fleet: Fleet, worker: multiprocessing.process.BaseProcess | None = None) -> None:
-    """Ring for due jobs, and keep every other promise, until SIGTERM or until `worker` ends."""
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    if worker is not None:
-        asyncio.get_running_loop().add_reader(worker.sentinel, stop.set)
+async def attend(fleet: Fleet, worker: multiprocessing.process.BaseProcess, dispatching: bool) -> None:
+    """Until SIGTERM or until the worker ends; then both end, within the grace time."""
+    stop, ended = asyncio.Event(), asyncio.Event()
+    stop_on_signals(stop, fleet.settings.grace_s)
+    loop = asyncio.get_running_loop()
+
+    def on_end() -> None:
+        loop.remove_reader(worker.sentinel)
+        ended.set()
+        stop.set()
+
+    loop.add_reader(worker.sentinel, on_end)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_end(worker, fleet.settings.grace_s, stop, ended))
+        if dispatching:
+            group.create_task(dispatch(fleet, stop))
+
+
+async def dispatch(fleet: Fleet, stop: asyncio.Event) -> None:
+    """Ring for due jobs, and keep every other promise, until `stop`."""
     opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
+    processes = fleet.own.processes_for(fleet.settings.concurrency)
+    duties = Duties(work=False, concurrency=processes, grace_s=fleet.settings.grace_s)
     try:
         for one in opened:
-            await prepare(one.kernel)
+            await unless_stopped(stop, prepare(one.kernel))
+        if stop.is_set():
+            return
         async with asyncio.TaskGroup() as group:
             for one in opened:
-                group.create_task(run(one.kernel, replace(one.duties(Duties()), work=False), stop))
+                group.create_task(run(one.kernel, one.duties(duties), stop, engine="celery"))
                 group.create_task(ring_for_ever(one.kernel, fleet.own.again_s, stop))
     finally:
-        if worker is not None:
-            asyncio.get_running_loop().remove_reader(worker.sentinel)
         await close_systems(opened)
 
 
-def _end(worker: multiprocessing.process.BaseProcess, grace_s: float) -> None:
-    """Ask the worker to finish what is in flight; after the grace time, to give it back; then end it."""
+async def _dispatch_alone(fleet: Fleet) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop, fleet.settings.grace_s)
+    await dispatch(fleet, stop)
+
+
+async def _end(
+    worker: multiprocessing.process.BaseProcess, grace_s: float, stop: asyncio.Event, ended: asyncio.Event
+) -> None:
+    """At the stop, ask the worker to finish what is in flight; after the grace time, to give it back; then kill it."""
+    await stop.wait()
     worker.terminate()
-    worker.join(grace_s)
-    if worker.is_alive() and worker.pid is not None:
+    await pause(ended, grace_s)
+    if not ended.is_set() and worker.pid is not None:
         with suppress(ProcessLookupError):
             os.kill(worker.pid, signal.SIGQUIT)
-        worker.join(grace_s + LAST_WAIT_S)
-    if worker.is_alive():
+        await pause(ended, GIVE_BACK_S)
+    if not ended.is_set():
         worker.kill()
-        worker.join()
+        await pause(ended, KILL_S)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -190,9 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     concurrency = asked.concurrency or settings.concurrency
     fleet = Fleet(settings, read(CelerySettings, os.environ), asked.system, apps)
     if asked.half == "worker":
-        work(fleet, concurrency)
+        run_fleet(fleet, concurrency, dispatching=False)
     elif asked.half == "dispatcher":
-        asyncio.run(dispatch(fleet))
+        asyncio.run(_dispatch_alone(fleet))
     else:
         run_celery_worker(settings, asked.system, apps, concurrency)
 

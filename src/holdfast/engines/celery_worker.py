@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
@@ -17,6 +16,9 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.core.outcome import Released
+from holdfast.engines.children import end_with_parent
+from holdfast.engines.presence import name_here
+from holdfast.engines.renewal import Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.claim import Taken, claim_one, step
@@ -26,7 +28,7 @@ from holdfast.tables import jobs, workers
 
 KernelFactory = Callable[[], Awaitable[Sequence[Kernel]]]
 SETTLE_BACKOFF_S = 0.2
-STOP_S = 5.0
+STOP_S = 2.5
 
 
 class Home:
@@ -37,9 +39,15 @@ class Home:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: dict[str, Runner] = {}
         self._running: Future[bool] | None = None
+        self._parent: int | None = None
+
+    def note_parent(self, **_: Any) -> None:
+        """In Celery's main process, before it forks the others."""
+        self._parent = os.getpid()
 
     def start(self, **_: Any) -> None:
         """After the fork: a loop of this process's own. Nothing is connected before the first job."""
+        end_with_parent(self._parent or os.getppid())
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="holdfast", daemon=True).start()
         kernels = asyncio.run_coroutine_threadsafe(_made(self._factory), self._loop).result()
@@ -83,13 +91,19 @@ class Runner:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{kernel.new_uuid4()[:8]}"
+        self.name = name_here(kernel.new_uuid4()[:8])
         self.idle = asyncio.Event()
         self.idle.set()
         self._doubt = False
+        self._renewal: Renewal | None = None
 
     async def run(self, job_id: str) -> bool:
         self.idle.clear()
+        if self._renewal is None:
+            self._renewal = Renewal(self.kernel, self.name, lambda: not self.idle.is_set())
+            self._renewal.start()
+        self._renewal.renewed()
+        self._renewal.begin()
         try:
             taken = await self._claim(job_id)
             if taken is None:
@@ -146,6 +160,8 @@ class Runner:
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", job_id=taken.job.id, error=str(error))
                 continue
+            if self._renewal is not None:
+                self._renewal.renewed()
             if not kept:
                 self.kernel.watch.log("lease.lost", job_id=taken.job.id, attempt=taken.job.attempt)
                 attempt.cancel()

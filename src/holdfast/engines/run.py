@@ -6,19 +6,19 @@ Any number of processes may run any of it: every step claims or locks what it wo
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+import holdfast
 from holdfast.engines.presence import expire_the_dead
 from holdfast.engines.worker import Worker
-from holdfast.errors import StoreUnavailable, TransportError
+from holdfast.errors import StoreReadOnly, StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.loop import pause, repeat
+from holdfast.kernel.loop import RUNNING, pause, repeat, unless_stopped
 from holdfast.kernel.prune import prune_once
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
@@ -26,11 +26,13 @@ from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.schema import bring_forward
 from holdfast.kernel.trace import HEADER, span
-from holdfast.transports.seam import Delivery
+from holdfast.transports.seam import Delivery, Transport
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
 SCHEDULE_S = 1.0
+DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
+BROKER, RELAY, CONSUME = "broker", "relay", "consume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +47,56 @@ class Duties:
     grace_s: float = 20.0
 
 
-async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event) -> None:
+async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event, *, engine: str = "asyncio") -> None:
     """Do the duties until `stop`. The store is left open: the caller closes it after the last write."""
+    announce(kernel, duties, engine)
     async with asyncio.TaskGroup() as group:
-        if kernel.transport is not None:
-            await _declare(kernel)
-        if duties.consume and kernel.transport is not None:
-            for consumer in _consumers(kernel):
-                group.create_task(_consume(kernel, consumer, stop))
-        if duties.relay and kernel.transport is not None:
-            tuning = kernel.tuning
-            group.create_task(
-                repeat(kernel, "relay", relay, tuning.relay_poll_s, stop, "outbox", tuning.relay_backoff_cap_s)
-            )
-        if duties.keep:
-            _keep(kernel, group, stop)
+        if kernel.transport is not None and (duties.consume or duties.relay):
+            _exchange(kernel, kernel.transport, duties, group, stop)
+        worker: Worker | None = None
         if duties.work and kernel.registry.kinds:
             worker = Worker(kernel, concurrency=duties.concurrency, grace_s=duties.grace_s)
+            kernel.duties["work"] = RUNNING
             group.create_task(worker.run(stop))
+        if duties.keep:
+            _keep(kernel, worker, group, stop)
 
 
-def _keep(kernel: Kernel, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+def announce(kernel: Kernel, duties: Duties, engine: str) -> None:
+    """One line at the start: what runs here, from where, with how much."""
+    kernel.watch.log(
+        "worker.started" if duties.work or engine != "asyncio" else "duties.started",
+        version=holdfast.__version__,
+        apps=[app.name for app in kernel.registry.apps],
+        queues=list(kernel.registry.queues),
+        kinds=sorted(kernel.registry.kinds),
+        database=kernel.store.place(),
+        transport=kernel.transport.place() if kernel.transport is not None else None,
+        engine=engine,
+        concurrency=duties.concurrency,
+        lease_s=kernel.tuning.lease_s,
+        grace_s=duties.grace_s,
+        duties=[name for name in ("work", "relay", "consume", "keep") if getattr(duties, name)],
+    )
+
+
+def _exchange(
+    kernel: Kernel, transport: Transport, duties: Duties, group: asyncio.TaskGroup, stop: asyncio.Event
+) -> None:
+    """Send and receive messages. A broker that is away holds up nothing else, and is waited for."""
+    declaration = _Declaration()
+    group.create_task(_declare(kernel, transport, declaration, stop))
+    if duties.consume:
+        for consumer in _consumers(kernel):
+            group.create_task(_consume(kernel, transport, consumer, declaration, stop))
+    if duties.relay:
+        group.create_task(_relay(kernel, declaration, stop))
+
+
+def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
     """The steps that keep promises whether or not anybody works: leases, deadlines, breakers, doubts, retention."""
     tuning = kernel.tuning
-    group.create_task(repeat(kernel, "reap", reap_once, tuning.reap_s, stop))
+    group.create_task(repeat(kernel, "reap", partial(_reap, worker=worker), tuning.reap_s, stop))
     group.create_task(repeat(kernel, "sweep", sweep_once, tuning.sweep_s, stop))
     group.create_task(repeat(kernel, "breakers", _steady(hold_once), tuning.breaker_s, stop, "breakers"))
     group.create_task(repeat(kernel, "reconcile", _steady(reconcile_once), tuning.reconcile_s, stop))
@@ -78,6 +106,13 @@ def _keep(kernel: Kernel, group: asyncio.TaskGroup, stop: asyncio.Event) -> None
     for app in kernel.registry.apps:
         for step in app.steps:
             group.create_task(repeat(kernel, step.name, step.run, step.every_s, stop, step.channel))
+
+
+async def _reap(kernel: Kernel, worker: Worker | None) -> int:
+    """Reap, but never this process's own: after its loop stood still, it renews before it looks at who is late."""
+    if worker is not None and worker.is_late_to_renew():
+        await worker.renew()
+    return await reap_once(kernel)
 
 
 def _steady(step: Callable[[Kernel], Awaitable[int]]) -> Callable[[Kernel], Awaitable[int]]:
@@ -94,16 +129,41 @@ def _consumers(kernel: Kernel) -> list[Consumer]:
     return [consumer for app in kernel.registry.apps for consumer in app.consumers]
 
 
-async def _declare(kernel: Kernel) -> None:
-    assert kernel.transport is not None
+class _Declaration:
+    """How far the declaring of the queues is: `tried` once, whatever came of it; `done` when the broker has them."""
+
+    def __init__(self) -> None:
+        self.tried = asyncio.Event()
+        self.done = asyncio.Event()
+
+
+async def _declare(kernel: Kernel, transport: Transport, declaration: _Declaration, stop: asyncio.Event) -> None:
+    """Declare the apps' queues, however long the broker is away."""
     queues = [queue for app in kernel.registry.apps for queue in app.queues]
-    while queues:
+    backoff_s = 0.0
+    while queues and not stop.is_set():
         try:
-            await kernel.transport.declare(queues)
-            return
+            await unless_stopped(stop, transport.declare(queues))
+            break
         except TransportError as error:
-            kernel.watch.log("transport.unreachable", error=str(error))
-            await asyncio.sleep(CONNECT_WAIT_S)
+            backoff_s = min(DECLARE_WAIT_CAP_S, max(DECLARE_WAIT_S, backoff_s * 2))
+            kernel.duties[BROKER] = f"waits for the broker: {error}"
+            kernel.watch.log("transport.unreachable", error=str(error), wait_s=backoff_s)
+            declaration.tried.set()
+            await pause(stop, backoff_s * (0.5 + kernel.dice.draw() / 2))
+    if queues and not stop.is_set():
+        kernel.duties[BROKER] = RUNNING
+    declaration.tried.set()
+    declaration.done.set()
+
+
+async def _relay(kernel: Kernel, declaration: _Declaration, stop: asyncio.Event) -> None:
+    """Publish the outbox. It begins when declaring was tried once: a queue that is not there yet must not count
+    against its messages, and a broker that is away must not keep old messages from being warned about."""
+    tuning = kernel.tuning
+    kernel.duties[RELAY] = "waits for the broker"
+    await unless_stopped(stop, declaration.tried.wait())
+    await repeat(kernel, RELAY, relay, tuning.relay_poll_s, stop, "outbox", tuning.relay_backoff_cap_s)
 
 
 async def _handle(kernel: Kernel, consumer: Consumer, delivery: Delivery) -> None:
@@ -111,10 +171,17 @@ async def _handle(kernel: Kernel, consumer: Consumer, delivery: Delivery) -> Non
         await consumer.handle(kernel, delivery)
 
 
-async def _consume(kernel: Kernel, consumer: Consumer, stop: asyncio.Event) -> None:
-    assert kernel.transport is not None
+async def _consume(
+    kernel: Kernel, transport: Transport, consumer: Consumer, declaration: _Declaration, stop: asyncio.Event
+) -> None:
+    duty = f"{CONSUME} {consumer.queue.name}"
+    kernel.duties[duty] = "waits for the broker"
+    await unless_stopped(stop, declaration.done.wait())
+    if stop.is_set():
+        return
+    kernel.duties[duty] = RUNNING
     work = asyncio.ensure_future(
-        kernel.transport.consume(consumer.queue.name, partial(_handle, kernel, consumer), prefetch=consumer.prefetch)
+        transport.consume(consumer.queue.name, partial(_handle, kernel, consumer), prefetch=consumer.prefetch)
     )
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -137,23 +204,9 @@ async def prepare(kernel: Kernel) -> list[str]:
             await announce_schedules(kernel)
             await expire_the_dead(kernel)
             return applied
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreReadOnly) as error:  # a standby may be promoted any moment
             kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=CONNECT_TRIES)
             if attempt == CONNECT_TRIES:
                 raise
             await pause(asyncio.Event(), CONNECT_WAIT_S)
     raise AssertionError("unreachable")
-
-
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT asks to stop; the second ends at once (leases expire, nothing is lost)."""
-    loop = asyncio.get_running_loop()
-
-    def asked(number: signal.Signals) -> None:
-        if stop.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked, number)

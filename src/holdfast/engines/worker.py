@@ -20,6 +20,7 @@ from holdfast.core.job import Claimed
 from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack
 from holdfast.engines.presence import name_here
+from holdfast.engines.renewal import LATE, Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.claim import Taken, step
@@ -31,6 +32,9 @@ from holdfast.tables import jobs, workers
 
 STORE_BACKOFF_S = 0.5
 STORE_BACKOFF_CAP_S = 10.0
+GIVE_BACK_S = 2.0
+"""How long after the grace time the last settlements may take. Then the leases are left to expire."""
+SIGN_OFF_S = 1.0
 
 
 @dataclass(slots=True)
@@ -65,9 +69,12 @@ class Worker:
         self._idle = False
         self._more = True  # as far as anybody knows; while it is not, one stream at a time looks for work
         self._draining = False
+        self._end_at = 0.0
         self._doubt = False
         self._stepping = 0
         self._disowning = asyncio.Lock()
+        self._renewed_at: float | None = None
+        self._renewal: Renewal | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
@@ -75,12 +82,15 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(self._listen(bell)) for bell in bells]
             helpers.append(group.create_task(self._renew_for_ever()))
+            self._stand_by()
             streams = [group.create_task(self._stream()) for _ in range(self.streams)]
             await stop.wait()
             await self._drain()
-            await asyncio.gather(*streams)
+            await self._until_given_back(streams)
             for helper in helpers:
                 helper.cancel()
+        if self._renewal is not None:
+            self._renewal.stop()
         for bell in bells:
             bell.close()
         await self._sign_off()
@@ -114,8 +124,11 @@ class Worker:
                 backoff_s = 0.0
             except StoreError as error:
                 self._doubt = True
-                backoff_s = min(STORE_BACKOFF_CAP_S, max(STORE_BACKOFF_S, backoff_s * 2))
+                cap_s = STORE_BACKOFF_S if self._draining else STORE_BACKOFF_CAP_S
+                backoff_s = min(cap_s, max(STORE_BACKOFF_S, backoff_s * 2))
                 self.kernel.watch.log("worker.store_failed", error=str(error), wait_s=backoff_s)
+                if self._draining and asyncio.get_running_loop().time() > self._end_at:
+                    return  # the leases are left to expire
                 await asyncio.sleep(backoff_s * (0.5 + self.kernel.dice.draw() / 2))
                 continue
             finally:
@@ -151,6 +164,8 @@ class Worker:
         for one in taken:
             self._running[one.job.id, one.job.attempt] = Running(one.job)
         if taken:
+            if self._renewal is not None:
+                self._renewal.begin()
             self._spawn(iter(taken))
 
     def _spawn(self, taken: Iterator[Taken]) -> None:
@@ -232,13 +247,32 @@ class Worker:
         """Extend every lease in one statement; what does not come back is not ours any more."""
         held = dict(sorted(self._running))  # the latest attempt of each job
         now = self.kernel.now()
+        began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
             await workers.seen(tx, self.name, ",".join(self.queues), len(held), now)
             kept = await jobs.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
+        self._renewed_at = began
+        if self._renewal is not None:
+            self._renewal.renewed()
         for (job_id, attempt), one in list(self._running.items()):
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
                 self._abandon(one)
+
+    def is_late_to_renew(self) -> bool:
+        """Whether the leases here should have been renewed by now: the loop, or the database, stood still."""
+        if self._renewed_at is None or not self._running:
+            return False
+        return asyncio.get_running_loop().time() - self._renewed_at > LATE * self.kernel.tuning.renew_s
+
+    def _stand_by(self) -> None:
+        """Have a thread that renews while this loop cannot, unless the store is one of a single loop."""
+        if self.kernel.store.spare() is not None:
+            self._renewal = Renewal(self.kernel, self.name, self._is_holding)
+            self._renewal.start()
+
+    def _is_holding(self) -> bool:
+        return bool(self._running or self._finished or self._stepping)
 
     async def _disown(self) -> None:
         """After a lost answer we may hold jobs that we do not know of: give those back."""
@@ -255,15 +289,25 @@ class Worker:
 
     async def _drain(self) -> None:
         self._draining = True
+        self._end_at = asyncio.get_running_loop().time() + self.grace_s
         self._wake.set()
         await self._until_none_runs(self.grace_s)
         for one in list(self._running.values()):
             self._abandon(one)
         self._wake.set()
 
+    async def _until_given_back(self, streams: Sequence[asyncio.Task[None]]) -> None:
+        """Wait for the last settlements, but not for a database that does not answer."""
+        left_s = max(0.0, self._end_at - asyncio.get_running_loop().time())
+        _, waiting = await asyncio.wait(streams, timeout=left_s + GIVE_BACK_S)
+        for stream in waiting:
+            stream.cancel()
+        if waiting or self._finished:
+            self.kernel.watch.log("worker.leases_left", worker=self.name, jobs=len(self._finished))
+
     async def _sign_off(self) -> None:
         try:
-            async with self.kernel.store.transaction() as tx:
+            async with asyncio.timeout(SIGN_OFF_S), self.kernel.store.transaction() as tx:
                 await workers.gone(tx, self.name, self.kernel.now() - 3_600_000)
-        except StoreError:
+        except (StoreError, TimeoutError):
             await pause(asyncio.Event(), 0)  # its row is for people only, and goes with the next prune

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Request
 
-from holdfast.errors import SchemaMismatch, StoreError
+from holdfast.core.redact import redact_text
+from holdfast.engines.run import BROKER, CONSUME, RELAY
+from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreStandby
 from holdfast.http.problem import Problem
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.loop import RUNNING
 from holdfast.kernel.schema import check_schema
 from holdfast.system import OpenSystem
+from holdfast.tables import workers
+
+PROBE_EVERY_S = 2.0
+"""Anybody may ask, and each answer costs a commit: what was found is good for so long."""
+PROBE_LIMIT_S = 5.0
+NEEDED = (BROKER, RELAY, CONSUME)
+"""The duties that those who wait for an answer depend on: without them nothing that is accepted goes on."""
 
 router = APIRouter(tags=["health"])
 
@@ -22,19 +38,94 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(request: Request) -> dict[str, Any]:
-    """Every database answers and has a schema this code works with; else 503 NOT_READY, with the reason by system."""
-    states = {one.name: await readiness(one) for one in request.app.state.systems}
+    """Every database takes a write and has a schema this code works with, and messages are sent and received; else 503
+    NOT_READY, with the reason by system. `duties` says what this process does, and what each duty waits for."""
+    opened: tuple[OpenSystem, ...] = request.app.state.systems
+    states = {one.name: await readiness(one) for one in opened}
+    duties = {one.name: duties_of(one.kernel) for one in opened if one.kernel.duties}
+    about = {"systems": states, **({"duties": duties} if duties else {})}
     if any(state != "ready" for state in states.values()):
-        raise Problem(503, "NOT_READY", "Not every system is ready.", headers={"Retry-After": "5"}, systems=states)
-    return {"status": "ready", "systems": states}
+        raise Problem(503, "NOT_READY", "Not every system is ready.", headers={"Retry-After": "5"}, **about)
+    return {"status": "ready", **about}
 
 
 async def readiness(one: OpenSystem) -> str:
-    """`ready`, or in a sentence what is missing."""
+    """`ready`, or in a few words what is missing."""
+    trouble = await _schema_trouble(one.kernel) or await _probe_of(one.kernel).trouble(one.kernel)
+    if trouble is not None:
+        return trouble
+    waiting = [f"{name}: {state}" for name, state in duties_of(one.kernel).items() if _is_missed(name, state)]
+    return "; ".join(waiting) or "ready"
+
+
+def duties_of(kernel: Kernel) -> dict[str, str]:
+    """What this process does for a system. A duty that needs the broker waits with it, whatever it did last."""
+    away = kernel.transport.trouble() if kernel.transport is not None else None
+    if away is None:
+        return {name: redact_text(state) for name, state in kernel.duties.items()}
+    lost = redact_text(f"waits for the broker: {away}")
+    return {name: lost if _is_needed(name) else redact_text(state) for name, state in kernel.duties.items()}
+
+
+def _is_needed(name: str) -> bool:
+    return name.partition(" ")[0] in NEEDED
+
+
+def _is_missed(name: str, state: str) -> bool:
+    return _is_needed(name) and state != RUNNING
+
+
+@dataclass(slots=True)
+class _Probe:
+    """What the last trial write to a database came to."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    found: str | None = None
+    looked_at: float | None = None
+
+    async def trouble(self, kernel: Kernel) -> str | None:
+        async with self.lock:
+            if self.found is not None or self.looked_at is None or monotonic() - self.looked_at > PROBE_EVERY_S:
+                self.found = await _write_trouble(kernel)
+                self.looked_at = monotonic()
+            return self.found
+
+
+_probes: WeakKeyDictionary[Any, _Probe] = WeakKeyDictionary()
+
+
+def _probe_of(kernel: Kernel) -> _Probe:
+    return _probes.setdefault(kernel.store, _Probe())
+
+
+async def _write_trouble(kernel: Kernel) -> str | None:
+    """What keeps the database from being written, in words; None if nothing does."""
     try:
-        await check_schema(one.kernel)
+        async with asyncio.timeout(PROBE_LIMIT_S), kernel.store.transaction() as tx:
+            await workers.probe(tx, f"readyz:{socket.gethostname()}")
+    except StoreBusy:
+        return None  # somebody is writing
+    except (StoreError, TimeoutError) as error:
+        return _in_words(error)
+    return None
+
+
+def _in_words(error: StoreError | TimeoutError) -> str:
+    if isinstance(error, StoreStandby):
+        return "the database is a standby: it takes no writes until it is promoted"
+    if isinstance(error, StoreReadOnly):
+        return "the database is read only"
+    if isinstance(error, StoreFull):
+        return "the disk of the database is full (disk full)"
+    return "the database does not answer"
+
+
+async def _schema_trouble(kernel: Kernel) -> str | None:
+    try:
+        async with asyncio.timeout(PROBE_LIMIT_S):
+            await check_schema(kernel)
     except SchemaMismatch as error:
         return str(error)
-    except StoreError:
-        return "the database does not answer"
-    return "ready"
+    except (StoreError, TimeoutError) as error:
+        return _in_words(error)
+    return None

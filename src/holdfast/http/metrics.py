@@ -32,6 +32,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "jobs_failed": ("holdfast_jobs_failed", ("kind", "code"), "Jobs that died, by error class"),
     "retries_scheduled": ("holdfast_retries_scheduled", ("kind",), "Retries scheduled"),
     "lease_reclaims": ("holdfast_lease_reclaims", (), "Leases taken back from lost workers"),
+    "loop_blocked": ("holdfast_loop_blocked", ("kind",), "Times that a handler blocked its worker's event loop"),
     "settles_refused": ("holdfast_settles_refused", ("kind",), "Writes refused because the lease was gone"),
     "dead_letters": ("holdfast_dead_letters_opened", ("kind", "error_class"), "Dead letters written"),
     "replays": ("holdfast_replays", ("kind",), "Dead letters replayed"),
@@ -173,7 +174,15 @@ def metrics_server(systems: Sequence[OpenSystem], host: str, port: int) -> uvico
     problem.install(app)
     app.include_router(router)
     app.include_router(health.router)
-    config = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, server_header=False)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
     return _QuietServer(config)
 
 

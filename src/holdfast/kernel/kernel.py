@@ -48,6 +48,8 @@ class Tuning:
     ramp_every_s: float = 1.0
     migrate_lock_s: float = 1.0
     migrate_wait_s: float = 300.0
+    blocked_say_s: float = 1.0
+    blocked_max_s: float = 600.0
 
     def problems(self) -> list[str]:
         """Every contradiction, in sentences."""
@@ -119,6 +121,8 @@ class Kernel:
     watch: Watch = field(default_factory=LogWatch)
     auto_migrate: AutoMigrate = AutoMigrate.TRUE
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
+    duties: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    """What this process does for the apps, by name: `running`, or what it waits for."""
 
     def now(self) -> int:
         return self.store.now()

@@ -6,13 +6,17 @@ Tests, the simulator and `holdfast relay --once` call the very same steps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from holdfast.errors import StoreError, TransportError
 from holdfast.kernel.kernel import Kernel
 
 FIRST_BACKOFF_S = 0.5
+RUNNING = "running"
+CANCEL_S = 1.0
+T = TypeVar("T")
 
 
 async def repeat(
@@ -34,8 +38,10 @@ async def repeat(
             try:
                 did = await step(kernel)
                 backoff_s = 0.0
+                kernel.duties[name] = RUNNING
             except (StoreError, TransportError) as error:
                 backoff_s = min(backoff_cap_s, max(FIRST_BACKOFF_S, backoff_s * 2))
+                kernel.duties[name] = f"failed, runs again in {backoff_s:g} s: {error}"
                 kernel.watch.log("step.failed", step=name, error=str(error), wait_s=backoff_s)
                 await pause(stop, backoff_s * (0.5 + kernel.dice.draw() / 2))
                 continue
@@ -51,6 +57,23 @@ async def pause(stop: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
+
+
+async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` returns; None if the stop comes first. Then the work is cancelled, and not waited for long: it may
+    hang on a server that does not answer."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        working.cancel()
+        await asyncio.wait([working], timeout=CANCEL_S)
+        return None
+    finally:
+        working.cancel()
+        stopping.cancel()
 
 
 async def _idle(bell: object, stop: asyncio.Event, every_s: float) -> None:

@@ -12,6 +12,10 @@ QUIET = frozenset({"claimed", "succeeded", "advanced"})
 """Events of a healthy job: logged at DEBUG, so that a fast worker does not drown in its own log."""
 
 
+LOUD = frozenset({"loop.blocked", "outbox.stale", "stop.overdue", "transport.unreachable", "worker.leases_left"})
+"""Events that somebody should look at: logged at WARNING."""
+
+
 class Watch(Protocol):
     def log(self, event: str, **fields: Any) -> None:
         """One structured line."""
@@ -47,6 +51,8 @@ class LogWatch:
 
 
 def _level(event: str) -> int:
+    if event in LOUD:
+        return logging.WARNING
     return logging.DEBUG if event in QUIET else logging.INFO
 
 

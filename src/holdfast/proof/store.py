@@ -31,7 +31,7 @@ from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
 from holdfast.stores.bells import Bells
 from holdfast.stores.migration import pending
-from holdfast.stores.seam import Row
+from holdfast.stores.seam import Row, Store
 from holdfast.stores.sqlite import SqliteStore, _Lane, _translated
 from holdfast.stores.statement import Migration
 
@@ -157,6 +157,9 @@ class SimStore(SqliteStore):
         self._reader: _Lane = ReadingLane(arena, host)
         arena.stores.append(self)
         host.at_death(lambda _: self.abandon())
+
+    def spare(self) -> Store | None:
+        return None  # a thread would run beside the simulation's one loop
 
     def abandon(self) -> None:
         super().abandon()

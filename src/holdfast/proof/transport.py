@@ -54,5 +54,11 @@ class SimTransport:
         finally:
             consumer.cancel()
 
+    def place(self) -> str:
+        return "simulated"
+
+    def trouble(self) -> str | None:
+        return None
+
     async def close(self) -> None:
         """Nothing is kept open."""

@@ -38,6 +38,7 @@ may die at any await.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -66,6 +67,8 @@ TUNING = Tuning(
 )  # fmt: skip
 QUIET_AFTER_S_MAX = 1_200
 LOOK_EVERY_S = 5.0
+# What a simulated process logs is no news: its faults are made.
+logging.getLogger("holdfast").addHandler(logging.NullHandler())
 CANARY = "sk-holdfast-canary-3f9a1b7c5d2e"
 
 _ALIVE = "SELECT 1 FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting') LIMIT 1"

@@ -14,12 +14,13 @@ from typing import Any
 
 import asyncpg
 
+from holdfast.errors import StoreReadOnly, StoreStandby
 from holdfast.stores.bells import Bells
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.migration import PATIENCE, Applied, Patience
-from holdfast.stores.postgres_errors import naming, translating
+from holdfast.stores.postgres_errors import hosts_of, naming, place_of, translating
 from holdfast.stores.postgres_migrate import CONNECT_TIMEOUT_S, Migrator, installed
-from holdfast.stores.seam import Bell, Dialect, Row
+from holdfast.stores.seam import Bell, Dialect, Row, Store
 from holdfast.stores.statement import Migration, Statement
 
 # Estimates for arrays and JSON are guesses; these keep claims and settles on their indexes at every table size.
@@ -33,6 +34,7 @@ PLANNER = {
 LISTEN_CHANNEL = "holdfast"
 CLOCK_EVERY_S = 30.0
 RECONNECT_S = 1.0
+CLOSE_S = 2.0
 # A process that stands still, or whose machine is gone, must not keep the rows it has locked: PostgreSQL ends its
 # session. What the database or the role was given as the limit stands.
 LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', false)
@@ -110,15 +112,25 @@ class PostgresStore:
     async def migrate(self, migrations: Sequence[Migration], patience: Patience = PATIENCE) -> list[str]:
         return await Migrator(self._url, patience).run(migrations)
 
+    def spare(self) -> Store | None:
+        clock = None if self._measured else self._clock
+        return PostgresStore(self._url, clock=clock, pool_max=1, command_timeout_s=self._command_timeout_s)
+
+    def place(self) -> str:
+        return place_of(self._url)
+
     async def close(self) -> None:
+        """Say goodbye to the server, within a limit: one that does not answer is left without."""
         if self._listener is not None:
             self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+            await asyncio.wait([self._listener], timeout=CLOSE_S)
             self._listener = None
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            with contextlib.suppress(TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                async with asyncio.timeout(CLOSE_S):
+                    await pool.close()
+            pool.terminate()
 
     def abandon(self) -> None:
         """Drop every connection as a dying process would: whatever was not committed is gone."""
@@ -136,9 +148,19 @@ class PostgresStore:
             connection = await pool.acquire(timeout=self._command_timeout_s)
         try:
             yield connection
+        except StoreReadOnly as error:
+            raise await self._standby(connection) or error from error
         finally:
             with translating():
                 await pool.release(connection)
+
+    async def _standby(self, connection: Any) -> StoreStandby | None:
+        """Whether the server refuses writes because it follows another: then it may be promoted any moment."""
+        with contextlib.suppress(Exception):
+            if await connection.fetchval("SELECT pg_is_in_recovery()"):
+                where = hosts_of(self._url)
+                return StoreStandby(f"PostgreSQL at {where} is a standby and takes no writes until it is promoted.")
+        return None
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from holdfast.errors import SchemaMismatch, StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from holdfast.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreStandby,
+    StoreUnavailable,
+)
 
 
 @contextmanager
@@ -16,11 +25,30 @@ def naming(url: str) -> Iterator[None]:
     """Say which server could not be reached, without its password."""
     try:
         yield
-    except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
-        where = urlsplit(url).netloc.rpartition("@")[2] or "localhost"  # as written: it may name several hosts
-        raise StoreUnavailable(
-            f"PostgreSQL at {where} cannot be reached ({type(error).__name__}); start it or mend the database URL."
+    except asyncpg.TargetServerAttributeNotMatched as error:
+        raise StoreStandby(
+            f"PostgreSQL at {hosts_of(url)} has no server that takes writes now; one must be promoted or started."
         ) from error
+    except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
+        raise StoreUnavailable(
+            f"PostgreSQL at {hosts_of(url)} cannot be reached ({type(error).__name__}); "
+            "start it or mend the database URL."
+        ) from error
+
+
+def hosts_of(url: str) -> str:
+    """The server's host and port; all of them where the URL names several."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    given = parts.netloc.rpartition("@")[2] or ",".join(query.get("host", [])) or "localhost"
+    port = query.get("port", ["5432"])[0]
+    hosts = [host if host.rpartition("]")[2].count(":") else f"{host}:{port}" for host in given.split(",")]
+    return " or ".join(hosts)
+
+
+def place_of(url: str) -> str:
+    """The URL without user, password and options."""
+    return f"postgresql://{hosts_of(url).replace(' or ', ',')}{urlsplit(url).path}"
 
 
 @contextmanager
@@ -35,8 +63,10 @@ def translating() -> Iterator[None]:
         asyncpg.QueryCanceledError,
     ) as error:
         raise StoreBusy(f"PostgreSQL asked to try again: {error}.") from error
-    except (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError) as error:
-        raise StoreFull(f"PostgreSQL cannot write: {error}.") from error
+    except asyncpg.ReadOnlySQLTransactionError as error:
+        raise StoreReadOnly(f"PostgreSQL is read-only: {error}.") from error
+    except asyncpg.DiskFullError as error:
+        raise StoreFull(f"PostgreSQL cannot write, its disk is full: {error}.") from error
     except (
         OSError,
         TimeoutError,

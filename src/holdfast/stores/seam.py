@@ -95,4 +95,15 @@ class Store(Protocol):
         this call applied. Nothing pending: nothing is written, and no right to change the schema is needed."""
         ...
 
-    async def close(self) -> None: ...
+    def spare(self) -> Store | None:
+        """Another store of the same database, for a thread with an event loop of its own: one connection, and a short
+        patience. None where there is but one loop, as in the simulator."""
+        ...
+
+    def place(self) -> str:
+        """Which database it is, without its secrets, for people."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection within a few seconds, whatever the server does."""
+        ...

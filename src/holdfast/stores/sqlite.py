@@ -20,11 +20,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import SchemaMismatch, StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from holdfast.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from holdfast.stores.bells import Bells
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
-from holdfast.stores.seam import Bell, Dialect, Row
+from holdfast.stores.seam import Bell, Dialect, Row, Store
 from holdfast.stores.statement import Migration, Statement
 
 BUSY_RETRY_S = 0.005
@@ -108,6 +116,12 @@ class SqliteStore:
                     raise
                 patience.report(str(error))
         return applied
+
+    def spare(self) -> Store | None:
+        return SqliteStore(self.path, clock=self._clock)
+
+    def place(self) -> str:
+        return f"sqlite:///{self.path}"
 
     async def close(self) -> None:
         await self._writer.close()
@@ -260,7 +274,9 @@ def _translated(error: sqlite3.Error, path: str) -> StoreError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreBusy(f"Another process is writing to {Path(path).name}; nothing was written.")
-    if "full" in text or "readonly" in text or "disk I/O" in text:
+    if "readonly" in text:
+        return StoreReadOnly(f"Cannot write to {Path(path).name} ({text}); mend permissions.")
+    if "full" in text or "disk I/O" in text:
         return StoreFull(f"Cannot write to {Path(path).name} ({text}); free space or mend permissions.")
     if "unable to open" in text or "not a database" in text or "malformed" in text:
         return StoreUnavailable(f"Cannot open the database {Path(path).name}: {text}.")

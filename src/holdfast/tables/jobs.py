@@ -248,6 +248,11 @@ async def renew(tx: Tx, leases: Mapping[str, int], lease_until: int) -> set[str]
     return {row["id"] for row in await tx.rows(sql.renew, batch=batch.keyed(rows), lease_until=lease_until)}
 
 
+async def renew_owned(tx: Tx, owner: str, lease_until: int) -> int:
+    """Extend every lease in this name; returns how many there are."""
+    return len(await tx.rows(sql.renew_owned, owner=owner, lease_until=lease_until))
+
+
 async def expired(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
     """Jobs whose lease ran out, locked, each with its stage's provider."""
     return [_locked(row) for row in await tx.rows(sql.expired, queues=batch.ids(queues), now=now, limit=limit)]

@@ -200,6 +200,12 @@ UPDATE holdfast_jobs SET lease_until = CAST(:lease_until AS BIGINT)
    AND CASE holdfast_jobs.state WHEN 'processing' THEN TRUE ELSE FALSE END
 RETURNING CAST(holdfast_jobs.id AS TEXT) AS id
 
+-- name: renew_owned
+-- What a worker holds by its own name, while it cannot say itself what that is. What is being written is left alone.
+UPDATE holdfast_jobs SET lease_until = CAST(:lease_until AS BIGINT)
+ WHERE id IN (SELECT id FROM holdfast_jobs WHERE state = 'processing' AND lease_owner = :owner /*skip_locked*/)
+RETURNING CAST(id AS TEXT) AS id
+
 -- name: expired
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
        created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, provider

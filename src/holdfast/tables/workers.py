@@ -19,6 +19,12 @@ async def gone(tx: Tx, name: str, before: int) -> None:
     await tx.rows(sql.gone, name=name, before=before)
 
 
+async def probe(tx: Tx, name: str) -> None:
+    """Write and take back: after the commit the database has shown that it can be written, and looks as before."""
+    await tx.rows(sql.probe_put, name=name)
+    await tx.rows(sql.probe_take, name=name)
+
+
 async def known(tx: Tx) -> list[str]:
     """Every worker that holds a job or has reported."""
     return [row["name"] for row in await tx.rows(sql.known)]

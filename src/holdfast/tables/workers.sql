@@ -7,6 +7,13 @@ ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, in_flight = exclude
 -- name: gone
 DELETE FROM holdfast_workers WHERE name = :name OR seen_at < :before
 
+-- name: probe_put
+INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight) VALUES (:name, '', 0, 0, 0)
+ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
+
+-- name: probe_take
+DELETE FROM holdfast_workers WHERE name = :name
+
 -- name: known
 SELECT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing'
 UNION SELECT name FROM holdfast_workers ORDER BY name

@@ -53,6 +53,12 @@ class MemoryTransport:
         finally:
             self._handlers.pop(queue, None)
 
+    def place(self) -> str:
+        return "in this process"
+
+    def trouble(self) -> str | None:
+        return None
+
     async def close(self) -> None:
         self._closed = True
         self._handlers.clear()

@@ -35,19 +35,26 @@ class RabbitTransport:
     def __init__(self, url: str, *, timeout_s: float = PUBLISH_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
         self._queues: dict[str, Queue] = {}
+        self._undeclared: dict[str, Queue] = {}
         self._outward = Link(url, "holdfast publisher", self._queues, timeout_s)
         self._inward = Link(url, "holdfast consumer", self._queues, timeout_s)
         self._shared: asyncio.Task[Publisher] | None = None
         self._suspects: OrderedDict[str, None] = OrderedDict()
 
     async def declare(self, queues: Sequence[Queue]) -> None:
+        wanted = {queue.name: queue for queue in queues}
+        self._queues.update(wanted)
+        self._undeclared.update(wanted)
         await self._outward.declare(queues)
-        self._queues.update({queue.name: queue for queue in queues})
+        for name in wanted:
+            self._undeclared.pop(name, None)
 
     async def publish(self, message: Message) -> None:
         """Return when the broker has confirmed the message."""
         try:
             async with asyncio.timeout(self._timeout_s):
+                if self._undeclared:  # the broker was away: the message must not find its queue missing
+                    await self.declare(list(self._undeclared.values()))
                 if message.id in self._suspects:
                     await self._publish_alone(message)
                 else:
@@ -70,6 +77,12 @@ class RabbitTransport:
 
     async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
         await consume(self._inward, queue, self._queues, handler, prefetch)
+
+    def place(self) -> str:
+        return self._outward.place
+
+    def trouble(self) -> str | None:
+        return self._outward.trouble or self._inward.trouble
 
     async def close(self) -> None:
         await asyncio.gather(self._outward.close(), self._inward.close())

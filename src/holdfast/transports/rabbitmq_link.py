@@ -34,12 +34,15 @@ class Link:
 
     def __init__(self, url: str, name: str, queues: dict[str, Queue], timeout_s: float) -> None:
         parsed = URL(url)
+        self.place = str(parsed.with_user(None).with_query(None))
         self._url = parsed.update_query({"heartbeat": str(HEARTBEAT_S), "name": name, **parsed.query})
         self._queues = queues
         self._timeout_s = timeout_s
         self._attempt: asyncio.Task[AbstractConnection] | None = None
         self._goodbyes: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.trouble: str | None = None
+        """What the last attempt to connect failed with; None if it did not."""
 
     async def connection(self) -> AbstractConnection:
         """The open connection. Raises `TransportDown` if there is none to be had."""
@@ -74,7 +77,7 @@ class Link:
         if attempt is not None and not attempt.done():
             await asyncio.wait([attempt], timeout=CLOSE_S)
         if self._goodbyes:
-            await asyncio.wait(self._goodbyes)
+            await asyncio.wait(self._goodbyes, timeout=CLOSE_S)
 
     async def _connect(self) -> AbstractConnection:
         connection: AbstractConnection | None = None
@@ -83,10 +86,13 @@ class Link:
                 async with asyncio.timeout(self._timeout_s):
                     connection = await aio_pika.connect(self._url, connection_class=PatientConnection)
                     await _declare(connection, list(self._queues.values()))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, TransportDown):
+                self.trouble = str(error)
             if connection is not None:
                 self._leave(connection)
             raise
+        self.trouble = None
         return connection
 
     def _leave(self, connection: AbstractConnection) -> None:

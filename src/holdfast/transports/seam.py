@@ -53,13 +53,22 @@ class Queue:
 
 class Transport(Protocol):
     async def declare(self, queues: Sequence[Queue]) -> None:
-        """Make sure that the queues exist, with plain arguments that a foreign service would use too."""
+        """Make sure that the queues exist, with plain arguments that a foreign service would use too. If the broker is
+        away, no later publish gets ahead of them."""
         ...
 
     async def publish(self, message: Message) -> None: ...
 
     async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
         """Hand every message of the queue to the handler until cancelled. Survives the loss of the broker."""
+        ...
+
+    def place(self) -> str:
+        """Which broker it is, without its secrets, for people."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Why the broker cannot be used now, in words; None while it can, or while nobody has tried."""
         ...
 
     async def close(self) -> None: ...

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from holdfast import HoldfastError
-from holdfast.engines.run import Duties, prepare, run, stop_on_signals
+from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.stopping import stop_on_signals
 from holdfast.kit import Kernel
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings, read
@@ -117,9 +118,10 @@ async def _submit(kernel: Kernel, asked: Asked, name: str, source: GitSource, se
 async def _run(kernel: Kernel, stored: Stored, console: Console) -> tuple[list[Delivery], Stored]:
     """Work until the review has ended, or until Ctrl-C."""
     stop = asyncio.Event()
-    stop_on_signals(stop)
+    duties = Duties(relay=False, consume=False, grace_s=5.0)
+    stop_on_signals(stop, duties.grace_s)
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(kernel, Duties(relay=False, consume=False, grace_s=5.0), stop))
+        group.create_task(run(kernel, duties, stop))
         told, last = await _follow(kernel, stored, stop, console)
         stop.set()
     return told, last

@@ -1,0 +1,123 @@
+"""/readyz tries a write and says in words what is wrong; and it lists what this process does, and what waits."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import httpx
+import pytest
+from tests.http.wishes import app, web_for
+
+from holdfast.errors import StoreFull, StoreReadOnly, StoreStandby, StoreUnavailable
+from holdfast.http import health
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.settings import Settings
+from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.seam import Store
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.transports.memory import MemoryTransport
+
+pytestmark = pytest.mark.spec("K17", "K27")
+
+
+@asynccontextmanager
+async def asking(settings: Settings, kernel: Kernel) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(web_for(settings, kernel))
+    async with httpx.AsyncClient(transport=transport, base_url="http://holdfast") as client:
+        yield client
+    await kernel.store.close()
+
+
+async def prepared(store: Store) -> Kernel:
+    kernel = Kernel(store=store, registry=Registry([app]))
+    await kernel.migrate()
+    return kernel
+
+
+async def test_a_database_that_is_written_is_ready_and_looks_as_before(tmp_path: Path, settings: Settings) -> None:
+    kernel = await prepared(SqliteStore(tmp_path / "a.db"))
+    async with asking(settings, kernel) as client:
+        assert (await client.get("/readyz")).json() == {"status": "ready", "systems": {"wishes": "ready"}}
+        with sqlite3.connect(tmp_path / "a.db") as other:
+            assert other.execute("SELECT COUNT(*) FROM holdfast_workers").fetchone() == (0,)
+
+
+async def test_a_full_disk_is_called_that(tmp_path: Path, settings: Settings) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+    kernel = await prepared(store)
+    await store._writer.execute("DELETE FROM holdfast_workers")
+    (pages,) = (await store._writer.execute("PRAGMA page_count"))[0]
+    await store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreFull):
+        for number in range(10_000):
+            await store._writer.execute(f"INSERT INTO holdfast_workers VALUES ('{number:040}', '', 0, 0, 0)")
+    async with asking(settings, kernel) as client:
+        with patch.object(health.socket, "gethostname", lambda: "a-long-name" * 500):  # it needs another page
+            answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert "disk full" in answer.json()["systems"]["wishes"]
+
+
+async def test_a_read_only_database_is_called_that(tmp_path: Path, settings: Settings) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+    kernel = await prepared(store)
+    await store._writer.execute("PRAGMA query_only = ON")
+    async with asking(settings, kernel) as client:
+        answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["systems"]["wishes"] == "the database is read only"
+
+
+@pytest.mark.slow
+async def test_a_read_only_postgresql_is_called_that(postgres_url: str, settings: Settings) -> None:
+    kernel = await prepared(PostgresStore(postgres_url))
+    await kernel.store.close()
+    store = PostgresStore(f"{postgres_url}?default_transaction_read_only=on")
+    async with asking(settings, Kernel(store=store, registry=Registry([app]))) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["systems"]["wishes"]) == (503, "the database is read only")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (StoreFull("PostgreSQL cannot write, its disk is full"), "disk full"),
+        (StoreReadOnly("..."), "read only"),
+        (StoreStandby("..."), "standby"),
+        (StoreUnavailable("..."), "does not answer"),
+        (TimeoutError(), "does not answer"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_trouble_has_its_words(error: StoreFull, words: str) -> None:
+    assert words in health._in_words(error)
+
+
+class AwayTransport(MemoryTransport):
+    def trouble(self) -> str | None:
+        return "RabbitMQ is away: cannot connect (ConnectionRefusedError)."
+
+
+async def test_duties_are_listed_and_those_that_need_the_broker_wait_with_it(
+    tmp_path: Path, settings: Settings
+) -> None:
+    kernel = await prepared(SqliteStore(tmp_path / "a.db"))
+    kernel.transport = MemoryTransport()
+    kernel.duties = {"sweep": "running", "relay": "running", "consume answers": "running"}
+    async with asking(settings, kernel) as client:
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.json()["duties"]["wishes"]["relay"]) == (200, "running")
+        kernel.duties["prune"] = "failed, runs again in 1 s"
+        assert (await client.get("/readyz")).status_code == 200, "nobody waits for that"
+        kernel.duties["relay"] = "waits for the broker"
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.json()["systems"]["wishes"]) == (503, "relay: waits for the broker")
+        kernel.duties["relay"] = "running"
+        kernel.transport = AwayTransport()
+        body = (await client.get("/readyz")).json()
+    assert body["code"] == "NOT_READY" and body["duties"]["wishes"]["sweep"] == "running"
+    assert "RabbitMQ is away" in body["duties"]["wishes"]["consume answers"]
