@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, CallError, Category, Context, Discard, Done, Job, Provider, Retry, Snooze, stage
-from holdfast.errors import BadDeclaration, StoreUnavailable
+from holdfast.errors import BadDeclaration, ProviderHeld, StoreUnavailable
 from holdfast.testing import World
 from holdfast.transports.seam import Queue
 from tests.kernel.places import Deploy, rows
@@ -309,3 +309,29 @@ async def test_a_handler_that_cancels_itself_fails_like_any_other(deploy: Deploy
     await world.run_until_idle()
     (letter,) = await world.dead_letters()
     assert letter["error_class"] == "BUG"
+
+
+@pytest.mark.spec("K13")
+async def test_progress_is_noted_once_in_a_stage_and_epoch_however_often_it_is_tried(deploy: Deploy) -> None:
+    """A held attempt told its progress again."""
+    app, first = App("told"), list[bool]()
+
+    @app.job()
+    class Told(Job[str]):
+        @stage(retry=Retry(attempts=1))
+        async def run(self, ctx: Context, name: str) -> str:
+            async with ctx.transaction() as tx:
+                first.append(await ctx.note_progress(tx, status="HALF", share=0.5))
+            if len(first) < 4:
+                raise ProviderHeld("somebody", "busy", ctx.now() + 1_000)
+            raise ValueError("dead")
+
+    world = await deploy(app)
+    job_id = await world.enqueue(Told, "ann")
+    await world.run_until_idle()
+    assert first == [True, False, False, False] and await world.state(job_id) == "dead"
+    (letter,) = await world.dead_letters()
+    await world.mend_and_replay(letter["id"])
+    await world.run_until_idle()
+    assert first[4:] == [True], "a replay is a new epoch"
+    assert (await world.events(job_id)).count("progress") == 2

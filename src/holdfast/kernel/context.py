@@ -147,6 +147,11 @@ class Context:
             await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
             await tx.hint("events")
 
+    async def note_progress(self, tx: Tx, **data: Any) -> bool:
+        """Note progress inside an open `transaction`, once in a stage and epoch; False if an earlier attempt has."""
+        text = batch.text({"stage": self.stage, "epoch": self.job.epoch, **data})
+        return await events.append_once(tx, self.job.id, self.job.attempt, "progress", text, self.now())
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """A transaction that holds the job's row and proves the lease: raises `LeaseLost` if it is gone."""

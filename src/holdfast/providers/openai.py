@@ -79,8 +79,10 @@ class OpenAIClient:
         timeout_s: float,
         *,
         validate: Callable[[dict[str, Any]], T],
+        key: str | None = None,
     ) -> ChatAnswer[T]:
-        """One chat completion held to `schema`, checked again by `validate`, whose ValueError means malformed."""
+        """One chat completion held to `schema`, checked again by `validate`, whose ValueError means malformed. `key`
+        travels as `Idempotency-Key`: servers that honour it charge once for it, and the others ignore it."""
         body = {
             "model": model,
             "messages": list(messages),
@@ -89,7 +91,7 @@ class OpenAIClient:
                 "json_schema": {"name": schema_name, "schema": schema, "strict": True},
             },
         }
-        answer, headers = await self._post("/chat/completions", timeout_s, json=body)
+        answer, headers = await self._post("/chat/completions", timeout_s, key, json=body)
         data = _validated(_content(answer), validate)
         usage = answer.get("usage")
         return ChatAnswer(
@@ -100,17 +102,22 @@ class OpenAIClient:
             model=_text(answer.get("model")) or model,
         )
 
-    async def transcribe(self, model: str, audio: bytes, filename: str, timeout_s: float) -> str:
+    async def transcribe(
+        self, model: str, audio: bytes, filename: str, timeout_s: float, *, key: str | None = None
+    ) -> str:
         """The words in `audio`. Silence is an empty text, not an error."""
         form = {"model": model, "response_format": "json"}
-        answer, _ = await self._post("/audio/transcriptions", timeout_s, data=form, files={"file": (filename, audio)})
+        sent = {"data": form, "files": {"file": (filename, audio)}}
+        answer, _ = await self._post("/audio/transcriptions", timeout_s, key, **sent)
         text = answer.get("text")
         return text.strip() if isinstance(text, str) else _malformed("has no text")
 
-    async def _post(self, path: str, timeout_s: float, **body: Any) -> tuple[dict[str, Any], httpx.Headers]:
+    async def _post(
+        self, path: str, timeout_s: float, key: str | None, **body: Any
+    ) -> tuple[dict[str, Any], httpx.Headers]:
         try:
             async with asyncio.timeout(timeout_s):
-                status, headers, content = await self._exchange(path, timeout_s, body)
+                status, headers, content = await self._exchange(path, timeout_s, key, body)
         except (TimeoutError, httpx.HTTPError) as error:
             message = f"The call to {path} failed: {type(error).__name__}."
             raise CallError(replace(classify(error), message=message)) from None
@@ -122,10 +129,11 @@ class OpenAIClient:
             _malformed("is not JSON")
         return (answer, headers) if isinstance(answer, dict) else _malformed("is not an object")
 
-    async def _exchange(self, path: str, timeout_s: float, body: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
-        request = self._http.build_request(
-            "POST", self._base_url + path, headers=self._headers, timeout=timeout_s, **body
-        )
+    async def _exchange(
+        self, path: str, timeout_s: float, key: str | None, body: dict[str, Any]
+    ) -> tuple[int, httpx.Headers, bytes]:
+        headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
+        request = self._http.build_request("POST", self._base_url + path, headers=headers, timeout=timeout_s, **body)
         response = await self._http.send(request, stream=True, follow_redirects=False)
         try:
             content = bytearray()

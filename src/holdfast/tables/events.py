@@ -21,6 +21,11 @@ async def append(tx: Tx, events: Iterable[NewEvent], now: int) -> None:
     await tx.rows(sql.append, batch=batch.numbered(events), now=now)
 
 
+async def append_once(tx: Tx, job_id: str, attempt: int, type: str, data: str, now: int) -> bool:
+    """Append the event unless the job has one of the same type and data. The caller holds the job's row."""
+    return bool(await tx.rows(sql.append_once, job_id=job_id, attempt=attempt, type=type, data=data, now=now))
+
+
 async def of_job(tx: Tx, job_id: str, after: int = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
     """A job's events in order, from the beginning or after a `seq`. Safe to tail: written under the job's row lock."""
     return await tx.rows(sql.of_job, job_id=job_id, after=after, limit=limit)

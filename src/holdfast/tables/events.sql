@@ -4,6 +4,14 @@ INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
 SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS BIGINT), e.value->>2, CAST(:now AS BIGINT), e.value->>3
   FROM json_each(:batch) AS e
 
+-- name: append_once
+INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
+SELECT CAST(:job_id AS /*id*/), CAST(:attempt AS BIGINT), CAST(:type AS TEXT), CAST(:now AS BIGINT),
+       CAST(:data AS TEXT)
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast_job_events AS e
+                    WHERE e.job_id = CAST(:job_id AS /*id*/) AND e.type = :type AND e.data = :data)
+RETURNING seq
+
 -- name: of_job
 -- A job's row is the event of its creation: nothing else is written then.
 SELECT 0 AS seq, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data FROM holdfast_jobs

@@ -51,7 +51,7 @@ class _Scored(BaseModel):
     feedback: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
-class _Answer(BaseModel):
+class Assessment(BaseModel):
     """The model's answer, as it must be. A score off the scale is a malformed answer, not a high grade."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -67,14 +67,15 @@ class _Answer(BaseModel):
         return fmean(getattr(self, name).score for name in CRITERIA)
 
 
-Asked = ChatAnswer[_Answer]
-Ask = Callable[[], Awaitable[Asked]]
+Asked = ChatAnswer[Assessment]
+Ask = Callable[[str | None], Awaitable[Asked]]
+"""One question to the model, under an idempotency key."""
 Guard = Callable[[Ask], Awaitable[Asked]]
 """How one run reaches the model. Each run is a call of its own to the breaker: none is made once it has opened."""
 
 
 async def straight(ask: Ask) -> Asked:
-    return await ask()
+    return await ask(None)
 
 
 def _answer_schema() -> dict[str, Any]:
@@ -128,10 +129,10 @@ async def grade_speaking(
 
 
 async def _grade(client: OpenAIClient, settings: ModelSettings, task: str, text: str, guard: Guard) -> Grade:
-    answers: list[ChatAnswer[_Answer]] = []
+    answers: list[Asked] = []
     for _ in range(max(1, settings.runs)):
         try:
-            answers.append(await guard(lambda: _ask(client, settings, task, text)))
+            answers.append(await guard(lambda key: _ask(client, settings, task, text, key)))
         except CallError:
             # What was paid for counts: a later run that fails costs confidence, not the whole grade.
             if not answers:
@@ -140,14 +141,15 @@ async def _grade(client: OpenAIClient, settings: ModelSettings, task: str, text:
     return _combined(answers, text)
 
 
-async def _ask(client: OpenAIClient, settings: ModelSettings, task: str, text: str) -> ChatAnswer[_Answer]:
+async def _ask(client: OpenAIClient, settings: ModelSettings, task: str, text: str, key: str | None) -> Asked:
     return await client.chat_json(
         settings.model,
         prompt(task, text),
         "grade",
         _answer_schema(),
         settings.timeout_s,
-        validate=_Answer.model_validate,
+        validate=Assessment.model_validate,
+        key=key,
     )
 
 
@@ -160,7 +162,7 @@ def prompt(task: str, text: str) -> list[dict[str, str]]:
     ]
 
 
-def _combined(answers: Sequence[ChatAnswer[_Answer]], text: str) -> Grade:
+def _combined(answers: Sequence[Asked], text: str) -> Grade:
     """Mean scores; the words of the run that lies closest to them."""
     runs = [answer.data.overall() for answer in answers]
     typical = min(answers, key=lambda answer: abs(answer.data.overall() - fmean(runs))).data

@@ -25,7 +25,7 @@ from holdfast_systems.grading.audio import Speech, decode
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.contract import GradingRequest, Progress, Result, SpeakingRequest, WritingRequest
 from holdfast_systems.grading.grade import Grade, TaskType
-from holdfast_systems.grading.grader import Guard, ModelSettings, grade_speaking, grade_writing
+from holdfast_systems.grading.grader import Asked, Guard, ModelSettings, grade_speaking, grade_writing
 from holdfast_systems.grading.intake import trace_id_of
 from holdfast_systems.grading.messages import result_of
 from holdfast_systems.grading.offline_grader import SPOKEN_WORDS_PER_MINUTE, WORDS_EXPECTED, OfflineGrader
@@ -142,8 +142,9 @@ async def transcribe(engine: Engine, ctx: Context, request: SpeakingRequest, aud
     speech = await engine.run_blocking(lambda: decode(content, limits, duration_s=promised_s))
     client, settings = engine.client, engine.settings
     if client is not None:
-        words = await ctx.call(
-            lambda: client.transcribe(settings.stt_model, content, audio.filename, settings.stt_timeout_s),
+        words = await ctx.paid_call(
+            lambda key: client.transcribe(settings.stt_model, content, audio.filename, settings.stt_timeout_s, key=key),
+            answer=str,
             cost=lambda _: Cost(units={"audio_seconds": round(speech.duration_s)}),
         )
     else:
@@ -189,15 +190,15 @@ async def _grade(
     if client is None:
         async with engine.grading_turn:
             return await ctx.call(lambda: engine.run_blocking(measure), cost=engine.price), None
-    grade = await ask(client, lambda run: ctx.call(run, cost=engine.price))
+    grade = await ask(client, lambda run: ctx.paid_call(run, answer=Asked, cost=engine.price))
     return grade, await engine.run_blocking(measure)
 
 
 async def _tell(ctx: Context, request: GradingRequest, status: Progress, share: float) -> None:
-    """Report progress under the lease, on the first try of a stage: a retry is no progress."""
-    if ctx.failures or ctx.job.crashes:
-        return
+    """Report progress under the lease, once in a stage and epoch: to be held and to try again is no progress."""
     async with ctx.transaction() as tx:
+        if not await ctx.note_progress(tx, status=status, share=share):
+            return
         await answers.progressed(
             ctx.kernel, tx, request.dedup_key, request.submission_id, trace_id_of(request), status, share
         )

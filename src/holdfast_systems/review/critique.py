@@ -84,23 +84,27 @@ async def _by_model(
         if row is not None and row["chunk_sha256"] == digest:
             parts.append(_CHUNK.validate_json(row["value"]))
             continue
-        parts.append(await _ask(engine, ctx, client, chunk, title))
+        parts.append(await _ask(engine, ctx, client, chunk, title, digest))
         await _keep_chunk(ctx, order, number, digest, parts[-1])
         await ctx.progress(chunk=number + 1, of=len(chunks))
     return merged(parts, changelist)
 
 
-async def _ask(engine: Engine, ctx: Context, client: OpenAIClient, chunk: Chunk, title: str) -> ChunkReview:
+async def _ask(
+    engine: Engine, ctx: Context, client: OpenAIClient, chunk: Chunk, title: str, digest: str
+) -> ChunkReview:
     settings = engine.settings
 
     def price(said: ChunkReview) -> Cost:
         spent = said.tokens_in * settings.llm_prompt_price + said.tokens_out * settings.llm_answer_price
         return Cost(spent // 1_000, {"prompt_tokens": said.tokens_in, "completion_tokens": said.tokens_out})
 
-    return await ctx.call(
-        lambda: review_chunk(
-            chunk, title=title, client=client, model=settings.llm_model, timeout_s=settings.llm_timeout_s
+    return await ctx.paid_call(
+        lambda key: review_chunk(
+            chunk, title=title, client=client, model=settings.llm_model, timeout_s=settings.llm_timeout_s, key=key
         ),
+        answer=ChunkReview,
+        name=digest,
         cost=price,
     )
 

@@ -83,7 +83,9 @@ async def review(
     return merged(parts, changelist)
 
 
-async def review_chunk(chunk: Chunk, *, title: str, client: OpenAIClient, model: str, timeout_s: float) -> ChunkReview:
+async def review_chunk(
+    chunk: Chunk, *, title: str, client: OpenAIClient, model: str, timeout_s: float, key: str | None = None
+) -> ChunkReview:
     """One call. `title` must be redacted already, as the chunk is."""
     about = f"TITLE {' '.join(title.split())[:200]}\n\n" if title.strip() else ""
     messages = [
@@ -91,7 +93,7 @@ async def review_chunk(chunk: Chunk, *, title: str, client: OpenAIClient, model:
         {"role": "user", "content": f"{about}{chunk.text}"},
     ]
     answer = await client.chat_json(
-        model, messages, "code_review", SCHEMA, timeout_s, validate=lambda data: _read(data, chunk)
+        model, messages, "code_review", SCHEMA, timeout_s, validate=lambda data: _read(data, chunk), key=key
     )
     summary, findings = answer.data
     return ChunkReview(summary, findings, answer.prompt_tokens, answer.completion_tokens)
