@@ -16,6 +16,7 @@ from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.look_into import look_into
 from holdfast.kernel.settle import Settled
 from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
@@ -56,6 +57,7 @@ __all__ = [
     "jobs",
     "load_migrations",
     "load_statements",
+    "look_into",
     "once",
     "operate",
     "outbox",

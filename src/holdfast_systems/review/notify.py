@@ -6,6 +6,10 @@ of several outcomes:
     somebody may still be told       the failure that says so is raised, and the stage is tried again
     a send is in doubt at the end    the budget is used up, but the doubt is looked into once more first
     nobody else can be told          the first refusal is raised for good: a dead letter asks for a person
+
+As many sends of a mail as the stage has attempts, and no more, within one epoch of the job: once they are used up, a
+doubt is looked up, and nothing is sent. A lost worker costs no attempt, but its send counts; a send that failed because
+the provider was known to be down costs neither.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import ask_person
+from holdfast.kit import ask_person, look_into
 from holdfast_systems.review import reviews
 from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.engine import Engine
@@ -63,11 +67,14 @@ class _Miss:
 
 async def notify(engine: Engine, ctx: Context, mail: Mail, critique: Critique) -> Notified:
     """Tell everybody who has not been told."""
-    rows = await _deliveries(ctx, mail)
+    rows = await _open_budget(ctx, mail)
     missed: list[_Miss] = []
     for row in rows:
         try:
-            await _tell(engine, ctx, mail, critique, row)
+            if _may_send(engine, ctx, row):
+                await _tell(engine, ctx, mail, critique, row)
+            else:
+                await _only_look(engine, ctx, row)
         except CallError as error:
             missed.append(_Miss(row, error))
             if not isinstance(error, ProviderHeld) and error.failure.category in OF_ALL:
@@ -75,6 +82,40 @@ async def notify(engine: Engine, ctx: Context, mail: Mail, critique: Critique) -
     if missed:
         await _judge(engine, ctx, mail, missed, rows)
     return Notified(len(rows) - len(missed), len(rows))
+
+
+async def _open_budget(ctx: Context, mail: Mail) -> list[Delivery]:
+    """Whom to tell, with what this epoch has used of each one's sends. Nothing is sent before that is on record."""
+    rows = await _deliveries(ctx, mail)
+    budget = _budget(ctx)
+    if all(row.budget == budget for row in rows):
+        return rows
+    async with ctx.transaction() as tx:
+        await reviews.open_budget(tx, mail.changelist_id, mail.review_version, budget)
+    return await _deliveries(ctx, mail)
+
+
+def _budget(ctx: Context) -> str:
+    return f"{ctx.job.id}/{ctx.job.epoch}"
+
+
+def _may_send(engine: Engine, ctx: Context, row: Delivery) -> bool:
+    """Whether this attempt may send the mail, or settle what needs no send.
+
+    Of a mail's sends, those count that a failure or a lost worker was counted for, and the one before a last look."""
+    if row.status in ("sent", "failed", "needs_person"):
+        return True  # the ledger sends none of them within this epoch
+    limit = engine.settings.attempts
+    return not row.is_last_look and (row.sends_of(_budget(ctx)) < limit or ctx.failures + ctx.job.crashes < limit)
+
+
+async def _only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
+    """The sends are used up: what the provider has is written down, and anything else is the stage's failure."""
+    if row.status in (*DOUBTFUL, "unverified") and await look_into(ctx.kernel, ctx.job, engine.mail, row.effect_key):
+        return
+    error_class = row.error_class or "SENDS_USED_UP"
+    message = row.error or "Every send that the budget allows was made, and the provider has no record of the mail."
+    raise CallError.of(Category.UPSTREAM, error_class, message)
 
 
 async def _tell(engine: Engine, ctx: Context, mail: Mail, critique: Critique, row: Delivery) -> None:
@@ -133,17 +174,16 @@ def _told(miss: _Miss, missed: int, total: int) -> CallError:
 async def _look_once_more(engine: Engine, ctx: Context, mail: Mail, before: Sequence[Delivery]) -> None:
     """The stage's last attempt sent something and left it in doubt: hold the job until that can be looked up.
 
-    At no cost, but bounded by the ledger's own count: one more send than the epoch has attempts, and no more. A doubt
-    that is older was looked into by this attempt, and that was what failed."""
-    if engine.mail.effects == "neither":
+    At no cost, and once: from here on nothing of it is sent in this epoch. A doubt that is older was looked into by
+    this attempt, and that was what failed. Where nobody can be asked, the doubt goes to the dead letter."""
+    if engine.mail.lookup is None or engine.mail.effects == "neither":
         return
-    sends_max = engine.settings.attempts * (ctx.job.epoch + 1)
-    sent_before = {row.effect_key: row.attempts for row in before}
-    if not any(
-        row.status in DOUBTFUL and sent_before[row.effect_key] < row.attempts <= sends_max
-        for row in await _deliveries(ctx, mail)
-    ):
+    sends_before = {row.effect_key: row.attempts for row in before}
+    sent_now = [row for row in await _deliveries(ctx, mail) if sends_before[row.effect_key] < row.attempts]
+    if not any(row.status in DOUBTFUL for row in sent_now):
         return
+    async with ctx.transaction() as tx:  # the hold is free: what this attempt sent counts by these marks alone
+        await reviews.look_last(tx, [row.effect_key for row in sent_now], _budget(ctx))
     wait_ms = TOKEN_RECHECK_MS
     if engine.mail.effects == "lookup":
         wait_ms += int((engine.mail.timeout_s + engine.mail.late_bound_s) * 1_000)
@@ -151,5 +191,7 @@ async def _look_once_more(engine: Engine, ctx: Context, mail: Mail, before: Sequ
 
 
 async def _deliveries(ctx: Context, mail: Mail) -> list[Delivery]:
+    """Those who are to be told; who was superseded by a correction is not."""
     async with ctx.kernel.store.reading() as tx:
-        return await reviews.deliveries(tx, mail.changelist_id, mail.review_version)
+        rows = await reviews.deliveries(tx, mail.changelist_id, mail.review_version)
+    return [row for row in rows if row.superseded_at is None]

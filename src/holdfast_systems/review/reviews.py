@@ -82,6 +82,15 @@ class Delivery:
     last_sent_at: int | None
     error_class: str | None
     error: str | None
+    superseded_at: int | None = None
+    superseded_by: str | None = None
+    budget: str | None = None
+    sends_before: int = 0
+    is_last_look: bool = False
+
+    def sends_of(self, budget: str) -> int:
+        """How many sends this budget has used."""
+        return self.attempts - self.sends_before if self.budget == budget else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +305,24 @@ async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[De
             last_sent_at=row["last_sent_at"],
             error_class=row["error_class"],
             error=row["error"],
+            superseded_at=row["superseded_at"],
+            superseded_by=row["superseded_by"],
+            budget=row["budget"],
+            sends_before=row["sends_before"],
+            is_last_look=bool(row["last_look"]),
         )
         for row in rows
     ]
+
+
+async def open_budget(tx: Tx, changelist_id: str, review_version: int, budget: str) -> None:
+    """Count the sends of a job's epoch from here on, for every recipient of the version."""
+    await tx.rows(sql.open_budget, changelist_id=changelist_id, review_version=review_version, budget=budget)
+
+
+async def look_last(tx: Tx, effect_keys: Sequence[str], budget: str) -> None:
+    """From now on these deliveries are only looked up, not sent again, within this budget."""
+    await tx.rows(sql.look_last, keys=batch.ids(effect_keys), budget=budget)
 
 
 def _stored(row: Row) -> Stored:

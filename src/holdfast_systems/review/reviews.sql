@@ -64,9 +64,21 @@ SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotenc
 
 -- name: deliveries
 SELECT recipient, required, effect_key, status, notification_id, notified_at, provider, attempts, last_sent_at,
-       error_class, error
+       error_class, error, superseded_at, superseded_by, budget, sends_before, last_look
   FROM review_deliveries WHERE changelist_id = :changelist_id AND review_version = :review_version
- ORDER BY position
+ ORDER BY position, recipient
+
+-- name: open_budget
+-- What was sent up to now belongs to an earlier budget. Once for each job and epoch.
+UPDATE review_recipients
+   SET budget = :budget, last_look = 0,
+       sends_before = COALESCE((SELECT f.sends FROM holdfast_effects AS f WHERE f.key = review_recipients.effect_key), 0)
+ WHERE changelist_id = :changelist_id AND review_version = :review_version
+   AND (budget IS NULL OR budget <> :budget)
+
+-- name: look_last
+UPDATE review_recipients SET last_look = 1
+ WHERE effect_key IN (SELECT e.key FROM json_each(:keys) AS e) AND budget = :budget
 
 -- name: criticised
 UPDATE reviews SET result = :result, title = :title, updated_at = CAST(:now AS BIGINT)
@@ -84,7 +96,7 @@ RETURNING changelist_id, review_version
 -- Required recipients of a version that nobody has evidence of having told.
 SELECT COUNT(*) AS deliveries FROM review_deliveries
  WHERE changelist_id = :changelist_id AND review_version = :review_version AND required = 1
-   AND (notified_at IS NULL OR notification_id IS NULL)
+   AND superseded_at IS NULL AND (notified_at IS NULL OR notification_id IS NULL)
 
 -- name: taken_back
 -- Finished reviews of which a delivery turned out not to have happened: the lookup cleared its marks.

@@ -36,29 +36,40 @@ DIFF = """diff --git a/app.py b/app.py
 
 @dataclass
 class PostOffice:
-    """A provider of one class. `refused` addresses get a definite no; `down` makes every call fail definitely."""
+    """A provider of one class. `refused` addresses get a definite no, `failing` ones a temporary no, so many times;
+    `silent` ones no answer, and no mail. It cannot be asked `blind` times. `calls` counts what reached it."""
 
     effects: EffectClass = "token"
     can_look: bool = True
     name: str = "post"
     refused: set[str] = field(default_factory=set)
     failing: Counter[str] = field(default_factory=Counter)
+    silent: Counter[str] = field(default_factory=Counter)
+    blind: int = 0
     delivered: list[tuple[str, str, bytes]] = field(default_factory=list)
     lookups: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
 
     async def send(self, message: EmailMessage, token: str) -> str:
         to = str(message["To"])
+        self.calls[to] += 1
         if to in self.refused:
             raise CallError.of(Category.VALIDATION, "INVALID_RECIPIENT", "no such mailbox", status=550)
         if self.failing[to] > 0:
             self.failing[to] -= 1
             raise CallError.of(Category.UPSTREAM, "SMTP_TEMPORARY", "come back later", status=451)
+        if self.silent[to] > 0:
+            self.silent[to] -= 1
+            raise CallError.of(Category.NETWORK, "NETWORK_TIMEOUT", "no answer", ambiguous=True)
         if not (self.effects == "token" and any(token == known for known, _, _ in self.delivered)):
             self.delivered.append((token, to, message.as_bytes()))
         return f"id-{token[:12]}"
 
     async def lookup(self, token: str) -> str | None:
         self.lookups += 1
+        if self.blind > 0:
+            self.blind -= 1
+            raise CallError.of(Category.UPSTREAM, "IMAP_TEMPORARY", "the mailbox is away", status=503)
         return next((f"id-{token[:12]}" for known, _, _ in self.delivered if known == token), None)
 
     @property
