@@ -130,7 +130,15 @@ def another_body_makes_a_second_job() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def sixth_send() -> Iterator[None]:
+    """The last look sends what it does not find."""
+    with swapped(notify, "_may_send", lambda engine, ctx, row: True):
+        yield
+
+
 MUTANTS = (
+    Mutant(sixth_send, ("R3",), 100),
     Mutant(another_body_makes_a_second_job, ("R1", "S1"), 60),
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),

@@ -60,6 +60,37 @@ async def step(
     return bool(rows)
 
 
+async def correct(
+    tx: Tx, case_id: str, expected: CaseState, state: CaseState, now: int, *, evidence: str, replay_stage: str | None
+) -> bool:
+    """Record that the job's input was corrected, if the case still is where it was read."""
+    rows = await tx.rows(
+        sql.correct, id=case_id, expected=expected, state=state, evidence=evidence, replay_stage=replay_stage, now=now
+    )
+    return bool(rows)
+
+
+async def keep_correction(
+    tx: Tx, case_id: str, job_id: str, now: int, *, actor: str, reason: str | None, before: str, after: str
+) -> None:
+    """Keep both inputs whole, for as long as the job is kept."""
+    await tx.rows(
+        sql.keep_correction,
+        case_id=case_id,
+        job_id=job_id,
+        now=now,
+        actor=actor,
+        reason=reason,
+        before=before,
+        after=after,
+    )
+
+
+async def corrections(tx: Tx, job_id: str) -> Sequence[Row]:
+    """What was corrected, the oldest first: `before` of the first is the original input."""
+    return await tx.rows(sql.corrections, job_id=job_id)
+
+
 async def show(tx: Tx, case_id: str) -> Row | None:
     rows = await tx.rows(sql.show, id=case_id)
     return rows[0] if rows else None
@@ -102,4 +133,6 @@ async def count(tx: Tx) -> dict[str, int]:
 
 
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
-    await tx.rows(sql.forget, batch=batch.ids(job_ids))
+    ids = batch.ids(job_ids)
+    await tx.rows(sql.forget_corrections, batch=ids)
+    await tx.rows(sql.forget, batch=ids)

@@ -14,7 +14,7 @@ ON CONFLICT (job_id) DO UPDATE SET
   category = excluded.category, retryable = excluded.retryable, failure_reason = excluded.failure_reason,
   attempts_made = excluded.attempts_made, last_error = excluded.last_error, last_stack = excluded.last_stack,
   last_failure_at = excluded.last_failure_at, updated_at = excluded.updated_at,
-  sanitized_context = excluded.sanitized_context, fingerprint = excluded.fingerprint,
+  sanitized_context = excluded.sanitized_context, fingerprint = excluded.fingerprint, replay_stage = NULL,
   deaths = holdfast_dead_letters.deaths + 1
 RETURNING CAST(id AS TEXT) AS id, deaths
 
@@ -32,14 +32,31 @@ UPDATE holdfast_dead_letters
  WHERE id = CAST(:id AS /*id*/) AND state = :expected
 RETURNING CAST(id AS TEXT) AS id
 
+-- name: correct
+-- The correction is the remediation, and its evidence; a cause that a person named stays.
+UPDATE holdfast_dead_letters
+   SET state = :state, cause = COALESCE(cause, 'data'), evidence = :evidence, replay_stage = :replay_stage,
+       updated_at = CAST(:now AS BIGINT)
+ WHERE id = CAST(:id AS /*id*/) AND state = :expected
+RETURNING CAST(id AS TEXT) AS id
+
+-- name: keep_correction
+INSERT INTO holdfast_corrections (case_id, job_id, at, actor, reason, before, after)
+VALUES (CAST(:case_id AS /*id*/), CAST(:job_id AS /*id*/), CAST(:now AS BIGINT), :actor, :reason, :before, :after)
+
+-- name: corrections
+SELECT at, actor, reason, before, after FROM holdfast_corrections
+ WHERE job_id = CAST(:job_id AS /*id*/) ORDER BY seq
+
 -- name: show
 SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, request_id, kind, stage, provider, state, error_class,
        category, retryable, failure_reason, attempts_made, last_error, last_stack, first_failure_at, last_failure_at,
-       created_at, updated_at, original, sanitized_context, fingerprint, cause, evidence, notes, deaths, replays
+       created_at, updated_at, original, sanitized_context, fingerprint, cause, evidence, notes, deaths, replays,
+       replay_stage
   FROM holdfast_dead_letters WHERE id = CAST(:id AS /*id*/)
 
 -- name: lock
-SELECT CAST(job_id AS TEXT) AS job_id, kind, stage, state, evidence FROM holdfast_dead_letters
+SELECT CAST(job_id AS TEXT) AS job_id, kind, stage, state, evidence, replay_stage FROM holdfast_dead_letters
  WHERE id = CAST(:id AS /*id*/) /*for_update*/
 
 -- name: page
@@ -67,4 +84,8 @@ SELECT state, COUNT(*) AS letters FROM holdfast_dead_letters GROUP BY state
 
 -- name: forget
 DELETE FROM holdfast_dead_letters
+ WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
+
+-- name: forget_corrections
+DELETE FROM holdfast_corrections
  WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

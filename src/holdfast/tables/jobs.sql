@@ -253,6 +253,12 @@ UPDATE holdfast_jobs
  WHERE id = CAST(:id AS /*id*/) AND state = 'dead'
 RETURNING attempt, run_at, queue
 
+-- name: correct
+-- Another input for a job that is dead: nobody runs it, and a replay is the only way back.
+UPDATE holdfast_jobs SET payload = :payload, updated_at = :now
+ WHERE id = CAST(:id AS /*id*/) AND state = 'dead'
+RETURNING attempt
+
 -- name: unpark
 WITH picked AS MATERIALIZED (
   SELECT id AS k FROM holdfast_jobs WHERE state = 'queued' AND parked = 1 AND provider = :provider

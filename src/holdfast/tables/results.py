@@ -36,5 +36,10 @@ async def clear(tx: Tx, job_id: str) -> None:
     await tx.rows(sql.clear, job_id=job_id)
 
 
+async def clear_stages(tx: Tx, job_id: str, stages: Iterable[str]) -> None:
+    """Forget what these stages returned, so that they run again."""
+    await tx.rows(sql.clear_stages, job_id=job_id, stages=batch.ids(stages))
+
+
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
     await tx.rows(sql.forget, batch=batch.ids(job_ids))

@@ -19,6 +19,10 @@ SELECT CAST(job_id AS TEXT) AS job_id, stage, value FROM holdfast_results
 -- name: clear
 DELETE FROM holdfast_results WHERE job_id = CAST(:job_id AS /*id*/) AND is_late = 0
 
+-- name: clear_stages
+DELETE FROM holdfast_results
+ WHERE job_id = CAST(:job_id AS /*id*/) AND is_late = 0 AND stage IN (SELECT e.key FROM json_each(:stages) AS e)
+
 -- name: forget
 DELETE FROM holdfast_results
  WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

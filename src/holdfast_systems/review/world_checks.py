@@ -1,6 +1,7 @@
 """What the review system promises, as predicates over a simulated history. Providers are asked, not the tables.
 
 R1 one review per key    R2 versions only rise        R4 one mail per (changelist, recipient, version), ever
+R3 five sends are five
 R5 the same bytes        R6 doubts reach a person     R7 success means that everybody required was told, once
 K6 a finished stage is never run or paid for again    K8 the second failure alike escalates
 """
@@ -17,12 +18,14 @@ from holdfast.proof.history import Change, History
 from holdfast.proof.provider_stub import ProviderEvent
 from holdfast.proof.world import CANARY
 from holdfast_systems.review.reviews import status_of
+from holdfast_systems.review.world_engine import ENV
 
 if TYPE_CHECKING:
     from holdfast_systems.review.world import ReviewWorld
 
 HELD, ELSEWHERE, STRAY = "held", "elsewhere", "stray"
 JUST_NOW_MS = 2_000
+ATTEMPTS = int(ENV["REVIEW_ATTEMPTS"])
 
 
 class Asked(NamedTuple):
@@ -84,7 +87,7 @@ def check_reviews(world: ReviewWorld, history: History) -> Iterator[Finding]:
     """Everything that the seed breaks."""
     seen = evidence_of(world, history)
     for predicate in (
-        check_versions, check_answers, check_deliveries, check_bodies, check_ends, check_stages, check_payments,
+        check_versions, check_answers, check_sends, check_deliveries, check_bodies, check_ends, check_stages, check_payments,
         check_kept, check_bystanders, check_escalations, check_leaks,
     ):  # fmt: skip
         yield from predicate(seen)
@@ -140,6 +143,28 @@ def check_answers(seen: Evidence) -> Iterator[Finding]:
             yield Finding("R1", f"The key '{request.idempotency_key}' was answered with {len(of_this_key)} jobs.")
 
 
+def check_sends(seen: Evidence) -> Iterator[Finding]:
+    """R3: within one epoch of its job a mail is sent as often as its stage has attempts, and no more; an attempt that
+    cost nothing, because the provider was known to be down or the worker was asked to stop, is none of them."""
+    if seen.world.lost_mails:
+        return  # told again by another job, with a budget of its own
+    sends: dict[tuple[str, int, str], int] = Counter()
+    free: dict[tuple[str, int], int] = Counter()
+    for stage, asked, call in _calls(seen):
+        if stage == "notify":
+            sends[asked.job, _epoch_at(seen, asked.job, call.at_ms), call.token] += 1
+    for change in seen.history.all_changes():
+        if change.old_stage == "notify" and change.event in ("retried", "buried", "released"):
+            free[change.job, change.epoch] += max(0, change.old_failures + 1 - change.failures)
+    for (job, epoch, token), count in sends.items():
+        if count > ATTEMPTS + free[job, epoch]:
+            yield Finding("R3", f"The mail {token[:12]} was sent {count} times in epoch {epoch} of its job.", job)
+
+
+def _epoch_at(seen: Evidence, job: str, at_ms: int) -> int:
+    return max((change.epoch for change in seen.history.changes.get(job, ()) if change.at_ms <= at_ms), default=0)
+
+
 def check_deliveries(seen: Evidence) -> Iterator[Finding]:
     """R4, R7: nobody is mailed twice; a review that succeeded was mailed to everybody required."""
     stub = seen.world.providers[f"mail.{seen.world.mail}"]
@@ -152,7 +177,7 @@ def check_deliveries(seen: Evidence) -> Iterator[Finding]:
     rows = seen.world.query(
         "SELECT r.changelist_id, r.review_version, p.recipient, r.job_id FROM reviews AS r JOIN review_recipients AS p "
         "ON p.changelist_id = r.changelist_id AND p.review_version = r.review_version "
-        "WHERE r.status = 'succeeded' AND p.required = 1 ORDER BY r.id, p.position"
+        "WHERE r.status = 'succeeded' AND p.required = 1 AND p.superseded_at IS NULL ORDER BY r.id, p.position"
     )
     for changelist, version, recipient, job in rows:
         if not mails[changelist, version, recipient]:
