@@ -1,27 +1,36 @@
-"""The commands for dead letters: look, then triage, remediate, replay, resolve; one by one or many by a filter."""
+"""The commands for dead letters: look, then triage, remediate or edit, replay, resolve; one by one or many."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import cell, check_id, dicts, each, fail, on_case, on_systems, say, show, show_page
+from holdfast.cli_reach import cell, check_id, each, fail, on_case, on_systems, say, show, show_page
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
+from holdfast.core.correction import value_of_text
+from holdfast.errors import InvalidInput
 from holdfast.kernel import operate
 from holdfast.kernel.bulk import FORMS, bulk
+from holdfast.kernel.correct import Correction, correct, history
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
-from holdfast.tables import cases
+from holdfast.tables import cases, jobs
 
-dead_cli = typer.Typer(help="Work through dead letters: triage, remediate, replay, resolve.", no_args_is_help=True)
+dead_cli = typer.Typer(
+    help="Work through dead letters: triage, remediate or edit, replay, resolve.", no_args_is_help=True
+)
 
+AS_JSON = ("input", "original_input", "corrections")
 OnlyState = Annotated[CaseState | None, typer.Option(help="Only dead letters in this state.")]
 OnlyClass = Annotated[str | None, typer.Option(help="Only this error class.")]
 WithoutReplay = Annotated[str | None, typer.Option(help="Why it is closed although no replay has succeeded.")]
@@ -65,7 +74,7 @@ def dead_show(
     async def go(one: OpenSystem) -> list[dict[str, Any]]:
         async with one.kernel.store.reading() as tx:
             row = await cases.show(tx, case_id)
-        return [] if row is None else dicts([row])
+            return [] if row is None else [dict(row) | await history(tx, row["job_id"])]
 
     def found() -> dict[str, Any]:
         rows = each(system, app, go)
@@ -78,7 +87,9 @@ def dead_show(
 
 
 def _letter(case: dict[str, Any]) -> RenderableType:
-    return Text("\n".join(f"{name:18} {cell(name, value)}" for name, value in case.items() if value not in (None, "")))
+    shown = {name: value for name, value in case.items() if value not in (None, "", [])}
+    shown |= {name: json.dumps(value, ensure_ascii=False) for name, value in shown.items() if name in AS_JSON}
+    return Text("\n".join(f"{name:18} {cell(name, value)}" for name, value in shown.items()))
 
 
 @dead_cli.command("triage")
@@ -108,6 +119,77 @@ def dead_remediate(
     """Step 2: record what was mended. A replay refuses without it."""
     on_case(system, app, case_id, lambda k: operate.remediate(k, case_id, evidence=evidence, actor=actor))
     say(f"Dead letter {case_id} is remediated.", as_json, id=case_id, state="remediated")
+
+
+@dead_cli.command("edit")
+def dead_edit(
+    case_id: str,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="field=value or list.0.field=value; field:=JSON. May be given again."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="The whole input as JSON; - reads it from the terminal.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why, for the audit.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the difference, and where it would begin.")
+    ] = False,
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Instead of step 2: correct the job's input before its replay. The original is kept."""
+    if (not set_) == (file is None):
+        raise typer.BadParameter("Give either --set (as often as needed) or --file.")
+    document = None if file is None else _document(file)
+
+    async def go(kernel: Kernel) -> Correction:
+        values = None if document is not None else await _values(kernel, case_id, set_ or [])
+        return await correct(
+            kernel, case_id, actor=actor, values=values, document=document, reason=reason, dry_run=dry_run
+        )
+
+    done = on_case(system, app, case_id, go)
+    lines = [f"{change.path}: {_word(change.before)} -> {_word(change.after)}" for change in done.changes]
+    lines.append(done.reason())
+    lines += [f"The effect {key} is {status} under the old input." for key, status in done.effects]
+    said = "would be corrected; nothing was changed" if dry_run else "is corrected, and remediated by that"
+    say("\n".join([*lines, f"Dead letter {case_id} {said}."]), as_json, **done.shown())
+
+
+def _document(file: Path) -> Any:
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+        return json.loads(text)
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror}.")
+    except ValueError as error:
+        fail(f"{file} is not JSON: {error}.")
+
+
+async def _values(kernel: Kernel, case_id: str, words: list[str]) -> dict[str, Any]:
+    """`field=text` as what stands in the input now suggests, `field:=value` as JSON."""
+    async with kernel.store.reading() as tx:
+        case = await cases.show(tx, case_id)
+        job = None if case is None else await jobs.show(tx, case["job_id"])
+    present = {} if job is None else json.loads(job["payload"])
+    values: dict[str, Any] = {}
+    for word in words:
+        path, equals, text = word.partition("=")
+        if not equals or not path.strip(":"):
+            raise InvalidInput(f"'{word}' must be field=value, or field:=JSON.")
+        if not path.endswith(":"):
+            values[path] = value_of_text(present, path, text)
+            continue
+        try:
+            values[path.removesuffix(":")] = json.loads(text)
+        except ValueError:
+            raise InvalidInput(f"The value of '{path.removesuffix(':')}' is not JSON: {text}.") from None
+    return values
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @dead_cli.command("replay")

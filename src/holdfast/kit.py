@@ -11,6 +11,7 @@ from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
+from holdfast.kernel.app import Corrected
 from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
@@ -27,6 +28,7 @@ from holdfast.transports.seam import Delivery, Queue
 
 __all__ = [
     "MASK",
+    "Corrected",
     "Delivery",
     "Gate",
     "Gather",

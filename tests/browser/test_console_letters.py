@@ -68,6 +68,40 @@ async def test_a_letter_is_worked_through_its_five_steps(browser: Any, place: De
     assert (await place.reaches(job_id, "succeeded"))["results"][0]["stage"] == "charge"
 
 
+@pytest.mark.spec("004.13", "004.16")
+async def test_an_input_is_corrected_with_its_difference_and_replayed(browser: Any, place: Deployment) -> None:
+    job_id, letter = await place.dies("bugle")
+    async with signed_in(browser, place, to=f"/console#letter/{letter}") as page:
+        await page.get_by_text("Correct the input").click()
+        field = page.get_by_label("The input;")
+        words = await field.input_value()
+        await field.fill(words.replace("bugle", "trumpet").replace('"item"', '"itemm"'))
+        await page.get_by_role("button", name="Show the difference").click()
+        await says(page, "item: Field required")
+        assert "trumpet" in await field.input_value(), "what was typed is not lost"
+        await field.fill(words.replace("bugle", "trumpet"))
+        await page.get_by_role("button", name="Show the difference").click()
+        await page.locator("del", has_text="bugle").wait_for()
+        await page.locator("ins", has_text="trumpet").wait_for()
+        assert (await place.ask("GET", f"/api/ops/dead-letters/{letter}"))["state"] == "open", "only looked at"
+        await page.get_by_label("Why it is corrected").fill("INC-7")
+        await page.get_by_role("button", name="Correct it").click()
+        step = await reaches_step(page, "Validate")
+        await step.get_by_label("I have looked at").check()
+        await act(page, "Dry run")
+        await reaches_step(page, "Replay")
+        await act(page, "Replay")
+        step = await reaches_step(page, "Verify and close")
+        await step.get_by_text("succeeded").first.wait_for()
+        await step.get_by_label("How it ended").fill("a trumpet was sent")
+        await act(page, "Resolve")
+        await page.locator("li.done", has_text="Verify and close").get_by_text("a trumpet was sent").wait_for()
+        await page.get_by_text("Corrected by olga").first.wait_for()
+    case = await place.ask("GET", f"/api/ops/dead-letters/{letter}")
+    assert (case["state"], case["input"]["item"], case["original_input"]["item"]) == ("resolved", "trumpet", "bugle")
+    assert (await place.reaches(job_id, "succeeded"))["results"][0]["value"] == "paid for trumpet"
+
+
 async def test_one_that_dies_again_in_the_same_way_is_escalated_and_stands_on_top(
     browser: Any, place: Deployment
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,30 @@ def test_a_dead_letter_goes_through_its_steps_and_no_other_way(place: Place) -> 
     assert "No replay of it has succeeded" in place.refused("dead", "resolve", case_id, "--notes", "done")
     assert place.json("dead", "resolve", case_id, "--without-replay", "withdrawn")["state"] == "resolved"
     assert place.json("dead", "list", "--state", "open") == []
+
+
+@pytest.mark.spec("K8", "004.13")
+def test_a_dead_letter_is_edited_and_then_replayed(place: Place, tmp_path: Path) -> None:
+    job_id, case_id = place.dead()
+    dry = place.json("dead", "edit", case_id, "--set", "amount=5", "--dry-run")
+    assert dry["dry_run"] and [change["path"] for change in dry["changes"]] == ["amount"]
+    assert dry["changes"][0]["after"] == 5 and dry["replay_from"] == "pay"
+    assert place.json("dead", "show", case_id)["state"] == "open"
+    assert "amount" in place.refused("dead", "edit", case_id, "--set", "amount=much")
+    assert "no field 'amuont'" in place.refused("dead", "edit", case_id, "--set", "amuont=5")
+    assert "must be field=value" in place.refused("dead", "edit", case_id, "--set", "amount")
+    assert "is not JSON" in place.refused("dead", "edit", case_id, "--set", "amount:=five")
+    assert "cannot be read" in place.refused("dead", "edit", case_id, "--file", str(tmp_path / "none.json"))
+    said = place.ok("dead", "edit", case_id, "--set", "amount:=6", "--reason", "INC-7", "--actor", "olga")
+    assert "-> 6" in said and "A replay begins at the failed stage 'pay'" in said
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps({**place.json("dead", "show", case_id)["input"], "amount": 7}))
+    assert place.json("dead", "edit", case_id, "--file", str(new))["changes"][0]["after"] == 7
+    case = place.json("dead", "show", case_id)
+    assert (case["state"], case["input"]["amount"], len(case["corrections"])) == ("remediated", 7, 2)
+    assert case["original_input"]["amount"] < 0 and case["corrections"][0]["actor"] == "olga"
+    assert "original_input" in place.ok("dead", "show", case_id)
+    assert place.json("dead", "replay", case_id)["job_id"] == job_id
 
 
 def test_dead_letters_are_filtered_by_class_kind_and_stage(place: Place) -> None:

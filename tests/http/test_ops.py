@@ -140,6 +140,33 @@ async def test_a_dead_letter_goes_through_its_steps_and_only_in_order(
     assert history == ["case.opened", "case.triaged", "case.remediated", "case.replayed", "case.resolved"]
 
 
+@pytest.mark.spec("K8", "004.13")
+async def test_an_input_is_corrected_with_a_look_at_the_difference_first(
+    kernel: Kernel, operator: httpx.AsyncClient
+) -> None:
+    job = await wish(kernel, "NEVER")
+    await run(kernel)
+    case = (await got(operator, "/dead-letters?state=open"))["items"][0]["id"]
+    at = f"/dead-letters/{case}"
+    shown = await got(operator, at)
+    assert shown["input"]["fails"] == "NEVER" and shown["corrections"] == [] and shown["original_input"] is None
+    seen = await did(operator, f"{at}/correct", {"set": {"fails": ""}, "dry_run": True})
+    assert seen["changes"] == [{"path": "fails", "before": "NEVER", "after": ""}] and seen["state"] == "open"
+    assert (seen["dry_run"], seen["replay_from"], seen["effects_performed"]) == (True, "ask", [])
+    assert (await got(operator, at))["input"]["fails"] == "NEVER", "a look changes nothing"
+    for wrong in ({}, {"set": {"fails": 7}}, {"set": {"wish": "x"}}, {"set": {}}, {"sett": {"fails": ""}}):
+        assert await refused(operator, f"{at}/correct", wrong) == (422, "INVALID_INPUT"), wrong
+    done = await did(operator, f"{at}/correct", {"input": {**shown["input"], "fails": ""}, "reason": "INC-7"})
+    assert (done["state"], done["dry_run"]) == ("remediated", False)
+    after = await got(operator, at)
+    assert after["original_input"]["fails"] == "NEVER" and after["corrections"][0]["actor"] == "olga"
+    await did(operator, f"{at}/replay")
+    assert await refused(operator, f"{at}/correct", {"set": {"fails": "x"}}) == (409, "NOT_ALLOWED")
+    await run(kernel)
+    assert (await got(operator, f"/jobs/{job}"))["state"] == "succeeded"
+    await did(operator, f"{at}/resolve", {"notes": "granted"})
+
+
 @pytest.mark.spec("K8", "004.14")
 async def test_bulk_steps_say_first_what_they_would_do_and_spread_the_replays(
     kernel: Kernel, operator: httpx.AsyncClient, clock: HandClock

@@ -26,7 +26,7 @@ POST /breakers/{name}/open; POST /breakers/{name}/close; GET /outbox; POST /outb
 POST /effects/answer; GET /audit; GET /costs; GET /workers; GET /schedules;
 GET /dead-letters; GET /dead-letters/groups;
 GET /history; GET /changes; GET /dead-letters/{case_id}; POST /dead-letters/{case_id}/triage;
-POST /dead-letters/{case_id}/remediate;
+POST /dead-letters/{case_id}/remediate; POST /dead-letters/{case_id}/correct;
 POST /dead-letters/{case_id}/replay; POST /dead-letters/{case_id}/resolve; POST /dead-letters/bulk/triage;
 POST /dead-letters/bulk/remediate; POST /dead-letters/bulk/replay; POST /dead-letters/bulk/resolve
 """

@@ -89,7 +89,7 @@ async def test_a_dead_letter_holds_all_that_is_needed(deploy: Deploy) -> None:
     again = CallError.of(Category.UPSTREAM, "UPSTREAM_INTERNAL", "the model fell over", status=500)
     job_id, case_id = await dead(world, again, again, trace="trace-1", owner="ann@example.org")
     case = await case_of(world, case_id)
-    assert {name for name, value in case.items() if value is None} == {"cause", "evidence", "notes"}
+    assert {name for name, value in case.items() if value is None} == {"cause", "evidence", "notes", "replay_stage"}
     assert (case["job_id"], case["request_id"], case["kind"], case["stage"]) == (
         job_id,
         "trace-1",

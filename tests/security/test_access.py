@@ -60,6 +60,7 @@ operator: GET /api/ops/submissions; GET /api/ops/submissions/{submission_id};
 operator: POST /api/ops/submissions/{submission_id}/resubmit; GET /api/ops/refused-callbacks;
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
+operator: POST /api/ops/dead-letters/{case_id}/correct;
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
 operator: POST /api/ops/dead-letters/bulk/triage; POST /api/ops/dead-letters/bulk/remediate;
 operator: POST /api/ops/dead-letters/bulk/replay; POST /api/ops/dead-letters/bulk/resolve;

@@ -1,6 +1,7 @@
 """A dead letter is a case that a person works on.
 
     open --triage--> triaged --remediate--> remediated --replay--> replayed --resolve--> resolved
+      \\------------------- correct ----------^
      ^                                                        |
      \\-- died again, other cause ----------------------------|
     escalated <-- died again with the same non-retryable error_class
@@ -40,6 +41,11 @@ STEPS: dict[str, tuple[frozenset[CaseState], CaseState]] = {
         CaseState.TRIAGED,
     ),
     "remediate": (frozenset({CaseState.TRIAGED, CaseState.REMEDIATED}), CaseState.REMEDIATED),
+    # A correction is a remediation that brings its own evidence; whoever corrects has seen that the data is the cause.
+    "correct": (
+        frozenset({CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED}),
+        CaseState.REMEDIATED,
+    ),
     "replay": (frozenset({CaseState.REMEDIATED}), CaseState.REPLAYED),
     "resolve": (
         frozenset(CaseState) - {CaseState.RESOLVED},
@@ -50,7 +56,7 @@ STEPS: dict[str, tuple[frozenset[CaseState], CaseState]] = {
 NEXT_STEP: dict[CaseState, str] = {
     CaseState.OPEN: "triage it: say whether the cause is transient, data, auth_config or code",
     CaseState.ESCALATED: "it failed again in the same way: have an engineer triage it anew",
-    CaseState.TRIAGED: "mend the cause and record the evidence with remediate",
+    CaseState.TRIAGED: "mend the cause and record the evidence with remediate, or correct the input",
     CaseState.REMEDIATED: "replay it from the failed stage",
     CaseState.REPLAYED: "wait until the replayed job has ended, verify the outcome, then resolve it with notes",
     CaseState.RESOLVED: "nothing: it is closed",

@@ -140,7 +140,7 @@ def changes(before: Any, after: Any) -> list[FieldChange]:
 
 
 def _differing(before: Any, after: Any, path: Path) -> Iterator[Path]:
-    if before == after and type(before) is type(after):
+    if is_same(before, after):
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
@@ -156,6 +156,11 @@ def _differing(before: Any, after: Any, path: Path) -> Iterator[Path]:
                 yield (*path, number)
     else:
         yield path
+
+
+def is_same(before: Any, after: Any) -> bool:
+    """Whether two inputs are the same JSON; `1`, `1.0` and `true` are three different values."""
+    return json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
 def _shown(raw: Any, shown: Any, path: Path) -> Any:

@@ -34,6 +34,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "lease_reclaims": ("holdfast_lease_reclaims", (), "Leases taken back from lost workers"),
     "settles_refused": ("holdfast_settles_refused", ("kind",), "Writes refused because the lease was gone"),
     "dead_letters": ("holdfast_dead_letters_opened", ("kind", "error_class"), "Dead letters written"),
+    "corrections": ("holdfast_corrections", ("kind",), "Inputs of dead jobs that were corrected"),
     "replays": ("holdfast_replays", ("kind",), "Dead letters replayed"),
     "breaker_changes": ("holdfast_breaker_changes", ("provider", "gate"), "Changes of a breaker's gate"),
     "effects_sent": ("holdfast_effects_sent", ("provider",), "External effects sent and marked"),

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
+from holdfast.errors import NotFound
 from holdfast.http.auth import Principal
 from holdfast.http.ops_reach import (
     BY_ID,
@@ -27,7 +28,7 @@ from holdfast.http.ops_reach import (
     shaped,
     systems_of,
 )
-from holdfast.kernel import operate
+from holdfast.kernel import correct, operate
 from holdfast.kernel.bulk import Bulk, BulkRemediate, BulkReplay, BulkResolve, BulkTriage, bulk
 from holdfast.kernel.explain import iso
 from holdfast.stores.seam import Row, Tx
@@ -47,6 +48,18 @@ class Remediate(BaseModel):
     """What was mended, and how that is known. A replay refuses without it."""
 
     evidence: Words = Field(min_length=1)
+
+
+class Correct(BaseModel):
+    """Either `set`, values by their paths (`recipients.0.address`), or `input`, the whole of it. A value that is given
+    back as it was shown, masked, stays as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    set: dict[Words, Any] | None = Field(default=None, min_length=1, max_length=200)
+    input: Any = None
+    reason: Words | None = None
+    dry_run: bool = False
 
 
 class Replay(BaseModel):
@@ -94,7 +107,10 @@ async def show_case(request: Request, case_id: UUID, system: SystemName = None) 
     one, row = await holder(systems_of(request, system), cases.show, case_id, "dead letter")
     async with one.kernel.store.reading() as tx:
         history = [shaped(entry) for entry in await audit.of_subject(tx, f"case:{case_id}")]
-    return {"system": one.name, **shaped(row), "next_step": NEXT_STEP[CaseState(row["state"])], "audit": history}
+        inputs = await correct.history(tx, row["job_id"])
+    inputs["corrections"] = [{**entry, "at": iso(entry["at"])} for entry in inputs["corrections"]]
+    next_step = NEXT_STEP[CaseState(row["state"])]
+    return {"system": one.name, **shaped(row), "next_step": next_step, "audit": history, **inputs}
 
 
 @router.post("/bulk/triage")
@@ -143,6 +159,18 @@ async def remediate(
     return _now(one, case_id, CaseState.REMEDIATED)
 
 
+@router.post("/{case_id}/correct")
+async def correct_input(
+    request: Request, case_id: UUID, body: Correct, who: Operator, system: SystemName = None
+) -> dict[str, Any]:
+    """Instead of step 2: correct the job's input; `dry_run` only says what would change, and where a replay begins."""
+    one = await _of(request, case_id, system)
+    asked = {"values": body.set, "document": body.input, "reason": body.reason, "dry_run": body.dry_run}
+    done = await correct.correct(one.kernel, str(case_id), actor=who.sub, **asked)
+    state = (await _case(one, case_id))["state"]
+    return {**_now(one, case_id, CaseState(state)), **done.shown()}
+
+
 @router.post("/{case_id}/replay")
 async def replay(
     request: Request, case_id: UUID, who: Operator, body: Replay | None = None, system: SystemName = None
@@ -173,6 +201,14 @@ async def _bulk(request: Request, form: Bulk, who: Principal, system: str | None
 async def _of(request: Request, case_id: UUID, system: str | None) -> OpenSystem:
     one, _ = await holder(systems_of(request, system), cases.show, case_id, "dead letter")
     return one
+
+
+async def _case(one: OpenSystem, case_id: UUID) -> Row:
+    async with one.kernel.store.reading() as tx:
+        row = await cases.show(tx, str(case_id))
+    if row is None:
+        raise NotFound(f"There is no dead letter {case_id}.")
+    return row
 
 
 def _now(one: OpenSystem, case_id: UUID, state: CaseState) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from holdfast.transports.seam import Delivery, Queue
 
 if TYPE_CHECKING:
     from holdfast.kernel.kernel import Kernel
+    from holdfast.stores.seam import Tx
 
 In = TypeVar("In")
 J = TypeVar("J", bound="type[Job[Any]]")
@@ -46,6 +47,20 @@ class Job(Generic[In]):
     """The base of every declared job. `In` is the type of its input."""
 
     __holdfast__: JobKind
+
+    async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[In]) -> None:
+        """Follow a correction of a dead job's input in the app's own tables, or refuse it by raising `InvalidInput` or
+        `NotAllowed`. Called in the transaction that writes the correction; also for a preview, which is rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected(Generic[In]):
+    """A correction of a dead job's input. `before` is None where the old input does not fit its type."""
+
+    job_id: str
+    before: In | None
+    after: In
+    now: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +97,16 @@ def stage(
     retry: Retry | None = None,
     provider: Provider | None = None,
     timeout_s: float = 60.0,
+    reads: Sequence[str] | None = None,
 ) -> Callable[[F], F]:
-    """Mark a method as a stage. Stages run in the order they are written, each with its own budget."""
+    """Mark a method as a stage. Stages run in the order they are written, each with its own budget.
+
+    `reads` names the fields of the input that the stage depends on, so that a correction of others does not make a
+    replay run it again; unset, it may depend on any."""
 
     def mark(function: F) -> F:
-        function.__holdfast_stage__ = StageMark(retry or Retry(), provider, timeout_s)  # type: ignore[attr-defined]
+        named = None if reads is None else frozenset(reads)
+        function.__holdfast_stage__ = StageMark(retry or Retry(), provider, timeout_s, named)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -29,10 +29,13 @@ class StageMark:
     retry: Retry
     provider: Provider | None
     timeout_s: float
+    reads: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
+    """`reads`: the fields of the input that it depends on; None: any of them."""
+
     name: str
     run: Callable[..., Coroutine[Any, Any, Any]]
     provider: Provider | None
@@ -40,6 +43,7 @@ class Stage:
     plan: StagePlan
     needs: tuple[str, ...]
     returns: TypeAdapter[Any]
+    reads: frozenset[str] | None = None
 
     def dump(self, value: object) -> str:
         """A result as JSON. Raises if it is not what the stage says it returns."""
@@ -133,10 +137,19 @@ def _stages(cls: type[Any], takes: Any) -> tuple[Stage, ...]:
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry),
                 needs=_needs(method, hints, place, returned),
                 returns=_adapter(returns, place),
+                reads=_reads(mark, takes, place),
             )
         )
         returned[name] = returns
     return tuple(stages)
+
+
+def _reads(mark: StageMark, takes: Any, place: str) -> frozenset[str] | None:
+    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    unknown = sorted(mark.reads - set(fields)) if mark.reads is not None and fields is not None else []
+    if unknown:
+        raise BadDeclaration(f"The stage '{place}' reads '{unknown[0]}', which the input does not have.")
+    return mark.reads
 
 
 def _needs(method: Any, hints: dict[str, Any], place: str, returned: dict[str, Any]) -> tuple[str, ...]:

@@ -139,13 +139,17 @@ async def retry_dead(kernel: Kernel, tx: Tx, job_id: str, *, actor: str, evidenc
 
 
 async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float) -> Replayed:
+    """Back to the failed stage, or to an earlier one whose input was corrected: what it returned is forgotten."""
     job_id, now = case["job_id"], kernel.now()
     kind = kernel.registry.kind(case["kind"])
-    stage = kind.stages[0] if full else kind.by_name.get(case["stage"])
+    start = case["replay_stage"] or case["stage"]
+    stage = kind.stages[0] if full else kind.by_name.get(start)
     if stage is None:
-        raise NotAllowed(f"'{kind.name}' has no stage '{case['stage']}' any more; ask for a full restart.")
+        raise NotAllowed(f"'{kind.name}' has no stage '{start}' any more; ask for a full restart.")
     if full:
         await results.clear(tx, job_id)
+    elif case["replay_stage"]:
+        await results.clear_stages(tx, job_id, [each.name for each in kind.stages[kind.stages.index(stage) :]])
     run_at = now + int(delay_s * 1_000)
     row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now)
     if row is None:

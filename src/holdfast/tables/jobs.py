@@ -289,6 +289,11 @@ async def revive(tx: Tx, job_id: str, stage: str, provider: str | None, run_at: 
     return rows[0] if rows else None
 
 
+async def correct(tx: Tx, job_id: str, payload: str, now: int) -> bool:
+    """Give a dead job another input; False if it is not dead."""
+    return bool(await tx.rows(sql.correct, id=job_id, payload=payload, now=now))
+
+
 async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int) -> Counter[str]:
     """Release up to `limit` held jobs of a provider, the oldest first; return how many of each queue."""
     rows = await tx.rows(sql.unpark, provider=provider, hold=hold, limit=limit, now=now)

@@ -152,6 +152,8 @@ def _delivery(one: Delivery) -> dict[str, Any]:
         "error_class": one.error_class,
         "error": one.error,
         "effect_key": one.effect_key,
+        "superseded_at": _iso(one.superseded_at),
+        "superseded_by": one.superseded_by,
     }
 
 

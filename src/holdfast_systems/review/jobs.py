@@ -18,11 +18,23 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from holdfast import App, Context, Job, stage
-from holdfast.kit import Kernel, Settled, State, Tx, effects, load_migrations, prepare, redact_text, submit_in
+from holdfast import App, Context, Job, NotAllowed, stage
+from holdfast.kit import (
+    Corrected,
+    Kernel,
+    Settled,
+    State,
+    Tx,
+    effects,
+    load_migrations,
+    prepare,
+    redact_text,
+    submit_in,
+)
 from holdfast.settings import read
-from holdfast_systems.review import changes, critique, reviews
+from holdfast_systems.review import changes, critique, deliveries, reviews
 from holdfast_systems.review.changes import Change
+from holdfast_systems.review.correct import follow
 from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.engine import Engine, engine_for
 from holdfast_systems.review.findings import Review
@@ -86,11 +98,11 @@ def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
 
     @app.job(name=reviews.KIND, announce=True)
     class ReviewChangelist(Job[Order]):
-        @stage(provider=engine.source, retry=retry, timeout_s=STAGE_TIMEOUT_S)
+        @stage(provider=engine.source, retry=retry, timeout_s=STAGE_TIMEOUT_S, reads=("source",))
         async def fetch(self, ctx: Context, order: Order) -> Change:
             return await critique.fetch_change(engine, ctx, order)
 
-        @stage(provider=engine.critic, retry=retry, timeout_s=STAGE_TIMEOUT_S)
+        @stage(provider=engine.critic, retry=retry, timeout_s=STAGE_TIMEOUT_S, reads=("source", "title"))
         async def llm(self, ctx: Context, order: Order, fetch: Change) -> Critique:
             return await critique.criticise(engine, ctx, order, fetch)
 
@@ -101,6 +113,9 @@ def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
 
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await write_settled(kernel, tx, change)
+
+        async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Order]) -> None:
+            await follow(tx, correction)
 
     return ReviewChangelist
 
@@ -118,6 +133,9 @@ def _declare_again(app: App, engine: Engine) -> type[Job[Any]]:
 
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await write_settled(kernel, tx, change)
+
+        async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Again]) -> None:
+            raise NotAllowed("What is told again is the review as it was; ask for a rerun under a higher version.")
 
     return NotifyAgain
 
@@ -151,7 +169,7 @@ async def _succeed(tx: Tx, job_id: str, now: int) -> None:
     )
     for row in rows:
         left = await tx.rows(
-            reviews.sql.untold, changelist_id=row["changelist_id"], review_version=row["review_version"]
+            deliveries.sql.untold, changelist_id=row["changelist_id"], review_version=row["review_version"]
         )
         assert left[0]["deliveries"] == 0, f"the review of job {job_id} ended with recipients nobody has told"
 

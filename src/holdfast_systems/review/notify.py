@@ -21,11 +21,11 @@ from email.message import EmailMessage
 
 from holdfast import CallError, Category, Context, ProviderHeld
 from holdfast.kit import ask_person, look_into
-from holdfast_systems.review import reviews
+from holdfast_systems.review import deliveries
 from holdfast_systems.review.critique import Critique
+from holdfast_systems.review.deliveries import Delivery
 from holdfast_systems.review.engine import Engine
 from holdfast_systems.review.render import build_message
-from holdfast_systems.review.reviews import Delivery
 
 TOKEN_RECHECK_MS = 1_000
 DOUBTFUL = ("sending", "unknown")
@@ -91,7 +91,7 @@ async def _open_budget(ctx: Context, mail: Mail) -> list[Delivery]:
     if all(row.budget == budget for row in rows):
         return rows
     async with ctx.transaction() as tx:
-        await reviews.open_budget(tx, mail.changelist_id, mail.review_version, budget)
+        await deliveries.open_budget(tx, mail.changelist_id, mail.review_version, budget)
     return await _deliveries(ctx, mail)
 
 
@@ -183,7 +183,7 @@ async def _look_once_more(engine: Engine, ctx: Context, mail: Mail, before: Sequ
     if not any(row.status in DOUBTFUL for row in sent_now):
         return
     async with ctx.transaction() as tx:  # the hold is free: what this attempt sent counts by these marks alone
-        await reviews.look_last(tx, [row.effect_key for row in sent_now], _budget(ctx))
+        await deliveries.look_last(tx, [row.effect_key for row in sent_now], _budget(ctx))
     wait_ms = TOKEN_RECHECK_MS
     if engine.mail.effects == "lookup":
         wait_ms += int((engine.mail.timeout_s + engine.mail.late_bound_s) * 1_000)
@@ -193,5 +193,5 @@ async def _look_once_more(engine: Engine, ctx: Context, mail: Mail, before: Sequ
 async def _deliveries(ctx: Context, mail: Mail) -> list[Delivery]:
     """Those who are to be told; who was superseded by a correction is not."""
     async with ctx.kernel.store.reading() as tx:
-        rows = await reviews.deliveries(tx, mail.changelist_id, mail.review_version)
+        rows = await deliveries.deliveries(tx, mail.changelist_id, mail.review_version)
     return [row for row in rows if row.superseded_at is None]

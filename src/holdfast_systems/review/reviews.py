@@ -19,8 +19,11 @@ from holdfast import NotAllowed
 from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, StoreBusy, Tx, batch, load_statements, prepare, redact, submit_in
 from holdfast_systems.review.changes import Source
+from holdfast_systems.review.deliveries import Delivery as Delivery
+from holdfast_systems.review.deliveries import deliveries as deliveries
+from holdfast_systems.review.deliveries import plan
 from holdfast_systems.review.recipients import Recipient as Recipient
-from holdfast_systems.review.recipients import effect_key, without_doubles
+from holdfast_systems.review.recipients import without_doubles
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -55,7 +58,8 @@ class Request:
 class Order:
     """The input of the job. All that the mail is made of is fixed here, so that every attempt sends the same bytes.
 
-    `trusted`: asked for by a person at this machine, who may read any local folder."""
+    `recipients`: who was asked for, to be corrected here; whom to tell is read from their rows. `trusted`: asked for by
+    a person at this machine, who may read any local folder."""
 
     review_id: str
     changelist_id: str
@@ -65,32 +69,7 @@ class Order:
     sender: str
     dated_at: int
     trusted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One recipient of one version, as the ledger of effects knows it."""
-
-    recipient: str
-    required: bool
-    effect_key: str
-    status: str
-    notification_id: str | None
-    notified_at: int | None
-    provider: str | None
-    attempts: int
-    last_sent_at: int | None
-    error_class: str | None
-    error: str | None
-    superseded_at: int | None = None
-    superseded_by: str | None = None
-    budget: str | None = None
-    sends_before: int = 0
-    is_last_look: bool = False
-
-    def sends_of(self, budget: str) -> int:
-        """How many sends this budget has used."""
-        return self.attempts - self.sends_before if self.budget == budget else 0
+    recipients: tuple[Recipient, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +208,7 @@ async def _insert(
         sender=sender,
         dated_at=now,
         trusted=trusted,
+        recipients=tuple(without_doubles(request.recipients)),
     )
     await tx.rows(
         sql.insert,
@@ -244,23 +224,10 @@ async def _insert(
         now=now,
     )
     await tx.rows(sql.raise_version, changelist_id=request.changelist_id, review_version=request.review_version)
-    await _plan_deliveries(tx, request, now)
+    for position, recipient in enumerate(order.recipients):
+        await plan(tx, request.changelist_id, request.review_version, recipient, position, now)
     prepared = prepare(kernel.registry.kind(KIND), order, job_id=job_id, now=now, owner=owner, trace=review_id)
     await submit_in(tx, [prepared], now, kernel.watch)
-
-
-async def _plan_deliveries(tx: Tx, request: Request, now: int) -> None:
-    for position, one in enumerate(without_doubles(request.recipients)):
-        await tx.rows(
-            sql.plan_delivery,
-            changelist_id=request.changelist_id,
-            recipient=one.address,
-            review_version=request.review_version,
-            position=position,
-            required=int(one.required),
-            effect_key=effect_key(request.changelist_id, one.address, request.review_version),
-            now=now,
-        )
 
 
 async def _lock_changelist(tx: Tx, changelist_id: str, now: int) -> int:
@@ -288,41 +255,6 @@ async def of_changelist(
 ) -> Sequence[Stored]:
     rows = await tx.rows(sql.of_changelist, changelist_id=changelist_id, before=before, limit=limit)
     return [_stored(row) for row in rows]
-
-
-async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[Delivery]:
-    rows = await tx.rows(sql.deliveries, changelist_id=changelist_id, review_version=review_version)
-    return [
-        Delivery(
-            recipient=row["recipient"],
-            required=bool(row["required"]),
-            effect_key=row["effect_key"],
-            status=row["status"],
-            notification_id=row["notification_id"],
-            notified_at=row["notified_at"],
-            provider=row["provider"],
-            attempts=row["attempts"],
-            last_sent_at=row["last_sent_at"],
-            error_class=row["error_class"],
-            error=row["error"],
-            superseded_at=row["superseded_at"],
-            superseded_by=row["superseded_by"],
-            budget=row["budget"],
-            sends_before=row["sends_before"],
-            is_last_look=bool(row["last_look"]),
-        )
-        for row in rows
-    ]
-
-
-async def open_budget(tx: Tx, changelist_id: str, review_version: int, budget: str) -> None:
-    """Count the sends of a job's epoch from here on, for every recipient of the version."""
-    await tx.rows(sql.open_budget, changelist_id=changelist_id, review_version=review_version, budget=budget)
-
-
-async def look_last(tx: Tx, effect_keys: Sequence[str], budget: str) -> None:
-    """From now on these deliveries are only looked up, not sent again, within this budget."""
-    await tx.rows(sql.look_last, keys=batch.ids(effect_keys), budget=budget)
 
 
 def _stored(row: Row) -> Stored:

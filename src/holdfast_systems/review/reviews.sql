@@ -28,10 +28,6 @@ INSERT INTO reviews (id, changelist_id, review_version, idempotency_key, fingerp
 VALUES (CAST(:id AS /*id*/), :changelist_id, :review_version, :idempotency_key, :fingerprint, CAST(:job_id AS /*id*/),
         :source, :title, :sender, CAST(:now AS BIGINT), CAST(:now AS BIGINT))
 
--- name: plan_delivery
-INSERT INTO review_recipients (changelist_id, recipient, review_version, position, required, effect_key, created_at)
-VALUES (:changelist_id, :recipient, :review_version, :position, :required, :effect_key, CAST(:now AS BIGINT))
-
 -- name: by_key
 -- `fingerprint` is of the request that came with the key.
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, k.fingerprint,
@@ -62,23 +58,9 @@ SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotenc
  WHERE r.changelist_id = :changelist_id AND r.review_version < CAST(:before AS BIGINT)
  ORDER BY r.review_version DESC LIMIT :limit
 
--- name: deliveries
-SELECT recipient, required, effect_key, status, notification_id, notified_at, provider, attempts, last_sent_at,
-       error_class, error, superseded_at, superseded_by, budget, sends_before, last_look
-  FROM review_deliveries WHERE changelist_id = :changelist_id AND review_version = :review_version
- ORDER BY position, recipient
-
--- name: open_budget
--- What was sent up to now belongs to an earlier budget. Once for each job and epoch.
-UPDATE review_recipients
-   SET budget = :budget, last_look = 0,
-       sends_before = COALESCE((SELECT f.sends FROM holdfast_effects AS f WHERE f.key = review_recipients.effect_key), 0)
- WHERE changelist_id = :changelist_id AND review_version = :review_version
-   AND (budget IS NULL OR budget <> :budget)
-
--- name: look_last
-UPDATE review_recipients SET last_look = 1
- WHERE effect_key IN (SELECT e.key FROM json_each(:keys) AS e) AND budget = :budget
+-- name: correct
+UPDATE reviews SET source = :source, title = :title, updated_at = CAST(:now AS BIGINT)
+ WHERE id = CAST(:id AS /*id*/)
 
 -- name: criticised
 UPDATE reviews SET result = :result, title = :title, updated_at = CAST(:now AS BIGINT)
@@ -91,12 +73,6 @@ UPDATE reviews
        finished_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT)
  WHERE job_id = CAST(:job_id AS /*id*/)
 RETURNING changelist_id, review_version
-
--- name: untold
--- Required recipients of a version that nobody has evidence of having told.
-SELECT COUNT(*) AS deliveries FROM review_deliveries
- WHERE changelist_id = :changelist_id AND review_version = :review_version AND required = 1
-   AND superseded_at IS NULL AND (notified_at IS NULL OR notification_id IS NULL)
 
 -- name: taken_back
 -- Finished reviews of which a delivery turned out not to have happened: the lookup cleared its marks.

@@ -87,8 +87,8 @@ def check_reviews(world: ReviewWorld, history: History) -> Iterator[Finding]:
     """Everything that the seed breaks."""
     seen = evidence_of(world, history)
     for predicate in (
-        check_versions, check_answers, check_sends, check_deliveries, check_bodies, check_ends, check_stages, check_payments,
-        check_kept, check_bystanders, check_escalations, check_leaks,
+        check_versions, check_answers, check_sends, check_deliveries, check_bodies, check_ends, check_stages,
+        check_payments, check_kept, check_bystanders, check_escalations, check_leaks,
     ):  # fmt: skip
         yield from predicate(seen)
 

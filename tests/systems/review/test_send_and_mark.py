@@ -241,9 +241,7 @@ async def test_what_a_lost_worker_sent_counts_among_the_five(deploy: Deploy, kin
 @pytest.mark.spec("R6", "004.7")
 @pytest.mark.parametrize("blind", [1, 3, 100])
 @pytest.mark.parametrize("kind", ["token and lookup", "lookup"])
-async def test_a_provider_that_cannot_be_asked_is_sent_no_more_than_five(
-    deploy: Deploy, kind: str, blind: int
-) -> None:
+async def test_a_provider_that_cannot_be_asked_is_sent_no_more_than_five(deploy: Deploy, kind: str, blind: int) -> None:
     post = office(kind)
     post.silent[ADA], post.blind = 100, blind
     world = await deploy(post)

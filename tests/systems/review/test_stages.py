@@ -11,7 +11,7 @@ from holdfast import CallError, Category
 from holdfast.kernel import operate
 from holdfast.tables import cases
 from holdfast.testing import World
-from holdfast_systems.review import reviews
+from holdfast_systems.review import deliveries
 from holdfast_systems.review.reviews import Recipient
 from tests.systems.review.conftest import Deploy
 from tests.systems.review.post_office import ADA, BOB, CY, Desk, PostOffice, ask, request, see
@@ -242,7 +242,7 @@ async def test_a_review_cannot_succeed_while_a_required_recipient_is_untold(depl
     async def and_one_more(message: Any, token: str) -> str:
         late = {"changelist_id": "cl-1", "recipient": BOB, "review_version": 1, "effect_key": "late", "now": 1}
         async with world.kernel.store.transaction() as tx:
-            await tx.rows(reviews.sql.plan_delivery, **late, position=9, required=1)
+            await tx.rows(deliveries.sql.plan_delivery, **late, position=9, required=1)
         return await send(message, token)
 
     post.send = and_one_more  # type: ignore[method-assign]

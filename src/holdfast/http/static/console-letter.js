@@ -12,6 +12,11 @@ const REASONS = {
 };
 const AT = { open: 0, escalated: 0, triaged: 1, remediated: 2, replayed: 4, resolved: 5 };
 
+const EDITABLE = ["open", "escalated", "triaged", "remediated"];
+
+// The difference that a person has looked at, by letter, with the words that it was made from.
+const previews = new Map();
+
 // What a person has confirmed of the validation, by letter and replay; it is asked for anew after another death.
 const confirmed = new Set();
 
@@ -52,6 +57,7 @@ export async function letter({ parts: [id] }, again) {
       : null,
     el("p", { class: "callout" }, el("strong", {}, "Next: "), one.next_step, "."),
     el("ol", { class: "steps" }, steps),
+    correction(one, again),
     closeEarly(one, again),
     el("h3", {}, "What is known"),
     facts([
@@ -84,6 +90,8 @@ export async function letter({ parts: [id] }, again) {
 }
 
 const post = (one, verb, body) => api(`/api/ops/dead-letters/${one.id}/${verb}`, { method: "POST", body });
+// Where a replay begins: the failed stage, or an earlier one whose input was corrected.
+const start = (one) => one.replay_stage ?? one.stage;
 const by = (one, action) => {
   const act = one.audit.findLast((entry) => entry.action === action);
   return act ? el("span", { class: "soft small" }, ` by ${act.actor} at `, when(act.at)) : null;
@@ -139,6 +147,90 @@ function remediate({ one, again, at }) {
       el("button", {}, "Record the evidence"),
     ),
   ];
+}
+
+const differences = (rows) =>
+  table(
+    [
+      ["Field", (row) => el("code", {}, row.path)],
+      ["Before", (row) => el("del", {}, text(row.before))],
+      ["After", (row) => el("ins", {}, text(row.after))],
+    ],
+    rows,
+  );
+
+// Correct, then replay: the input as it is, the difference before anything is written, and what was corrected so far.
+function correction(one, again) {
+  const past = one.corrections.map((each) =>
+    el(
+      "div",
+      { class: "soft" },
+      el("p", {}, `Corrected by ${each.actor} at `, when(each.at), each.reason ? `: ${each.reason}` : ""),
+      differences(each.changes),
+    ),
+  );
+  const original = one.original_input
+    ? el("details", {}, el("summary", {}, "The original input"), el("pre", {}, pretty(one.original_input)))
+    : null;
+  if (!EDITABLE.includes(one.state) || one.input === null) {
+    return past.length ? el("section", {}, el("h3", {}, "Corrections"), past, original) : null;
+  }
+  return el(
+    "details",
+    { key: `correct-${one.id}`, open: previews.has(one.id) || null },
+    el("summary", {}, "Correct the input"),
+    past,
+    original,
+    correctionForm(one, again),
+  );
+}
+
+function correctionForm(one, again) {
+  const seen = previews.get(one.id);
+  const run = async (event) => {
+    const { input, reason } = event.target.elements;
+    const isPreview = event.submitter.value !== "correct";
+    if (!isPreview && seen?.words !== input.value) throw new Error("Look at the difference first.");
+    let given;
+    try {
+      given = JSON.parse(input.value);
+    } catch (error) {
+      throw new Error(`The input is not JSON: ${error.message}`);
+    }
+    const answer = await post(one, "correct", { input: given, reason: reason.value || null, dry_run: isPreview });
+    if (isPreview) previews.set(one.id, { words: input.value, answer });
+    else previews.delete(one.id);
+    return answer;
+  };
+  const said = (answer) => (answer.dry_run ? "Nothing was changed yet." : "The input is corrected.");
+  return el(
+    "form",
+    { onsubmit: doing(run, said, again), key: `correct-form-${one.corrections.length}` },
+    el("label", { for: "f-input" }, "The input; masked values stay as they are"),
+    el("textarea", { id: "f-input", name: "input", rows: "12", spellcheck: "false" }, pretty(one.input)),
+    field({ name: "reason", label: "Why it is corrected" }),
+    seen
+      ? el(
+          "div",
+          { class: "callout", role: "note" },
+          differences(seen.answer.changes),
+          el("p", {}, seen.answer.replay_reason),
+          seen.answer.effects_performed.length
+            ? el(
+                "p",
+                {},
+                `Under the old input: ${seen.answer.effects_performed.map((row) => `${row.key} is ${row.status}`).join(", ")}`,
+              )
+            : null,
+        )
+      : null,
+    el(
+      "div",
+      { class: "acts" },
+      el("button", { value: "preview", class: seen ? "quiet" : null }, "Show the difference"),
+      seen ? el("button", { value: "correct" }, "Correct it") : null,
+    ),
+  );
 }
 
 function validate({ one, job, gates, again, at, isConfirmed }) {
@@ -224,7 +316,7 @@ function checks(one, job, gates) {
 }
 
 function replay({ one, again, at }) {
-  if (at < 3) return ["Replay", el("p", { class: "small" }, `From ${one.stage}, or from the start.`)];
+  if (at < 3) return ["Replay", el("p", { class: "small" }, `From ${start(one)}, or from the start.`)];
   if (at > 3)
     return [
       "Replay",
@@ -250,7 +342,12 @@ function replay({ one, again, at }) {
         label: "From where?",
         kind: "select",
         options: [
-          ["false", `from the failed stage, ${one.stage}`],
+          [
+            "false",
+            one.replay_stage
+              ? `from ${one.replay_stage}, whose input was corrected`
+              : `from the failed stage, ${one.stage}`,
+          ],
           ["true", "from the first stage, paying for all of them again"],
         ],
       }),

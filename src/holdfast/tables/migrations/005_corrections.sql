@@ -1,3 +1,4 @@
+-- oldest: 4
 -- The input of a dead job may be corrected before its replay; what it was before is kept with the job.
 -- `replay_stage` is where that replay must begin, if the input of an earlier stage than the failed one has changed.
 

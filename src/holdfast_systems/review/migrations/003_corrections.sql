@@ -1,3 +1,4 @@
+-- oldest: 2
 -- A recipient that a correction replaced or took out stays, marked: what was sent to it, or not, is still known.
 -- `budget` says for which job and epoch `sends_before` was read from the ledger: what was sent since is what this budget
 -- has used. `last_look`: the budget is used up, and the last send is looked up before the job may fail.
@@ -10,7 +11,7 @@ ALTER TABLE review_recipients ADD COLUMN last_look SMALLINT NOT NULL DEFAULT 0;
 DROP VIEW review_deliveries;
 
 -- A mail that was sent carries no error: what went wrong before is in the job's events and calls.
-CREATE VIEW review_deliveries AS
+CREATE VIEW review_deliveries_all AS
 SELECT r.changelist_id, r.recipient, r.review_version, r.position, r.required, r.effect_key,
        CASE WHEN r.superseded_at IS NOT NULL THEN 'superseded'
             WHEN f.status IS NULL THEN 'pending'
@@ -24,3 +25,9 @@ SELECT r.changelist_id, r.recipient, r.review_version, r.position, r.required, r
        CASE WHEN f.status = 'sent' THEN NULL ELSE f.error END AS error,
        r.superseded_at, r.superseded_by, r.budget, r.sends_before, r.last_look
   FROM review_recipients AS r LEFT JOIN holdfast_effects AS f ON f.key = r.effect_key;
+
+-- Who is to be told: code that knows of no corrections mails nobody who was superseded either.
+CREATE VIEW review_deliveries AS
+SELECT changelist_id, recipient, review_version, position, required, effect_key, status, notification_id, notified_at,
+       provider, attempts, last_sent_at, error_class, error
+  FROM review_deliveries_all WHERE superseded_at IS NULL;
