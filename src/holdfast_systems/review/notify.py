@@ -7,9 +7,7 @@ of several outcomes:
     a send is in doubt at the end    the budget is used up, but the doubt is looked into once more first
     nobody else can be told          the first refusal is raised for good: a dead letter asks for a person
 
-As many sends of a mail as the stage has attempts, and no more, within one epoch of the job: once they are used up, a
-doubt is looked up, and nothing is sent. A lost worker costs no attempt, but its send counts; a send that failed because
-the provider was known to be down costs neither.
+How often a mail may be sent is said in `sends`.
 """
 
 from __future__ import annotations
@@ -20,15 +18,13 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import EffectKey, ask_person, look_into
-from holdfast_systems.review import deliveries
+from holdfast.kit import EffectKey, ask_person
 from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.deliveries import Delivery
 from holdfast_systems.review.engine import Engine
 from holdfast_systems.review.render import build_message
+from holdfast_systems.review.sends import DOUBTFUL, look_once_more, may_send, only_look, open_budget
 
-TOKEN_RECHECK_MS = 1_000
-DOUBTFUL = ("sending", "unknown")
 # Not the fault of one address: whoever comes next would be refused likewise.
 OF_ALL = (Category.AUTH, Category.BUG)
 
@@ -67,14 +63,14 @@ class _Miss:
 
 async def notify(engine: Engine, ctx: Context, mail: Mail, critique: Critique) -> Notified:
     """Tell everybody who has not been told."""
-    rows = await _open_budget(ctx, mail)
+    rows = await open_budget(ctx, mail.changelist_id, mail.review_version)
     missed: list[_Miss] = []
     for row in rows:
         try:
-            if _may_send(engine, ctx, row):
+            if may_send(engine, ctx, row):
                 await _tell(engine, ctx, mail, critique, row)
             else:
-                await _only_look(engine, ctx, row)
+                await only_look(engine, ctx, row)
         except CallError as error:
             missed.append(_Miss(row, error))
             if not isinstance(error, ProviderHeld) and error.failure.category in OF_ALL:
@@ -155,7 +151,7 @@ async def _judge(engine: Engine, ctx: Context, mail: Mail, missed: Sequence[_Mis
     held = [miss for miss in missed if miss.held]
     if again:
         if last:
-            await _look_once_more(engine, ctx, mail, before)
+            await look_once_more(engine, ctx, mail.changelist_id, mail.review_version, before)
         worst = max(again, key=lambda miss: miss.error.failure.retry_after_ms or 0)
         raise _told(worst, len(missed), total) from worst.error
     if held:
@@ -169,29 +165,3 @@ def _told(miss: _Miss, missed: int, total: int) -> CallError:
     """The failure of one recipient as the failure of the stage, without anybody's address."""
     why = miss.error.failure
     return CallError(replace(why, message=f"{missed} of {total} recipients were not told: {why.message}"))
-
-
-async def _look_once_more(engine: Engine, ctx: Context, mail: Mail, before: Sequence[Delivery]) -> None:
-    """The stage's last attempt sent something and left it in doubt: hold the job until that can be looked up.
-
-    At no cost, and once: from here on nothing of it is sent in this epoch. A doubt that is older was looked into by
-    this attempt, and that was what failed. Where nobody can be asked, the doubt goes to the dead letter."""
-    if engine.mail.lookup is None or engine.mail.effects == "neither":
-        return
-    sends_before = {row.effect_key: row.attempts for row in before}
-    sent_now = [row for row in await _deliveries(ctx, mail) if sends_before[row.effect_key] < row.attempts]
-    if not any(row.status in DOUBTFUL for row in sent_now):
-        return
-    async with ctx.transaction() as tx:  # the hold is free: what this attempt sent counts by these marks alone
-        await deliveries.look_last(tx, [row.effect_key for row in sent_now], _budget(ctx))
-    wait_ms = TOKEN_RECHECK_MS
-    if engine.mail.effects == "lookup":
-        wait_ms += int((engine.mail.timeout_s + engine.mail.late_bound_s) * 1_000)
-    raise ProviderHeld(engine.mail.name, "the last send is in doubt and is looked up first", ctx.now() + wait_ms)
-
-
-async def _deliveries(ctx: Context, mail: Mail) -> list[Delivery]:
-    """Those who are to be told; who was superseded by a correction is not."""
-    async with ctx.kernel.store.reading() as tx:
-        rows = await deliveries.deliveries(tx, mail.changelist_id, mail.review_version)
-    return [row for row in rows if row.superseded_at is None]
