@@ -80,40 +80,6 @@ async def notify(engine: Engine, ctx: Context, mail: Mail, critique: Critique) -
     return Notified(len(rows) - len(missed), len(rows))
 
 
-async def _open_budget(ctx: Context, mail: Mail) -> list[Delivery]:
-    """Whom to tell, with what this epoch has used of each one's sends. Nothing is sent before that is on record."""
-    rows = await _deliveries(ctx, mail)
-    budget = _budget(ctx)
-    if all(row.budget == budget for row in rows):
-        return rows
-    async with ctx.transaction() as tx:
-        await deliveries.open_budget(tx, mail.changelist_id, mail.review_version, budget)
-    return await _deliveries(ctx, mail)
-
-
-def _budget(ctx: Context) -> str:
-    return f"{ctx.job.id}/{ctx.job.epoch}"
-
-
-def _may_send(engine: Engine, ctx: Context, row: Delivery) -> bool:
-    """Whether this attempt may send the mail, or settle what needs no send.
-
-    Of a mail's sends, those count that a failure or a lost worker was counted for, and the one before a last look."""
-    if row.status in ("sent", "failed", "needs_person"):
-        return True  # the ledger sends none of them within this epoch
-    limit = engine.settings.attempts
-    return not row.is_last_look and (row.sends_of(_budget(ctx)) < limit or ctx.failures + ctx.job.crashes < limit)
-
-
-async def _only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
-    """The sends are used up: what the provider has is written down, and anything else is the stage's failure."""
-    if row.status in (*DOUBTFUL, "unverified") and await look_into(ctx.kernel, ctx.job, engine.mail, row.effect_key):
-        return
-    error_class = row.error_class or "SENDS_USED_UP"
-    message = row.error or "Every send that the budget allows was made, and the provider has no record of the mail."
-    raise CallError.of(Category.UPSTREAM, error_class, message)
-
-
 async def _tell(engine: Engine, ctx: Context, mail: Mail, critique: Critique, row: Delivery) -> None:
     if row.status in DOUBTFUL and row.provider != engine.mail.name:
         await _not_here(ctx, engine, row)
