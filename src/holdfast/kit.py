@@ -10,7 +10,7 @@ from holdfast.core.classify import classify
 from holdfast.core.effect_key import EffectKey, effect_key
 from holdfast.core.failure import failure
 from holdfast.core.job import State
-from holdfast.core.redact import MASK, redact, redact_text
+from holdfast.core.redact import MASK, redact, redact_message, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected
@@ -71,6 +71,7 @@ __all__ = [
     "outbox",
     "prepare",
     "redact",
+    "redact_message",
     "redact_text",
     "submit_in",
     "trace_headers",

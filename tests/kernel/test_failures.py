@@ -11,6 +11,7 @@ import pytest
 from holdfast import App, CallError, Category, Context, Failure, Job, Provider, Retry, stage
 from holdfast.errors import BadDeclaration
 from holdfast.kit import failure
+from holdfast.tables import events
 from tests.kernel.places import Deploy
 
 pytestmark = pytest.mark.spec("K5")
@@ -264,3 +265,21 @@ async def test_a_call_that_is_cut_names_the_provider_and_its_limit(deploy: Deplo
 def test_a_provider_that_cannot_work_is_refused_when_declared(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=f"The provider 'shop' has {told}"):
         Provider("shop", **options)
+
+
+@pytest.mark.spec("K7", "004.11")
+async def test_no_field_of_a_letter_and_no_event_holds_personal_data(deploy: Deploy) -> None:
+    essay = "Dear Ann, I was born in Hanoi and I would like to tell you how my family lived there"
+    text = f'550 no such user john.doe@example.com, phone +84 912 345 678, said "{essay}"'
+    made, job = app_that(raising(RuntimeError(text)))
+    world = await deploy(made)
+    job_id = await world.enqueue(job, 1, trace="ann@example.com")
+    await world.run_until_idle()
+    (letter,) = await world.dead_letters()
+    async with world.kernel.store.reading() as tx:
+        history = [dict(row) for row in await events.of_job(tx, job_id)]
+    stored = {name: value for name, value in (await world.job(job_id)).items() if name != "trace"}
+    seen = repr(letter) + repr(history) + repr(stored)
+    for personal in ("john.doe", "ann@", "912 345", "Hanoi"):
+        assert personal not in seen
+    assert "[email], phone [phone]" in letter["last_error"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, 
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit
-from holdfast.kernel.watch import JsonFormatter, TextFormatter
+from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter
 from holdfast.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.spec("K17")
@@ -57,9 +58,66 @@ async def test_a_line_has_what_a_person_searches_by(tmp_path: Path, caplog: pyte
         "error_code": "UPSTREAM_INTERNAL",
         "trace": TRACE,
     }
-    assert retried["duration_ms"] >= 0 and retried["job_id"] and retried["at"] and retried["level"] == "info"
+    assert retried["duration_ms"] >= 0 and retried["job_id"] and retried["at"] and retried["level"] == "warning"
     changed = next(line for line in told if line["event"] == "breaker")
-    assert (changed["provider"], changed["breaker_state"]) == ("shaky", "open")
+    assert (changed["provider"], changed["breaker_state"], changed["level"]) == ("shaky", "open", "warning")
+    buried = next(line for line in told if line["event"] == "buried")
+    assert buried["level"] == "error" and "hunter2" not in json.dumps(told)
+
+
+unsure = App("unsure")
+
+
+@unsure.job()
+class Look(Job[str]):
+    @stage(retry=Retry(attempts=2, base_s=0, jitter="none"))
+    async def run(self, ctx: Context, word: str) -> None:
+        raise KeyError(f"no entry for ann@example.test under {word}")
+
+
+async def test_a_handlers_unexpected_exception_is_one_error_line_with_its_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel = Kernel(store=SqliteStore(tmp_path / "log.db"), registry=Registry([unsure]))
+    await kernel.migrate()
+    with caplog.at_level(logging.ERROR, logger="holdfast"):
+        job_id = await submit(kernel, Look, "x")
+        await Worker(kernel).run_until_idle()
+    await kernel.store.close()
+    told = [json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == "holdfast"]
+    assert [(line["event"], line["job_id"], line["level"], line["attempt"]) for line in told] == [
+        ("retried", job_id, "error", 1),
+        ("buried", job_id, "error", 2),
+    ]
+    assert all("KeyError" in line["error"] and "test_log.py:" in line["traceback"] for line in told)
+    assert "ann@" not in json.dumps(told)
+
+
+@pytest.mark.spec("000.9")
+@pytest.mark.parametrize(
+    ("event", "fields", "level"),
+    [
+        ("outbox.stale", {}, logging.WARNING),
+        ("held", {}, logging.WARNING),
+        ("lease.lost", {}, logging.WARNING),
+        ("breaker", {"breaker_state": "half_open"}, logging.WARNING),
+        ("breaker", {"breaker_state": "closed"}, logging.INFO),
+        ("buried", {}, logging.ERROR),
+        ("review.marked_but_not_sent", {"alert": True}, logging.ERROR),
+        ("submission", {}, logging.INFO),
+        ("succeeded", {}, logging.DEBUG),
+    ],
+)
+def test_a_line_is_as_loud_as_its_news(
+    caplog: pytest.LogCaptureFixture, event: str, fields: dict[str, Any], level: int
+) -> None:
+    with caplog.at_level(level, logger="holdfast"):
+        LogWatch().log(event, **fields)
+    assert [record.levelno for record in caplog.records] == [level]
+    caplog.clear()
+    with caplog.at_level(level + 1, logger="holdfast"):
+        LogWatch().log(event, **fields)
+    assert not caplog.records
 
 
 async def test_a_line_for_a_terminal_tells_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,9 +22,21 @@ from pathlib import PurePath
 from types import FrameType
 from uuid import UUID
 
+from holdfast.core.personal_text import redact_lines, redact_message
 from holdfast.core.secret_text import EMAIL_MASK, MASK, redact_emails, redact_text
 
-__all__ = ["EMAIL_MASK", "MASK", "allow", "redact", "redact_emails", "redact_frame", "redact_stack", "redact_text"]
+__all__ = [
+    "EMAIL_MASK",
+    "MASK",
+    "allow",
+    "redact",
+    "redact_emails",
+    "redact_frame",
+    "redact_lines",
+    "redact_message",
+    "redact_stack",
+    "redact_text",
+]
 
 CUT = "[cut]"
 DEPTH_MAX = 16
@@ -41,13 +53,14 @@ _TELLING = re.compile(
 _PLAIN = (date, time_of_day, timedelta, Decimal, UUID, PurePath)
 
 
-def redact(value: object, *, emails: bool = True) -> object:
-    """A copy, made of plain containers and scalars, with no secret in any key, value or text.
+def redact(value: object, *, emails: bool = True, personal: bool = False) -> object:
+    """A copy, made of plain containers and scalars, with no secret in any key, value or text; with `personal`, no
+    phone number and no quoted text either.
 
     Below DEPTH_MAX levels and after NODES_MAX values it says "[cut]", so cycles end too. An object of an
     unknown type becomes its type's name: nobody knows what its `str` would tell.
     """
-    return _Walk(emails, NODES_MAX).value(value, 0)
+    return _Walk(emails, NODES_MAX, personal).value(value, 0)
 
 
 def allow(value: Mapping[str, object], fields: Collection[str]) -> dict[str, object]:
@@ -79,6 +92,7 @@ def redact_frame(frame: FrameType, limit: int = 20) -> str:
 class _Walk:
     emails: bool
     nodes_left: int
+    personal: bool = False
 
     def value(self, value: object, depth: int) -> object:
         self.nodes_left -= 1
@@ -102,6 +116,8 @@ class _Walk:
     def text(self, text: str) -> str:
         if len(text) < 12 and text.isidentifier():  # most keys; no secret is so short and plain
             return text
+        if self.personal:
+            return redact_message(text)
         clean = redact_text(text)
         return redact_emails(clean) if self.emails else clean
 
@@ -198,7 +214,7 @@ def _headline(error: BaseException) -> str:
         message = str(error)
     except Exception:  # a broken __str__ must not hide the failure it belongs to
         message = "(its message cannot be read)"
-    clean = redact_emails(redact_text(message))
+    clean = redact_message(message)
     cut = clean if len(clean) <= MESSAGE_LENGTH_MAX else f"{clean[:MESSAGE_LENGTH_MAX]} {CUT}"
     return f"{name}: {cut}" if cut else name
 

@@ -42,7 +42,7 @@ def redact_text(text: str) -> str:
 
 def redact_emails(text: str) -> str:
     """The text with every e-mail address masked, also where the @ is percent-encoded."""
-    return _EMAIL.sub(EMAIL_MASK, text) if "@" in text or "%40" in text else text
+    return _EMAIL.sub(EMAIL_MASK, text) if any(sign in text for sign in _AT_SIGNS) else text
 
 
 def looks_random(word: str) -> bool:
@@ -55,7 +55,11 @@ def _whole_words(text: str) -> str:
     return text.rstrip() if text[-1].isspace() else text.rpartition(" ")[0]
 
 
-_EMAIL = re.compile(r"[\w.+%-]{1,64}(?:@|%40)(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")
+_AT_SIGNS = ("@", "%40", "&#64;", "\\u0040")
+_EMAIL = re.compile(
+    r"(?:[\w.+%-][\w.!#$'*+^~%-]{0,63}|\"[^\"\n@]{1,64}\")(?:@|%40|&#64;|\\u0040)"
+    r"(?:(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}|\[[\d.:a-fA-F]{3,45}\])"
+)
 
 _STRONG = (
     r"(?:passwords?|passwd|passphrase|passcode|secrets?|credentials?"

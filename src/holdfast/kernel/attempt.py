@@ -138,7 +138,7 @@ def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
     try:
         text = stage.dump(said.value)
     except Exception as error:
-        why = f"The stage '{stage.name}' returned a value that does not fit its annotation: {type(error).__name__}."
+        why = f"The stage '{stage.name}' returned a value that does not fit its annotation: {error}."
         return Failed(_misfit("RESULT_INVALID", why)), None
     return said, None if text == "null" else text
 

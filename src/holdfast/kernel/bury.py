@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.case import CaseState, fingerprint, reopened
 from holdfast.core.decide import Decision
 from holdfast.core.job import Claimed
-from holdfast.core.redact import redact, redact_text
+from holdfast.core.redact import redact, redact_lines, redact_message
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, batch, cases, events
@@ -32,7 +32,9 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     letter = {
         "id": known["id"] if known else kernel.new_id(),
         "job_id": job.id,
-        "request_id": job.trace or job.id,  # never the owner: people's names do not belong into a dead letter
+        "request_id": redact_message(job.trace)
+        if job.trace
+        else job.id,  # never the owner: people's names do not belong into a letter
         "kind": job.kind,
         "stage": job.stage,
         "provider": decision.provider,
@@ -42,11 +44,11 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         "retryable": int(why.retryable),
         "failure_reason": decision.buried,
         "attempts_made": decision.attempts_made,
-        "last_error": redact_text(_last_words(why.message, decision.attempts_made))[:ERROR_LENGTH_MAX],
-        "last_stack": redact_text(why.stack)[:STACK_LENGTH_MAX],
+        "last_error": redact_message(_last_words(why.message, decision.attempts_made))[:ERROR_LENGTH_MAX],
+        "last_stack": redact_lines(why.stack)[:STACK_LENGTH_MAX],
         "first_failure_at": decision.first_failure_at or now,
         "original": f"holdfast_jobs/{job.id}",
-        "sanitized_context": batch.text(redact(_context(job, decision))),
+        "sanitized_context": batch.text(redact(_context(job, decision), personal=True)),
         "fingerprint": fingerprint(job.kind, job.stage, why.error_class, decision.provider),
     }
     row = await cases.open(tx, letter, now)

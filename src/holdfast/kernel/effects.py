@@ -34,7 +34,7 @@ from holdfast.core.effect import (
 from holdfast.core.failure import Category
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
-from holdfast.core.redact import redact_text
+from holdfast.core.redact import redact_message, redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
 from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms, standing_of
 from holdfast.kernel.effect_open import Begun, Intent, Opened, begin_of, intent_of, lease_lost, open_effect
@@ -199,7 +199,7 @@ def _refusal(job: Claimed, provider: Provider, row: EffectRow, error: CallError,
         status = EffectStatus.UNKNOWN
     else:
         status = EffectStatus.PLANNED if why.retryable else EffectStatus.FAILED
-    return Refusal(row.key, job.id, job.attempt, sends, status, why.error_class, redact_text(why.message)[:500])
+    return Refusal(row.key, job.id, job.attempt, sends, status, why.error_class, redact_message(why.message)[:500])
 
 
 async def look_up(

@@ -19,6 +19,12 @@ from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.errors import BadDeclaration, InvalidInput
+from holdfast.kernel.fitting import first_problem, is_plain, missing_await, read_back, unwritable
+
+
+class InvalidResult(ValueError):
+    """A stage's result that does not fit what the stage says it returns."""
+
 
 ANSWERS = (Done, Next, Snooze, Wait, Discard)
 
@@ -47,10 +53,23 @@ class Stage:
     returns: TypeAdapter[Any]
     reads: frozenset[str] | None = None
     rules: Rules = NO_RULES
+    plain: bool = False
 
     def dump(self, value: object) -> str:
         """A result as JSON. Raises if it is not what the stage says it returns."""
-        return "null" if value is None else self.returns.dump_json(value, warnings="error").decode()
+        if value is None:
+            return "null"
+        problem = missing_await(value)
+        if problem is not None:
+            raise InvalidResult(problem)
+        try:
+            text = self.returns.dump_json(value, warnings="error").decode()
+        except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
+            raise InvalidResult(_misfit(self.returns, value, error)) from None
+        problem = read_back(self.returns, self.plain, value, text)
+        if problem is not None:
+            raise InvalidResult(problem)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +88,31 @@ class JobKind:
     settled: Callable[..., Awaitable[None]] | None
     by_name: Mapping[str, Stage] = field(default_factory=dict)
     following: Mapping[str, StagePlan | None] = field(default_factory=dict)
+    plain: bool = False
 
     def dump_input(self, value: object) -> str:
         """The input as JSON; refuses what does not fit the declared type, naming the field."""
+        problem = missing_await(value)
+        if problem is not None:
+            raise InvalidInput(f"The input of '{self.name}' does not fit: {problem}.")
         try:
-            return self.takes.serializer.to_json(self.takes.validator.validate_python(value)).decode()
+            fitting = self.takes.validator.validate_python(value)
+            text = self.takes.serializer.to_json(fitting, warnings=False).decode()
         except ValidationError as error:
-            raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
-        except (PydanticSerializationError, UnicodeError) as error:
-            raise InvalidInput(f"The input of '{self.name}' cannot be written as JSON: {error}.") from None
+            raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
+        except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
+            why = unwritable(value) or str(error)
+            raise InvalidInput(f"The input of '{self.name}' cannot be written as JSON: {why}.") from None
+        problem = read_back(self.takes, self.plain, fitting, text)
+        if problem is not None:
+            raise InvalidInput(f"The input of '{self.name}' does not fit: {problem}.")
+        return text
 
     def load_input(self, text: str) -> Any:
         try:
             return self.takes.validator.validate_json(text)
         except ValidationError as error:
-            raise InvalidInput(f"The input of '{self.name}' does not fit: {_first_problem(error)}.") from None
+            raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
 
 
 def job_kind(
@@ -103,13 +132,15 @@ def job_kind(
         raise BadDeclaration(f"'{cls.__name__}' has priority {priority}; it must be one of {PRIORITIES}.")
     if deadline_s is not None and deadline_s <= 0:
         raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
-    takes = _input_type(cls)
-    stages = _stages(cls, takes, retries, never)
+    given = _input_type(cls)
+    takes = _adapter(given, cls.__name__)
+    stages = _stages(cls, given, retries, never)
     plans = [one.plan for one in stages]
     return JobKind(
         name=name or f"{queue}.{_snake(cls.__name__)}",
         queue=queue,
-        takes=_adapter(takes, cls.__name__),
+        takes=takes,
+        plain=is_plain(takes),
         stages=stages,
         version=1,
         deadline_s=deadline_s,
@@ -152,7 +183,8 @@ def _stages(
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
                 needs=_needs(method, hints, place, returned),
-                returns=_adapter(returns, place),
+                returns=(adapter := _adapter(returns, place)),
+                plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
                 rules=_rules(mark.rules, never, place),
             )
@@ -234,10 +266,13 @@ def _adapter(type_: Any, place: str) -> TypeAdapter[Any]:
         raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {error}.") from None
 
 
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the value"
-    return f"{where}: {first['msg']}"
+def _misfit(adapter: TypeAdapter[Any], value: object, error: Exception) -> str:
+    """The type that came, and the field that does not fit."""
+    try:
+        adapter.validator.validate_python(value)
+    except ValidationError as problem:
+        return f"it is a {type(value).__name__}; {first_problem(problem)}"
+    return f"it is a {type(value).__name__}; {unwritable(value) or str(error).splitlines()[0]}"
 
 
 def _snake(name: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.core import breaker, places
 from holdfast.core.breaker import Gate
@@ -141,7 +141,7 @@ async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, mark: Mark, now
     known = found.provider_id if found else mark.provider_id
     if known == mark.provider_id or (known is None and provider.effects == "token"):
         return
-    data = {"provider": provider.name, "ours": mark.provider_id, "theirs": known}
+    data: dict[str, Any] = {"provider": provider.name, "ours": mark.provider_id, "theirs": known}
     await audit.write(tx, "kernel", "effect.duplicate", f"effect:{mark.key}", data, now)
     kernel.watch.log("effect.duplicate", key=redact_text(mark.key), **data)
     kernel.watch.count("effects_duplicated", provider=provider.name)

@@ -10,6 +10,7 @@ ended or taken by somebody else: that is news, never an overwrite, and its resul
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from holdfast.core.decide import Decision, StagePlan, decide
 from holdfast.core.failure import Category
 from holdfast.core.job import TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
-from holdfast.core.redact import redact_stack, redact_text
+from holdfast.core.redact import redact_lines, redact_message, redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
@@ -188,7 +189,7 @@ def report(kernel: Kernel, kept: Ends, refused: Ends) -> None:
         counts[one.job.kind, decision.event] += 1
         if decision.state is State.DEAD and decision.failure:
             watch.count("jobs_failed", kind=one.job.kind, code=decision.failure.error_class)
-        if decision.event not in deaf:
+        if decision.event not in deaf or (decision.failure is not None and decision.failure.unknown):
             _log(kernel, one, decision)
     for (kind, event), amount in counts.items():
         watch.count("jobs_settled", amount, kind=kind, event=event)
@@ -218,7 +219,10 @@ def _log(kernel: Kernel, one: Settlement, decision: Decision) -> None:
         duration_ms=one.duration_ms,
         provider_status=failure.status if failure else None,
         error_code=failure.error_class if failure else None,
+        error=redact_message(failure.message) if failure else None,
+        traceback=redact_lines(failure.stack) if failure and failure.unknown else None,
         trace=one.job.trace,
+        level=logging.ERROR if failure and failure.unknown else None,
     )
 
 
@@ -226,7 +230,7 @@ def _error(decision: Decision) -> str | None:
     why = decision.failure
     if why is None:
         return None
-    return batch.text({"error_class": why.error_class, "message": redact_text(why.message)[:500]})
+    return batch.text({"error_class": why.error_class, "message": redact_message(why.message)[:500]})
 
 
 def _data(decision: Decision) -> str | None:
@@ -236,11 +240,11 @@ def _data(decision: Decision) -> str | None:
     data: dict[str, Any] = {}
     if decision.failure is not None:
         data["error_class"] = decision.failure.error_class
-        data["message"] = redact_text(decision.failure.message)[:300]
+        data["message"] = redact_message(decision.failure.message)[:300]
     if decision.buried:
         data["reason"] = decision.buried
     if decision.note:
-        data["note"] = redact_text(decision.note)[:300]
+        data["note"] = redact_message(decision.note)[:300]
     if decision.event in ("retried", "snoozed", "held", "lost"):
         data["run_at"] = decision.run_at
     if decision.event == "advanced":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from holdfast.core.redact import redact
@@ -12,13 +13,51 @@ QUIET = frozenset({"claimed", "succeeded", "advanced"})
 """Events of a healthy job: logged at DEBUG, so that a fast worker does not drown in its own log."""
 
 
-LOUD = frozenset({"loop.blocked", "outbox.stale", "stop.overdue", "transport.unreachable", "worker.leases_left"})
-"""Events that somebody should look at: logged at WARNING."""
+LEVELS: Mapping[str, int] = {
+    **dict.fromkeys(QUIET, logging.DEBUG),
+    **dict.fromkeys(
+        (
+            "held",
+            "lease.lost",
+            "loop.blocked",
+            "lost",
+            "outbox.stale",
+            "request.payload_differs",
+            "request.refused",
+            "callback.refused",
+            "retried",
+            "stale",
+            "step.failed",
+            "stop.overdue",
+            "store.unreachable",
+            "stream.store_failed",
+            "transport.unreachable",
+            "worker.leases_left",
+            "worker.renewal_failed",
+            "worker.store_failed",
+            "workers.dead",
+        ),
+        logging.WARNING,
+    ),
+    **dict.fromkeys(
+        (
+            "buried",
+            "effect.duplicate",
+            "effect.in_review",
+            "effect.marked_without_evidence",
+            "expired",
+            "outbox.set_aside",
+            "settle.spoiled",
+        ),
+        logging.ERROR,
+    ),
+}
+"""How loud an event is; one that is not here is INFO."""
 
 
 class Watch(Protocol):
-    def log(self, event: str, **fields: Any) -> None:
-        """One structured line."""
+    def log(self, event: str, *, level: int | None = None, **fields: Any) -> None:
+        """One structured line, at the event's own level unless one is given."""
         ...
 
     def hears(self, event: str) -> bool:
@@ -36,12 +75,13 @@ class LogWatch:
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("holdfast")
 
-    def log(self, event: str, **fields: Any) -> None:
-        if self.hears(event):
-            self._logger.log(_level(event), event, extra={"holdfast": {"event": event, **fields}})
+    def log(self, event: str, *, level: int | None = None, **fields: Any) -> None:
+        loud = level_of(event, fields) if level is None else level
+        if self._logger.isEnabledFor(loud):
+            self._logger.log(loud, event, extra={"holdfast": {"event": event, **fields}})
 
     def hears(self, event: str) -> bool:
-        return self._logger.isEnabledFor(_level(event))
+        return self._logger.isEnabledFor(level_of(event, {}))
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         pass
@@ -50,10 +90,13 @@ class LogWatch:
         pass
 
 
-def _level(event: str) -> int:
-    if event in LOUD:
+def level_of(event: str, fields: Mapping[str, Any]) -> int:
+    """How loud a line is: by its event; what asks for a person is an ERROR, a breaker that is not closed a WARNING."""
+    if fields.get("alert"):
+        return logging.ERROR
+    if event == "breaker" and fields.get("breaker_state") != "closed":
         return logging.WARNING
-    return logging.DEBUG if event in QUIET else logging.INFO
+    return LEVELS.get(event, logging.INFO)
 
 
 class JsonFormatter(logging.Formatter):

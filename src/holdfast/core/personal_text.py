@@ -1,0 +1,135 @@
+"""Takes personal data out of what somebody else wrote, before a message is stored with a job or its dead letter.
+
+Behind the secrets of `secret_text` it masks e-mail addresses, phone numbers, and quoted or named free text (a prompt,
+an essay, a transcript that a provider repeats in its error). Names of people cannot be told from other words;
+they go only where they stand in such a text. When in doubt it is masked: alerts match the error class, not the message.
+
+Every pattern is bounded and the quotes are read in one pass, so that hostile input costs linear time.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.core.secret_text import redact_emails, redact_text
+
+PHONE_MASK = "[phone]"
+QUOTED_LENGTH_MAX = 60
+"""A longer quotation of several words is somebody's text, not a name, a type or a field."""
+QUOTED_WORDS_MAX = 6
+
+
+def redact_message(text: str) -> str:
+    """The text without secrets, e-mail addresses, phone numbers and free text that it quotes."""
+    clean = _without_quotations(redact_emails(redact_text(text)))
+    clean = _NAMED_TEXT.sub(_named, clean) if ":" in clean or "=" in clean else clean
+    return _PHONE.sub(_phone, clean) if _DIGITS.search(clean) else clean
+
+
+def redact_lines(text: str) -> str:
+    """`redact_message` for each line by itself: what one line leaves open does not reach into the next."""
+    return "\n".join(map(redact_message, text.split("\n")))
+
+
+_DIGITS = re.compile(r"\d(?:[^\n\d]?\d){6}")
+_EDGE = r"(?<![\w.:/#@%-])"
+_END = r"(?![\w-]|\.\d|:\d)"
+_PHONE = re.compile(
+    # +84 912 345 678, +1 (555) 010-9999, and the same with 00
+    _EDGE
+    + r"(?:[+\uff0b][ ]?|00[ .-]?(?=[1-9]))\(?\d(?:[ ./()-]{0,2}\d){6,13}"
+    + _END
+    # (555) 010-9999, (028) 3822 1234
+    + r"|"
+    + _EDGE
+    + r"\(\d{2,5}\)[ .-]?\d{3,4}[ .-]?\d{3,4}"
+    + _END
+    # 555-010-9999
+    + r"|"
+    + _EDGE
+    + r"\d{3}([ .-])\d{3}\1\d{4}"
+    + _END
+    # 0912 345 678, 030 1234 5678, 0912345678
+    + r"|"
+    + _EDGE
+    + r"0\d{1,4}(?:[ .-]\d{2,4}){2,4}"
+    + _END
+    + r"|"
+    + _EDGE
+    + r"0[1-9]\d{7,9}"
+    + _END
+    # phone: 5550109999, tel 555 0109
+    + r"|(?i:(?<=phone)|(?<=mobile)|(?<=tel)|(?<=fax)|(?<=sms)|(?<=call)|(?<=whatsapp))"
+    r"(?P<gap>(?:[ ]?(?:number|no\.?|nr\.?))?[ \t\"'=:]{1,4})\+?\d(?:[ ./()-]{0,2}\d){5,14}(?![\w])"
+)
+_NAMED_TEXT = re.compile(
+    r"(?i)(?P<key>\b(?:prompt|essay|transcript|completion|user[ _]message|user[ _]input|input[ _]text|letter[ _]text)"
+    r"[\"']?[ \t]{0,4}[:=][ \t]{0,4})(?P<text>[^\n]{1,4000})"
+)
+_QUOTES = re.compile(r"\\*[\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb]")
+_CLOSES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb"}
+# What a provider says of an error stands under these; quotations inside it are looked at on their own.
+_EXPLAINS = re.compile(
+    r"(?:message|msg|details?|title|reason|description|error|error_description|hint|summary)"
+    r"\\*[\"']?[ ]?[:=][ ]?$"
+)
+
+
+def _phone(match: re.Match[str]) -> str:
+    return f"{match['gap'] or ''}{PHONE_MASK}"
+
+
+def _named(match: re.Match[str]) -> str:
+    text = match["text"]
+    return (
+        match[0]
+        if text.lstrip("\\\"'`").startswith("[") or not _is_text(text, 3, 20)
+        else f"{match['key']}{_mask(text)}"
+    )
+
+
+def _is_text(text: str, words_max: int, length_max: int) -> bool:
+    return len(text) > length_max and len(text.split(None, words_max)) > words_max
+
+
+def _mask(text: str) -> str:
+    return f"[text of {len(text)} characters]"
+
+
+def _without_quotations(text: str) -> str:
+    """Each quotation that is longer than a name, replaced by its length. An unclosed one reaches to the end."""
+    out: list[str] = []
+    done = 0
+    opened: re.Match[str] | None = None
+    for mark in _QUOTES.finditer(text):
+        if opened is None:
+            opened = mark if _opens(text, mark) else None
+        elif _ends(text, opened, mark):
+            inner = text[opened.end() : mark.start()]
+            if _is_text(inner, QUOTED_WORDS_MAX, QUOTED_LENGTH_MAX):
+                out += [text[done : opened.end()], _mask(inner)]
+                done = mark.start()
+            opened = None
+    if opened is not None and opened[0][-1] in '"\u201c\u00ab':
+        rest = text[opened.end() :]
+        if _is_text(rest, QUOTED_WORDS_MAX, QUOTED_LENGTH_MAX):
+            out += [text[done : opened.end()], _mask(rest)]
+            done = len(text)
+    out.append(text[done:])
+    return "".join(out)
+
+
+def _opens(text: str, mark: re.Match[str]) -> bool:
+    """Whether a quotation begins here: an apostrophe inside a word does not, nor does an explanation's own quote."""
+    start = mark.start()
+    if mark[0][-1] not in _CLOSES or (start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_")):
+        return False
+    return _EXPLAINS.search(text[max(0, start - 40) : start].lower()) is None
+
+
+def _ends(text: str, opened: re.Match[str], mark: re.Match[str]) -> bool:
+    """The same quote behind as many backslashes, and no word goes on after it."""
+    if mark[0][-1] != _CLOSES[opened[0][-1]] or len(mark[0]) != len(opened[0]):
+        return False
+    after = text[mark.end() : mark.end() + 1]
+    return not (after.isalnum() or after == "_")

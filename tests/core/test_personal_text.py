@@ -1,0 +1,114 @@
+"""Personal data in messages: addresses, phone numbers and quoted texts go; ids, times and plain sentences stay."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.case import fingerprint
+from holdfast.core.personal_text import redact_lines, redact_message
+
+pytestmark = pytest.mark.spec("K7", "004.11")
+ESSAY = "Dear Ann, I was born in Hanoi and I would like to tell you how my family lived there"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+84 912 345 678",
+        "+1 (555) 010-9999",
+        "0084 912 345 678",
+        "(028) 3822 1234",
+        "555-010-9999",
+        "0912 345 678",
+        "0912345678",
+        "phone: 5550109999",
+        "tel=555 0109",
+        "+4915112345678",
+        "mobile number 555 010 999",
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "550 no such user, {}, gone", '{{"user": "{}"}}', "call {}\nnow"])
+def test_a_phone_number_is_masked(text: str, around: str) -> None:
+    digits = "".join(letter for letter in text if letter.isdigit())
+    clean = redact_message(around.format(text))
+    assert "[phone]" in clean
+    assert digits[-4:] not in "".join(letter for letter in clean.replace("550", "") if letter.isdigit())
+
+
+@pytest.mark.parametrize("text", ["john.doe@example.com", "o'brien@example.com", '"john doe"@example.com', "a%40b.com"])
+def test_an_address_is_masked_whole(text: str) -> None:
+    assert redact_message(f"550 no such user {text} here") == "550 no such user [email] here"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        'invalid prompt: "{}"',
+        "could not convert string to float: '{}'",
+        "input was \u201c{}\u201d, refused",
+        "prompt: {}",
+        'cut off: "{}',
+        r"{{\"text\": \"{}\"}}",
+        '{{"error": {{"message": "Invalid value: \\"{}\\" in field"}}}}',
+    ],
+)
+def test_a_quoted_text_is_masked(around: str) -> None:
+    clean = redact_message(around.format(ESSAY))
+    assert "Hanoi" not in clean and "Ann" not in clean and " characters]" in clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The stage 'fetch' did not finish in time (its limit is 3600 s).",
+        "It doesn't fit because the value isn't what the user's annotation says it should be, and that's that.",
+        "{'error': {'message': 'Rate limit reached for gpt-4 in organization org-a on tokens per min: Limit 10000'}}",
+        "at 2026-11-16T21:35:00.123 and 2026-11-16 21:35:00 from 10.0.0.12:5432 after 0.0213 s at 1700000000000",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "HTTPStatusError: Server error '503 Service Unavailable' for url 'http://provider.test:8080/v1'",
+    ],
+)
+def test_what_an_operator_needs_stays(text: str) -> None:
+    assert redact_message(text) == text
+
+
+@given(st.uuids(), st.datetimes(datetime(1970, 1, 1)), st.integers(0, 10**13), st.ip_addresses(v=4))
+def test_ids_and_times_are_no_phone_numbers(id_: uuid.UUID, at: object, number: int, address: object) -> None:
+    text = f"job {id_} at {at} number {number} host {address}"
+    assert redact_message(text) == text
+
+
+@given(st.text(alphabet="\"'`\\ a\u201c\u201d\u00ab:=@+0(-)\n", max_size=300))
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    clean = redact_message(text)
+    assert redact_message(clean) == clean
+
+
+@given(st.sampled_from(["ann@example.test", "+84 912 345 678"]), st.text(max_size=80), st.text(max_size=80))
+def test_a_planted_address_or_number_survives_in_no_text(planted: str, before: str, after: str) -> None:
+    assert planted not in redact_message(f"{before} {planted} {after}")
+
+
+@pytest.mark.parametrize(
+    "unit", ['"', "'a ", '\\"', "0 1-", "+1", "(00", "prompt:", "a@", '"a b c d e f g ', "\u201c "]
+)
+def test_hostile_text_costs_linear_time(unit: str) -> None:
+    began = time.process_time()
+    redact_message(unit * (200_000 // len(unit)))
+    assert time.process_time() - began < 3
+
+
+def test_a_line_that_leaves_a_quotation_open_does_not_hide_the_next() -> None:
+    assert redact_lines(f'E: "{ESSAY}\n  shop/pay.py:17 charge').endswith("\n  shop/pay.py:17 charge")
+
+
+@pytest.mark.spec("K8")
+def test_a_fingerprint_is_the_one_of_earlier_releases() -> None:
+    assert fingerprint("shop.order", "charge", "BUG", "bank") == "bc493ab1fdf2"
+    assert fingerprint("shop.order", "charge", "BUG", None) == "633128bd8d64"
