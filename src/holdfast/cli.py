@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import holdfast
-from holdfast import cli_complete, cli_migrate, cli_ops, cli_proof
+from holdfast import cli_complete, cli_deploy, cli_migrate, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run
@@ -139,9 +139,18 @@ cli.command()(cli_migrate.migrate)
 
 
 @cli.command()
-def check(as_json: AsJson = False) -> None:
+def check(
+    as_json: AsJson = False,
+    deploy: Annotated[
+        bool, typer.Option("--deploy", help="Compare the loaded code with the jobs in the database instead.")
+    ] = False,
+    system: SystemNames = None,
+    app: AppPath = None,
+) -> None:
     """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
-    problem."""
+    problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any."""
+    if deploy:
+        cli_deploy.check_deploy(system, app, as_json)
     groups: list[type[Any]] = [Settings, *(group for system in load_systems() for group in system.settings)]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))

@@ -10,7 +10,7 @@ from holdfast.kernel.kernel import Kernel
 from tests.acceptance.deployment import Deployment, rows
 
 ENDS = ("succeeded", "buried", "expired", "cancelled")
-BACK = ("advanced", "retried", "lost", "held", "released", "snoozed")
+BACK = ("advanced", "retried", "lost", "held", "released", "snoozed", "rewound")
 # What may follow in a job's history; `stale` is news about an attempt that no longer counts, and changes nothing.
 AFTER = {
     None: ("claimed", "parked", "expired", "cancelled"),

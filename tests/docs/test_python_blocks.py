@@ -21,7 +21,7 @@ import holdfast
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.schedule import announce_schedules
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.tables import jobs, schedules
+from holdfast.tables import jobs, new_jobs, schedules
 from holdfast.testing import world
 
 # Where each page's Python is run. A page that is not here fails.
@@ -75,7 +75,7 @@ def test_the_readmes_job_is_declared_enqueued_and_tested(tmp_path: Path) -> None
 
     async def enqueued() -> object:
         async with kernel.store.reading() as tx:
-            return await jobs.by_key(tx, "digest.send_digest", "digest:17")
+            return await new_jobs.by_key(tx, "digest.send_digest", "digest:17")
 
     assert asyncio.run(enqueued()) is not None
 

@@ -124,14 +124,14 @@ async def test_a_delayed_job_is_rung_for_and_claimed_by_its_id_as_soon_as_it_is_
     world = await deploy(app)
     later = await world.enqueue(Note, "later", delay_s=5)
     async with world.kernel.store.transaction() as tx:
-        assert await jobs.due_ids(tx, "order", world.kernel.now(), 10) == []
+        assert await jobs.due_ids(tx, "order", world.kernel.registry.declared, world.kernel.now(), 10) == []
     world.clock.advance(5)
     taken = await claim_one(world.kernel, "w", later)
     assert taken is not None, "even if nobody has let it into the ready index yet"
     again = await world.enqueue(Note, "again", delay_s=5)
     world.clock.advance(5)
     async with world.kernel.store.transaction() as tx:
-        assert await jobs.due_ids(tx, "order", world.kernel.now(), 10) == [(again, 0)]
+        assert await jobs.due_ids(tx, "order", world.kernel.registry.declared, world.kernel.now(), 10) == [(again, 0)]
 
 
 @pytest.mark.spec("K2")

@@ -16,6 +16,7 @@ from holdfast.core.deadline import passes
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import (
+    Back,
     Called,
     Discard,
     Done,
@@ -27,6 +28,7 @@ from holdfast.core.outcome import (
     Overdue,
     Released,
     Snooze,
+    Unfit,
     Wait,
     Withdrawn,
 )
@@ -36,6 +38,7 @@ CRASHES_MAX = 3
 CRASH_DELAY_MS = 1_000
 ASKED_NOTE = "the provider asked to be called later: this cost no attempt"
 DOWN_NOTE = "the provider is known to be down: this cost no attempt"
+UNFIT_DELAY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,10 @@ def decide(
             return _again(job, plan, "snoozed", run_at, note=reason)
         case Held():
             return _held(job, plan, outcome, now)
+        case Back(stage, provider):
+            return _rewound(job, stage, provider, now, gates)
+        case Unfit(reason):
+            return replace(_again(job, plan, "snoozed", now + UNFIT_DELAY_MS, note=reason), hold="unfit")
         case Released():
             return _again(job, plan, "released", now)
         case Wait(key, within_s):
@@ -142,6 +149,15 @@ def _ended(job: Claimed, plan: StagePlan, state: State, event: str, now: int, no
 def _advanced(job: Claimed, following: StagePlan, now: int, gates: Gates) -> Decision:
     """On to the next stage, whose budget is fresh; what this one spent still counts for the whole job."""
     decision = Decision(State.QUEUED, "advanced", following.name, now, 0, 0, following.provider)
+    if job.failures or job.tally:
+        failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
+        decision.tally = budget.to_text(Tally(earlier=tally.earlier + failures))
+    return decision
+
+
+def _rewound(job: Claimed, stage: str, provider: str | None, now: int, gates: Gates) -> Decision:
+    """Back to an earlier stage, whose result is needed and missing; what was spent still counts for the whole job."""
+    decision = Decision(State.QUEUED, "rewound", stage, now, 0, 0, provider, note=f"back to '{stage}'")
     if job.failures or job.tally:
         failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
         decision.tally = budget.to_text(Tally(earlier=tally.earlier + failures))

@@ -72,6 +72,21 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Back:
+    """The code has a stage before the present one that the job has not done: it goes there first."""
+
+    stage: str
+    provider: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """What is stored does not fit the code of this worker; that of another may. Costs nothing."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """The lease expired: the worker died, stalled, or lost the database."""
 
@@ -104,4 +119,4 @@ class Withdrawn:
 
 
 Answer = Done | Next | Snooze | Wait | Discard
-Outcome = Answer | Failed | Held | Lost | Released | Overdue | Called | Withdrawn
+Outcome = Answer | Failed | Held | Back | Unfit | Lost | Released | Overdue | Called | Withdrawn

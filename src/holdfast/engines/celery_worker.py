@@ -154,7 +154,7 @@ class Runner:
             now = self.kernel.now()
             try:
                 async with self.kernel.store.transaction() as tx:
-                    await workers.seen(tx, self.name, taken.job.queue, 1, now)
+                    await workers.seen(tx, self.name, taken.job.queue, 1, now, self.kernel.registry.declared)
                     until = now + int(tuning.lease_s * 1_000)
                     kept = await jobs.renew(tx, {taken.job.id: taken.job.attempt}, until)
             except StoreError as error:

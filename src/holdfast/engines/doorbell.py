@@ -50,7 +50,7 @@ async def ring_once(kernel: Kernel, bells: Bells) -> int:
     assert kernel.transport is not None, "a doorbell needs a transport"
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        due = await jobs.due_ids(tx, bells.queue, now, bells.window)
+        due = await jobs.due_ids(tx, bells.queue, kernel.registry.declared, now, bells.window)
     fresh = bells.fresh(due, now)
     answers = await asyncio.gather(*[_ring(kernel, kernel.transport, bells.queue, job_id) for job_id, _ in fresh])
     taken = [one for one, trouble in zip(fresh, answers, strict=True) if trouble is None]

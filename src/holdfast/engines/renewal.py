@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 from holdfast.core.job import Claimed
 from holdfast.core.redact import redact_frame
@@ -43,7 +44,7 @@ class Blockage:
     def where(self) -> str:
         return "code that belongs to no attempt" if self.job is None else f"{self.job.kind}/{self.job.stage}"
 
-    def fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, Any]:
         return {} if self.job is None else {"job_id": self.job.id, "kind": self.job.kind, "stage": self.job.stage}
 
 

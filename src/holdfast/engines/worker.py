@@ -252,7 +252,7 @@ class Worker:
         now = self.kernel.now()
         began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
-            await workers.seen(tx, self.name, ",".join(self.queues), len(held), now)
+            await workers.seen(tx, self.name, ",".join(self.queues), len(held), now, self.kernel.registry.declared)
             kept = await jobs.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:

@@ -20,7 +20,7 @@ of that name, or else the only one that returns that type.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -29,7 +29,7 @@ from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.kinds import JobKind, StageMark, job_kind
+from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.stores.statement import Migration
 from holdfast.transports.seam import Delivery, Queue
 
@@ -101,17 +101,23 @@ def stage(
     reads: Sequence[str] | None = None,
     retry_on: tuple[type[BaseException], ...] = (),
     never: tuple[type[BaseException], ...] = (),
+    formerly: Sequence[str] = (),
+    upgrade: Upgrade | None = None,
 ) -> Callable[[F], F]:
     """Mark a method as a stage. Stages run in the order they are written, each with its own budget.
 
     `reads` names the fields of the input that the stage depends on, so that a correction of others does not make a
     replay run it again; unset, it may depend on any. Exceptions in `retry_on` are retried and those in `never` are not,
     whatever Holdfast would make of them; the class nearest to the exception's own decides. `never=(Exception,)` speaks
-    of exceptions that nothing recognises."""
+    of exceptions that nothing recognises.
+
+    `formerly`: names it had; jobs that stand there run it, and results stored under them are its own. `upgrade` turns
+    a stored result that no longer fits into one that does."""
 
     def mark(function: F) -> F:
         named = None if reads is None else frozenset(reads)
-        left = StageMark(retry or Retry(), provider, timeout_s, named, Rules(retry_on, never))
+        rules = Rules(retry_on, never)
+        left = StageMark(retry or Retry(), provider, timeout_s, named, rules, tuple(formerly), upgrade)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 
@@ -149,13 +155,18 @@ class App:
         priority: int = Priority.NORMAL,
         announce: bool = False,
         retries: int | None = None,
+        version: int = 1,
+        upgrade: Mapping[int, Upgrade] | None = None,
     ) -> Callable[[J], J]:
         """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once. `retries`:
         how many failures all its stages together may have before the next one ends it; each stage's own attempts
-        still bound that stage."""
+        still bound that stage.
+
+        `version` counts the shapes its input has had; `upgrade[n]` turns the stored JSON of version n into that of the
+        next. A worker claims only jobs whose version it can read: the others wait for one that can."""
 
         def declare(cls: J) -> J:
-            kind = job_kind(self.name, cls, name, deadline_s, priority, announce, retries, self.never)
+            kind = job_kind(self.name, cls, name, deadline_s, priority, announce, retries, self.never, version, upgrade)
             if kind.name in self.kinds:
                 raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
             for one in kind.stages:

@@ -11,13 +11,11 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.outcome import Answer, Done, Failed, Held, Next, Outcome, Overdue, Snooze
+from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Next, Outcome, Overdue, Snooze, Unfit
 from holdfast.core.redact import redact_stack
 from holdfast.errors import (
     BadDeclaration,
@@ -33,10 +31,10 @@ from holdfast.kernel.context import Context
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
+from holdfast.kernel.path import earlier_stage, stored_result
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.trace import span
 
-UNKNOWN_KIND_SNOOZE_S = 60.0
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
 NOTHING = Next()
@@ -46,12 +44,12 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     """Run the job's present stage once. None: the lease was lost meanwhile, and there is nothing to say."""
     job = taken.job
     kind = kernel.registry.kinds.get(job.kind)
-    if kind is None:
-        reason = f"no app loaded here declares '{job.kind}'"
-        return Settlement(job, Snooze(UNKNOWN_KIND_SNOOZE_S, reason))
-    stage = kind.by_name.get(job.stage)
-    if stage is None:
-        return Settlement(job, Failed(_misfit("STAGE_UNKNOWN", f"'{job.kind}' has no stage '{job.stage}' any more.")))
+    stage = kind.by_name.get(job.stage) if kind else None
+    if kind is None or stage is None:  # the claim takes no such job; whoever handed it over is of other code
+        return Settlement(job, Unfit(f"no app loaded here declares the stage '{job.stage}' of '{job.kind}'"))
+    earlier = earlier_stage(kind, job, taken.results)
+    if earlier is not None:
+        return Settlement(job, Back(earlier.name, earlier.plan.provider))
     started = kernel.now()
     if passes(started, job.deadline_at):
         return Settlement(job, Overdue(begun=False))  # nothing is begun that could only come too late
@@ -79,6 +77,8 @@ async def _outcome(
         arguments = _bind(kind, stage, taken)
     except InvalidInput as error:
         return Failed(_misfit("INPUT_INVALID", str(error))), None
+    except _ResultUnfit as error:
+        return Unfit(str(error)), None
     await kernel.failpoint("attempt.before_handler")
     limit: asyncio.Timeout | None = None
     try:
@@ -114,14 +114,21 @@ def _asked_to_stop() -> bool:
 
 
 def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
-    arguments = [kind.load_input(taken.job.payload)]
+    arguments = [kind.load_input(taken.job.payload, taken.job.version)]
     for name in stage.needs:
-        text = taken.results.get(name)
+        earlier = kind.by_name[name]
+        text = stored_result(earlier, taken.results)
+        if text is None and not earlier.may_be_none:
+            raise _ResultUnfit(f"the stage '{name}' is done, but the result that '{stage.name}' needs of it is missing")
         try:
-            arguments.append(None if text is None else kind.by_name[name].returns.validate_json(text))
-        except ValidationError:
-            raise InvalidInput(f"The stored result of stage '{name}' no longer fits its type.") from None
+            arguments.append(None if text is None else earlier.load(text))
+        except InvalidInput as error:
+            raise _ResultUnfit(str(error)) from None
     return arguments
+
+
+class _ResultUnfit(Exception):
+    """A result of an earlier stage is not what this code needs; that of another worker may do with it."""
 
 
 def _limit_s(kernel: Kernel, stage: Stage, taken: Taken) -> float:
@@ -130,12 +137,14 @@ def _limit_s(kernel: Kernel, stage: Stage, taken: Taken) -> float:
 
 
 def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
-    if answer is None:
+    if answer is None and stage.may_be_none:
         return NOTHING, None
     said: Answer = answer if isinstance(answer, ANSWERS) else Next(answer)
     if not isinstance(said, (Done, Next)):
         return said, None
     try:
+        if said.value is None and isinstance(said, Next) and not stage.may_be_none:
+            raise TypeError("None")
         text = stage.dump(said.value)
     except Exception as error:
         why = f"The stage '{stage.name}' returned a value that does not fit its annotation: {error}."

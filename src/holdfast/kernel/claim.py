@@ -76,8 +76,11 @@ async def _at_once(kernel: Kernel, owner: str, queues: Sequence[str], ends: Ends
     """All of it as one statement, which is its own commit."""
     await kernel.failpoint("settle.before_commit" if ends else "claim.before_commit")
     lease_until = now + int(kernel.tuning.lease_s * 1_000)
+    declared = kernel.registry.declared
     async with kernel.store.alone() as tx:
-        done = await jobs.step(tx, lefts(ends), queues, limit, owner, now, lease_until, hints(kernel, ends, now))
+        done = await jobs.step(
+            tx, lefts(kernel, ends), queues, declared, limit, owner, now, lease_until, hints(kernel, ends, now)
+        )
     await kernel.failpoint("settle.after_commit" if ends else "claim.after_commit")
     return done
 
@@ -100,7 +103,7 @@ async def claim(kernel: Kernel, tx: Tx, owner: str, queues: Sequence[str], limit
     """Lease due jobs in an open transaction, with what their stages need from earlier ones."""
     now = kernel.now()
     lease_until = now + int(kernel.tuning.lease_s * 1_000)
-    claimed, parked = await jobs.claim(tx, queues, limit, owner, now, lease_until)
+    claimed, parked = await jobs.claim(tx, queues, kernel.registry.declared, limit, owner, now, lease_until)
     return await _with_results(kernel, tx, claimed), parked
 
 
@@ -108,7 +111,8 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
     """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        job = await jobs.claim_one(tx, job_id, owner, now, now + int(kernel.tuning.lease_s * 1_000))
+        lease_until = now + int(kernel.tuning.lease_s * 1_000)
+        job = await jobs.claim_one(tx, job_id, kernel.registry.declared, owner, now, lease_until)
         if job is None:
             return None
         await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
@@ -126,4 +130,4 @@ async def _with_results(kernel: Kernel, tx: Tx, claimed: Sequence[Claimed]) -> l
 
 def _has_earlier_stage(kernel: Kernel, job: Claimed) -> bool:
     kind = kernel.registry.kinds.get(job.kind)
-    return kind is not None and kind.stages[0].name != job.stage
+    return kind is not None and (kind.stages[0].name != job.stage or job.done != "")

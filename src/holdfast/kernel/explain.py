@@ -13,6 +13,7 @@ from holdfast.core.case import NEXT_STEP, CaseState
 from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.kinds import declared_key
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers, events, jobs, ops, workers
 from holdfast.tables.breakers import ProviderRow
@@ -39,6 +40,8 @@ class Story:
     case: Row | None
     workers: Sequence[Row]
     now: int
+    declaring: frozenset[str] = frozenset()
+    """What the running workers of its queue may claim."""
 
 
 async def explain(kernel: Kernel, job_id: str) -> Explanation:
@@ -67,7 +70,10 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     history = await events.of_job(tx, job_id)
     provider = await breakers.read(tx, job["provider"]) if job["provider"] else None
     case = await ops.case_of_job(tx, job_id) if job["state"] == State.DEAD else None
-    return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), kernel.now())
+    now = kernel.now()
+    sets = await workers.declaring(tx, job["queue"], now - WORKER_FRESH_MS) if job["state"] == State.QUEUED else []
+    declaring = frozenset(key for one in sets for key in one)
+    return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), now, declaring)
 
 
 def _queued(story: Story) -> Explanation:
@@ -87,12 +93,23 @@ def _queued(story: Story) -> Explanation:
             "start one with `holdfast worker`."
         )
         return Explanation(sentence, {"code": "NO_WORKER", **facts})
+    if story.declaring and declared_key(job["kind"], job["stage"], job["version"]) not in story.declaring:
+        return _undeclared(job, {**facts, "version": job["version"]})
     busy = sum(one["in_flight"] for one in fresh)
     sentence = (
         f"It is due since {waited} and waits its turn: {_count(len(fresh), 'worker')} of the queue "
         f"'{job['queue']}' had {_count(busy, 'job')} in flight."
     )
     return Explanation(sentence, {"code": "DUE", "in_flight": busy, **facts})
+
+
+def _undeclared(job: Row, facts: dict[str, Any]) -> Explanation:
+    sentence = (
+        f"It waits: no running worker declares the stage '{job['stage']}' of the kind '{job['kind']}' with input of "
+        f"version {job['version']}. It spends no attempt meanwhile, and only its deadline or a person ends it: start a "
+        "worker whose code has that stage, or say with `formerly=` which stage takes its place."
+    )
+    return Explanation(sentence, {"code": "UNDECLARED", **facts})
 
 
 def _parked(story: Story) -> Explanation:

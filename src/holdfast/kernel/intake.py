@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from holdfast.core.job import State
 from holdfast.core.outcome import Called
-from holdfast.errors import NotFound
+from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement, settle
 from holdfast.stores.seam import Tx
@@ -41,6 +41,11 @@ async def called_back(kernel: Kernel, wait_key: str, message_id: str, body: str)
                 raise NotFound(f"Nobody waits for '{wait_key}' any more.")  # undoes the record of the message
             if first:
                 job, provider = locked
+                if not kernel.registry.knows(job.kind, job.stage):
+                    raise NotAllowed(
+                        f"Job {job.id} waits in the stage '{job.stage}' of '{job.kind}', which the code of this "
+                        "process does not declare: call back through a process that does."
+                    )
                 one = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
                 await settle(kernel, tx, [one])
     except NotFound:

@@ -19,6 +19,7 @@ from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
 from holdfast.stores.migration import Patience
 from holdfast.stores.seam import Store
 from holdfast.stores.statement import Migration
+from holdfast.tables import batch
 from holdfast.tables.answers import RunId
 from holdfast.tables.schema import KERNEL
 from holdfast.transports.seam import Transport
@@ -89,7 +90,14 @@ class Registry:
             for name, provider in app.providers.items():
                 if self.providers.setdefault(name, provider) != provider:
                     raise BadDeclaration(f"Two loaded apps declare different providers named '{name}'.")
+        declared = {key: triple for kind in self.kinds.values() for key, triple in kind.declares().items()}
+        self.declared: str = batch.text(declared)
+        """What workers of this code may claim: kind, stage and version of input, as one JSON object."""
         self.queues: Sequence[str] = sorted({app.name for app in self.apps})
+
+    def knows(self, kind: str, stage: str) -> bool:
+        """Whether a loaded app declares this stage, by its name or one that it had."""
+        return kind in self.kinds and stage in self.kinds[kind].by_name
 
     def kind(self, name: str) -> JobKind:
         try:

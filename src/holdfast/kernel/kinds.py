@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from holdfast.core.classify import NO_RULES, Rules
 from holdfast.core.decide import StagePlan
@@ -27,6 +28,8 @@ class InvalidResult(ValueError):
 
 
 ANSWERS = (Done, Next, Snooze, Wait, Discard)
+Upgrade = Callable[[Any], Any]
+"""Turns the stored JSON value of one version into that of the next, or into the value itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class StageMark:
     timeout_s: float
     reads: frozenset[str] | None = None
     rules: Rules = NO_RULES
+    formerly: tuple[str, ...] = ()
+    upgrade: Upgrade | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,9 @@ class Stage:
     reads: frozenset[str] | None = None
     rules: Rules = NO_RULES
     plain: bool = False
+    formerly: tuple[str, ...] = ()
+    upgrade: Upgrade | None = None
+    may_be_none: bool = True
 
     def dump(self, value: object) -> str:
         """A result as JSON. Raises if it is not what the stage says it returns."""
@@ -71,6 +79,24 @@ class Stage:
             raise InvalidResult(problem)
         return text
 
+    def load(self, text: str) -> Any:
+        """A stored result, brought forward if it is one of earlier code. Raises InvalidInput if it does not fit."""
+        try:
+            return self.returns.validate_json(text)
+        except ValidationError as error:
+            why = f"The stored result of stage '{self.name}' does not fit what it returns here: {first_problem(error)}"
+        if self.upgrade is None:
+            raise InvalidInput(f"{why}; say how it is brought forward with @stage(upgrade=...).")
+        try:
+            return self.returns.validate_json(to_json(self.upgrade(json.loads(text))))
+        except Exception as error:
+            raise InvalidInput(f"{why}, and its upgrade raised {type(error).__name__}: {error}.") from None
+
+
+def declared_key(kind: str, stage: str, version: int) -> str:
+    """How the claim spells what a worker declares. A stage is a name in Python, so that no two are spelled alike."""
+    return f"{kind} {stage} {version}"
+
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
@@ -81,13 +107,14 @@ class JobKind:
     takes: TypeAdapter[Any]
     stages: tuple[Stage, ...]
     version: int
+    upgrades: Mapping[int, Upgrade]
     deadline_s: float | None
     priority: int
     announce: bool
     instance: Any
     settled: Callable[..., Awaitable[None]] | None
     by_name: Mapping[str, Stage] = field(default_factory=dict)
-    following: Mapping[str, StagePlan | None] = field(default_factory=dict)
+    """Every stage by its name and by those it had."""
     plain: bool = False
 
     def dump_input(self, value: object) -> str:
@@ -108,11 +135,29 @@ class JobKind:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {problem}.")
         return text
 
-    def load_input(self, text: str) -> Any:
+    def load_input(self, text: str, version: int | None = None) -> Any:
+        """The stored input, brought forward step by step if it is one of an earlier version."""
         try:
+            if version is not None and version < self.version:
+                return self.takes.validator.validate_json(to_json(self._brought_forward(json.loads(text), version)))
             return self.takes.validator.validate_json(text)
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
+
+    def _brought_forward(self, value: Any, version: int) -> Any:
+        for step in range(version, self.version):
+            try:
+                value = to_jsonable_python(self.upgrades[step](value))
+            except Exception as error:
+                what = f"The upgrade of the input of '{self.name}' from version {step} to {step + 1}"
+                raise InvalidInput(f"{what} raised {type(error).__name__}: {error}.") from None
+        return value
+
+    def declares(self) -> dict[str, tuple[str, str, int]]:
+        """What a worker of this code may claim: every name of its stages with every version of input it can read."""
+        versions = range(min(self.upgrades, default=self.version), self.version + 1)
+        triples = [(self.name, stage, version) for stage in self.by_name for version in versions]
+        return {declared_key(*triple): triple for triple in triples}
 
 
 def job_kind(
@@ -124,6 +169,8 @@ def job_kind(
     announce: bool,
     retries: int | None = None,
     never: tuple[type[BaseException], ...] = (),
+    version: int = 1,
+    upgrade: Mapping[int, Upgrade] | None = None,
 ) -> JobKind:
     """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
     if retries is not None and retries < 0:
@@ -132,25 +179,57 @@ def job_kind(
         raise BadDeclaration(f"'{cls.__name__}' has priority {priority}; it must be one of {PRIORITIES}.")
     if deadline_s is not None and deadline_s <= 0:
         raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
+    upgrades = dict(upgrade or {})
+    _check_versions(cls.__name__, version, upgrades)
     given = _input_type(cls)
     takes = _adapter(given, cls.__name__)
     stages = _stages(cls, given, retries, never)
-    plans = [one.plan for one in stages]
+    _check_names(cls.__name__, stages)
     return JobKind(
         name=name or f"{queue}.{_snake(cls.__name__)}",
         queue=queue,
         takes=takes,
         plain=is_plain(takes),
         stages=stages,
-        version=1,
+        version=version,
+        upgrades=upgrades,
         deadline_s=deadline_s,
         priority=priority,
         announce=announce,
         instance=cls(),
         settled=getattr(cls, "settled", None),
-        by_name={one.name: one for one in stages},
-        following={plan.name: after for plan, after in zip(plans, [*plans[1:], None], strict=True)},
+        by_name={**_former(stages), **{one.name: one for one in stages}},
     )
+
+
+def _former(stages: tuple[Stage, ...]) -> dict[str, Stage]:
+    """Stages by the names they had. A job that stands at an old name keeps it, so that older code may take it too."""
+    found: dict[str, Stage] = {}
+    for one in stages:
+        for old in one.formerly:
+            found.setdefault(old, replace(one, plan=replace(one.plan, name=old)))
+    return found
+
+
+def _check_versions(place: str, version: int, upgrades: dict[int, Upgrade]) -> None:
+    if version < 1:
+        raise BadDeclaration(f"'{place}' has version {version}; versions count from 1.")
+    missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
+    if missing:
+        raise BadDeclaration(f"'{place}' has version {version} but no upgrade from version {missing[0]}.")
+    beyond = [step for step in upgrades if not 1 <= step < version]
+    if beyond:
+        raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")
+
+
+def _check_names(place: str, stages: tuple[Stage, ...]) -> None:
+    names = {one.name for one in stages}
+    for one in stages:
+        for old in one.formerly:
+            if old in names:
+                raise BadDeclaration(f"'{place}.{one.name}' was formerly '{old}', but that is the name of a stage.")
+            if not old.isidentifier() or one.formerly.count(old) > 1:
+                raise BadDeclaration(f"'{place}.{one.name}' was formerly '{old}', which cannot be: name each once.")
 
 
 def _input_type(cls: type[Any]) -> Any:
@@ -187,6 +266,9 @@ def _stages(
                 plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
                 rules=_rules(mark.rules, never, place),
+                formerly=mark.formerly,
+                upgrade=mark.upgrade,
+                may_be_none=_takes_none(adapter),
             )
         )
         returned[name] = returns
@@ -250,6 +332,14 @@ def _plain(returns: Any) -> Any:
     if args and len(kept) < len(args):
         return typing.Union[tuple(kept)]  # noqa: UP007
     return returns
+
+
+def _takes_none(adapter: TypeAdapter[Any]) -> bool:
+    try:
+        adapter.validate_python(None)
+    except ValidationError:
+        return False
+    return True
 
 
 def _hints(method: Any, place: str) -> dict[str, Any]:

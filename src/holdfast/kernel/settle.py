@@ -27,11 +27,13 @@ from holdfast.core.redact import redact_lines, redact_message, redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.path import done_after, former_names_done, stage_after
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, batch, breakers, events, jobs, outbox, results
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
+from holdfast.tables.results import NewResult
 
 AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 """The database is not there for anybody: no settlement is to blame."""
@@ -74,12 +76,15 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
     """Decide and write every settlement; return the ids that were accepted. The caller commits."""
     now = kernel.now()
     ends = decided(kernel, settlements, now, await _gates_of(tx, settlements))
-    accepted = await jobs.settle(tx, lefts(ends), now)
+    accepted = await jobs.settle(tx, lefts(kernel, ends), now)
     kept, refused = parted(ends, accepted)
     in_time = [message for one, d in kept if d.event != "expired" for message in one.messages]
     if in_time:
         await outbox.put(tx, in_time, now)
         await tx.hint("outbox")
+    former = _former_results(kernel, kept)
+    if former:
+        await results.put(tx, former, now)
     extra = [event for one, _ in kept for event in one.events]
     if extra:
         await events.append(tx, extra, now)
@@ -131,10 +136,13 @@ def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: 
     return ends
 
 
-def lefts(ends: Ends) -> list[jobs.Left]:
+def lefts(kernel: Kernel, ends: Ends) -> list[jobs.Left]:
     """The rows to write: one for each job, its newest end."""
     newest = {one.job.id: (one, decision) for one, decision in ends}
-    return [jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one)) for one, d in newest.values()]
+    return [
+        jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d))
+        for one, d in newest.values()
+    ]
 
 
 def parted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
@@ -154,7 +162,7 @@ def is_plain(kernel: Kernel, ends: Ends) -> bool:
         if one.messages or one.events or one.has_answers or decision.state is State.DEAD:
             return False
         kind = kinds.get(one.job.kind)
-        if kind is not None and kind.settled is not None:
+        if kind is not None and (kind.settled is not None or any(stage.formerly for stage in kind.stages)):
             return False
     return True
 
@@ -202,7 +210,8 @@ def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decisi
     kind = kernel.registry.kinds.get(one.job.kind)
     stage = kind.by_name.get(one.job.stage) if kind else None
     plan = stage.plan if stage else StagePlan(one.job.stage, one.provider)
-    following = kind.following.get(one.job.stage) if kind else None
+    after = stage_after(kind, one.job) if kind and stage and isinstance(one.outcome, VALUED) else None
+    following = after.plan if after else None
     draw = kernel.dice.draw() if isinstance(one.outcome, Failed) else 0.0
     return decide(one.job, one.outcome, plan, following, now, draw, gates)
 
@@ -247,9 +256,25 @@ def _data(decision: Decision) -> str | None:
         data["note"] = redact_message(decision.note)[:300]
     if decision.event in ("retried", "snoozed", "held", "lost"):
         data["run_at"] = decision.run_at
-    if decision.event == "advanced":
+    if decision.event in ("advanced", "rewound"):
         data["stage"] = decision.stage
     return batch.text(data) if data else None
+
+
+def _done(kernel: Kernel, one: Settlement, decision: Decision) -> str | None:
+    kind = kernel.registry.kinds.get(one.job.kind)
+    return done_after(kind, one.job) if kind is not None and decision.event == "advanced" else None
+
+
+def _former_results(kernel: Kernel, kept: Ends) -> list[NewResult]:
+    """The results once more, under the names their stages had, for workers that know only those."""
+    found = []
+    for one, decision in kept:
+        kind, value = kernel.registry.kinds.get(one.job.kind), _value(one)
+        if kind is not None and value is not None and decision.event == "advanced":
+            names = former_names_done(kind, one.job)
+            found += [(one.job.id, name, one.job.attempt, 0, value) for name in names]
+    return found
 
 
 def _value(one: Settlement) -> str | None:

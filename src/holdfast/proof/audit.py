@@ -38,7 +38,7 @@ STEPS: dict[str, tuple[frozenset[str], str]] = {
     "expired": (ANY, "dead"),
     "cancelled": (ANY, "cancelled"),
     "replayed": (frozenset({"dead"}), "queued"),
-    **dict.fromkeys(("snoozed", "held", "released", "lost", "retried"), (BUSY, "queued")),
+    **dict.fromkeys(("snoozed", "held", "released", "lost", "retried", "rewound"), (BUSY, "queued")),
 }
 
 

@@ -11,7 +11,7 @@ from holdfast.proof.history import Change, History
 
 ENDED = frozenset(str(state) for state in TERMINAL)
 LEGAL = frozenset((str(old), str(new)) for old, new in EDGES)
-OWN = frozenset(["succeeded", "advanced", "retried", "buried", "waiting", "snoozed", "held", "released"])
+OWN = frozenset(["succeeded", "advanced", "retried", "buried", "waiting", "snoozed", "held", "released", "rewound"])
 
 
 def check_acceptance(history: History) -> Iterator[Finding]:

@@ -202,7 +202,7 @@ def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
     return changes
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "replayed")
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
 EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", *BACK))
 
 

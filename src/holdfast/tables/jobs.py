@@ -42,15 +42,15 @@ class Stepped(NamedTuple):
 
 
 async def claim(
-    tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
+    tx: Tx, queues: Sequence[str], declared: str, limit: int, owner: str, now: int, lease_until: int
 ) -> tuple[list[Claimed], int]:
-    """Lease up to `limit` due jobs, the most urgent first, of these the oldest, and log it.
+    """Lease up to `limit` due jobs that are `declared`, the most urgent first, of these the oldest, and log it.
 
     Also returns how many were parked instead, because their provider is held."""
     if tx.dialect == "postgres":
-        found = await step(tx, (), queues, limit, owner, now, lease_until)
+        found = await step(tx, (), queues, declared, limit, owner, now, lease_until)
         return found.leased, found.parked
-    return _parted(await _claim_lane_by_lane(tx, queues, limit, owner, now, lease_until))
+    return _parted(await _claim_lane_by_lane(tx, queues, declared, limit, owner, now, lease_until))
 
 
 def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
@@ -64,6 +64,7 @@ async def step(
     tx: Tx,
     lefts: Sequence[Left],
     queues: Sequence[str],
+    declared: str,
     limit: int,
     owner: str,
     now: int,
@@ -77,6 +78,7 @@ async def step(
         batch=batch.keyed({left.job.id: _settled_row(left, now) for left in lefts}),
         queues=[queue for queue, _ in lanes],
         priorities=[priority for _, priority in lanes],
+        declared=declared,
         limit=limit,
         owner=owner,
         now=now,
@@ -89,7 +91,7 @@ async def step(
 
 
 async def _claim_lane_by_lane(
-    tx: Tx, queues: Sequence[str], limit: int, owner: str, now: int, lease_until: int
+    tx: Tx, queues: Sequence[str], declared: str, limit: int, owner: str, now: int, lease_until: int
 ) -> Sequence[Row]:
     rows: list[Row] = []
     for queue in queues:
@@ -101,6 +103,7 @@ async def _claim_lane_by_lane(
                 sql.claim,
                 queue=lane["queue"],
                 priority=lane["priority"],
+                declared=declared,
                 limit=limit - len(rows),
                 owner=owner,
                 now=now,
@@ -117,18 +120,20 @@ async def promote(tx: Tx, queue: str, now: int, limit: int = 500) -> int:
     return len(await tx.rows(sql.promote, queue=queue, now=now, limit=limit))
 
 
-async def claim_one(tx: Tx, job_id: str, owner: str, now: int, lease_until: int) -> Claimed | None:
-    rows = await tx.rows(sql.claim_one, id=job_id, owner=owner, now=now, lease_until=lease_until)
+async def claim_one(tx: Tx, job_id: str, declared: str, owner: str, now: int, lease_until: int) -> Claimed | None:
+    rows = await tx.rows(sql.claim_one, id=job_id, declared=declared, owner=owner, now=now, lease_until=lease_until)
     return Claimed._make(rows[0]) if rows else None
 
 
-async def due_ids(tx: Tx, queue: str, now: int, limit: int) -> list[tuple[str, int]]:
+async def due_ids(tx: Tx, queue: str, declared: str, now: int, limit: int) -> list[tuple[str, int]]:
     """Up to `limit` due jobs of a queue, the most urgent first, each with its attempt. Parks what is held."""
     rows: list[Row] = []
     await promote(tx, queue, now, max(limit, 500))
     for priority in PRIORITIES:
         if len(rows) < limit:
-            rows += await tx.rows(sql.due_ids, queue=queue, priority=priority, now=now, limit=limit - len(rows))
+            rows += await tx.rows(
+                sql.due_ids, queue=queue, priority=priority, declared=declared, now=now, limit=limit - len(rows)
+            )
     held = {row["id"]: row["attempt"] for row in rows if row["held"]}
     if held:
         await park(tx, held, now)
@@ -146,7 +151,7 @@ async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
 async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
     """End attempts, each behind its own fence, log it, keep their results. Ids that do not come back were refused."""
     if tx.dialect == "postgres":
-        return (await step(tx, lefts, (), 0, "", now, now)).accepted
+        return (await step(tx, lefts, (), "{}", 0, "", now, now)).accepted
     rows = {left.job.id: _settled_row(left, now) for left in lefts}
     ended = batch.keyed(rows)
     accepted = {row["id"] for row in await tx.rows(sql.settle, batch=ended, now=now)}
@@ -271,6 +276,11 @@ async def page(
 
 async def depth(tx: Tx) -> Sequence[Row]:
     return await tx.rows(sql.depth)
+
+
+async def standing(tx: Tx, queues: Sequence[str]) -> Sequence[Row]:
+    """How many live jobs of these queues stand at each kind, stage and version of input."""
+    return await tx.rows(sql.standing, queues=batch.ids(queues))
 
 
 async def finished_since(tx: Tx, since: int) -> Sequence[Row]:

@@ -9,6 +9,8 @@
 -- The claim is one range scan per lane (queue, priority), in the order of creation: a retry does not go behind what
 -- came after it. What is not due yet lies outside of the index that it scans; what has come due since (`come`, some
 -- hundreds at a time) takes part in the order here, and what of it is not claimed is let into that index.
+-- A worker claims what it declares: kind, stage and version of the input, hashed once a statement. The CASE keeps the
+-- planner from turning that into a join.
 -- A row whose provider is held is parked where it stands: it leaves the ready index and costs no later claim.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
@@ -39,6 +41,8 @@ ready AS MATERIALIZED (
              SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p AND run_at <= :now
+       AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
+            SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS d
    LIMIT :limit),
 come AS MATERIALIZED (
@@ -49,6 +53,8 @@ come AS MATERIALIZED (
              SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND is_due = 0 AND queue = lane.q AND run_at <= :now
+       AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
+            SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d
    WHERE lane.p = 0),
 picked AS MATERIALIZED (
@@ -125,6 +131,8 @@ UPDATE holdfast_jobs
           FROM holdfast_jobs
          WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
            AND run_at <= :now
+           AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
+                SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
          ORDER BY created_at LIMIT :limit) AS due
  WHERE holdfast_jobs.id = due.k
 RETURNING id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at, created_at,
@@ -138,6 +146,8 @@ UPDATE holdfast_jobs
    SET state = 'processing', attempt = attempt + 1, lease_owner = :owner, lease_until = :lease_until,
        started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now
  WHERE id = CAST(:id AS /*id*/) AND state = 'queued' AND parked = 0 AND run_at <= :now
+   AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
+        SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
    AND (provider IS NULL OR hold = 'trial'
         OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
 RETURNING CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
@@ -151,6 +161,8 @@ SELECT CAST(id AS TEXT) AS id, attempt,
                  SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 1 ELSE 0 END AS held
   FROM holdfast_jobs
  WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority AND run_at <= :now
+   AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
+        SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
  ORDER BY created_at LIMIT :limit
 
 -- name: park
@@ -283,7 +295,7 @@ RETURNING CAST(id AS TEXT) AS id, queue
 -- name: show
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider, priority, attempt, failures, crashes,
        epoch, run_at, created_at, updated_at, started_at, finished_at, deadline_at, last_attempt_at, first_failure_at,
-       not_before, lease_owner, lease_until, wait_key, job_key, owner, trace, payload, error
+       not_before, lease_owner, lease_until, wait_key, job_key, owner, trace, version, payload, error
   FROM holdfast_jobs WHERE id = CAST(:id AS /*id*/)
 
 -- name: page
@@ -300,6 +312,12 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
 -- name: depth
 SELECT queue, state, parked, COUNT(*) AS jobs, MIN(run_at) AS oldest FROM holdfast_jobs
  WHERE state IN ('queued', 'processing', 'waiting') GROUP BY queue, state, parked
+
+-- name: standing
+-- Where the jobs that have not ended stand. Reads all of them: for a person before a deploy, not for a loop.
+SELECT kind, stage, version, COUNT(*) AS jobs, MIN(created_at) AS oldest FROM holdfast_jobs
+ WHERE state IN ('queued', 'processing', 'waiting') AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
+ GROUP BY kind, stage, version ORDER BY kind, stage, version
 
 -- name: finished_since
 SELECT kind, state, COUNT(*) AS jobs FROM holdfast_jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from holdfast.stores.statement import load_statements
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
-async def seen(tx: Tx, name: str, queues: str, in_flight: int, now: int) -> None:
-    await tx.rows(sql.seen, name=name, queues=queues, in_flight=in_flight, now=now)
+async def seen(tx: Tx, name: str, queues: str, in_flight: int, now: int, declared: str = "{}") -> None:
+    """A sign of life. What the worker declares is written with the first: a worker's code does not change."""
+    await tx.rows(sql.seen, name=name, queues=queues, in_flight=in_flight, now=now, declared=declared)
 
 
 async def gone(tx: Tx, name: str, before: int) -> None:
@@ -34,6 +36,12 @@ async def expire(tx: Tx, name: str, now: int) -> None:
     """End the leases of a worker that is known to be gone, so that nobody waits them out, and forget it."""
     await tx.rows(sql.expire, name=name, now=now)
     await gone(tx, name, 0)
+
+
+async def declaring(tx: Tx, queue: str, since: int) -> list[frozenset[str]]:
+    """What may be claimed by the workers of a queue that reported lately: each different set of keys once."""
+    rows = await tx.rows(sql.declaring, since=since)
+    return [frozenset(json.loads(row["declared"])) for row in rows if queue in row["queues"].split(",")]
 
 
 async def every(tx: Tx) -> Sequence[Row]:

@@ -1,7 +1,7 @@
 -- name: seen
 -- brief
-INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight)
-VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight)
+INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight, declared)
+VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight, :declared)
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, in_flight = excluded.in_flight
 
 -- name: gone
@@ -22,6 +22,10 @@ UNION SELECT name FROM holdfast_workers ORDER BY name
 -- The fence stays what protects the job: should the worker live after all, it finds its lease gone.
 UPDATE holdfast_jobs SET lease_until = CAST(:now AS BIGINT) - 1
  WHERE state = 'processing' AND lease_owner = :name AND lease_until >= :now
+
+-- name: declaring
+-- What the workers that reported lately may claim; each set once, however many workers have it.
+SELECT DISTINCT queues, declared FROM holdfast_workers WHERE seen_at >= :since
 
 -- name: every
 SELECT name, queues, started_at, seen_at, in_flight FROM holdfast_workers ORDER BY name

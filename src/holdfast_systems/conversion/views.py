@@ -26,6 +26,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     "held": ("queued", "queued"),
     "parked": ("queued", "queued"),
     "snoozed": ("queued", "queued"),
+    "rewound": ("queued", "queued"),
     "released": ("queued", "queued"),
     "replayed": ("queued", "queued"),
     "succeeded": ("complete", "complete"),

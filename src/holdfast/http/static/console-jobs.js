@@ -230,6 +230,8 @@ const WORDS = {
   created: () => "Accepted",
   claimed: (data, event) => `Attempt ${event.attempt} began`,
   advanced: (data) => `Stage done; next is ${data.stage}`,
+  rewound: (data) => `Back to ${data.stage}, which the code has before it`,
+  rewound: (data) => `Back to ${data.stage}, which the code has before it`,
   retried: (data) =>
     `Failed: ${data.error_class}: ${data.message}; again at ${new Date(data.run_at).toLocaleTimeString()}`,
   parked: () => "Held: its provider's breaker is not closed",

@@ -1,10 +1,15 @@
--- oldest: 4
 -- The order of a claim is priority, then age, among what is due: what is not due yet stays out of the ready index.
 -- A job knows which version its input has, and which stages it has done, so that code may change under it.
+
+-- oldest: 9
+-- Older code would not write down which stages it has done, and a newer worker would do them again.
 
 ALTER TABLE holdfast_jobs ADD COLUMN is_due SMALLINT NOT NULL DEFAULT 1 CHECK (is_due IN (0, 1));
 ALTER TABLE holdfast_jobs ADD COLUMN version INTEGER NOT NULL DEFAULT 1 CHECK (version >= 1);
 ALTER TABLE holdfast_jobs ADD COLUMN done TEXT DEFAULT '';
+
+-- What each worker declares, so that anybody can tell which jobs no running worker would claim.
+ALTER TABLE holdfast_workers ADD COLUMN declared TEXT NOT NULL DEFAULT '{}';
 
 -- Nobody wrote down which stages these have done.
 UPDATE holdfast_jobs SET done = NULL
