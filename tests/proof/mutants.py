@@ -38,6 +38,7 @@ MUTANTS = (
     Mutant(mutants_world.secrets_in_events, ("S21",), 20),
     Mutant(mutants_world.answered_before_commit, ("S1",), 60),
     Mutant(mutants_world.unguarded_provider_called_early, ("S13",), 600),
+    Mutant(mutants_world.retry_after_not_kept_in_the_process, ("S13",), 600),
     Mutant(mutants_world.refusal_wipes_out_doubt, ("S20",), 600),
     Mutant(mutants_world.late_results_tell, ("S16",), 600, shown_by=272),
     Mutant(mutants_effects.nobody_waits, ("S22",), 200),

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.core import breaker, effect
 from holdfast.core.breaker import BreakerState, Gate
-from holdfast.kernel import call, claim, effect_open, effects, intake, relay, settle, submit
+from holdfast.kernel import call, claim, effect_open, effects, intake, record, relay, settle, submit
 from holdfast.proof import messages
 from holdfast.proof.transport import SimTransport
 from holdfast.tables import effects as ledger
@@ -245,4 +245,15 @@ def late_results_tell() -> Iterator[None]:
 def paused_before_the_send() -> Iterator[None]:
     """A process that stood still between its check of the lease and the send sends all the same."""
     with swapped(effects, "STOOD_STILL_MS", 10**12):
+        yield
+
+
+@contextmanager
+def retry_after_not_kept_in_the_process() -> Iterator[None]:
+    """What a provider asked for is only in the database, if that was there."""
+
+    def forget(kernel: Any, report: Any, ended: int) -> None:
+        pass
+
+    with swapped(record, "_remember", forget), swapped(record, "_keep_for_later", forget):
         yield

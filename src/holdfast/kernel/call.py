@@ -19,7 +19,7 @@ from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import CallError, LeaseLost, ProviderHeld
+from holdfast.errors import CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Cost, Report, Ticket, record
 from holdfast.kernel.trace import span
@@ -72,11 +72,15 @@ async def call(
     admitted_at = kernel.now()
 
     async def calling() -> T:
-        if job is not None and kernel.now() - admitted_at > STOOD_STILL_MS:
-            await _holding(kernel, provider, job)
+        if kernel.now() - admitted_at > STOOD_STILL_MS:
+            await look_again(kernel, provider, ticket, job)
         return await run()
 
-    made = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
+    try:
+        made = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
+    except ProviderHeld:
+        await give_back(kernel, provider, ticket)
+        raise
     spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
     report = Report(provider, ticket, job, made.started, made.failure, spent)
     if finish is None:
@@ -108,13 +112,14 @@ async def make(
     """Make one call that was admitted, within its time. Who makes it records it."""
     await kernel.failpoint("call.before")
     started = kernel.now()
+    _refuse_before(kernel, provider, None, started)
     limit_ms = clip_ms(int((timeout_s or provider.timeout_s) * 1_000), job.deadline_at if job else None, started)
     scope = asyncio.timeout(limit_ms / 1_000)
     try:
         async with scope:
             with span(f"call {provider.name}"):
                 value: T = await kernel.reach(provider, run)
-    except (LeaseLost, ProviderHeld):  # nothing was called
+    except (LeaseLost, ProviderHeld, StoreUnavailable, StoreBusy, StoreFull):  # nothing was called
         raise
     except Exception as error:
         return Made(started, None, _failed(provider, error, kernel.now(), limit_ms if scope.expired() else None))
@@ -145,11 +150,36 @@ async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Clai
     ticket_id = kernel.new_id()
     now = kernel.now()
     row = await _holding(kernel, provider, job)
-    _refuse_before(provider, row, now)
+    _refuse_before(kernel, provider, row.not_before, now)
     if unhindered(provider, row, now):
         return Ticket(ticket_id, row.state.generation)
     async with kernel.store.transaction() as tx:
-        return await _admit_locked(tx, provider, ticket_id, kernel.now(), place_for_ms)
+        return await _admit_locked(kernel, tx, provider, ticket_id, kernel.now(), place_for_ms)
+
+
+async def look_again(kernel: Kernel, provider: Provider, ticket: Ticket, job: Claimed | None) -> None:
+    """For a process that stood still between its leave to call and the call: the lease may be gone by now, and the
+    provider may have asked to be called later, or be known to be down."""
+    row = await _holding(kernel, provider, job)
+    now = kernel.now()
+    _refuse_before(kernel, provider, row.not_before, now)
+    if row.state.gate is not Gate.CLOSED and row.state.generation != ticket.generation:
+        raise ProviderHeld(
+            provider.name, "its breaker has opened meanwhile", row.state.open_until or now + HELD_RECHECK_MS
+        )
+
+
+async def give_back(kernel: Kernel, provider: Provider, ticket: Ticket) -> None:
+    """Hand back what a call took that was not made: its place and its trial permit."""
+    if provider.breaker is None and provider.concurrency is None:
+        return
+    async with kernel.store.transaction() as tx:
+        now = kernel.now()
+        row = await breakers.lock(tx, provider.name, now)
+        if ticket.id in row.places:
+            await breakers.set_places(tx, provider.name, places.give_back(row.places, now, ticket.id))
+        state = breaker.release(row.state, ticket.generation, ticket.id)
+        await breakers.swap(tx, provider.name, row.state, state, now)
 
 
 async def _holding(kernel: Kernel, provider: Provider, job: Claimed | None) -> ProviderRow:
@@ -169,9 +199,11 @@ def unhindered(provider: Provider, row: ProviderRow, now: int) -> bool:
     return row.state.gate is Gate.CLOSED and provider.per_minute is provider.concurrency is None and not waits
 
 
-async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, place_for_ms: int) -> Ticket:
+async def _admit_locked(
+    kernel: Kernel, tx: Tx, provider: Provider, ticket_id: str, now: int, place_for_ms: int
+) -> Ticket:
     row = await breakers.lock(tx, provider.name, now)
-    _refuse_before(provider, row, now)
+    _refuse_before(kernel, provider, row.not_before, now)
     if provider.concurrency is not None:
         await _take_place(tx, provider, row, ticket_id, now, now + place_for_ms)
     if provider.per_minute is not None:
@@ -188,11 +220,13 @@ async def _admit_locked(tx: Tx, provider: Provider, ticket_id: str, now: int, pl
     return Ticket(ticket_id, admission.generation)
 
 
-def _refuse_before(provider: Provider, row: ProviderRow, now: int) -> None:
-    """The provider said when it wants to be called again: nobody calls it earlier, whichever job was told."""
-    if row.not_before is not None and row.not_before > now:
+def _refuse_before(kernel: Kernel, provider: Provider, not_before: int | None, now: int) -> None:
+    """The provider said when it wants to be called again: nobody calls it earlier, whichever job was told. What this
+    process heard itself counts at once, whether or not the store has it yet."""
+    until = max(not_before or 0, kernel.asked.get(provider.name, 0))
+    if until > now:
         bound = hold_max_ms(provider)
-        raise ProviderHeld(provider.name, "it asked to be called later", row.not_before, asked=True, hold_max_ms=bound)
+        raise ProviderHeld(provider.name, "it asked to be called later", until, asked=True, hold_max_ms=bound)
 
 
 async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, ticket_id: str, now: int, until: int) -> None:

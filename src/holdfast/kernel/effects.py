@@ -36,7 +36,7 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_message, redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
-from holdfast.kernel.call import STOOD_STILL_MS, admit, call, make, place_ms, standing_of
+from holdfast.kernel.call import STOOD_STILL_MS, admit, call, give_back, look_again, make, place_ms, standing_of
 from holdfast.kernel.effect_open import Begun, Intent, Opened, begin_of, intent_of, lease_lost, open_effect
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Report, Ticket, record
@@ -121,14 +121,19 @@ async def _send(
     async def sending() -> str:
         nonlocal last
         while kernel.now() - last.at > STOOD_STILL_MS:
-            # We stood still meanwhile: ask for the lease again, and say when we really send.
+            # We stood still meanwhile: ask the provider's row and for the lease again, and say when we really send.
+            await look_again(kernel, provider, last.ticket, job)
             last = await _begin(kernel, job, provider, row, last.ticket, last.sends)
             await kernel.failpoint("effect.before_send")
         provider_id = await _sent(row, send)
         await kernel.failpoint("effect.after_send")
         return provider_id
 
-    made = await make(kernel, provider, sending, job=job, timeout_s=timeout_s)
+    try:
+        made = await make(kernel, provider, sending, job=job, timeout_s=timeout_s)
+    except ProviderHeld as held:
+        await _take_back(kernel, provider, last, _refusal(job, provider, row, held, last.sends))
+        raise
     told = Report(provider, begun.ticket, job, made.started, made.failure)
     if made.error is not None:
         await record(kernel, replace(told, refusal=_refusal(job, provider, row, made.error, last.sends)))
@@ -182,6 +187,14 @@ async def _begin(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRo
                 raise _being_sent(kernel, provider, found)
             raise lease_lost(job)
     return Begun(ticket, now, begun[row.key])
+
+
+async def _take_back(kernel: Kernel, provider: Provider, begun: Begun, refusal: Refusal) -> None:
+    """Nothing was sent: the row must not say that something may have been. If another job is sending the effect by
+    now, its word stands: the entry is fenced by the number of sends."""
+    async with kernel.store.transaction() as tx:
+        await effects.refuse(tx, [refusal], kernel.now())
+    await give_back(kernel, provider, begun.ticket)
 
 
 def _refusal(job: Claimed, provider: Provider, row: EffectRow, error: CallError, sends: int) -> Refusal:

@@ -12,6 +12,7 @@ from holdfast.core.redact import redact_text
 from holdfast.errors import NotFound
 from holdfast.kernel.call import room
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, breakers, jobs
 from holdfast.tables.breakers import ProviderRow
@@ -26,6 +27,7 @@ async def hold_once(kernel: Kernel) -> int:
 
     A breaker of another system on the same database is left to that system, which knows its policy. One that nobody
     declares any more, but that jobs of ours wait for, is ours."""
+    await write_late(kernel)  # what the breakers have not been told of yet
     async with kernel.store.reading() as tx:
         names = await breakers.attention(tx, kernel.registry.queues)
     released = 0

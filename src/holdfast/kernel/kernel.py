@@ -119,7 +119,8 @@ async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any
 
 @dataclass(slots=True)
 class Kernel:
-    """What the verbs of `kernel/` need. All state is in the store; `gathers` is only what is on its way there."""
+    """What the verbs of `kernel/` need. All state is in the store; the fields after `auto_migrate` are only what is on
+    its way there."""
 
     store: Store
     registry: Registry
@@ -136,6 +137,10 @@ class Kernel:
     unwritten: dict[RunId, str] = field(default_factory=dict, init=False, repr=False)
     """Answers that were paid for, on their way to the store."""
     writing: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
+    unrecorded: list[Any] = field(default_factory=list, init=False, repr=False)
+    """Records of calls that the store was away for."""
+    asked: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    """When providers asked this process to be called again."""
 
     def now(self) -> int:
         return self.store.now()

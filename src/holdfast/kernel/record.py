@@ -5,6 +5,7 @@ One commit for all three, so that none is ever there without the others; and cal
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
-from holdfast.kernel.gather import together
+from holdfast.kernel.gather import NOBODYS_FAULT, together
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, audit, batch, breakers, calls, effects, jobs
@@ -25,6 +26,8 @@ from holdfast.tables.breakers import ProviderRow
 from holdfast.tables.effects import Mark, Refusal
 
 T = TypeVar("T")
+UNRECORDED_MAX = 1_000
+"""How many records are kept for a store that is away: the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +87,61 @@ class Report:
 
 
 async def record(kernel: Kernel, report: Report) -> bool:
-    """Write down what came of a call. False: its effect was somebody else's to mark."""
+    """Write down what came of a call. False: its effect was somebody else's to mark.
+
+    What the provider asked for is kept in the process before anything can fail. If the store is away, or whoever waits
+    for it gives up, the record is kept too, and written with the next one or by `write_late`."""
     ended = kernel.now()
-    marked = await together(kernel, _record_all, (report, ended))
+    _remember(kernel, report, ended)
+    try:
+        marked = await together(kernel, _record_all, (report, ended))
+    except (*NOBODYS_FAULT, asyncio.CancelledError):
+        _keep_for_later(kernel, report, ended)
+        raise
     seconds = (ended - report.started) / 1_000
     kernel.watch.observe("provider_seconds", seconds, provider=report.provider.name, outcome=report.outcome)
     return marked
 
 
+async def write_late(kernel: Kernel) -> int:
+    """Write the records that the store was away for; returns how many there were."""
+    late = len(kernel.unrecorded)
+    if late:
+        await _record_all(kernel, [])
+    return late
+
+
+def _remember(kernel: Kernel, report: Report, ended: int) -> None:
+    asked_ms = _asked_ms(report)
+    if asked_ms:
+        name = report.provider.name
+        kernel.asked[name] = max(kernel.asked.get(name, 0), ended + asked_ms)
+
+
+def _keep_for_later(kernel: Kernel, report: Report, ended: int) -> None:
+    """The ledger's entry is left out: whoever comes next resolves the doubt that is in it now."""
+    kernel.unrecorded.append((replace(report, mark=None, refusal=None, answer=None), ended))
+    del kernel.unrecorded[:-UNRECORDED_MAX]
+
+
 async def _record_all(kernel: Kernel, made: Sequence[tuple[Report, int]]) -> list[bool]:
+    late = list(kernel.unrecorded)
     reports = [report for report, _ in made]
+    by_ticket = {report.ticket.id: (report, ended) for report, ended in (*late, *made)}
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        await calls.put(tx, [report.row(ended) for report, ended in made])
+        # A late one may have been written by a commit whose answer was lost: then it teaches nothing again.
+        new = await calls.put(tx, [report.row(ended) for report, ended in by_ticket.values()])
         kept = [report.answer for report in reports if report.answer]
         if kept:
             await answers.put(tx, kept, now)
         unmarked = await _enter(kernel, tx, reports, now)
-        for name in sorted({report.provider.name for report in reports}):
-            await _teach(kernel, tx, [report for report in reports if report.provider.name == name], now)
+        lessons = [lesson for ticket_id, lesson in by_ticket.items() if ticket_id in new]
+        for name in sorted({report.provider.name for report, _ in lessons}):
+            await _teach(kernel, tx, [lesson for lesson in lessons if lesson[0].provider.name == name], now)
         await kernel.failpoint("breaker.before_commit")
+    written = {report.ticket.id for report, _ in late}
+    kernel.unrecorded[:] = [record for record in kernel.unrecorded if record[0].ticket.id not in written]
     return [report.ticket.id not in unmarked for report in reports]
 
 
@@ -147,17 +185,18 @@ async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, mark: Mark, now
     kernel.watch.count("effects_duplicated", provider=provider.name)
 
 
-async def _teach(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) -> None:
+async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[tuple[Report, int]], now: int) -> None:
     """Tell a provider's row what came of these calls: its breaker, its gate, its free places."""
+    reports = [report for report, _ in lessons]
     provider = reports[0].provider
-    asked_ms = max((_asked_ms(report) for report in reports), default=0)
-    if provider.breaker is None and not asked_ms and provider.concurrency is None:
+    asked_until = max((ended + _asked_ms(report) for report, ended in lessons if _asked_ms(report)), default=None)
+    if provider.breaker is None and asked_until is None and provider.concurrency is None:
         return
     row = await breakers.lock(tx, provider.name, now)
     if provider.concurrency is not None:
         await _give_places_back(tx, provider, row, reports, now)
-    if asked_ms:
-        await breakers.gate_until(tx, provider.name, now + asked_ms)
+    if asked_until is not None:
+        await breakers.gate_until(tx, provider.name, asked_until)
     if provider.breaker is None:
         return
     state = row.state

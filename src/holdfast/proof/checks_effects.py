@@ -153,6 +153,19 @@ def check_retry_after(history: History) -> Iterator[Finding]:
             yield from _kept_retry_after(history, change)
 
 
+def check_heard(history: History) -> Iterator[Finding]:
+    """S13: a process that was told to come back later does not call before, whether or not it could write that down."""
+    for tale in history.providers.values():
+        for told in tale.log:
+            if told.kind != "answer" or told.detail != "limited" or told.retry_at_ms is None:
+                continue
+            for call in _calls_between(history, tale, told.at_ms + SLACK_MS, told.retry_at_ms):
+                if call.host == told.host:
+                    early_ms = told.retry_at_ms - call.at_ms
+                    text = f"{tale.name} told {call.host} to come back later, and was called {early_ms} ms too early."
+                    yield Finding("S13", text, _job_of(history, call))
+
+
 def _kept_retry_after(history: History, change: Change) -> Iterator[Finding]:
     """The wait that the provider asked for is on the row that was written because of it."""
     if change.not_before is None or change.not_before + history.skew_ms < change.wall_ms:
@@ -263,5 +276,6 @@ EFFECTS = (
     check_evidence,
     check_doubts,
     check_retry_after,
+    check_heard,
     check_breakers,
 )

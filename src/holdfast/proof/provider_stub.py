@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -117,6 +118,8 @@ class ProviderStub:
         self.effects: list[Effect] = []
         self._first: dict[str, Effect] = {}
         self._limited_until_ms = 0
+        self.on_limited: Callable[[], None] | None = None
+        """Called in the very moment in which somebody is told to come back later."""
         self._calls = itertools.count(1)
 
     async def send(self, token: str, payload: object) -> str:
@@ -218,6 +221,8 @@ class ProviderStub:
 
     def _replied(self, request: _Request, detail: str, result: str | CallError | None, retry_at_ms: int | None) -> None:
         heard = not request.answer.done() and not request.host.dead
+        if heard and detail == "limited" and self.on_limited is not None:
+            self.on_limited()
         self._note(request, "answer" if heard else "answer_unheard", detail, retry_at_ms)
         if not request.answer.done():
             request.answer.set_result(result)

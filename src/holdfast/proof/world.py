@@ -69,6 +69,7 @@ QUIET_AFTER_S_MAX = 1_200
 LOOK_EVERY_S = 5.0
 # What a simulated process logs is no news: its faults are made.
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
+AWAY_AT_LIMIT = 0.3
 CANARY = "sk-holdfast-canary-3f9a1b7c5d2e"
 
 _ALIVE = "SELECT 1 FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'waiting') LIMIT 1"
@@ -114,6 +115,8 @@ class World:
         self.swarm = draw_swarm(self.loop.stream("swarm"), tuple(sorted(self.stubs)))
         self.broker = Broker(self.loop, self.loop.stream("broker"))
         self.chaos = Chaos(self.loop, self.swarm, self.broker, self.loop.stream("chaos"))
+        # Of a stream of its own: a seed without it is the seed it was.
+        self.away = self.loop.stream("away")
         self.registries = {name: Registry(apps) for name, apps in self.databases.items()}
         self.providers = {name: self.stub(name, dedup) for name, dedup in self.stubs.items()}
         self.roles: list[Role] = []
@@ -238,10 +241,20 @@ class World:
         self.broker.faults = self.swarm.broker
         for name, faults in self.swarm.providers.items():
             self.providers[name].faults = faults
+        if self.away.random() < AWAY_AT_LIMIT:
+            for stub in self.providers.values():
+                stub.on_limited = self._lose_the_store
         swarm = self.swarm.store
         for arena in self.arenas.values():
             arena.faults = StoreFaults(swarm.busy, swarm.answer_lost, swarm.hint_lost)
             self.loop.world.spawn(self.chaos.trouble(arena.faults, self._terminate), name="trouble")
+
+    def _lose_the_store(self) -> None:
+        """The databases are away just when a Retry-After is to be written down."""
+        if self.away.random() < 0.5:
+            self.chaos.done["store_away_at_limit"] += 1
+            for arena in self.arenas.values():
+                arena.faults.down_until_ms = self.loop.now_ms + self.away.randint(500, 8_000)
 
     def _heal(self) -> None:
         """From here on nothing new goes wrong; what went wrong before must come right by itself."""
@@ -250,6 +263,7 @@ class World:
         self.broker.faults = Faults()
         for stub in self.providers.values():
             stub.faults = ProviderFaults()
+            stub.on_limited = None
         for arena in self.arenas.values():
             arena.faults = StoreFaults()
 

@@ -28,8 +28,9 @@ class NewCall(NamedTuple):
     units: str | None
 
 
-async def put(tx: Tx, calls: Iterable[NewCall]) -> None:
-    await tx.rows(sql.put, batch=batch.numbered(calls))
+async def put(tx: Tx, calls: Iterable[NewCall]) -> set[str]:
+    """Write what is not written yet; return the ids that were new."""
+    return {row["id"] for row in await tx.rows(sql.put, batch=batch.numbered(calls))}
 
 
 async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:

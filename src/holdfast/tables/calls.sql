@@ -6,7 +6,8 @@ SELECT CAST(e.value->>0 AS /*id*/), CAST(e.value->>1 AS /*id*/), e.value->>2, CA
        CAST(e.value->>5 AS BIGINT), CAST(e.value->>6 AS BIGINT), e.value->>7, CAST(e.value->>8 AS INTEGER), e.value->>9,
        CAST(e.value->>10 AS BIGINT), e.value->>11
   FROM json_each(:batch) AS e WHERE TRUE
-ON CONFLICT (id) DO NOTHING
+    ON CONFLICT (id) DO NOTHING
+RETURNING CAST(id AS TEXT) AS id
 
 -- name: of_job
 SELECT stage, attempt, provider, started_at, duration_ms, outcome, status, error_class, cost_micros, units
