@@ -139,11 +139,11 @@ async def test_a_doubt_is_asked_again_under_the_same_key_and_a_bad_answer_under_
     lost = CallError.of(Category.NETWORK, "NETWORK_TIMEOUT", "no answer", ambiguous=True)
     useless = CallError.of(Category.UPSTREAM, "MALFORMED_ANSWER", "not JSON")
     model = Model(runs=1)
-    model.fails = [lost, useless, None]
+    model.fails = [lost, CallError.of(Category.NETWORK, "NETWORK_UNREACHABLE", "no connection"), useless, None]
     world, job_id = await started(deploy, model)
     await world.run_until_idle()
-    first, again, other = model.calls
-    assert await world.state(job_id) == "succeeded" and first == again != other
+    first, unreachable, again, other = model.calls
+    assert await world.state(job_id) == "succeeded" and first == unreachable == again != other
 
 
 @pytest.mark.spec("K18")

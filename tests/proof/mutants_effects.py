@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,8 @@ from typing import Any
 from holdfast.core import effect, effect_key
 from holdfast.core.effect import LookUp, Send
 from holdfast.errors import LeaseLost
-from holdfast.kernel import call, effect_open, effects
+from holdfast.kernel import call, effect_open, effects, paid
+from holdfast.tables import answers
 from holdfast.tables import effects as ledger
 from tests.proof.plant import respelled, swapped
 
@@ -128,4 +130,27 @@ def evidence_not_asked_for() -> Iterator[None]:
         await send(row.token)
 
     with swapped(effects, "_sent", sent):
+        yield
+
+
+@contextmanager
+def answer_not_kept() -> Iterator[None]:
+    """An answer that was paid for is used, and not stored."""
+
+    async def put(tx: Any, kept: Any, now: int) -> None:
+        return None
+
+    with swapped(answers, "put", put):
+        yield
+
+
+@contextmanager
+def attempt_in_the_paid_key() -> Iterator[None]:
+    """Every call has a key of its own, so that the provider charges for each."""
+    intact, numbers = paid.paid_key, itertools.count()
+
+    def fresh(app: str, run: Any, tries: int) -> str:
+        return intact(app, run, tries + next(numbers))
+
+    with swapped(paid, "paid_key", fresh):
         yield

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from holdfast.core.failure import Category
+from holdfast.core.failure import Category, Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, StoreBusy, StoreFull, StoreUnavailable
@@ -115,8 +115,7 @@ def _judged(
 ) -> tuple[Made[T], NewAnswer | None]:
     """What to keep of a call. An answer that cannot be kept fails for good: asked again it would be paid for again."""
     if made.failure is not None:
-        # Nobody knows what came of an ambiguous one: it is asked for again under the same key.
-        return made, None if made.failure.ambiguous else NewAnswer(run_id, tries + 1, None)
+        return made, NewAnswer(run_id, tries + 1, None) if _was_useless(made.failure) else None
     try:
         text = adapter.dump_json(made.outcome(), warnings="error").decode()
     except Exception as error:
@@ -126,6 +125,12 @@ def _judged(
         why = f"is {len(text):,} bytes long, and at most {ANSWER_BYTES_MAX:,} can be kept"
         return _unkept(made, provider, why), None
     return made, NewAnswer(run_id, tries, text)
+
+
+def _was_useless(why: Failure) -> bool:
+    """Whether the provider answered with something that our side cannot use: asked under the same key it would say the
+    same. After anything else (no answer, a refusal, no connection) an earlier call of the key may have been charged."""
+    return not why.ambiguous and why.status is None and why.category not in (Category.NETWORK, Category.RATE_LIMIT)
 
 
 def _unkept(made: Made[T], provider: Provider, why: str) -> Made[T]:

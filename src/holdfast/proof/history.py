@@ -45,6 +45,12 @@ _TOLD: dict[str, Told] = {
         "old.status, new.status, old.sends, new.sends, new.attempt, new.provider_id, new.token, new.job_id, "
         "new.provider, new.error, new.sender",
     ),
+    "answer": ("INSERT ON holdfast_answers", "new.job_id", "new.stage, new.epoch, new.run, new.value IS NOT NULL"),
+    "answered": (
+        "UPDATE ON holdfast_answers",
+        "new.job_id",
+        "new.stage, new.epoch, new.run, old.value IS NULL AND new.value IS NOT NULL",
+    ),
     "told": ("INSERT ON holdfast_outbox", "new.id", "new.aggregate_id, new.destination, new.message_type"),
     "outbox": ("UPDATE OF status ON holdfast_outbox", "new.id", "old.status, new.status"),
     "inbox": ("INSERT ON holdfast_inbox", "new.message_id", "new.consumer"),

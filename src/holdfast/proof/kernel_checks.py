@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 from holdfast.proof.messages import BrokerEvent
-from holdfast.proof.workload import notice_key
+from holdfast.proof.workload import ESSAY_RUNS, notice_key
 
 # (kind, stage) -> what it tells when it is done, and whether the message's id is the same every time.
 TELLS = {
@@ -56,6 +56,24 @@ def check_effects_of_jobs(history: History) -> Iterator[Finding]:
         tale = history.providers[HAS_EFFECT[kind]]
         if not any(effect.payload == key for effect in tale.effects):
             yield Finding("S6", f"Job {job} succeeded but {tale.name} never did '{key}'.", job)
+
+
+def check_paid(history: History) -> Iterator[Finding]:
+    """S23: what a stage asks for in an epoch is charged once, whatever dies; its answers are kept before it ends."""
+    charges = Counter(effect.payload for effect in history.providers["tutor"].effects)
+    for question, count in charges.items():
+        if count > 1:
+            assert isinstance(question, tuple)
+            yield Finding(
+                "S23", f"Question {question[1:]} of job {question[0]} was charged {count} times.", question[0]
+            )
+    kept = Counter((line.id, *line.data[:2]) for line in history.of("answer", "answered") if line.data[3])
+    for change in history.all_changes():
+        if change.event == "advanced" and history.kind_of(change.job).name == "sim.essay":
+            have = kept[change.job, change.old_stage, change.epoch]
+            if have != ESSAY_RUNS:
+                text = f"Job {change.job} went on with {have} of {ESSAY_RUNS} paid answers kept."
+                yield Finding("S23", text, change.job)
 
 
 def check_notices(history: History) -> Iterator[Finding]:

@@ -28,12 +28,14 @@ from holdfast.proof.kernel_checks import (
     check_effects_of_jobs,
     check_messages_of_stages,
     check_notices,
+    check_paid,
     tally,
 )
 from holdfast.proof.operator import Operator
 from holdfast.proof.provider_stub import ProviderFaults
 from holdfast.proof.workload import (
     Digest,
+    Essay,
     Hasty,
     Letter,
     Moody,
@@ -113,7 +115,8 @@ class KernelWorld(World):
         return all(wish.done for wish in self.wishes) and self.mostly_quiet()
 
     def judge(self, history: History) -> list[Finding]:
-        return [*check_messages_of_stages(history), *check_effects_of_jobs(history), *check_notices(history)]
+        checks = (check_messages_of_stages, check_effects_of_jobs, check_notices, check_paid)
+        return [finding for check in checks for finding in check(history)]
 
     def tally(self, history: History) -> dict[str, int]:
         return tally(history)
@@ -136,7 +139,17 @@ class KernelWorld(World):
             if wish.key is not None and dice.random() < 0.35:
                 order = wish.order if dice.random() < 0.7 else Order("another")
                 wishes.append(Wish(wish.at_ms + dice.randint(0, 20_000), wish.job, order, wish.key, wish.options))
+        wishes += self._essays(self.loop.stream("essays"))
         return sorted(wishes, key=lambda wish: wish.at_ms)
+
+    def _essays(self, dice: Random) -> list[Wish]:
+        """Work that costs money. By dice of its own: what else happens does not depend on it."""
+        if dice.random() < 0.5:
+            return []
+        amount = dice.randint(1, 3)
+        return [
+            Wish(dice.randint(0, 60_000), Essay, Order(f"essay-{n}", dice.randint(0, 2)), None) for n in range(amount)
+        ]
 
     def _burst(self, dice: Random) -> list[Wish]:
         """Many of one kind at once, often while their provider is down: what breakers and batches are for."""

@@ -36,10 +36,12 @@ STUBS = {
     "mail.token": Dedup.TOKEN,
     "mail.lookup": Dedup.LOOKUP,
     "mail.neither": Dedup.NEITHER,
+    "tutor": Dedup.TOKEN,
 }
 EVENTS = Queue("sim.events")
 CALLBACKS = Queue("sim.callbacks")
 CALLBACK_KEPT_MS = 60_000
+ESSAY_RUNS = 2
 
 
 def _look(name: str) -> Callable[[str], Awaitable[str | None]]:
@@ -55,6 +57,7 @@ by_token = Provider("mail.token", effects="token", timeout_s=10, retention_s=600
 by_lookup = Provider(
     "mail.lookup", breaker=BREAKER, effects="lookup", timeout_s=10, late_bound_s=25, lookup=_look("mail.lookup")
 )
+tutor = Provider("tutor", timeout_s=10)
 by_nothing = Provider("mail.neither", effects="neither", timeout_s=10)
 
 app = App(
@@ -85,6 +88,11 @@ async def _call(ctx: Context, provider: Provider) -> str:
 
 async def _mail(ctx: Context, provider: Provider, key: str | tuple[str, ...]) -> str:
     return await ctx.effect(key, send=lambda token: here().providers[provider.name].send(token, key), provider=provider)
+
+
+async def _buy(ctx: Context, run: int) -> str:
+    question = (ctx.job_id, ctx.stage, ctx.job.epoch, run)
+    return await ctx.paid_call(lambda key: here().providers["tutor"].send(key, question), answer=str)
 
 
 def notice_key(group: str) -> tuple[str, ...]:
@@ -160,6 +168,21 @@ class Notice(Job[Order]):
         sent = await _mail(ctx, by_token, notice_key(order.group))
         _tell(ctx, "done")
         return sent
+
+
+@app.job()
+class Essay(Job[Order]):
+    """Asks twice for what costs money, and may fail after that."""
+
+    @stage(retry=SHORT, provider=tutor, timeout_s=25)
+    async def grade(self, ctx: Context, order: Order) -> str:
+        answers = [await _buy(ctx, run) for run in range(ESSAY_RUNS)]
+        here().maybe_fail(ctx, min(2, order.fails))  # type: ignore[attr-defined]
+        return " ".join(answers)
+
+    @stage(retry=SHORT)
+    async def close(self, ctx: Context, order: Order, grade: str) -> str:
+        return grade
 
 
 @app.job()
