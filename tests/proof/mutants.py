@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(mutants_jobs.late_result_flips_state, ("S15",), 600, shown_by=79),
     Mutant(mutants_jobs.attempt_spent_while_open, ("S12", "S14"), 60),
     Mutant(mutants_jobs.trial_calls_spend_budgets, ("S12",), 200),
-    Mutant(mutants_jobs.failures_that_opened_it_stay_spent, ("S12",), 600),
+    Mutant(mutants_jobs.failures_that_opened_it_stay_spent, ("S12",), 600, shown_by=269),
     Mutant(mutants_jobs.rate_limits_spend_budgets, ("S12", "S13"), 200),
     Mutant(mutants_jobs.budget_shared_by_stages, ("S12",), 60),
     Mutant(mutants_jobs.crashes_not_counted, ("S12", "L1"), 60),
