@@ -17,7 +17,7 @@ import secrets
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -31,6 +31,7 @@ from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 _PIECE_BYTES = 256 << 10
 _HEALTH_TIMEOUT_S = 5.0
 _GROBID_WAIT_MS = 5_000  # GROBID asks a refused client to wait 5 to 10 s
+_NOT_NOW = frozenset({408, 425, 429})  # answers that speak of the moment and not of the document
 
 
 class Gateway(Protocol):
@@ -164,7 +165,7 @@ async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int
     status = answer.status_code
     said = f"The gateway answered {status}"
     if status >= 400:
-        raise CallError.from_status(status, f"{said}.", answer.headers, now_ms=now_ms())
+        raise _refused(CallError.from_status(status, f"{said}.", answer.headers, now_ms=now_ms()))
     if status in (204, 205):
         raise _useless("NOTHING_EXTRACTED", f"{said}: it found nothing.", status)
     if not 200 <= status < 300:
@@ -176,6 +177,16 @@ async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int
         return await _xml(answer, bytes_max)
     except BadXml as error:
         raise _useless("PARSE_ERROR", f"{said} with what is not plain XML: {error}", status) from error
+
+
+def _refused(error: CallError) -> CallError:
+    """What the answer means here. A gateway that cannot take the document now is not available: with a time to come
+    back it holds the queue for that long and costs no attempt, without one it is tried again within the budget."""
+    found = error.failure
+    if found.status not in _NOT_NOW:
+        return error
+    category = Category.NETWORK if found.retry_after_ms is None else Category.RATE_LIMIT
+    return CallError(replace(found, category=category, error_class="GW_UNAVAILABLE"))
 
 
 async def _xml(answer: httpx.Response, bytes_max: int) -> bytes:

@@ -68,8 +68,8 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
         """Your jobs, the newest first. `nextCursor` fetches the next page."""
         async with kernel.store.reading() as tx:
             rows = await documents.page(tx, who.sub, before=_cursor(cursor), limit=limit + 1)
-            banner = await views.banner(tx, GATEWAY)
-        now = kernel.now()
+            now = kernel.now()
+            banner = await views.banner(tx, GATEWAY, now)
         return {
             "jobs": [views.job_json(row, now) for row in rows[:limit]],
             "nextCursor": rows[limit - 1]["id"] if len(rows) > limit else None,
@@ -206,7 +206,7 @@ def _changes(kernel: Kernel, owner: str) -> Any:
 
     async def fetch(tx: Tx, after: str | None) -> list[Event]:
         now = kernel.now()
-        seen: dict[str, Any] = {"banner": {"text": await views.banner(tx, GATEWAY)}}
+        seen: dict[str, Any] = {"banner": {"text": await views.banner(tx, GATEWAY, now)}}
         for row in reversed(await documents.page(tx, owner, limit=WATCHED_MAX)):
             seen[row["id"]] = views.job_json(row, now)
         new = [key for key, value in seen.items() if sent.get(key) != value]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from holdfast import App, CallError, Category, Context, Failure, Job, LeaseLost, Provider, ProviderHeld, stage
+from holdfast import App, CallError, Context, Failure, Job, LeaseLost, Provider, ProviderHeld, stage
 from holdfast.kit import Kernel, Settled, State, StoreError, Tx, load_migrations
 from holdfast.providers.webhook import Post, send_notice
 from holdfast.settings import read
@@ -30,7 +30,6 @@ from holdfast_systems.conversion.webhook import announce, declare_webhook
 NAME = "conversion"
 GATEWAY = "gateway"
 MIGRATIONS = load_migrations(NAME, Path(__file__).parent / "migrations")
-BUSY_WAIT_MS = 5_000
 SPARE_S = 60.0  # for the stage's own reads and writes around the call
 
 
@@ -64,6 +63,7 @@ def build_app(
         breaker=settings.breaker,
         timeout_s=settings.gateway_timeout_s,
         probe=gateway.healthy,
+        hold_max_s=settings.gateway_hold_s_max,
     )
     _declare_convert(app, settings, gateway, provider)
     declare_webhook(app, settings, post)
@@ -81,7 +81,7 @@ def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, p
             except (ProviderHeld, LeaseLost, StoreError):
                 raise
             except Exception as error:  # whatever it is, this system's own table says what it means
-                raise _known(error, ctx.now()) from error
+                raise CallError(conversion_failure(error)) from error
 
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await _mark(kernel, tx, settings, change)
@@ -106,15 +106,6 @@ async def _called(gateway: Gateway, source: Path, timeout_s: float) -> bytes:
         return await gateway.convert(source, timeout_s=timeout_s)
     except Exception as error:
         raise CallError(conversion_failure(error)) from error
-
-
-def _known(error: Exception, now: int) -> CallError:
-    """The error with this system's classification. A gateway that says it is full costs the job nothing."""
-    found = conversion_failure(error)
-    full = found.error_class == "GATEWAY_BUSY" or (found.category is Category.RATE_LIMIT and found.retry_after_ms)
-    if full and found.retryable:
-        return ProviderHeld(GATEWAY, "it is busy", now + (found.retry_after_ms or BUSY_WAIT_MS))
-    return CallError(found)
 
 
 async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Settled) -> None:

@@ -34,6 +34,9 @@ class ConversionSettings:
     retry_jitter_ms: int = setting("RETRY_JITTER_MAX_MS", 5_000, "Random addition to each wait, at most", minimum=0)
     lease_s: float = setting("WORKER_LEASE_TTL_SEC", 60.0, "How long a claim is held unless renewed", minimum=1)
     gateway_timeout_ms: int = setting("GATEWAY_TIMEOUT_MS", 120_000, "One conversion may take", minimum=1)
+    gateway_hold_s_max: float = setting(
+        "GATEWAY_HOLD_MAX_SEC", 3_600.0, "A gateway may put a document off for so long in all", minimum=1
+    )
     concurrency: int = setting("WORKER_CONCURRENCY", 2, "Conversions in flight per process", minimum=1, maximum=5_000)
     circuit_window: int = setting("CIRCUIT_WINDOW", 20, "Gateway calls that the breaker looks back on", minimum=1)
     circuit_fail_threshold: float = setting(

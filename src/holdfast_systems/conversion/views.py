@@ -13,6 +13,8 @@ from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 
 BANNER = "Converter busy - jobs will resume automatically"
+HELD = "The converter is not available; the job resumes by itself."
+COME_BACK = "The converter asked to be called later."
 PRIORITIES = {"high": 1, "normal": 2, "low": 3}
 _PRIORITY_NAMES = {level: name for name, level in PRIORITIES.items()}
 
@@ -61,13 +63,23 @@ def job_json(row: Row, now: int) -> dict[str, Any]:
         "attemptCount": _attempts(row, status),
         "lastAttemptAt": _when(row["last_attempt_at"]),
         "retryAfter": iso(row["run_at"]) if waiting else None,
+        "waitingFor": _waits_for(row, error, waiting) if status == "queued" else None,
         "expiresAt": _when(row["expires_at"] if status in ("complete", "expired") else None),
         "sourceAvailable": has_source,
         "canRetry": status == "failed" and has_source,
         "error": (error or NO_REASON) if status == "failed" else None,
-        "lastError": error if status in ("queued", "processing") and row["failures"] else None,
+        "lastError": error if status in ("queued", "processing") else None,
         "result": _result(row) if status == "complete" else None,
     }
+
+
+def _waits_for(row: Row, error: dict[str, Any] | None, waiting: bool) -> str | None:
+    """Why a queued job does not run, in a sentence; None if it only waits for its turn."""
+    if row["hold"] == "breaker":
+        return HELD
+    if not waiting:
+        return None
+    return str(error["message"]) if error else COME_BACK
 
 
 def _attempts(row: Row, status: str) -> int:
@@ -106,7 +118,8 @@ def _event(job_id: str, row: Row) -> Event | None:
     return Event(str(row["seq"]), name, data)
 
 
-async def banner(tx: Tx, provider: str) -> str | None:
-    """What to tell users while dispatch is paused; None while it is not."""
+async def banner(tx: Tx, provider: str, now: int) -> str | None:
+    """What to tell users while dispatch is paused, by the breaker or because the converter asked for it."""
     row = await breakers.read(tx, provider)
-    return None if row.state.gate is Gate.CLOSED else BANNER
+    asked = row.not_before is not None and row.not_before > now
+    return BANNER if asked or row.state.gate is not Gate.CLOSED else None

@@ -22,7 +22,7 @@ from holdfast.kernel.operate import cancel
 from holdfast.kernel.reap import reap_once
 from holdfast.stores.clock import Clock
 from holdfast.testing import HandClock
-from holdfast_systems.conversion.gateway import GrobidGateway
+from holdfast_systems.conversion.gateway import GrobidGateway, _refused
 from holdfast_systems.conversion.views import BANNER
 
 DOWN = [CallError.from_status(502, "Bad gateway at /srv/secret/path", {}, now_ms=0) for _ in range(40)]
@@ -134,6 +134,58 @@ async def test_a_full_gateway_costs_no_attempt(place: Place) -> None:
     await place.world.run_until_idle()
     done = await place.job(job["id"])
     assert (done["status"], done["attemptCount"], len(place.gateway.calls)) == ("complete", 1, 6)
+
+
+def not_now(status: int, retry_after_s: int | None = None) -> CallError:
+    """What the HTTP gateway raises for an answer that cannot take the document now."""
+    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+    return _refused(CallError.from_status(status, "not now", headers, now_ms=0))
+
+
+@pytest.mark.spec("C2", "C3", "001.3", "001.5", "001.19")
+@pytest.mark.parametrize("status", [408, 425, 429])
+async def test_a_gateway_that_asks_to_wait_holds_the_queue_and_costs_nothing(place: Place, status: int) -> None:
+    place.gateway.errors = [not_now(status, 7_200 // 3)]
+    first = await place.upload()
+    await place.work()
+    second = await place.upload()
+    for _ in range(10):  # forty minutes: nothing is called before the time it asked for
+        await place.work()
+        assert len(place.gateway.calls) == 1
+        place.world.clock.advance(239)
+    shown = await place.job(first["id"])
+    assert (shown["status"], shown["attemptCount"], shown["lastError"]["code"]) == ("queued", 0, "GW_5XX")
+    assert (await place.job(second["id"]))["waitingFor"] and shown["waitingFor"] == shown["lastError"]["message"]
+    assert (await place.client().get("/api/jobs")).json()["banner"] == BANNER
+    place.world.clock.advance(30)
+    await place.world.run_until_idle()
+    for job in (first, second):
+        done = await place.job(job["id"])
+        assert (done["status"], done["attemptCount"], done["waitingFor"]) == ("complete", 1, None)
+    assert (await place.client().get("/api/jobs")).json()["banner"] is None
+
+
+@pytest.mark.spec("C3", "001.5")
+async def test_a_gateway_that_is_busy_for_ever_is_asked_seldom_and_not_for_ever(place: Place) -> None:
+    place.gateway.errors = [not_now(429, 1)] * 10_000
+    job = await place.upload()
+    began = place.world.clock.now_ms()
+    await place.world.run_until_idle()
+    failed = await place.job(job["id"])
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "GW_5XX")
+    assert place.world.clock.now_ms() - began <= (3_600 + 1) * 1_000, "GATEWAY_HOLD_MAX_SEC ends it"
+    assert len(place.gateway.calls) <= 12, "each wait is longer than the one before"
+
+
+@pytest.mark.spec("C3", "001.5")
+@pytest.mark.parametrize("status", [408, 425, 429])
+async def test_a_gateway_that_is_busy_without_a_time_is_tried_three_times(place: Place, status: int) -> None:
+    place.gateway.errors = [not_now(status)] * 10
+    job = await place.upload()
+    await place.world.run_until_idle()
+    failed = await place.job(job["id"])
+    assert (failed["status"], failed["error"]["code"], failed["attemptCount"]) == ("failed", "GW_5XX", 3)
+    assert len(place.gateway.calls) == 3
 
 
 @pytest.mark.spec("C4", "K9", "001.16", "001.17", "001.18", "001.19")

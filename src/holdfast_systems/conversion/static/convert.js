@@ -125,7 +125,8 @@ function lineOf(job) {
     const gone = job.sourceAvailable ? "" : " The PDF is no longer here; upload it again.";
     return `${job.error ? job.error.message : "The conversion failed."}${gone}`;
   }
-  if (job.retryAfter && job.lastError) return `${job.lastError.message} Next attempt at ${clock(job.retryAfter)}.`;
+  if (job.waitingFor && job.retryAfter) return `${job.waitingFor} Next attempt at ${clock(job.retryAfter)}.`;
+  if (job.waitingFor) return job.waitingFor;
   if (job.status === "complete") return `${size} PDF, kept until ${new Date(job.expiresAt).toLocaleString()}.`;
   if (job.status === "expired") return "The result was removed after its time.";
   return job.attemptCount > 1 ? `${size}, attempt ${job.attemptCount}` : size;
