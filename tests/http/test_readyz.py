@@ -54,7 +54,10 @@ async def test_a_full_disk_is_called_that(tmp_path: Path, settings: Settings) ->
     await store._writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFull):
         for number in range(10_000):
-            await store._writer.execute(f"INSERT INTO holdfast_workers VALUES ('{number:040}', '', 0, 0, 0)")
+            await store._writer.execute(
+                "INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight)"
+                f" VALUES ('{number:040}', '', 0, 0, 0)"
+            )
     async with asking(settings, kernel) as client:
         with patch.object(health.socket, "gethostname", lambda: "a-long-name" * 500):  # it needs another page
             answer = await client.get("/readyz")

@@ -224,7 +224,7 @@ async def test_an_input_that_no_longer_fits_its_type_can_be_mended(deploy: Deplo
     job_id, case_id = await dead(world)
     old = json.dumps({"weight": "three", "address": "Berlin", "colour": "red"})
     async with world.kernel.store.transaction() as tx:
-        await jobs.correct(tx, job_id, old, world.kernel.now())
+        await jobs.correct(tx, job_id, old, 1, world.kernel.now())
     await correct(world.kernel, case_id, actor="ann", values={"weight": 3})
     assert (await payload(world, job_id))["weight"] == 3 and followed[0][0] is None
 

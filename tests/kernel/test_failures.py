@@ -187,7 +187,7 @@ async def test_a_providers_own_judgement_may_overrule_a_classified_call(deploy: 
     error = CallError.from_status(403, "slow", {}, now_ms=0)
 
     def slow(error: BaseException) -> Failure | None:
-        return failure(Category.RATE_LIMIT, "RATE_LIMITED", "slow down") if "slow" in str(error) else None
+        return failure(Category.UPSTREAM, "SLOW", "slow down") if "slow" in str(error) else None
 
     made, job = app_that(calling(error), Provider("shop", classify=slow))
     assert (await letter_of(deploy, made, job))["attempts_made"] == 3
@@ -237,7 +237,7 @@ async def test_a_clients_timeout_is_not_the_stages(deploy: Deploy) -> None:
 async def test_a_timeout_cut_by_the_deadline_says_so(deploy: Deploy) -> None:
     made, job = app_that(hang, timeout_s=3_600)
     letter = await letter_of(deploy, made, job, deadline_s=0.05)
-    assert (letter["error_class"], letter["failure_reason"]) == ("STAGE_TIMEOUT", "deadline")
+    assert (letter["error_class"], letter["failure_reason"]) == ("STAGE_TIMEOUT", "no_time")
     assert letter["last_error"].startswith("The job's deadline cut the stage 'run' after ")
     assert letter["last_error"].endswith("its own limit of 3600 s was not reached.")
 
@@ -255,10 +255,10 @@ async def test_a_call_that_is_cut_names_the_provider_and_its_limit(deploy: Deplo
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"effects": "tokens"}, "effects 'tokens'; they are one of token, lookup, neither"),
-        ({"per_minute": 0}, "per_minute 0; it must be more than 0"),
-        ({"concurrency": -1}, "concurrency -1; it must be more than 0"),
-        ({"timeout_s": 0}, "timeout_s 0; it must be more than 0"),
+        ({"effects": "tokens"}, "effects 'tokens'; they are token, lookup or neither"),
+        ({"per_minute": 0}, "a per_minute of 0; it must be a whole number of 1 or more"),
+        ({"concurrency": -1}, "a concurrency of -1; it must be a whole number of 1 or more"),
+        ({"timeout_s": 0}, "a timeout_s of 0; it must be a number of seconds above 0"),
         ({"classify": "retry"}, "a classify that is no function"),
     ],
 )

@@ -33,11 +33,19 @@ class Try(Job[str]):
         await ctx.call(call)
 
 
+@app.job()
+class GiveUp(Job[str]):
+    @stage()
+    async def ask(self, ctx: Context, word: str) -> None:
+        raise CallError.of(Category.AUTH, "AUTH_DENIED", f"403; password={word}")
+
+
 async def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture, formatter: logging.Formatter) -> list[str]:
     kernel = Kernel(store=SqliteStore(tmp_path / "log.db"), registry=Registry([app]))
     await kernel.migrate()
     with caplog.at_level(logging.DEBUG, logger="holdfast"):
         job_id = await submit(kernel, Try, "hunter2", trace=TRACE)
+        await submit(kernel, GiveUp, "hunter2")
         await Worker(kernel).run_until_idle()
     await kernel.store.close()
     told = [formatter.format(record) for record in caplog.records if record.name == "holdfast"]

@@ -106,7 +106,7 @@ async def _sweep(world: World) -> None:
 
 async def _revive(world: World, job_id: str) -> None:
     async with world.kernel.store.transaction() as tx:
-        await jobs.revive(tx, job_id, "run", None, 0, world.kernel.now(), is_full=False)
+        await jobs.revive(tx, job_id, "run", None, 0, world.kernel.now(), done=None)
 
 
 async def _renew(world: World, job_id: str) -> None:

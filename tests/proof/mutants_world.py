@@ -167,7 +167,7 @@ def keys_dropped() -> Iterator[None]:
 @contextmanager
 def secrets_in_events() -> Iterator[None]:
     """Error messages are stored as they come."""
-    with swapped(settle, "redact_text", lambda text: text):
+    with swapped(settle, "redact_message", lambda text: text):
         yield
 
 

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.case import STEPS, CaseState, why_not
-from holdfast.core.correction import (
+from holdfast.core.job import State
+from holdfast.core.redact import redact, redact_text
+from holdfast.errors import InvalidInput, NotAllowed, NotFound
+from holdfast.kernel.app import Corrected
+from holdfast.kernel.correction import (
     FieldChange,
     StageInput,
     changed_fields,
@@ -25,10 +29,6 @@ from holdfast.core.correction import (
     unknown_field,
     with_values,
 )
-from holdfast.core.job import State
-from holdfast.core.redact import redact, redact_text
-from holdfast.errors import InvalidInput, NotAllowed, NotFound
-from holdfast.kernel.app import Corrected
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.stores.seam import Row, Tx
@@ -130,7 +130,7 @@ async def _correct(
     after = _checked(kind, json.loads(before), values, document)
     correction = await _described(tx, case_id, case, kind, before, after, is_preview)
     now = kernel.now()
-    await jobs.correct(tx, case["job_id"], after, now)
+    await jobs.correct(tx, case["job_id"], after, kind.version, now)
     await kind.instance.corrected(
         kernel, tx, Corrected(case["job_id"], _loaded(kind, before), _loaded(kind, after), now)
     )

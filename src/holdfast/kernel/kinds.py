@@ -20,6 +20,7 @@ from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.errors import BadDeclaration, InvalidInput
+from holdfast.kernel.declaring import check_versions, checked_rules
 from holdfast.kernel.fitting import first_problem, is_plain, missing_await, read_back, unwritable
 
 
@@ -180,7 +181,7 @@ def job_kind(
     if deadline_s is not None and deadline_s <= 0:
         raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
     upgrades = dict(upgrade or {})
-    _check_versions(cls.__name__, version, upgrades)
+    check_versions(cls.__name__, version, upgrades)
     given = _input_type(cls)
     takes = _adapter(given, cls.__name__)
     stages = _stages(cls, given, retries, never)
@@ -209,17 +210,6 @@ def _former(stages: tuple[Stage, ...]) -> dict[str, Stage]:
         for old in one.formerly:
             found.setdefault(old, replace(one, plan=replace(one.plan, name=old)))
     return found
-
-
-def _check_versions(place: str, version: int, upgrades: dict[int, Upgrade]) -> None:
-    if version < 1:
-        raise BadDeclaration(f"'{place}' has version {version}; versions count from 1.")
-    missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
-    if missing:
-        raise BadDeclaration(f"'{place}' has version {version} but no upgrade from version {missing[0]}.")
-    beyond = [step for step in upgrades if not 1 <= step < version]
-    if beyond:
-        raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")
 
 
 def _check_names(place: str, stages: tuple[Stage, ...]) -> None:
@@ -265,7 +255,7 @@ def _stages(
                 returns=(adapter := _adapter(returns, place)),
                 plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
-                rules=_rules(mark.rules, never, place),
+                rules=checked_rules(mark.rules, never, place),
                 formerly=mark.formerly,
                 upgrade=mark.upgrade,
                 may_be_none=_takes_none(adapter),
@@ -281,24 +271,6 @@ def _reads(mark: StageMark, takes: Any, place: str) -> frozenset[str] | None:
     if unknown:
         raise BadDeclaration(f"The stage '{place}' reads '{unknown[0]}', which the input does not have.")
     return mark.reads
-
-
-def _rules(rules: Rules, never: tuple[type[BaseException], ...], place: str) -> Rules:
-    """The stage's word on exceptions, refused unless it is made of exception classes that do not contradict; the
-    app's `never` stands behind it."""
-    for option, classes in (("retry_on", rules.retry_on), ("never", rules.never)):
-        if not isinstance(classes, tuple) or not all(map(_is_exception, classes)):
-            raise BadDeclaration(f"The stage '{place}' has a {option} that is not a tuple of exception classes.")
-    both = sorted(each.__name__ for each in {*rules.retry_on} & {*rules.never})
-    if both:
-        raise BadDeclaration(f"The stage '{place}' names {', '.join(both)} in retry_on and in never.")
-    if not isinstance(never, tuple) or not all(map(_is_exception, never)):
-        raise BadDeclaration(f"The app of '{place}' has a never that is not a tuple of exception classes.")
-    return Rules(rules.retry_on, (*rules.never, *(each for each in never if each not in rules.retry_on)))
-
-
-def _is_exception(candidate: object) -> bool:
-    return isinstance(candidate, type) and issubclass(candidate, BaseException)
 
 
 def _needs(method: Any, hints: dict[str, Any], place: str, returned: dict[str, Any]) -> tuple[str, ...]:

@@ -146,12 +146,16 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     stage = kind.stages[0] if full else kind.by_name.get(start)
     if stage is None:
         raise NotAllowed(f"'{kind.name}' has no stage '{start}' any more; ask for a full restart.")
+    done = None
     if full:
         await results.clear(tx, job_id)
+        done = ""
     elif case["replay_stage"]:
-        await results.clear_stages(tx, job_id, [each.name for each in kind.stages[kind.stages.index(stage) :]])
+        at = kind.stages.index(stage)
+        await results.clear_stages(tx, job_id, [each.name for each in kind.stages[at:]])
+        done = ",".join(each.name for each in kind.stages[:at])
     run_at = now + int(delay_s * 1_000)
-    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, is_full=full)
+    row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, done=done)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
     data = batch.text({"stage": stage.name, "full": full, "run_at": row["run_at"]})

@@ -237,18 +237,17 @@ def _locked(row: Row) -> tuple[Claimed, str | None]:
 
 
 async def revive(
-    tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int, *, is_full: bool
+    tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int, *, done: str | None
 ) -> Row | None:
-    """Bring a dead job back for a replay; None if it is not dead."""
-    rows = await tx.rows(
-        sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now, is_full=int(is_full)
-    )
+    """Bring a dead job back for a replay; None if it is not dead. `done`: its completed stages from now on, None if
+    they are what they were."""
+    rows = await tx.rows(sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now, done=done)
     return rows[0] if rows else None
 
 
-async def correct(tx: Tx, job_id: str, payload: str, now: int) -> bool:
+async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> bool:
     """Give a dead job another input; False if it is not dead."""
-    return bool(await tx.rows(sql.correct, id=job_id, payload=payload, now=now))
+    return bool(await tx.rows(sql.correct, id=job_id, payload=payload, version=version, now=now))
 
 
 async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int) -> Counter[str]:

@@ -271,7 +271,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, cra
 UPDATE holdfast_jobs
    SET state = 'queued', stage = :stage, provider = :provider, epoch = epoch + 1, failures = 0, crashes = 0,
        run_at = CASE WHEN not_before IS NOT NULL AND not_before > :run_at THEN not_before ELSE :run_at END,
-       is_due = 0, done = CASE CAST(:is_full AS INTEGER) WHEN 1 THEN '' ELSE done END,
+       is_due = 0, done = COALESCE(CAST(:done AS TEXT), done),
        deadline_at = :now + deadline_at - COALESCE(
          (SELECT MAX(e.at) FROM holdfast_job_events e WHERE e.job_id = holdfast_jobs.id AND e.type = 'replayed'),
          created_at),
@@ -281,7 +281,7 @@ RETURNING attempt, run_at, queue
 
 -- name: correct
 -- Another input for a job that is dead: nobody runs it, and a replay is the only way back.
-UPDATE holdfast_jobs SET payload = :payload, updated_at = :now
+UPDATE holdfast_jobs SET payload = :payload, version = :version, updated_at = :now
  WHERE id = CAST(:id AS /*id*/) AND state = 'dead'
 RETURNING attempt
 

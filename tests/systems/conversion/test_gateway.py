@@ -139,7 +139,7 @@ async def test_a_large_file_is_sent_whole(tmp_path: Path) -> None:
         (http(401), "AUTH_INVALID", Code.GW_4XX, False),
         (http(409), "UPSTREAM_CONFLICT", Code.GW_4XX, False),
         (http(413), "UPSTREAM_TOO_LARGE", Code.GW_4XX, False),
-        (http(412), "UPSTREAM_REJECTED", Code.GW_4XX, False),
+        (http(412), "UPSTREAM_PRECONDITION", Code.GW_4XX, False),
         (http(408), "GW_UNAVAILABLE", Code.GW_5XX, True),
         (http(425), "GW_UNAVAILABLE", Code.GW_5XX, False),
         (http(429), "GW_UNAVAILABLE", Code.GW_5XX, False),

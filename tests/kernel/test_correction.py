@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.correction import (
+from holdfast.core.redact import MASK
+from holdfast.errors import InvalidInput
+from holdfast.kernel.correction import (
     StageInput,
     changed_fields,
     changes,
@@ -16,8 +18,6 @@ from holdfast.core.correction import (
     value_of_text,
     with_values,
 )
-from holdfast.core.redact import MASK
-from holdfast.errors import InvalidInput
 
 ORDER: dict[str, Any] = {
     "title": "a",
