@@ -19,6 +19,8 @@ import pytest
 import typer.main
 from tests.docs import desk
 from tests.docs.pages import ROOT, Block, everything
+from tests.systems.grading.callbacks_made import error
+from tests.systems.grading.pair import WRITING
 from typer.testing import CliRunner
 
 from holdfast.cli import cli
@@ -28,6 +30,11 @@ from holdfast.kernel.submit import submit
 from holdfast.main import close_systems, load_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.tables import cases, effects
+from holdfast.transports.seam import Delivery
+from holdfast_systems.grading import main_app
+from holdfast_systems.grading.callbacks import receive_callback
+from holdfast_systems.grading.contract import CALLBACK_QUEUE
+from holdfast_systems.grading.settings import MainSettings
 
 KINDS = {"sh", "python", "text", "json", "yaml", "sql", "js", "xml"}
 UNTIL_STOPPED = {"up", "serve", "worker", "relay"}
@@ -125,8 +132,24 @@ class Desk:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     for name in ("DATABASE_URL", "RABBITMQ_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    commands()
     env = {"HOLDFAST_DATA_DIR": str(tmp_path), "HOLDFAST_APP": "tests.docs.desk:app"}
-    return Desk(env, asyncio.run(_furnished(env)))
+    return Desk(env, asyncio.run(_furnished(env)) | asyncio.run(_graded(env)))
+
+
+async def _graded(env: dict[str, str]) -> dict[str, str]:
+    """Both grading services, with a submission that failed."""
+    opened = await open_systems(read(Settings, env), env, ["grading-main", "grading-service"])
+    try:
+        for one in opened:
+            await prepare(one.kernel)
+        main = opened[0].kernel
+        async with main.store.transaction() as tx:
+            stored = await main_app.submit(main, tx, MainSettings(), "ann", "writing", WRITING)
+        await receive_callback(main, Delivery(CALLBACK_QUEUE, error(stored.request_id, stored.id, "LLM_FAIL").body()))
+        return {"SUBMISSION": stored.id}
+    finally:
+        await close_systems(opened)
 
 
 async def _furnished(env: dict[str, str]) -> dict[str, str]:
