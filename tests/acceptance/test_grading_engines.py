@@ -49,7 +49,7 @@ async def test_a_retry_after_beyond_the_cap_is_cut_to_it(standing: GradingSite, 
     standing.model.next.append(Answer(429, {"Retry-After": "7200"}))
     asked = request("capped")
     await stranger.publish(REQUEST_QUEUE, asked)
-    mine = f"job_key = '{asked['requestId']}' AND state = 'queued' AND failures = 1"
+    mine = f"job_key = '{asked['requestId']}' AND state = 'queued' AND is_due = 0 AND failures = 0"
     waiting = await standing.until_in_service(
         f"SELECT run_at, updated_at FROM holdfast_jobs WHERE {mine}", bool, "the job to wait for its retry"
     )

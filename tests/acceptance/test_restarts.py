@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
-from holdfast.tables import jobs
+from holdfast.tables import new_jobs
 from tests.acceptance.apps.gated import Name, gated
 from tests.acceptance.apps.orders import OrderIn
 from tests.acceptance.deployment import Deployment, all_ended, kind, rows
@@ -56,7 +56,7 @@ async def by_key(kernel: Kernel, key: str) -> Any:
     async def asked() -> tuple[Any] | None:
         try:
             async with kernel.store.reading() as tx:
-                return (await jobs.by_key(tx, "orders.order", key),)
+                return (await new_jobs.by_key(tx, "orders.order", key),)
         except StoreError:
             return None
 

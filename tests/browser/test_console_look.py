@@ -62,7 +62,7 @@ async def test_any_id_finds_its_job(browser: Any, place: Deployment) -> None:
     parcel = await place.order("cup", "parcel-5")
     story = await place.reaches(parcel, "succeeded")
     wanted = {job_id: job_id, "order-77": job_id, "trace-77": job_id, letter: job_id}
-    wanted |= {"parcel/parcel-5": parcel, "parcel of parcel-5": parcel, story["outbox"][0]["id"]: parcel}
+    wanted |= {story["effects"][0]["key"]: parcel, "parcel of parcel-5": parcel, story["outbox"][0]["id"]: parcel}
     async with signed_in(browser, place, to="/console") as page:
         for text, found in wanted.items():
             await go(page, "machines", "Workers and cost")

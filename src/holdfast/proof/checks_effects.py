@@ -154,9 +154,12 @@ def check_retry_after(history: History) -> Iterator[Finding]:
 
 
 def check_heard(history: History) -> Iterator[Finding]:
-    """S13: a process that was told to come back later does not call before, whether or not it could write that down."""
+    """S13: a process that was told to come back later does not call before, whether or not it could write that down.
+
+    Of providers only: a host that a user named speaks to the job that called it, and has no row."""
+    known = {line.id for line in history.of("gate")}
     for tale in history.providers.values():
-        for told in tale.log:
+        for told in tale.log if tale.name in known else ():
             if told.kind != "answer" or told.detail != "limited" or told.retry_at_ms is None:
                 continue
             for call in _calls_between(history, tale, told.at_ms + SLACK_MS, told.retry_at_ms):
