@@ -16,11 +16,11 @@ from rich.text import Text
 from holdfast.cli_reach import cell, check_id, each, fail, on_case, on_systems, say, show, show_page
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
+from holdfast.core.correction import value_of_text
 from holdfast.errors import InvalidInput
 from holdfast.kernel import operate
 from holdfast.kernel.bulk import FORMS, bulk
 from holdfast.kernel.correct import Correction, correct, history
-from holdfast.kernel.correction import value_of_text
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem

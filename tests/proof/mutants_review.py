@@ -138,7 +138,7 @@ def sixth_send() -> Iterator[None]:
 
 
 MUTANTS = (
-    Mutant(sixth_send, ("R3",), 100),
+    Mutant(sixth_send, ("R3",), 400),
     Mutant(another_body_makes_a_second_job, ("R1", "S1"), 60),
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),

@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.case import STEPS, CaseState, why_not
-from holdfast.core.job import State
-from holdfast.core.redact import redact, redact_text
-from holdfast.errors import InvalidInput, NotAllowed, NotFound
-from holdfast.kernel.app import Corrected
-from holdfast.kernel.correction import (
+from holdfast.core.correction import (
+    BadPath,
     FieldChange,
     StageInput,
     changed_fields,
@@ -29,6 +26,10 @@ from holdfast.kernel.correction import (
     unknown_field,
     with_values,
 )
+from holdfast.core.job import State
+from holdfast.core.redact import redact, redact_text
+from holdfast.errors import InvalidInput, NotAllowed, NotFound
+from holdfast.kernel.app import Corrected
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.stores.seam import Row, Tx
@@ -140,7 +141,10 @@ async def _correct(
 
 def _checked(kind: JobKind, original: Any, values: Mapping[str, Any] | None, document: Any) -> str:
     """The corrected input as it is stored. What was masked when it was shown is put back first."""
-    given = with_values(original, values) if values is not None else document
+    try:
+        given = with_values(original, values) if values is not None else document
+    except BadPath as error:
+        raise InvalidInput(str(error)) from None
     given = keep_masked(given, original)
     after = kind.dump_input(kind.load_input(json.dumps(given)))
     dropped = unknown_field(given, json.loads(after), original)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,6 @@ class Delivery:
     superseded_by: str | None = None
     budget: str | None = None
     sends_before: int = 0
-    is_last_look: bool = False
 
     def sends_of(self, budget: str) -> int:
         """How many sends this budget has used."""
@@ -71,7 +70,6 @@ async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[De
             superseded_by=row["superseded_by"],
             budget=row["budget"],
             sends_before=row["sends_before"],
-            is_last_look=bool(row["last_look"]),
         )
         for row in rows
     ]
@@ -82,6 +80,12 @@ async def open_budget(tx: Tx, changelist_id: str, review_version: int, budget: s
     await tx.rows(sql.open_budget, changelist_id=changelist_id, review_version=review_version, budget=budget)
 
 
-async def look_last(tx: Tx, effect_keys: Sequence[str], budget: str) -> None:
-    """From now on these deliveries are only looked up, not sent again, within this budget."""
-    await tx.rows(sql.look_last, keys=batch.ids(effect_keys), budget=budget)
+async def forgive(tx: Tx, effect_keys: Sequence[str], budget: str) -> None:
+    """Take one send of each delivery out of what the budget has used."""
+    await tx.rows(sql.forgive, keys=batch.ids(effect_keys), budget=budget)
+
+
+async def sends_of(tx: Tx, effect_keys: Iterable[str]) -> dict[str, int]:
+    """How often each was sent so far, by the ledger."""
+    rows = await tx.rows(sql.sends, keys=batch.ids(effect_keys))
+    return {row["effect_key"]: row["attempts"] for row in rows}

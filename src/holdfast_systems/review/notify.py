@@ -23,7 +23,7 @@ from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.deliveries import Delivery
 from holdfast_systems.review.engine import Engine
 from holdfast_systems.review.render import build_message
-from holdfast_systems.review.sends import DOUBTFUL, look_once_more, may_send, only_look, open_budget
+from holdfast_systems.review.sends import DOUBTFUL, forgive_outage, look_once_more, may_send, only_look, open_budget
 
 # Not the fault of one address: whoever comes next would be refused likewise.
 OF_ALL = (Category.AUTH, Category.BUG)
@@ -76,6 +76,7 @@ async def notify(engine: Engine, ctx: Context, mail: Mail, critique: Critique) -
             if not isinstance(error, ProviderHeld) and error.failure.category in OF_ALL:
                 break
     if missed:
+        await forgive_outage(engine, ctx, [(miss.delivery, miss.error) for miss in missed])
         await _judge(engine, ctx, mail, missed, rows)
     return Notified(len(rows) - len(missed), len(rows))
 

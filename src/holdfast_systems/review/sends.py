@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import look_into
+from holdfast.kit import Gate, breakers, look_into
 from holdfast_systems.review import deliveries
 from holdfast_systems.review.deliveries import Delivery
 from holdfast_systems.review.engine import Engine
@@ -34,13 +34,10 @@ def _budget(ctx: Context) -> str:
 
 
 def may_send(engine: Engine, ctx: Context, row: Delivery) -> bool:
-    """Whether this attempt may send the mail, or settle what needs no send.
-
-    Of a mail's sends, those count that a failure or a lost worker was counted for, and the one before a last look."""
+    """Whether this attempt may send the mail, or settle what needs no send."""
     if row.status in ("sent", "failed", "needs_person"):
         return True  # the ledger sends none of them within this epoch
-    limit = engine.settings.attempts
-    return not row.is_last_look and (row.sends_of(_budget(ctx)) < limit or ctx.failures + ctx.job.crashes < limit)
+    return row.sends_of(_budget(ctx)) < engine.settings.attempts
 
 
 async def only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
@@ -52,25 +49,37 @@ async def only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
     raise CallError.of(Category.UPSTREAM, error_class, message)
 
 
+async def forgive_outage(engine: Engine, ctx: Context, missed: Sequence[tuple[Delivery, CallError]]) -> None:
+    """Give back the sends that failed because the provider was known to be down, or asked to be called later."""
+    sent_before = {row.effect_key: row.attempts for row, _ in missed}
+    async with ctx.kernel.store.reading() as tx:
+        gate = (await breakers.read(tx, engine.mail.name)).state.gate
+    known_down = [row for row, error in missed if gate is not Gate.CLOSED or _asked_to_wait(error)]
+    if not known_down:
+        return
+    async with ctx.transaction() as tx:
+        sent = {key for key, sends in (await deliveries.sends_of(tx, sent_before)).items() if sends > sent_before[key]}
+        keys = [row.effect_key for row in known_down if row.effect_key in sent]
+        await deliveries.forgive(tx, keys, _budget(ctx))
+
+
+def _asked_to_wait(error: CallError) -> bool:
+    return error.failure.status in (429, 503) and error.failure.retry_after_ms is not None
+
+
 async def look_once_more(
     engine: Engine, ctx: Context, changelist_id: str, review_version: int, before: Sequence[Delivery]
 ) -> None:
     """The stage's last attempt sent something and left it in doubt: hold the job until that can be looked up.
 
-    At no cost, and once: from here on nothing of it is sent in this epoch. A doubt that is older was looked into by
-    this attempt, and that was what failed. Where nobody can be asked, the doubt goes to the dead letter."""
+    At no cost, and bounded: its sends are counted all the same. A doubt that is older was looked into by this attempt,
+    and that was what failed. Where nobody can be asked, the doubt goes to the dead letter."""
     if engine.mail.lookup is None or engine.mail.effects == "neither":
         return
     sends_before = {row.effect_key: row.attempts for row in before}
-    sent_now = [
-        row
-        for row in await _deliveries(ctx, changelist_id, review_version)
-        if sends_before[row.effect_key] < row.attempts
-    ]
-    if not any(row.status in DOUBTFUL for row in sent_now):
+    rows = await _deliveries(ctx, changelist_id, review_version)
+    if not any(row.status in DOUBTFUL and sends_before[row.effect_key] < row.attempts for row in rows):
         return
-    async with ctx.transaction() as tx:  # the hold is free: what this attempt sent counts by these marks alone
-        await deliveries.look_last(tx, [row.effect_key for row in sent_now], _budget(ctx))
     wait_ms = TOKEN_RECHECK_MS
     if engine.mail.effects == "lookup":
         wait_ms += int((engine.mail.timeout_s + engine.mail.late_bound_s) * 1_000)

@@ -9,7 +9,7 @@ K6 a finished stage is never run or paid for again    K8 the second failure alik
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,21 +144,31 @@ def check_answers(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_sends(seen: Evidence) -> Iterator[Finding]:
-    """R3: within one epoch of its job a mail is sent as often as its stage has attempts, and no more; an attempt that
-    cost nothing, because the provider was known to be down or the worker was asked to stop, is none of them."""
+    """R3: within one epoch of its job a mail is sent as often as its stage has attempts, and no more. What a provider
+    answers that is known to be down, or that asks to be called later, is no attempt."""
     if seen.world.lost_mails:
         return  # told again by another job, with a budget of its own
+    name = f"mail.{seen.world.mail}"
+    gates = [(line.at_ms, line.data[1]) for line in seen.history.of("gate") if line.id == name]
+    answers = {call.call: call for call in seen.world.providers[name].log if call.kind in ("answer", "timeout")}
     sends: dict[tuple[str, int, str], int] = Counter()
-    free: dict[tuple[str, int], int] = Counter()
     for stage, asked, call in _calls(seen):
-        if stage == "notify":
+        if stage != "notify":
+            continue
+        answer = answers.get(call.call)
+        if answer is None or not _is_free(answer, gates):
             sends[asked.job, _epoch_at(seen, asked.job, call.at_ms), call.token] += 1
-    for change in seen.history.all_changes():
-        if change.old_stage == "notify" and change.event in ("retried", "buried", "released"):
-            free[change.job, change.epoch] += max(0, change.old_failures + 1 - change.failures)
     for (job, epoch, token), count in sends.items():
-        if count > ATTEMPTS + free[job, epoch]:
+        if count > ATTEMPTS:
             yield Finding("R3", f"The mail {token[:12]} was sent {count} times in epoch {epoch} of its job.", job)
+
+
+def _is_free(answer: ProviderEvent, gates: Sequence[tuple[int, str]]) -> bool:
+    """Whether the gate was not closed a little after the answer, when it is read, or the provider asked to wait."""
+    at_ms = answer.at_ms
+    near = [gate for at, gate in gates if at_ms <= at <= at_ms + JUST_NOW_MS]
+    last = [gate for at, gate in gates if at < at_ms][-1:]
+    return "limited" in answer.detail or any(gate != "closed" for gate in (*near, *last))
 
 
 def _epoch_at(seen: Evidence, job: str, at_ms: int) -> int:

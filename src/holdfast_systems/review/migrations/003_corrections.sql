@@ -1,12 +1,11 @@
 -- oldest: 2
 -- A recipient that a correction replaced or took out stays, marked: what was sent to it, or not, is still known.
 -- `budget` says for which job and epoch `sends_before` was read from the ledger: what was sent since is what this budget
--- has used. `last_look`: the budget is used up, and the last send is looked up before the job may fail.
+-- has used. A send that costs nothing, because the provider was known to be down, is added to it.
 ALTER TABLE review_recipients ADD COLUMN superseded_at BIGINT;
 ALTER TABLE review_recipients ADD COLUMN superseded_by TEXT;
 ALTER TABLE review_recipients ADD COLUMN budget TEXT;
 ALTER TABLE review_recipients ADD COLUMN sends_before INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE review_recipients ADD COLUMN last_look SMALLINT NOT NULL DEFAULT 0;
 
 DROP VIEW review_deliveries;
 
@@ -23,7 +22,7 @@ SELECT r.changelist_id, r.recipient, r.review_version, r.position, r.required, r
        f.provider_id AS notification_id, f.marked_at AS notified_at, f.provider, COALESCE(f.sends, 0) AS attempts,
        f.last_sent_at, CASE WHEN f.status = 'sent' THEN NULL ELSE f.error_class END AS error_class,
        CASE WHEN f.status = 'sent' THEN NULL ELSE f.error END AS error,
-       r.superseded_at, r.superseded_by, r.budget, r.sends_before, r.last_look
+       r.superseded_at, r.superseded_by, r.budget, r.sends_before
   FROM review_recipients AS r LEFT JOIN holdfast_effects AS f ON f.key = r.effect_key;
 
 -- Who is to be told: code that knows of no corrections mails nobody who was superseded either.

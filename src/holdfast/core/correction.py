@@ -11,10 +11,13 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from holdfast.core.redact import MASK, redact
-from holdfast.errors import InvalidInput
 
 ABSENT = "(absent)"
 Path = tuple[str | int, ...]
+
+
+class BadPath(ValueError):
+    """A path leads through nothing that is there."""
 
 
 class FieldChange(NamedTuple):
@@ -43,7 +46,7 @@ def with_values(document: Any, values: Mapping[str, Any]) -> Any:
 def _with_value(document: Any, path: str, value: Any) -> Any:
     parts = path.split(".")
     if not all(parts):
-        raise InvalidInput(f"'{path}' is not a path; write field, field.inner or list.0.inner.")
+        raise BadPath(f"'{path}' is not a path; write field, field.inner or list.0.inner.")
     place = document
     for number, part in enumerate(parts[:-1]):
         place = _child(place, part, ".".join(parts[: number + 1]))
@@ -53,7 +56,7 @@ def _with_value(document: Any, path: str, value: Any) -> Any:
     elif isinstance(place, list) and _is_index(last, len(place) + 1):
         place[int(last) : int(last) + 1] = [value]
     else:
-        raise InvalidInput(f"'{path}' leads nowhere: what holds '{last}' is {_noun(place)}.")
+        raise BadPath(f"'{path}' leads nowhere: what holds '{last}' is {_noun(place)}.")
     return document
 
 
@@ -62,7 +65,7 @@ def _child(place: Any, part: str, path: str) -> Any:
         return place[part]
     if isinstance(place, list) and _is_index(part, len(place)):
         return place[int(part)]
-    raise InvalidInput(f"The input has no '{path}'.")
+    raise BadPath(f"The input has no '{path}'.")
 
 
 def _is_index(part: str, length: int) -> bool:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.redact import MASK
-from holdfast.errors import InvalidInput
-from holdfast.kernel.correction import (
+from holdfast.core.correction import (
+    BadPath,
     StageInput,
     changed_fields,
     changes,
@@ -18,6 +17,7 @@ from holdfast.kernel.correction import (
     value_of_text,
     with_values,
 )
+from holdfast.core.redact import MASK
 
 ORDER: dict[str, Any] = {
     "title": "a",
@@ -41,7 +41,7 @@ def test_values_are_set_by_their_paths_and_nothing_else_moves() -> None:
     "path", ["", "to..address", "to.9.address", "to.x", "title.inner", "nobody.home", "to.-1", "to.4"]
 )
 def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(BadPath):
         with_values(ORDER, {path: 1})
 
 
