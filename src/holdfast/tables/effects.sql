@@ -81,7 +81,8 @@ RETURNING key
 -- The provider does not have it and will not get it from an earlier send: the next one is the first again. Fenced by
 -- `sends`: nobody has sent since.
 UPDATE holdfast_effects
-   SET status = 'planned', marked_at = NULL, first_sent_at = NULL, updated_at = CAST(:now AS BIGINT)
+   SET status = 'planned', marked_at = NULL, first_sent_at = NULL, updated_at = CAST(:now AS BIGINT),
+       error = COALESCE(error, 'The provider has no record of it.')
  WHERE key = :key AND sends = :sends
    AND (status IN ('sending', 'unknown') OR (status = 'sent' AND provider_id IS NULL))
 RETURNING key
