@@ -127,7 +127,8 @@ async def test_the_breaker_opens_above_half_of_twenty_and_closes_after_good_tria
     site, model = grading_site, grading_site.model
     site.engine = engine
     main = await site.main()
-    site.service(GRADING_BREAKER_COOLDOWN_SEC="3", GRADING_RETRIES_MAX="50", GRADING_RETRY_CAP_SEC="1")
+    pace = {"GRADING_BREAKER_COOLDOWN_SEC": "3", "GRADING_RETRIES_MAX": "50", "GRADING_RETRY_CAP_SEC": "1"}
+    site.service(**pace, GRADING_BREAKER_FAILURES_IN_A_ROW="0")  # the share of the last twenty alone decides
     model.always = FAILURE
     made = [await main.submit(f"b{number}") for number in range(12)]
     await site.until_in_service(GATES, bool, "the breaker to open")
