@@ -43,6 +43,8 @@ OWN_WORK = {
     "conversion_documents.webhook_url",
     "reviews.title",
     "holdfast_results.value",
+    "grading_letters.body",
+    "grading_originals.body",
 }
 # An address to which mail must go, and the name by which a user is known.
 ADDRESSES = {
