@@ -14,6 +14,7 @@ from holdfast.core.redact import MASK, redact, redact_message, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected
+from holdfast.kernel.correct import correct
 from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
@@ -55,6 +56,7 @@ __all__ = [
     "breakers",
     "cases",
     "classify",
+    "correct",
     "effect_key",
     "effects",
     "events",

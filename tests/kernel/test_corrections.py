@@ -114,6 +114,7 @@ async def test_a_correction_is_replayed_from_the_failed_stage_and_the_original_k
     await operate.replay(world.kernel, case_id, actor="ann")
     await world.run_until_idle()
     assert runs == [("send", "Berlin")] and await world.state(job_id) == "succeeded"
+    assert (await world.events(job_id))[-4:] == ["corrected", "replayed", "claimed", "succeeded"]
     assert followed == [(Parcel(3, "nowhere", [], KEY), Parcel(3, "Berlin", [], KEY))]
     await operate.resolve(world.kernel, case_id, notes="arrived", actor="ann")
 

@@ -10,9 +10,18 @@ from typing import Any
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category
 from holdfast.kernel import bury
+from holdfast.stores.statement import _statement
 from holdfast_systems.review import critique, jobs, notify, reviews
 from tests.proof import mutants_effects
 from tests.proof.plant import Mutant, respelled, swapped
+
+ANEW = _statement(
+    "anew",
+    {
+        None: "UPDATE review_recipients SET effect_key = effect_key || '/anew' "
+        "WHERE changelist_id = :changelist_id AND review_version = :review_version"
+    },
+)
 
 
 @contextmanager
@@ -137,7 +146,22 @@ def sixth_send() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def correction_mails_everybody_again() -> Iterator[None]:
+    """A correction gives every recipient of the version a new key."""
+    intact = jobs.follow
+
+    async def follow(tx: Any, correction: Any) -> None:
+        await intact(tx, correction)
+        order = correction.after
+        await tx.rows(ANEW, changelist_id=order.changelist_id, review_version=order.review_version)
+
+    with swapped(jobs, "follow", follow):
+        yield
+
+
 MUTANTS = (
+    Mutant(correction_mails_everybody_again, ("R4",), 150),
     Mutant(sixth_send, ("R3",), 400),
     Mutant(another_body_makes_a_second_job, ("R1", "S1"), 60),
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),

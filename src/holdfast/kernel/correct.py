@@ -33,7 +33,7 @@ from holdfast.kernel.app import Corrected
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import audit, cases, effects, jobs, results
+from holdfast.tables import audit, batch, cases, effects, events, jobs, results
 
 REASON_LENGTH_MAX = 1_000
 HAPPENED = ("sent", "sending", "unknown", "review")
@@ -132,6 +132,8 @@ async def _correct(
     correction = await _described(tx, case_id, case, kind, before, after, is_preview)
     now = kernel.now()
     await jobs.correct(tx, case["job_id"], after, kind.version, now)
+    fields = batch.text({"fields": [change.path for change in correction.changes]})
+    await events.append(tx, [(case["job_id"], locked[0].attempt, "corrected", fields)], now)
     await kind.instance.corrected(
         kernel, tx, Corrected(case["job_id"], _loaded(kind, before), _loaded(kind, after), now)
     )

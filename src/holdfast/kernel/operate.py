@@ -158,7 +158,8 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, done=done)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
-    data = batch.text({"stage": stage.name, "full": full, "run_at": row["run_at"]})
+    told = {"stage": stage.name, "full": full, "run_at": row["run_at"]}
+    data = batch.text(told | ({"corrected": True} if case["replay_stage"] and not full else {}))
     await events.append(tx, [(job_id, row["attempt"], "replayed", data)], now)
     await tx.hint(f"queue:{row['queue']}")
     return Replayed(job_id, stage.name, row["run_at"])

@@ -51,7 +51,7 @@ def check_one_terminal(history: History) -> Iterator[Finding]:
 
 def _left_the_end(change: Change) -> Iterator[Finding]:
     replayed = change.event == "replayed" and change.old_state == "dead" and change.epoch == change.old_epoch + 1
-    if not replayed:
+    if not replayed and not _is_corrected(change):
         what = change.event or "no event"
         text = f"Job {change.job} was {change.old_state} and was written to by {change.host} ({what})."
         yield Finding("S2", text, change.job)
@@ -70,13 +70,26 @@ def check_legal_edges(history: History) -> Iterator[Finding]:
             yield Finding("S3", f"Job {change.job} went {edge} and no event says so.", change.job)
         order = [stage.name for stage in history.kind_of(change.job).stages]
         back = order.index(change.stage) < order.index(change.old_stage)
-        if back and not (change.event == "replayed" and change.note.get("full")):
+        anew = change.note.get("full") or change.note.get("corrected")
+        if back and not (change.event == "replayed" and anew):
             text = f"Job {change.job} went back from stage '{change.old_stage}' to '{change.stage}' ({change.event})."
             yield Finding("S3", text, change.job)
 
 
+def _is_corrected(change: Change) -> bool:
+    """The input of a dead job, and nothing else of it, was corrected."""
+    same = (change.old_attempt, change.old_stage, change.old_failures, change.old_epoch)
+    return (
+        change.event == "corrected"
+        and change.old_state == change.state == "dead"
+        and same == (change.attempt, change.stage, change.failures, change.epoch)
+    )
+
+
 def _same_state(change: Change) -> Iterator[Finding]:
-    """A renewal or a parking may rewrite a row without changing its state; nothing else may."""
+    """A renewal, a parking or a correction may rewrite a row without changing its state; nothing else may."""
+    if _is_corrected(change):
+        return
     same = (change.old_attempt, change.old_stage, change.old_failures, change.old_epoch)
     if change.state in ("processing", "queued") and same == (
         change.attempt, change.stage, change.failures, change.epoch

@@ -209,7 +209,7 @@ def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
 
 
 BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
-EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", *BACK))
+EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", *BACK))
 
 
 def fingerprint(history: History) -> str:

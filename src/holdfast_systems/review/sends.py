@@ -44,9 +44,10 @@ async def only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
     """The sends are used up: what the provider has is written down, and anything else is the stage's failure."""
     if row.status in (*DOUBTFUL, "unverified") and await look_into(ctx.kernel, ctx.job, engine.mail, row.effect_key):
         return
-    error_class = row.error_class or "SENDS_USED_UP"
-    message = row.error or "Every send that the budget allows was made, and the provider has no record of the mail."
-    raise CallError.of(Category.UPSTREAM, error_class, message)
+    # A class of its own: this attempt called nobody, so that no provider is to blame for it.
+    last = f" The last send: {row.error_class}, {row.error}" if row.error_class else ""
+    message = f"Every send that the budget allows was made, and there is no evidence of the mail.{last}"
+    raise CallError.of(Category.UPSTREAM, "SENDS_USED_UP", message)
 
 
 async def forgive_outage(engine: Engine, ctx: Context, missed: Sequence[tuple[Delivery, CallError]]) -> None:

@@ -9,6 +9,7 @@ stall at every await of send-and-mark.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from sqlite3 import OperationalError
@@ -16,7 +17,7 @@ from typing import Any
 
 from holdfast.engines.run import Duties, run
 from holdfast.errors import UsageError
-from holdfast.kit import Kernel, Registry, StoreError, operate
+from holdfast.kit import Kernel, Registry, StoreError, correct, operate
 from holdfast.proof.chaos import FAULT_KINDS
 from holdfast.proof.coverage import PROVIDER_FAULTS, Coverage
 from holdfast.proof.finding import Finding
@@ -27,11 +28,13 @@ from holdfast_systems.review import reviews
 from holdfast_systems.review.jobs import review_app
 from holdfast_systems.review.reviews import Refusal
 from holdfast_systems.review.world_checks import check_reviews, tally_of
-from holdfast_systems.review.world_engine import MAIL, STUBS, engine_of, good_answer
+from holdfast_systems.review.world_engine import BAD_MAILBOX, MAIL, NO_ADDRESS, STUBS, engine_of, good_answer
 from holdfast_systems.review.world_orders import Wish, draw_wishes
 
 APPS = {mail: review_app(engine_of(mail)) for mail in MAIL}
 REPLAYS_MAX = 3
+CORRECTS = 0.4
+CORRECTED = "eve@mail.test"
 OPERATOR_RESTS_AFTER_MS = 240_000
 SURELY_OVER_MS = 170_000
 GARBAGE: tuple[dict[str, Any], ...] = (
@@ -83,6 +86,7 @@ COVERAGE = Coverage(
             *("death in fetch", "death in llm", "death in notify"),
             *("replay in full", "replay of fetch", "replay of llm", "replay of notify"),
             *("escalation", "kept part", "call by a process that had stood still", "mail lost and told again"),
+            *("recipient corrected",),
         }
     ),
 )
@@ -109,6 +113,7 @@ class ReviewWorld(World):
         self._person = Operator(self.dice, replays_max=REPLAYS_MAX, puts_off=0.4, in_full=0.3)
         self._first_job: dict[str, str] = {}
         self.lost_mails = 0
+        self.corrections = 0
 
     def cast(self) -> None:
         if self.dice.random() < 0.25:
@@ -214,7 +219,23 @@ class ReviewWorld(World):
 
     async def _work_cases(self, kernel: Kernel) -> None:
         letters = self.query("SELECT id, job_id, state FROM holdfast_dead_letters ORDER BY id")
+        for letter in letters:
+            if letter["state"] in ("open", "escalated", "triaged") and self.dice.random() < CORRECTS:
+                await self._correct_recipient(kernel, letter["id"], letter["job_id"])
         await self._person.work_cases(kernel, letters)
+
+    async def _correct_recipient(self, kernel: Kernel, case_id: str, job_id: str) -> None:
+        """Put an address that can be mailed in the place of one that cannot; perhaps only look at the difference."""
+        payload = self.query("SELECT payload FROM holdfast_jobs WHERE id = ?", job_id)[0][0]
+        asked = json.loads(payload).get("recipients", [])
+        for number, one in enumerate(asked):
+            if one["address"] in (BAD_MAILBOX, NO_ADDRESS):
+                values = {f"recipients.{number}.address": CORRECTED}
+                dry_run = self.dice.random() < 0.3
+                with suppress(UsageError):  # somebody replayed it meanwhile
+                    await correct(kernel, case_id, actor="operator", values=values, dry_run=dry_run)
+                    self.corrections += not dry_run
+                return
 
     async def _answer_doubts(self, kernel: Kernel) -> None:
         rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")

@@ -261,6 +261,7 @@ def check_bystanders(seen: Evidence) -> Iterator[Finding]:
     rows = seen.world.query(
         "SELECT r.job_id, d.recipient FROM reviews AS r JOIN review_deliveries AS d "
         "ON d.changelist_id = r.changelist_id AND d.review_version = r.review_version "
+        "JOIN review_recipients AS p ON p.effect_key = d.effect_key AND p.created_at <= r.finished_at "  # not corrected
         "WHERE r.error_class = 'INVALID_RECIPIENT' AND d.status = 'pending' AND d.attempts = 0 ORDER BY d.effect_key"
     )
     for job, recipient in rows:
@@ -330,6 +331,7 @@ def tally_of(world: ReviewWorld, history: History) -> dict[str, int]:
             counts[f"death in {change.old_stage}"] += 1
     counts["escalation"] = sum(line.data[-1] == "escalated" for line in history.of("case"))
     counts["mail lost and told again"] = world.lost_mails
+    counts["recipient corrected"] = world.corrections
     counts["kept part"] = sum(1 for _ in history.of("chunk"))
     counts["call by a process that had stood still"] = sum(
         seen.where(asked, call, stage) == STRAY for stage, asked, call in _calls(seen)
