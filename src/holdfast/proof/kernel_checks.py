@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import History
 from holdfast.proof.messages import BrokerEvent
+from holdfast.proof.provider_stub import Effect
 from holdfast.proof.workload import ESSAY_RUNS, notice_key
 
 # (kind, stage) -> what it tells when it is done, and whether the message's id is the same every time.
@@ -60,15 +61,17 @@ def check_effects_of_jobs(history: History) -> Iterator[Finding]:
 
 def check_paid(history: History) -> Iterator[Finding]:
     """S23: what a stage asks for in an epoch is charged once, whatever dies; its answers are kept before it ends."""
-    charges = Counter(effect.payload for effect in history.providers["tutor"].effects)
-    # Known gap: after an attempt that the absence of our own database ended, a question may be paid for again.
-    away = {change.job for change in history.all_changes() if change.event == "snoozed"}
-    for question, count in charges.items():
-        if count > 1 and question[0] not in away:  # type: ignore[index]
-            assert isinstance(question, tuple)
-            yield Finding(
-                "S23", f"Question {question[1:]} of job {question[0]} was charged {count} times.", question[0]
-            )
+    tutor = history.providers["tutor"]
+    charged: dict[object, Effect] = {}
+    for effect in tutor.effects:
+        before, question = charged.get(effect.payload), effect.payload
+        charged[question] = effect
+        if before is None:
+            continue
+        if before.token == effect.token and effect.at_ms - before.at_ms >= tutor.retention_ms:
+            continue  # asked under the same key, which the provider had forgotten: nobody could know
+        assert isinstance(question, tuple)
+        yield Finding("S23", f"Question {question[1:]} of job {question[0]} was charged again.", question[0])
     kept = Counter((line.id, *line.data[:2]) for line in history.of("answer", "answered") if line.data[3])
     for change in history.all_changes():
         if change.event == "advanced" and history.kind_of(change.job).name == "sim.essay":
