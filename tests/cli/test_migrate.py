@@ -108,7 +108,8 @@ def test_the_printed_sql_does_what_migrate_does(here: Place) -> None:
         text = here.ok("migrate", "--print")
         assert names_in(here) == []
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(text.encode())
+            for statement in text.split(";\n"):  # as psql does, which sends them one by one
+                connection.execute(statement.encode())
     else:
         Path(url.removeprefix("sqlite:///")).unlink()
         text = here.ok("migrate", "--sql")

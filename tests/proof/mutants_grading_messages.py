@@ -111,10 +111,10 @@ def duplicate_request_graded_again() -> Iterator[None]:
     """A request that comes again after its end is worked on again."""
     intact = intake._accept
 
-    async def accept(kernel: Any, tx: Any, request: Any, order: Any) -> str:
+    async def accept(kernel: Any, tx: Any, request: Any, order: Any, resent: str | None = None) -> str:
         known = await grading_jobs.of_request(tx, request.dedup_key)
         if known is None or known.status == "running" or request.deadline_ms <= kernel.now():
-            return await intact(kernel, tx, request, order)
+            return await intact(kernel, tx, request, order, resent)
         anew = type(order)(order.id, order.row._replace(job_key=None))
         await submit_in(tx, [anew], kernel.now())
         return "accepted"
@@ -153,11 +153,11 @@ def client_retries_by_itself() -> Iterator[None]:
     """The model's client asks again before it says that it failed."""
     intact = OpenAIClient._post
 
-    async def twice(self: OpenAIClient, path: str, timeout_s: float, **body: Any) -> Any:
+    async def twice(self: OpenAIClient, path: str, timeout_s: float, key: str | None, **body: Any) -> Any:
         try:
-            return await intact(self, path, timeout_s, **body)
+            return await intact(self, path, timeout_s, key, **body)
         except CallError:
-            return await intact(self, path, timeout_s, **body)
+            return await intact(self, path, timeout_s, key, **body)
 
     with swapped(OpenAIClient, "_post", twice):
         yield

@@ -14,7 +14,7 @@ from holdfast.kernel import call, claim, effect_open, effects, intake, record, r
 from holdfast.proof import messages
 from holdfast.proof.transport import SimTransport
 from holdfast.tables import effects as ledger
-from holdfast.tables import inbox, jobs, outbox
+from holdfast.tables import inbox, jobs, new_jobs, outbox
 from holdfast.transports.seam import Delivery, Message
 from tests.proof.plant import respelled, swapped
 
@@ -145,7 +145,7 @@ def key_conflict_ignored() -> Iterator[None]:
     """Another payload under a known key is taken for the same."""
 
     async def earlier(tx: Any, order: Any) -> str:
-        known = await jobs.by_key(tx, order.row.kind, order.row.job_key) if order.row.job_key else None
+        known = await new_jobs.by_key(tx, order.row.kind, order.row.job_key) if order.row.job_key else None
         return str(known["id"]) if known else str(order.id)
 
     with swapped(submit, "_earlier", earlier):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -34,11 +35,20 @@ class Mutant:
 @contextmanager
 def swapped(owner: Any, name: str, new: Any) -> Iterator[None]:
     old = getattr(owner, name)
+    if inspect.isroutine(old):
+        _check_called_alike(old, new)
     setattr(owner, name, new)
     try:
         yield
     finally:
         setattr(owner, name, old)
+
+
+def _check_called_alike(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    """A planted function that the code calls in another way by now would fail, and show nothing of the bug."""
+    parameters = inspect.signature(old).parameters.values()
+    by_place = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    inspect.signature(new).bind(*by_place, **{one.name: one for one in parameters if one.kind is one.KEYWORD_ONLY})
 
 
 @contextmanager

@@ -51,6 +51,7 @@ class Model:
     """What the row should say."""
 
     state: State
+    created_at: int
     run_at: int
     deadline_at: int
     stage: str = "one"
@@ -90,7 +91,7 @@ class JobsMachine(RuleBasedStateMachine):
     @rule(delay_s=st.sampled_from([0, 0, 5, 50]))
     def enqueue(self, delay_s: int) -> None:
         job_id = self.run(submit(self.kernel, Thing, "x", delay_s=delay_s))
-        self.model[job_id] = Model(State.QUEUED, self.now + delay_s * 1_000, self.now + 1_000_000)
+        self.model[job_id] = Model(State.QUEUED, self.now, self.now + delay_s * 1_000, self.now + 1_000_000)
 
     @rule(seconds=st.sampled_from([0.001, 1, 10, 61, 400]))
     def time_passes(self, seconds: float) -> None:
@@ -103,7 +104,7 @@ class JobsMachine(RuleBasedStateMachine):
         assert bool(taken) == bool(due)
         for job in taken:
             known = self.model[job.id]
-            assert known in due and known.run_at == min(m.run_at for m in due)
+            assert known in due and known.created_at == min(m.created_at for m in due)
             known.state, known.attempt = State.PROCESSING, known.attempt + 1
             known.lease_until = self.now + 60_000
             assert (job.attempt, job.stage, job.failures) == (known.attempt, known.stage, known.failures)

@@ -130,7 +130,8 @@ async def test_a_full_gateway_costs_no_attempt(place: Place) -> None:
     await place.work()
     waiting = await place.job(job["id"])
     assert (waiting["status"], waiting["attemptCount"]) == ("queued", 0)
-    assert millis(waiting["retryAfter"]) - place.world.clock.now_ms() == 7_500
+    waits_ms = millis(waiting["retryAfter"]) - place.world.clock.now_ms()
+    assert 7_500 <= waits_ms <= 60_000, "what the gateway asked for, or the draw of our own backoff if that is longer"
     await place.world.run_until_idle()
     done = await place.job(job["id"])
     assert (done["status"], done["attemptCount"], len(place.gateway.calls)) == ("complete", 1, 6)
