@@ -46,5 +46,5 @@ MUTANTS = (
     Mutant(mutants_effects.evidence_not_asked_for, ("S6",), 20),
     Mutant(mutants_effects.answer_not_kept, ("S23",), 20),
     Mutant(mutants_effects.attempt_in_the_paid_key, ("S23",), 60),
-    Mutant(mutants_world.paused_before_the_send, ("S4", "S7", "S8"), 600, shown_by=308),
+    Mutant(mutants_world.paused_before_the_send, ("S4", "S7", "S8"), 600, shown_by=801),
 )
