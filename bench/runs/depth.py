@@ -17,9 +17,9 @@ import asyncpg
 from bench.runs.filling import fill, settle_down
 from bench.runs.kernels import kernel_over
 from bench.stopwatch import Figures, postgres_url
-from holdfast.kernel.claim import claim
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.statement import Statement
+from holdfast.tables import jobs
 
 FEW = 1_000
 CLAIM = 50
@@ -108,7 +108,9 @@ async def claim_cost(kernel: Kernel) -> ExplainingTx:
     """What one claim of 50 costs, really made and committed."""
     async with kernel.store.transaction() as tx:
         explaining = ExplainingTx(tx.connection)  # type: ignore[attr-defined]
-        await claim(kernel, explaining, "bench", kernel.registry.queues, CLAIM)  # type: ignore[arg-type]
+        registry, now = kernel.registry, kernel.now()
+        claim = jobs.Claim("bench", registry.queues, registry.declared, CLAIM, now + 60_000)
+        await jobs.turn(explaining, (), claim, now)  # type: ignore[arg-type]
     return explaining
 
 

@@ -14,9 +14,9 @@ from bench.arithmetic import percentile
 from bench.runs.filling import fill, settle_down
 from bench.runs.kernels import kernel_over
 from bench.stopwatch import Figures, postgres_url
-from holdfast.kernel.claim import step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.prune import prune_once
+from holdfast.kernel.turn import turn
 
 QUEUED = 32_000
 CLAIM = 50
@@ -38,7 +38,7 @@ async def history(count: int) -> Figures:
         for number in range(CLAIMS + 10):
             for which, kernel in (("small", small), ("large", large)):
                 began = time.perf_counter()
-                await step(kernel, "bench", kernel.registry.queues, [], CLAIM)
+                await turn(kernel, "bench", kernel.registry.queues, [], CLAIM)
                 if number >= 10:
                     waits[which].append((time.perf_counter() - began) * 1_000)
         found = {f"{which}_p99_ms": percentile(taken, 0.99) for which, taken in waits.items()}

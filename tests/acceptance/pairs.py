@@ -9,10 +9,10 @@ from typing import Any
 from holdfast import App, Context, Job, Provider, Wait, stage
 from holdfast.core.job import Claimed
 from holdfast.engines.worker import Worker
-from holdfast.kernel.claim import step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import turn
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Message, Queue
@@ -94,7 +94,7 @@ class Pairs:
     async def leased(self, **options: Any) -> Claimed:
         """A job in the hands of a worker."""
         await submit(self.free, self.kind("plain"), 7, **options)
-        taken, _ = await step(self.free, "w1", ["pairs"], [], 10)
+        taken, _ = await turn(self.free, "w1", ["pairs"], [], 10)
         return taken[0].job
 
     async def in_every_order(

@@ -15,11 +15,11 @@ from itertools import product
 import pytest
 
 from holdfast.engines.worker import Worker
-from holdfast.kernel.claim import step
 from holdfast.kernel.failpoint import NAMES
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.operate import remediate, triage
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import turn
 from tests.acceptance.apps.orders import OrderIn
 from tests.acceptance.deployment import Deployment, Ground, all_ended, kind, rows
 from tests.acceptance.process import Process, until
@@ -124,7 +124,7 @@ async def _fill(kernel: Kernel) -> None:
     order, fax = kind(kernel, "order"), kind(kernel, "fax")
     await submit(kernel, order, OrderIn(1))
     brief = Kernel(kernel.store, kernel.registry, tuning=Tuning(lease_s=0.003, renew_s=0.001))
-    await step(brief, "lost", kernel.registry.queues, [], 1)
+    await turn(brief, "lost", kernel.registry.queues, [], 1)
     await submit(kernel, order, OrderIn(2, doubt=True), key="order:2")
     for number in (3, 4):
         await submit(kernel, order, OrderIn(number), key=f"order:{number}")

@@ -16,7 +16,6 @@ from holdfast.core.job import Claimed
 from holdfast.core.outcome import Next
 from holdfast.engines.worker import Worker
 from holdfast.errors import LeaseLost
-from holdfast.kernel.claim import step
 from holdfast.kernel.effects import perform
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel, Registry, Tuning
@@ -26,6 +25,7 @@ from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import turn
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import jobs, outbox
 from holdfast.tables.schema import KERNEL
@@ -82,11 +82,11 @@ async def at(kernel: Kernel, gate: str) -> None:
 
 
 async def end(kernel: Kernel, job: Claimed) -> Any:
-    return await step(kernel, "w1", ["pairs"], [Settlement(job, Next(7), "7")], 0)
+    return await turn(kernel, "w1", ["pairs"], [Settlement(job, Next(7), "7")], 0)
 
 
 async def claim(kernel: Kernel, _: Any) -> list[Claimed]:
-    taken, _ = await step(kernel, "w2", ["pairs"], [], 10)
+    taken, _ = await turn(kernel, "w2", ["pairs"], [], 10)
     return [one.job for one in taken]
 
 
@@ -157,7 +157,7 @@ async def test_a_renewal_and_a_reap(pairs: Pairs) -> None:
         assert (row["state"], row["crashes"]) == (("processing", 0) if renewed else ("queued", 1))
         assert not (renewed and row["lease_owner"] != "w1")
 
-    await pairs.in_every_order(seed, renew, _reap, check, frozenset({"renew", "expired", "step", "commit"}))
+    await pairs.in_every_order(seed, renew, _reap, check, frozenset({"renew", "expired", "turn", "commit"}))
 
 
 @pytest.mark.spec("K14", "K15")
@@ -176,7 +176,7 @@ async def test_a_settlement_in_time_and_a_sweep(pairs: Pairs) -> None:
         assert found in (("succeeded", 0, 1, 0), ("dead", 1, 0, 1)), found
         pairs.clocks[1].advance(-31)
 
-    gates = frozenset({"step", "put", "overdue", "unanswered", "open", "commit"})
+    gates = frozenset({"turn", "put", "overdue", "unanswered", "open", "commit"})
     await pairs.in_every_order(seed, end, sweep, check, gates)
 
 
@@ -191,7 +191,7 @@ async def test_a_settlement_and_a_cancellation(pairs: Pairs) -> None:
         won = not isinstance(cancelled, NotAllowed)
         assert found == (("cancelled", 0, 1) if won else ("succeeded", 1, 0)), found
 
-    gates = frozenset({"step", "put", "lock_one", "commit"})
+    gates = frozenset({"turn", "put", "lock_one", "commit"})
     await pairs.in_every_order(pairs.leased, end, withdraw, check, gates)
 
 
@@ -295,5 +295,5 @@ async def test_a_callback_in_time_and_a_sweep(pairs: Pairs) -> None:
         assert inbox == int(called), "a callback that had no effect must not make its next try a duplicate"
         pairs.clocks[1].advance(-11)
 
-    gates = frozenset({"lock_waiting", "step", "unanswered", "commit"})
+    gates = frozenset({"lock_waiting", "turn", "unanswered", "commit"})
     await pairs.in_every_order(seed, call, sweep, check, gates)

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from holdfast import App, Breaker, Context, Discard, Job, NotFound, Provider, Retry, Snooze, Wait, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
-from holdfast.kernel.claim import step
 from holdfast.kernel.explain import Explanation, explain
 from holdfast.kernel.hold import force
+from holdfast.kernel.turn import turn
 from holdfast.tables import workers
 from holdfast.testing import World, world
 
@@ -117,7 +117,7 @@ async def test_a_breaker_that_opened_by_itself_says_until_when() -> None:
 async def test_a_running_job_names_its_worker_and_a_lost_lease_says_so() -> None:
     async with world(app) as w:
         job = await w.enqueue(Tale, Ask())
-        await step(w.kernel, "w7", ["tales"], [], 1)
+        await turn(w.kernel, "w7", ["tales"], [], 1)
         found = await why(w, job)
         assert found.facts["code"] == "RUNNING" and "worker 'w7' works on the stage 'tell'" in found.sentence
         w.clock.advance(w.kernel.tuning.lease_s + 5)

@@ -146,9 +146,9 @@ async def close_all(place: Place) -> None:
 
 async def take(kernel: Kernel, owner: str = "w1", limit: int = 10) -> list[Claimed]:
     """Lease what is due, as a worker would."""
-    from holdfast.kernel.claim import step
+    from holdfast.kernel.turn import turn
 
-    taken, _ = await step(kernel, owner, kernel.registry.queues, [], limit)
+    taken, _ = await turn(kernel, owner, kernel.registry.queues, [], limit)
     return [one.job for one in taken]
 
 

@@ -9,10 +9,10 @@ import pytest
 from holdfast import App, Context, Done, Job, Wait, stage
 from holdfast.core.outcome import Released
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.claim import Taken
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement, settle
+from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import Taken, end
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
 
@@ -78,7 +78,7 @@ async def test_a_result_after_the_deadline_is_kept_as_late_and_changes_nothing(
     if swept_first:
         await sweep_once(world.kernel)
     async with world.kernel.store.transaction() as tx:
-        accepted = await settle(world.kernel, tx, [Settlement(job, Done(), '"too late"')])
+        accepted = await end(world.kernel, tx, [Settlement(job, Done(), '"too late"')])
     assert accepted == (set() if swept_first else {job_id})
     assert await world.state(job_id) == "dead" and await died_of(world) == [("DEADLINE_EXCEEDED", "deadline")]
     assert await rows(world.kernel.store, LATE) == [{"stage": "run", "value": '"too late"'}]
@@ -93,7 +93,7 @@ async def test_a_result_at_the_very_deadline_is_in_time(deploy: Deploy) -> None:
     (job,) = await take(world.kernel)
     world.clock.advance(60)
     async with world.kernel.store.transaction() as tx:
-        assert await settle(world.kernel, tx, [Settlement(job, Done(), '"x"')]) == {job_id}
+        assert await end(world.kernel, tx, [Settlement(job, Done(), '"x"')]) == {job_id}
     assert await world.state(job_id) == "succeeded"
 
 
@@ -117,7 +117,7 @@ async def test_a_lost_worker_past_the_deadline_ends_the_job_once(deploy: Deploy)
     await sweep_once(world.kernel)
     assert await run_attempt(world.kernel, Taken(job)) is not None
     async with world.kernel.store.transaction() as tx:
-        assert await settle(world.kernel, tx, [Settlement(job, Released())]) == set()
+        assert await end(world.kernel, tx, [Settlement(job, Released())]) == set()
     assert await world.state(job_id) == "dead" and len(await died_of(world)) == 1
 
 

@@ -11,12 +11,12 @@ import pytest
 from holdfast import App, Context, Job, Wait, stage
 from holdfast.engines.worker import Worker
 from holdfast.errors import BadDeclaration, NotAllowed
-from holdfast.kernel.claim import claim_one
 from holdfast.kernel.deploy import stranded
 from holdfast.kernel.explain import explain
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import claim_one, end
 from holdfast.tables import jobs
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows, take
@@ -266,10 +266,10 @@ async def test_a_result_that_does_not_fit_is_upgraded_or_waits_for_code_that_fit
     await submit(kernels[0], texts[1], "x")
     (job,) = await take(kernels[0], limit=1)
     from holdfast.core.outcome import Next
-    from holdfast.kernel.settle import Settlement, settle
+    from holdfast.kernel.settle import Settlement
 
     async with kernels[0].store.transaction() as tx:
-        await settle(kernels[0], tx, [Settlement(job, Next("7"), '"7"')])
+        await end(kernels[0], tx, [Settlement(job, Next("7"), '"7"')])
     await Worker(kernels[1]).run_until_idle()
     (row,) = await rows(kernels[0].store, "SELECT state, hold, failures FROM holdfast_jobs")
     assert (row["state"], row["hold"], row["failures"]) == ("queued", "unfit", 0)

@@ -12,10 +12,10 @@ from holdfast.core.job import Claimed, State
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.claim import Taken, step
 from holdfast.kernel.reap import reap_once
-from holdfast.kernel.settle import Settlement, settle
+from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import Taken, end, turn
 from holdfast.tables import effects, results
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
@@ -50,7 +50,7 @@ class Mail(Job[str]):
 async def late(world: World, job: Claimed, value: str = '"late"') -> set[str]:
     """A stalled worker wakes up and hands in its result."""
     async with world.kernel.store.transaction() as tx:
-        return await settle(world.kernel, tx, [Settlement(job, Next(), value)])
+        return await end(world.kernel, tx, [Settlement(job, Next(), value)])
 
 
 @pytest.mark.spec("K3", "001.15", "001.35")
@@ -145,7 +145,7 @@ async def test_two_ends_of_one_job_in_one_group_keep_only_the_newer(deploy: Depl
     (again,) = await take(world.kernel)
     ends = [Settlement(again, Next(), '"new"'), Settlement(stalled, Next(), '"old"')]
     async with world.kernel.store.transaction() as tx:
-        assert await settle(world.kernel, tx, ends if newer_first else ends[::-1]) == {job_id}
+        assert await end(world.kernel, tx, ends if newer_first else ends[::-1]) == {job_id}
     async with world.kernel.store.reading() as tx:
         assert (await results.of_jobs(tx, [job_id]))[job_id] == {"first": '"new"'}
 
@@ -240,7 +240,7 @@ async def test_leases_are_renewed_by_one_statement_and_a_lost_one_stops_its_task
     kernel = place.kernel(long, clock=clock)
     ids = [await submit(kernel, Long, str(number)) for number in range(5)]
     worker = Worker(kernel)
-    worker._start((await step(kernel, worker.name, worker.queues, [], 10))[0])
+    worker._start((await turn(kernel, worker.name, worker.queues, [], 10))[0])
     assert sorted([await started.get() for _ in range(5)]) == sorted(ids)
     statements = counting_statements(kernel.store)
     clock.advance(50)

@@ -14,8 +14,8 @@ from holdfast.errors import StoreUnavailable
 from holdfast.kernel import operate, paid
 from holdfast.kernel import record as recording
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.claim import step
 from holdfast.kernel.prune import prune_once
+from holdfast.kernel.turn import turn
 from holdfast.tables import answers
 from holdfast.tables.answers import RunId
 from holdfast.testing import World
@@ -226,7 +226,7 @@ async def test_whoever_is_cancelled_leaves_the_answer_to_the_next(
         return await intact(kernel, report)
 
     monkeypatch.setattr(paid, "record", record)
-    (taken,), _ = await step(world.kernel, "w1", world.kernel.registry.queues, [], 1)
+    (taken,), _ = await turn(world.kernel, "w1", world.kernel.registry.queues, [], 1)
     attempt = asyncio.create_task(run_attempt(world.kernel, taken))
     await arrived.wait()
     attempt.cancel()

@@ -12,10 +12,10 @@ from holdfast.core.job import EDGES, LIVE, TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Failed, Held, Lost, Next, Outcome, Overdue, Released, Withdrawn
 from holdfast.errors import StoreError
 from holdfast.kernel import operate
-from holdfast.kernel.claim import claim_one
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement, settle
+from holdfast.kernel.settle import Settlement
+from holdfast.kernel.turn import claim_one, end
 from holdfast.stores.statement import _statement
 from holdfast.tables import jobs
 from holdfast.testing import World
@@ -69,12 +69,12 @@ async def test_an_attempt_ends_only_a_job_that_it_holds(deploy: Deploy, state: S
     job_id, job = await brought_to(world, state)
     before = await world.job(job_id)
     async with world.kernel.store.transaction() as tx:
-        accepted = await settle(world.kernel, tx, [Settlement(job, outcome, '"v"')])
+        accepted = await end(world.kernel, tx, [Settlement(job, outcome, '"v"')])
     after = await world.job(job_id)
     if state is State.PROCESSING:
         assert accepted == {job_id} and (state, State(after["state"])) in EDGES
         async with world.kernel.store.transaction() as tx:
-            assert await settle(world.kernel, tx, [Settlement(job, Done("v"), '"v"')]) == set(), "only once"
+            assert await end(world.kernel, tx, [Settlement(job, Done("v"), '"v"')]) == set(), "only once"
         assert await world.job(job_id) == after
     else:
         assert accepted == set() and after == before

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.core import breaker, effect
 from holdfast.core.breaker import BreakerState, Gate
-from holdfast.kernel import call, claim, effect_open, effects, intake, record, relay, settle, submit
+from holdfast.kernel import call, effect_open, effects, intake, record, relay, settle, submit, turn
 from holdfast.proof import messages
 from holdfast.proof.transport import SimTransport
 from holdfast.tables import effects as ledger
@@ -66,24 +66,21 @@ def published_before_confirmed() -> Iterator[None]:
 @contextmanager
 def outbox_outside_the_transaction() -> Iterator[None]:
     """Messages are written a moment after the change they tell of."""
-    intact = settle.settle
+    intact = turn.write_beside
 
     async def later(kernel: Any, told: list[Any]) -> None:
         await asyncio.sleep(0.01)
         async with kernel.store.transaction() as tx:
             await outbox.put(tx, told, kernel.now())
 
-    async def apart(kernel: Any, tx: Any, settlements: Any) -> set[str]:
-        told = [message for one in settlements for message in one.messages]
-        for one in settlements:
-            one.messages = []
-        accepted: set[str] = await intact(kernel, tx, settlements)
+    async def apart(kernel: Any, tx: Any, kept: Any, now: int) -> None:
+        told = [message for ended, _ in kept for message in ended.messages]
+        await intact(kernel, tx, [(replace(ended, messages=[]), decision) for ended, decision in kept], now)
         if told:
             writing = asyncio.ensure_future(later(kernel, told))
             writing.add_done_callback(lambda done: done.exception())
-        return accepted
 
-    with swapped(claim, "settle", apart):
+    with swapped(turn, "write_beside", apart):
         yield
 
 
@@ -98,7 +95,7 @@ def early_callback_dropped() -> Iterator[None]:
                 return False
             job, provider = locked
             one = settle.Settlement(job, intake.Called(body), body, expected=intake.State.WAITING, provider=provider)
-            await settle.settle(kernel, tx, [one])
+            await turn.end(kernel, tx, [one])
         return True
 
     from holdfast.proof import workload
@@ -226,18 +223,15 @@ def refusal_wipes_out_doubt() -> Iterator[None]:
 @contextmanager
 def late_results_tell() -> Iterator[None]:
     """A result that came too late is kept as late, and its messages are published all the same."""
-    intact = settle.settle
+    intact = turn.write_beside
 
-    async def tell(kernel: Any, tx: Any, settlements: Any) -> set[str]:
-        accepted: set[str] = await intact(kernel, tx, settlements)
-        now = kernel.now()
-        for one in settlements:
-            late = one.job.deadline_at is not None and one.job.deadline_at < now
-            if late and one.job.id in accepted and one.messages:
-                await outbox.put(tx, one.messages, now)
-        return accepted
+    async def tell(kernel: Any, tx: Any, kept: Any, now: int) -> None:
+        await intact(kernel, tx, kept, now)
+        late = [message for ended, decision in kept if decision.event == "expired" for message in ended.messages]
+        if late:
+            await outbox.put(tx, late, now)
 
-    with swapped(claim, "settle", tell):
+    with swapped(turn, "write_beside", tell):
         yield
 
 

@@ -25,8 +25,9 @@ from holdfast.kernel import operate
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement, settle
+from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
+from holdfast.kernel.turn import end
 from holdfast.stores.clock import SeededDice
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import HandClock
@@ -138,7 +139,7 @@ class JobsMachine(RuleBasedStateMachine):
 
     async def _settle(self, one: Settlement) -> set[str]:
         async with self.kernel.store.transaction() as tx:
-            return await settle(self.kernel, tx, [one])
+            return await end(self.kernel, tx, [one])
 
     def _expect(self, known: Model, outcome: str) -> None:
         match outcome:

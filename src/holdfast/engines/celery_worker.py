@@ -21,9 +21,9 @@ from holdfast.engines.presence import name_here
 from holdfast.engines.renewal import Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.claim import Taken, claim_one, step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
+from holdfast.kernel.turn import Taken, claim_one, turn
 from holdfast.tables import jobs, workers
 
 KernelFactory = Callable[[], Awaitable[Sequence[Kernel]]]
@@ -128,7 +128,7 @@ class Runner:
         async with self.kernel.store.reading() as tx:
             held = await jobs.held_by(tx, self.name)
         lost = [Settlement(job, Released(), provider=provider) for job, provider in held]
-        await step(self.kernel, self.name, [], lost, 0)
+        await turn(self.kernel, self.name, [], lost, 0)
         self._doubt = False
 
     async def _attempt(self, taken: Taken) -> Settlement | None:
@@ -175,7 +175,7 @@ class Runner:
         backoff_s = SETTLE_BACKOFF_S
         while True:
             try:
-                await step(self.kernel, self.name, [], [settlement], 0)
+                await turn(self.kernel, self.name, [], [settlement], 0)
                 return
             except StoreError as error:
                 self.kernel.watch.log("worker.store_failed", job_id=taken.job.id, error=str(error), wait_s=backoff_s)

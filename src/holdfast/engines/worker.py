@@ -23,11 +23,11 @@ from holdfast.engines.presence import name_here
 from holdfast.engines.renewal import LATE, Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.claim import Taken, step
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.settle import Settlement
+from holdfast.kernel.turn import Taken, turn
 from holdfast.tables import jobs, workers
 
 STORE_BACKOFF_S = 0.5
@@ -154,7 +154,7 @@ class Worker:
         finished, self._finished = self._finished, []
         self._stepping += 1
         try:
-            done = await step(self.kernel, self.name, self.queues, finished, room)
+            done = await turn(self.kernel, self.name, self.queues, finished, room)
         except BaseException:
             self._finished = finished + self._finished  # fenced: settling again after a lost answer is harmless
             raise
@@ -287,7 +287,7 @@ class Worker:
             known = set(self._running) | {(one.job.id, one.job.attempt) for one in self._finished}
             lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:
-                await step(self.kernel, self.name, self.queues, lost, 0)
+                await turn(self.kernel, self.name, self.queues, lost, 0)
             self._doubt = False
 
     async def _drain(self) -> None:

@@ -26,7 +26,6 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from holdfast.kernel.claim import Taken
 from holdfast.kernel.context import Context
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
@@ -34,6 +33,7 @@ from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.path import earlier_stage, stored_result
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.trace import span
+from holdfast.kernel.turn import Taken
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)

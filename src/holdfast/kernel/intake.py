@@ -10,7 +10,8 @@ from holdfast.core.job import State
 from holdfast.core.outcome import Called
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement, settle
+from holdfast.kernel.settle import Settlement
+from holdfast.kernel.turn import end
 from holdfast.stores.seam import Tx
 from holdfast.tables import inbox, jobs
 
@@ -47,7 +48,7 @@ async def called_back(kernel: Kernel, wait_key: str, message_id: str, body: str)
                         "process does not declare: call back through a process that does."
                     )
                 one = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
-                await settle(kernel, tx, [one])
+                await end(kernel, tx, [one])
     except NotFound:
         return False
     return first

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from holdfast.core.job import State
 from holdfast.core.outcome import Lost, Overdue
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import AWAY, Settlement, settle, settle_apart
+from holdfast.kernel.settle import Settlement
+from holdfast.kernel.turn import AWAY, end, end_apart
 from holdfast.stores.seam import Tx
 from holdfast.tables import jobs
 
@@ -50,12 +51,12 @@ async def _end(kernel: Kernel, find: Callable[[Tx], Awaitable[list[Settlement]]]
         async with kernel.store.transaction() as tx:
             ended = await find(tx)
             if ended:
-                await settle(kernel, tx, ended)
+                await end(kernel, tx, ended)
                 await kernel.failpoint(failpoint)
     except AWAY:
         raise
     except Exception as error:  # one bad hook must not keep every other job's lease from being reclaimed
         if not ended:
             raise
-        await settle_apart(kernel, ended, error)
+        await end_apart(kernel, ended, error)
     return len(ended)

@@ -1,11 +1,12 @@
-"""Ends attempts. The only module that moves a job out of `processing` or `waiting`.
+"""How attempts end: what becomes of each, the rows that say so, and what is written beside them.
 
     processing --done--> succeeded      processing --retried, lost, held, released, snoozed--> queued
         \\-----buried--> dead            processing --waits--> waiting --called--> queued
 
-Worker, reaper, sweep, callback and cancellation all come here with an outcome. Each job keeps its own fence inside
-the one statement: the attempt it was claimed under and the state it is left from. A job that does not come back was
-ended or taken by somebody else: that is news, never an overwrite, and its result is kept as a late one.
+Worker, reaper, sweep, callback and cancellation all come to `kernel.turn` with an outcome, and it comes here. Each job
+keeps its own fence inside the one statement: the attempt it was claimed under and the state it is left from. A job that
+does not come back was ended or taken by somebody else: that is news, never an overwrite, and its result is kept as a
+late one.
 """
 
 from __future__ import annotations
@@ -13,18 +14,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core import budget
 from holdfast.core.budget import Gates
-from holdfast.core.classify import classify
 from holdfast.core.decide import Decision, StagePlan, decide
-from holdfast.core.failure import Category
 from holdfast.core.job import TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
-from holdfast.core.redact import redact_lines, redact_message, redact_stack
-from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.core.redact import redact_lines, redact_message
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.path import done_after, former_names_done, stage_after
@@ -35,8 +33,6 @@ from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
 
-AWAY = (StoreUnavailable, StoreBusy, StoreFull)
-"""The database is not there for anybody: no settlement is to blame."""
 VALUED = (Done, Next, Called)
 """Outcomes whose value is the stage's result."""
 
@@ -72,12 +68,8 @@ class Settled:
 Ends = Sequence[tuple[Settlement, Decision]]
 
 
-async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
-    """Decide and write every settlement; return the ids that were accepted. The caller commits."""
-    now = kernel.now()
-    ends = decided(kernel, settlements, now, await _gates_of(tx, settlements))
-    accepted = await jobs.settle(tx, lefts(kernel, ends), now)
-    kept, refused = parted(ends, accepted)
+async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
+    """Write what belongs to the accepted ends beside the jobs' own rows: messages, cases, hooks, answers."""
     in_time = [message for one, d in kept if d.event != "expired" for message in one.messages]
     if in_time:
         await outbox.put(tx, in_time, now)
@@ -96,11 +88,6 @@ async def settle(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> s
             await bury(kernel, tx, one.job, decision, now)
         if not one.spoiled:
             await _hook(kernel, tx, one, decision, now)
-    await _note_refused(tx, refused, now)
-    for channel in hints(kernel, kept, now):
-        await tx.hint(channel)
-    tx.then(lambda: report(kernel, kept, refused))
-    return accepted
 
 
 async def gates_of(kernel: Kernel, settlements: Sequence[Settlement]) -> Gates:
@@ -108,10 +95,10 @@ async def gates_of(kernel: Kernel, settlements: Sequence[Settlement]) -> Gates:
     if not _providers_concerned(settlements):
         return {}
     async with kernel.store.reading() as tx:
-        return await _gates_of(tx, settlements)
+        return await gates_in(tx, settlements)
 
 
-async def _gates_of(tx: Tx, settlements: Sequence[Settlement]) -> Gates:
+async def gates_in(tx: Tx, settlements: Sequence[Settlement]) -> Gates:
     names = _providers_concerned(settlements)
     return {name: row.state for name, row in (await breakers.read_all(tx, names)).items()} if names else {}
 
@@ -165,27 +152,6 @@ def is_plain(kernel: Kernel, ends: Ends) -> bool:
         if kind is not None and (kind.settled is not None or any(stage.formerly for stage in kind.stages)):
             return False
     return True
-
-
-async def settle_apart(kernel: Kernel, settlements: Sequence[Settlement], error: Exception | None = None) -> set[str]:
-    """Settle each in a transaction of its own, if one of them spoiled the group (`error`). One bad hook, wait key or
-    message must not hold up its neighbours: what cannot be written as it is becomes a dead letter that says why."""
-    if error is not None:
-        kernel.watch.log("settle.spoiled", jobs=len(settlements), error=f"{type(error).__name__}: {error}")
-    accepted: set[str] = set()
-    for one in settlements:
-        try:
-            async with kernel.store.transaction() as tx:
-                accepted |= await settle(kernel, tx, [one])
-        except AWAY:
-            raise
-        except Exception as problem:
-            why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
-            stack = redact_stack(problem)
-            bad = replace(one, outcome=Failed(replace(why, stack=stack)), messages=[], events=[], spoiled=True)
-            async with kernel.store.transaction() as tx:
-                accepted |= await settle(kernel, tx, [bad])
-    return accepted
 
 
 def report(kernel: Kernel, kept: Ends, refused: Ends) -> None:
@@ -289,7 +255,7 @@ async def _hook(kernel: Kernel, tx: Tx, one: Settlement, decision: Decision, now
             await kind.settled(kind.instance, kernel, tx, Settled(one.job, decision, one.value, now))
 
 
-async def _note_refused(tx: Tx, refused: Ends, now: int) -> None:
+async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
     """A fence said no. Either we wrote this before and lost the answer, or the job went on without us: then its
     result is kept as a late one."""
     for one, decision in refused:
@@ -304,11 +270,11 @@ async def _note_refused(tx: Tx, refused: Ends, now: int) -> None:
         await events.append(tx, [(one.job.id, one.job.attempt, "stale", batch.text({"event": decision.event}))], now)
 
 
-def hints(kernel: Kernel, kept: Ends, now: int) -> list[str]:
+def hints(kernel: Kernel, ends: Ends, now: int) -> list[str]:
     """Which channels to ring for these ends."""
     channels = set()
     kinds = kernel.registry.kinds
-    for one, decision in kept:
+    for one, decision in ends:
         kind = kinds.get(one.job.kind)
         if decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now):
             channels.add(f"queue:{one.job.queue}")

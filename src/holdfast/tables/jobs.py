@@ -33,24 +33,39 @@ class Left(NamedTuple):
     """The stages completed so far, if that has changed."""
 
 
-class Stepped(NamedTuple):
-    """What came of a step: the attempts whose end was accepted, the jobs leased, and how many were parked instead."""
+class Claim(NamedTuple):
+    """Who asks for how many of which jobs, and for how long: of these queues, at the declared kinds and stages."""
+
+    owner: str
+    queues: Sequence[str]
+    declared: str
+    limit: int
+    lease_until: int
+
+
+NO_CLAIM = Claim("", (), "{}", 0, 0)
+
+
+class Turned(NamedTuple):
+    """What came of a turn: the attempts whose end was accepted, the jobs leased, and how many were parked instead,
+    because their provider is held."""
 
     accepted: set[str]
     leased: list[Claimed]
     parked: int
 
 
-async def claim(
-    tx: Tx, queues: Sequence[str], declared: str, limit: int, owner: str, now: int, lease_until: int
-) -> tuple[list[Claimed], int]:
-    """Lease up to `limit` due jobs that are `declared`, the most urgent first, of these the oldest, and log it.
-
-    Also returns how many were parked instead, because their provider is held."""
+async def turn(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Sequence[str] = ()) -> Turned:
+    """End attempts, each behind its own fence, and lease due jobs that are declared, the most urgent first, of these
+    the oldest; log both, keep the results, ring the hints. Ids that do not come back were refused. Nothing that is put
+    back here is leased here."""
     if tx.dialect == "postgres":
-        found = await step(tx, (), queues, declared, limit, owner, now, lease_until)
-        return found.leased, found.parked
-    return _parted(await _claim_lane_by_lane(tx, queues, declared, limit, owner, now, lease_until))
+        return await _turn_at_once(tx, lefts, claim, now, hints)
+    leased, parked = _parted(await _claim_lane_by_lane(tx, claim, now)) if claim.limit > 0 else ([], 0)
+    accepted = await _end(tx, lefts, now) if lefts else set()
+    for channel in hints:
+        await tx.hint(channel)
+    return Turned(accepted, leased, parked)
 
 
 def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
@@ -60,54 +75,41 @@ def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
     return leased, len(taken) - len(leased)
 
 
-async def step(
-    tx: Tx,
-    lefts: Sequence[Left],
-    queues: Sequence[str],
-    declared: str,
-    limit: int,
-    owner: str,
-    now: int,
-    lease_until: int,
-    hints: Sequence[str] = (),
-) -> Stepped:
-    """`settle`, `claim` and the ringing of `hints` in one statement. PostgreSQL only."""
-    lanes = [(queue, priority) for priority in PRIORITIES for queue in queues] if limit > 0 else []
+async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Sequence[str]) -> Turned:
+    lanes = [(queue, priority) for priority in PRIORITIES for queue in claim.queues] if claim.limit > 0 else []
     rows = await tx.rows(
-        sql.step,
+        sql.turn,
         batch=batch.keyed({left.job.id: _settled_row(left, now) for left in lefts}),
         queues=[queue for queue, _ in lanes],
         priorities=[priority for _, priority in lanes],
-        declared=declared,
-        limit=limit,
-        owner=owner,
+        declared=claim.declared,
+        limit=claim.limit,
+        owner=claim.owner,
         now=now,
-        lease_until=lease_until,
+        lease_until=claim.lease_until,
         hints=list(hints),
     )
     taken = [row for row in rows if row["kind"] is not None]
     accepted = {job_id for row in rows[len(taken) :] for job_id in (row["id"] or "").split(",")} - {""}
-    return Stepped(accepted, *_parted(taken))
+    return Turned(accepted, *_parted(taken))
 
 
-async def _claim_lane_by_lane(
-    tx: Tx, queues: Sequence[str], declared: str, limit: int, owner: str, now: int, lease_until: int
-) -> Sequence[Row]:
+async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> Sequence[Row]:
     rows: list[Row] = []
-    for queue in queues:
+    for queue in claim.queues:
         await promote(tx, queue, now)
-    lanes = batch.text([(queue, priority) for priority in PRIORITIES for queue in queues])
+    lanes = batch.text([(queue, priority) for priority in PRIORITIES for queue in claim.queues])
     for lane in await tx.rows(sql.due_lanes, lanes=lanes, now=now):
-        if len(rows) < limit:
+        if len(rows) < claim.limit:
             rows += await tx.rows(
                 sql.claim,
                 queue=lane["queue"],
                 priority=lane["priority"],
-                declared=declared,
-                limit=limit - len(rows),
-                owner=owner,
+                declared=claim.declared,
+                limit=claim.limit - len(rows),
+                owner=claim.owner,
                 now=now,
-                lease_until=lease_until,
+                lease_until=claim.lease_until,
             )
     if rows:
         kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
@@ -120,8 +122,16 @@ async def promote(tx: Tx, queue: str, now: int, limit: int = 500) -> int:
     return len(await tx.rows(sql.promote, queue=queue, now=now, limit=limit))
 
 
-async def claim_one(tx: Tx, job_id: str, declared: str, owner: str, now: int, lease_until: int) -> Claimed | None:
-    rows = await tx.rows(sql.claim_one, id=job_id, declared=declared, owner=owner, now=now, lease_until=lease_until)
+async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
+    """Lease one job, whatever its queue; the caller logs it."""
+    rows = await tx.rows(
+        sql.claim_one,
+        id=job_id,
+        declared=claim.declared,
+        owner=claim.owner,
+        now=now,
+        lease_until=claim.lease_until,
+    )
     return Claimed._make(rows[0]) if rows else None
 
 
@@ -148,10 +158,7 @@ async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
         await events.append(tx, [(row["id"], row["attempt"], "parked", None) for row in parked], now)
 
 
-async def settle(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
-    """End attempts, each behind its own fence, log it, keep their results. Ids that do not come back were refused."""
-    if tx.dialect == "postgres":
-        return (await step(tx, lefts, (), "{}", 0, "", now, now)).accepted
+async def _end(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
     rows = {left.job.id: _settled_row(left, now) for left in lefts}
     ended = batch.keyed(rows)
     accepted = {row["id"] for row in await tx.rows(sql.settle, batch=ended, now=now)}

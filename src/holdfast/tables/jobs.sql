@@ -1,7 +1,7 @@
--- name: step @postgres
+-- name: turn @postgres
 -- Ends attempts and leases due jobs in one statement, so that a worker's turn is one round trip and one commit: with
 -- BEGIN, two statements and COMMIT its four answers each waited for Python's turn (9 against 15 thousand jobs/s).
--- Either half may be empty. A row that the first half queues again is only seen by the next step.
+-- Either half may be empty. A row that the first half queues again is only seen by the next turn.
 --
 -- The one door out of an attempt: the fence is id, attempt and the state it is left from. The CASE keeps the planner
 -- on the primary key: a plain state = 'processing' made it scan the lease index (91 against 51 us per job).
@@ -96,7 +96,7 @@ SELECT CAST(pg_notify('holdfast', h) AS TEXT), NULL, NULL, NULL, NULL, NULL, NUL
 
 -- name: promote
 -- brief
--- Lets into the ready index what has come due. PostgreSQL's `step` does it by itself.
+-- Lets into the ready index what has come due. PostgreSQL's `turn` does it by itself.
 WITH come AS MATERIALIZED (
   SELECT id AS k FROM holdfast_jobs WHERE state = 'queued' AND is_due = 0 AND queue = :queue AND run_at <= :now
    ORDER BY run_at LIMIT :limit /*skip_locked*/)
@@ -191,7 +191,7 @@ RETURNING id
 
 -- name: log_settled
 -- brief
--- SQLite only: PostgreSQL writes these events inside `step`.
+-- SQLite only: PostgreSQL writes these events inside `turn`.
 INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
 SELECT e.key, e.value->>0, e.value->>13, :now, e.value->>14 FROM json_each(:batch) AS e
 

@@ -16,10 +16,10 @@ from tests.systems.conversion.place import XML, AnyStore, Place, ToldGateway, en
 from holdfast.core.failure import Category
 from holdfast.engines.worker import Worker
 from holdfast.errors import CallError
-from holdfast.kernel.claim import step
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.operate import cancel
 from holdfast.kernel.reap import reap_once
+from holdfast.kernel.turn import turn
 from holdfast.stores.clock import Clock
 from holdfast.testing import HandClock
 from holdfast_systems.conversion.gateway import GrobidGateway, _refused
@@ -261,7 +261,7 @@ async def test_a_worker_that_dies_anywhere_costs_no_result(place: Place, where: 
 @pytest.mark.spec("C5")
 async def test_a_claim_waits_in_the_queue_when_its_worker_stops(place: Place) -> None:
     job = await place.upload()
-    taken, _ = await step(place.kernel, "w", place.kernel.registry.queues, [], 1)
+    taken, _ = await turn(place.kernel, "w", place.kernel.registry.queues, [], 1)
     assert len(taken) == 1
     assert (await place.job(job["id"]))["status"] == "processing"
 

@@ -1,0 +1,166 @@
+"""One turn: what attempts came to is decided once, written once, and what is due is leased, in one commit.
+
+    finished --decided--> ends --+
+                                 +--> jobs.turn, and what belongs beside it --commit--> leased, refused
+    room, declared stages -------+
+
+Workers take turns. The reaper, the sweeps, callbacks and people use the half of it that ends attempts, inside a
+transaction of their own (`end`). Both databases go this way; which of them it is, only `tables` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from holdfast.core.classify import classify
+from holdfast.core.failure import Category
+from holdfast.core.job import Claimed, State
+from holdfast.core.outcome import Failed
+from holdfast.core.redact import redact_stack
+from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.settle import (
+    Ends,
+    Settlement,
+    decided,
+    gates_in,
+    gates_of,
+    hints,
+    is_plain,
+    lefts,
+    note_refused,
+    parted,
+    report,
+    write_beside,
+)
+from holdfast.stores.seam import Tx
+from holdfast.tables import events, jobs, results
+
+AWAY = (StoreUnavailable, StoreBusy, StoreFull)
+"""The database is not there for anybody: no settlement is to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A leased job and the results of its earlier stages."""
+
+    job: Claimed
+    results: dict[str, str] = field(default_factory=dict)
+
+
+async def turn(
+    kernel: Kernel, owner: str, queues: Sequence[str], finished: Sequence[Settlement], limit: int
+) -> tuple[list[Taken], int]:
+    """End what is finished and lease up to `limit` due jobs, in one commit. A turn does not see what it puts back.
+
+    Returns the leases and how many jobs moved in a way that makes another look worth while: parked, or due again. A
+    crash before the commit changes nothing; after it, the leases expire and are reaped."""
+    now = kernel.now()
+    try:
+        ends = decided(kernel, finished, now, await gates_of(kernel, finished))
+        claim = _claim(kernel, owner, queues, limit, now)
+        turned, kept, refused = await _commit(kernel, ends, claim, now)
+    except AWAY:
+        raise
+    except Exception as error:  # an end that cannot be written: find it, and let the others pass
+        if not finished:
+            raise
+        await end_apart(kernel, finished, error)
+        return await turn(kernel, owner, queues, (), limit)
+    report(kernel, kept, refused)
+    if refused:
+        async with kernel.store.transaction() as tx:
+            await note_refused(tx, refused, now)
+    again = turned.parked + sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now)
+    return await _with_results(kernel, turned.leased), again
+
+
+def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int) -> jobs.Claim:
+    return jobs.Claim(owner, queues, kernel.registry.declared, limit, now + int(kernel.tuning.lease_s * 1_000))
+
+
+async def _commit(kernel: Kernel, ends: Ends, claim: jobs.Claim, now: int) -> tuple[jobs.Turned, Ends, Ends]:
+    """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit."""
+    plain = is_plain(kernel, ends)
+    place = "settle" if ends else "claim"
+    if plain:
+        await kernel.failpoint(f"{place}.before_commit")
+    async with kernel.store.alone() if plain else kernel.store.transaction() as tx:
+        written = await _write(kernel, tx, ends, claim, now, plain)
+        if not plain:
+            await kernel.failpoint(f"{place}.before_commit")
+    await kernel.failpoint(f"{place}.after_commit")
+    return written
+
+
+async def _write(
+    kernel: Kernel, tx: Tx, ends: Ends, claim: jobs.Claim, now: int, plain: bool
+) -> tuple[jobs.Turned, Ends, Ends]:
+    """The one place where jobs enter and leave `processing`. Returns what came of it, the ends that were accepted,
+    and those that a fence refused."""
+    turned = await jobs.turn(tx, lefts(kernel, ends), claim, now, hints(kernel, ends, now))
+    kept, refused = parted(ends, turned.accepted)
+    if not plain:
+        await write_beside(kernel, tx, kept, now)
+    return turned, kept, refused
+
+
+async def end(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
+    """End attempts in the caller's transaction; return the ids that were accepted. The caller commits."""
+    now = kernel.now()
+    ends = decided(kernel, settlements, now, await gates_in(tx, settlements))
+    turned, kept, refused = await _write(kernel, tx, ends, jobs.NO_CLAIM, now, is_plain(kernel, ends))
+    await note_refused(tx, refused, now)
+    tx.then(lambda: report(kernel, kept, refused))
+    return turned.accepted
+
+
+async def end_apart(kernel: Kernel, settlements: Sequence[Settlement], error: Exception) -> set[str]:
+    """End each in a transaction of its own, because one of them spoiled the group. One bad hook, wait key or message
+    must not hold up its neighbours: what cannot be written as it is becomes a dead letter that says why."""
+    kernel.watch.log("settle.spoiled", jobs=len(settlements), error=f"{type(error).__name__}: {error}")
+    accepted: set[str] = set()
+    for settlement in settlements:
+        try:
+            accepted |= await _end_alone(kernel, settlement)
+        except AWAY:
+            raise
+        except Exception as problem:
+            why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
+            bug = Failed(replace(why, stack=redact_stack(problem)))
+            accepted |= await _end_alone(kernel, replace(settlement, outcome=bug, messages=[], events=[], spoiled=True))
+    return accepted
+
+
+async def _end_alone(kernel: Kernel, settlement: Settlement) -> set[str]:
+    async with kernel.store.transaction() as tx:
+        return await end(kernel, tx, [settlement])
+
+
+async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
+    """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        job = await jobs.claim_one(tx, job_id, _claim(kernel, owner, (), 1, now), now)
+        if job is None:
+            return None
+        await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
+        await kernel.failpoint("claim.before_commit")
+    await kernel.failpoint("claim.after_commit")
+    return (await _with_results(kernel, [job]))[0]
+
+
+async def _with_results(kernel: Kernel, leased: Sequence[Claimed]) -> list[Taken]:
+    """What the jobs' stages need from earlier ones; nobody else writes results of a job that we hold."""
+    later = [job.id for job in leased if _has_earlier_stage(kernel, job)]
+    if not later:
+        return [Taken(job) for job in leased]
+    async with kernel.store.reading() as tx:
+        stored = await results.of_jobs(tx, later)
+    return [Taken(job, stored.get(job.id, {})) for job in leased]
+
+
+def _has_earlier_stage(kernel: Kernel, job: Claimed) -> bool:
+    kind = kernel.registry.kinds.get(job.kind)
+    return kind is not None and (kind.stages[0].name != job.stage or job.done != "")
