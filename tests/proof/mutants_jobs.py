@@ -21,14 +21,14 @@ from tests.proof.plant import decided, respelled, swapped
 @contextmanager
 def unfenced_completion() -> Iterator[None]:
     """Whoever finishes last has the last word."""
-    with respelled(jobs.sql, "settle", ("AND holdfast_jobs.attempt = s.at AND holdfast_jobs.state = s.ex", "")):
+    with respelled(jobs.sql, "end", ("AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected", "")):
         yield
 
 
 @contextmanager
 def unfenced_attempt() -> Iterator[None]:
     """The state is checked, the attempt is not."""
-    with respelled(jobs.sql, "settle", ("AND holdfast_jobs.attempt = s.at ", "")):
+    with respelled(jobs.sql, "end", ("AND holdfast_jobs.attempt = s.attempt ", "")):
         yield
 
 

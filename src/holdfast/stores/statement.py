@@ -9,13 +9,22 @@ what it wants by an index, and as much as its caller says: it takes less time th
     /*id*/            the type of an id: uuid or TEXT
     /*identity*/      the spelling of an ascending key
     json_each(        jsonb_each( on PostgreSQL: it parses a row once, json once for every ->> (4 against 16 us a row)
+
+A row that several statements spell is declared once, as a named tuple, and given to `load_statements`:
+
+    /*Claimed*/           its columns in order, the id as text
+    /*Claimed of j*/      the same, of the table `j`, as they are
+    /*Claimed absent*/    as many NULLs, but for the id
+    /*Ended from e*/      its fields out of the JSON array `e.value`, each under its own name and with its type
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 _HEADER = re.compile(r"^-- name: (\w+)(?: @(sqlite|postgres))?\s*$", re.MULTILINE)
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
@@ -25,6 +34,8 @@ _OLDEST = re.compile(r"^-- oldest: (\d+)\s*$", re.MULTILINE)
 _CONCURRENTLY = re.compile(r"^-- concurrently\s*$", re.MULTILINE)
 _MAKES_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF NOT EXISTS )?", re.IGNORECASE)
 _DROPS_INDEX = re.compile(r"^DROP INDEX (?:CONCURRENTLY )?(?:IF EXISTS )?", re.IGNORECASE)
+_ROW = re.compile(r"/\*([A-Z]\w+)(?: (of|from) (\w+)| (absent))?\*/")
+RowType = type[tuple[Any, ...]]
 _TOKENS = {
     "sqlite": {
         "/*skip_locked*/": "",
@@ -124,15 +135,15 @@ class Migration:
         return made
 
 
-def load_statements(path: Path) -> Statements:
-    """Read every named block of a file."""
+def load_statements(path: Path, *rows: RowType) -> Statements:
+    """Read every named block of a file, which may spell these rows."""
     text = path.read_text()
     headers = list(_HEADER.finditer(text))
     blocks: dict[str, dict[str | None, str]] = {}
     for header, following in zip(headers, [*headers[1:], None], strict=True):
         body = text[header.end() : following.start() if following else len(text)]
         blocks.setdefault(header.group(1), {})[header.group(2)] = body
-    return Statements({name: _statement(name, bodies) for name, bodies in blocks.items()})
+    return Statements({name: _statement(name, bodies, rows) for name, bodies in blocks.items()})
 
 
 def load_migrations(namespace: str, folder: Path) -> list[Migration]:
@@ -141,15 +152,35 @@ def load_migrations(namespace: str, folder: Path) -> list[Migration]:
     return [Migration(namespace, int(path.name[:3]), path.read_text()) for path in files]
 
 
-def _statement(name: str, bodies: dict[str | None, str]) -> Statement:
-    sqlite = _clean(bodies.get("sqlite") or bodies.get(None) or "", "sqlite")
-    postgres, order = _positional(_clean(bodies.get("postgres") or bodies.get(None) or "", "postgres"))
+def _statement(name: str, bodies: dict[str | None, str], rows: Sequence[RowType] = ()) -> Statement:
+    sqlite = _clean(bodies.get("sqlite") or bodies.get(None) or "", "sqlite", rows)
+    postgres, order = _positional(_clean(bodies.get("postgres") or bodies.get(None) or "", "postgres", rows))
     brief = _BRIEF.search(bodies.get("sqlite") or bodies.get(None) or "")
     return Statement(name, sqlite, postgres, order, brief is not None)
 
 
-def _clean(body: str, dialect: str) -> str:
-    return _render(_COMMENT.sub("", body), dialect).strip().rstrip(";")
+def _clean(body: str, dialect: str, rows: Sequence[RowType]) -> str:
+    text = _ROW.sub(lambda token: _spelled(token, dialect, rows), _COMMENT.sub("", body))
+    return _render(text, dialect).strip().rstrip(";")
+
+
+def _spelled(token: re.Match[str], dialect: str, rows: Sequence[RowType]) -> str:
+    name, preposition, source, absent = token.groups()
+    types = get_type_hints(next(row for row in rows if row.__name__ == name))
+    if absent:
+        return ", ".join(["NULL"] * (len(types) - 1))
+    if preposition == "of":
+        return ", ".join(f"{source}.{column}" for column in types)
+    if preposition == "from":
+        fields = [_read(f"{source}.value->>{place}", types[column], dialect) for place, column in enumerate(types)]
+        return ", ".join(f"{text} AS {column}" for text, column in zip(fields, types, strict=True))
+    return ", ".join("CAST(id AS TEXT) AS id" if column == "id" else column for column in types)
+
+
+def _read(text: str, hint: Any, dialect: str) -> str:
+    """A field of a JSON array: SQLite keeps its type, PostgreSQL reads text."""
+    is_number = dialect == "postgres" and int in (hint, *get_args(hint))
+    return f"CAST({text} AS BIGINT)" if is_number else text
 
 
 def _render(text: str, dialect: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.core.decide import Decision
 from holdfast.core.job import PRIORITIES, Claimed, State, is_due
@@ -14,9 +14,35 @@ from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch, events
 
-sql = load_statements(Path(__file__).with_suffix(".sql"))
-
 NIL = "00000000-0000-0000-0000-000000000000"
+
+
+class Ended(NamedTuple):
+    """The row of a job that leaves an attempt, as it travels: the fence, the job's columns, its event, its result."""
+
+    attempt: int
+    expected: str
+    state: str
+    stage: str
+    run_at: int
+    failures: int
+    crashes: int
+    provider: str | None
+    not_before: int | None
+    first_failure_at: int | None
+    wait_key: str | None
+    error: str | None
+    hold: str | None
+    is_due: int
+    done: str | None
+    tally: str | None
+    event: str
+    data: str | None
+    from_stage: str
+    value: str | None
+
+
+sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
 
 
 class Left(NamedTuple):
@@ -79,7 +105,7 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
     lanes = [(queue, priority) for priority in PRIORITIES for queue in claim.queues] if claim.limit > 0 else []
     rows = await tx.rows(
         sql.turn,
-        batch=batch.keyed({left.job.id: _settled_row(left, now) for left in lefts}),
+        batch=batch.keyed({left.job.id: _ended(left, now) for left in lefts}),
         queues=[queue for queue, _ in lanes],
         priorities=[priority for _, priority in lanes],
         declared=claim.declared,
@@ -159,41 +185,41 @@ async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
 
 
 async def _end(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
-    rows = {left.job.id: _settled_row(left, now) for left in lefts}
+    rows = {left.job.id: _ended(left, now) for left in lefts}
     ended = batch.keyed(rows)
-    accepted = {row["id"] for row in await tx.rows(sql.settle, batch=ended, now=now)}
+    accepted = {row["id"] for row in await tx.rows(sql.end, batch=ended, now=now)}
     if len(accepted) < len(rows):
         ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in accepted})
     if accepted:
-        await tx.rows(sql.log_settled, batch=ended, now=now)
+        await tx.rows(sql.log_ends, batch=ended, now=now)
     if any(left.value is not None for left in lefts):
         await tx.rows(sql.keep_values, batch=ended, now=now)
     return accepted
 
 
-def _settled_row(left: Left, now: int) -> tuple[Any, ...]:
-    d = left.decision
-    return (
-        left.job.attempt,
-        left.expected,
-        d.state,
-        d.stage,
-        d.run_at,
-        d.failures,
-        d.crashes,
-        d.provider,
-        d.not_before,
-        d.first_failure_at,
-        d.wait_key,
-        left.error,
-        d.hold,
-        d.event,
-        left.data,
-        left.job.stage,
-        left.value,
-        is_due(d.run_at, now),
-        left.done,
-        d.tally,
+def _ended(left: Left, now: int) -> Ended:
+    job, expected, decision, error, data, value, done = left
+    return Ended(
+        job.attempt,
+        expected,
+        decision.state,
+        decision.stage,
+        decision.run_at,
+        decision.failures,
+        decision.crashes,
+        decision.provider,
+        decision.not_before,
+        decision.first_failure_at,
+        decision.wait_key,
+        error,
+        decision.hold,
+        is_due(decision.run_at, now),
+        done,
+        decision.tally,
+        decision.event,
+        data,
+        job.stage,
+        value,
     )
 
 

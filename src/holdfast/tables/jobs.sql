@@ -14,24 +14,19 @@
 -- A row whose provider is held is parked where it stands: it leaves the ready index and costs no later claim.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
-     SET state = s.st, stage = s.sg, run_at = s.ra, failures = s.fa, crashes = s.cr, provider = s.pr,
-         not_before = s.nb, first_failure_at = s.ff, wait_key = s.wk, error = COALESCE(s.er, j.error), hold = s.ho,
-         is_due = s.du, done = COALESCE(s.dn, j.done),
-         parked = CASE s.ho WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
-         tally = s.ta, finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
-    FROM (SELECT CAST(e.key AS uuid) AS k, CAST(e.value->>0 AS BIGINT) AS at, e.value->>1 AS ex, e.value->>2 AS st,
-                 e.value->>3 AS sg, CAST(e.value->>4 AS BIGINT) AS ra, CAST(e.value->>5 AS INTEGER) AS fa,
-                 CAST(e.value->>6 AS INTEGER) AS cr, e.value->>7 AS pr, CAST(e.value->>8 AS BIGINT) AS nb,
-                 CAST(e.value->>9 AS BIGINT) AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho,
-                 e.value->>13 AS ev, e.value->>14 AS da, e.value->>15 AS fs, e.value->>16 AS va,
-                 CAST(e.value->>17 AS SMALLINT) AS du, e.value->>18 AS dn, e.value->>19 AS ta
-            FROM json_each(:batch) AS e) AS s
-   WHERE j.id = s.k AND j.attempt = s.at AND CASE j.state WHEN s.ex THEN TRUE ELSE FALSE END
-  RETURNING j.id, j.attempt, s.ev, s.da, s.fs, s.va),
+     SET state = s.state, stage = s.stage, run_at = s.run_at, failures = s.failures, crashes = s.crashes,
+         provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at, wait_key = s.wait_key,
+         error = COALESCE(s.error, j.error), hold = s.hold, is_due = s.is_due, done = COALESCE(s.done, j.done),
+         tally = s.tally, parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL,
+         lease_until = NULL,
+         finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
+    FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
+   WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
+  RETURNING j.id, j.attempt, s.event, s.data, s.from_stage, s.value),
 kept AS (
   INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
-  SELECT id, fs, attempt, CASE ev WHEN 'expired' THEN 1 ELSE 0 END, CAST(:now AS BIGINT), va
-    FROM fin WHERE va IS NOT NULL
+  SELECT id, from_stage, attempt, CASE event WHEN 'expired' THEN 1 ELSE 0 END, CAST(:now AS BIGINT), value
+    FROM fin WHERE value IS NOT NULL
       ON CONFLICT (job_id, stage, is_late) DO NOTHING),
 ready AS MATERIALIZED (
   SELECT d.k, d.pr, d.ca, d.held FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[])) AS lane(q, p)
@@ -75,24 +70,18 @@ got AS (
          last_attempt_at = CASE p.act WHEN 'claim' THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
          updated_at = :now
     FROM picked AS p WHERE j.ctid = p.k AND p.act <> 'leave'
-  RETURNING j.id, j.kind, j.queue, j.stage, j.state, j.attempt, j.failures, j.crashes, j.epoch, j.priority, j.run_at,
-            j.created_at, j.deadline_at, j.first_failure_at, j.not_before, j.owner, j.trace, j.payload, j.version,
-            j.done, j.tally, p.act),
+  RETURNING /*Claimed of j*/, p.act),
 logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
-  SELECT id, attempt, ev, CAST(:now AS BIGINT), da FROM fin
+  SELECT id, attempt, event, CAST(:now AS BIGINT), data FROM fin
    UNION ALL
   SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL
     FROM got WHERE act <> 'admit')
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done, tally
-  FROM got WHERE act <> 'admit'
+SELECT /*Claimed*/ FROM got WHERE act <> 'admit'
  UNION ALL
-SELECT string_agg(CAST(id AS TEXT), ','), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM fin
+SELECT string_agg(CAST(id AS TEXT), ','), /*Claimed absent*/ FROM fin
  UNION ALL
-SELECT CAST(pg_notify('holdfast', h) AS TEXT), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM unnest(CAST(:hints AS text[])) AS h
+SELECT CAST(pg_notify('holdfast', h) AS TEXT), /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
 
 -- name: promote
 -- brief
@@ -135,9 +124,7 @@ UPDATE holdfast_jobs
                 SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
          ORDER BY created_at LIMIT :limit) AS due
  WHERE holdfast_jobs.id = due.k
-RETURNING id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at, created_at,
-          deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-          tally
+RETURNING /*Claimed*/
 
 -- name: claim_one
 -- brief
@@ -150,9 +137,7 @@ UPDATE holdfast_jobs
         SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
    AND (provider IS NULL OR hold = 'trial'
         OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
-RETURNING CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-          created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-          tally
+RETURNING /*Claimed*/
 
 -- name: due_ids
 -- For engines that are told a job's id: who to ring for. One lane a statement, as in the claim.
@@ -173,34 +158,31 @@ UPDATE holdfast_jobs SET parked = 1, hold = 'breaker', updated_at = :now
    AND CASE holdfast_jobs.state WHEN 'queued' THEN holdfast_jobs.parked = 0 ELSE FALSE END
 RETURNING CAST(holdfast_jobs.id AS TEXT) AS id, holdfast_jobs.attempt
 
--- name: settle @sqlite
+-- name: end @sqlite
 -- brief
 UPDATE holdfast_jobs
-   SET state = s.st, stage = s.sg, run_at = s.ra, failures = s.fa, crashes = s.cr, provider = s.pr,
-       not_before = s.nb, first_failure_at = s.ff, wait_key = s.wk, error = COALESCE(s.er, error), hold = s.ho,
-       is_due = s.du, done = COALESCE(s.dn, done),
-       parked = CASE s.ho WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
-       tally = s.ta, finished_at = CASE WHEN s.st IN ('succeeded', 'dead', 'cancelled') THEN :now END
-  FROM (SELECT e.key AS k, e.value->>0 AS at, e.value->>1 AS ex, e.value->>2 AS st, e.value->>3 AS sg,
-               e.value->>4 AS ra, e.value->>5 AS fa, e.value->>6 AS cr, e.value->>7 AS pr, e.value->>8 AS nb,
-               e.value->>9 AS ff, e.value->>10 AS wk, e.value->>11 AS er, e.value->>12 AS ho,
-               e.value->>17 AS du, e.value->>18 AS dn, e.value->>19 AS ta
-          FROM json_each(:batch) AS e) AS s
- WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at AND holdfast_jobs.state = s.ex
-RETURNING id
+   SET state = s.state, stage = s.stage, run_at = s.run_at, failures = s.failures, crashes = s.crashes,
+       provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at, wait_key = s.wait_key,
+       error = COALESCE(s.error, holdfast_jobs.error), hold = s.hold, is_due = s.is_due,
+       done = COALESCE(s.done, holdfast_jobs.done), tally = s.tally,
+       parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
+       finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN :now END
+  FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
+ WHERE holdfast_jobs.id = s.id AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected
+RETURNING holdfast_jobs.id AS id
 
--- name: log_settled
+-- name: log_ends @sqlite
 -- brief
--- SQLite only: PostgreSQL writes these events inside `turn`.
 INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
-SELECT e.key, e.value->>0, e.value->>13, :now, e.value->>14 FROM json_each(:batch) AS e
+SELECT s.id, s.attempt, s.event, :now, s.data
+  FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
 
--- name: keep_values
+-- name: keep_values @sqlite
 -- brief
--- SQLite only, as above. The first result of a stage stands.
+-- The first result of a stage stands.
 INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
-SELECT e.key, e.value->>15, e.value->>0, CASE e.value->>13 WHEN 'expired' THEN 1 ELSE 0 END, :now, e.value->>16
-  FROM json_each(:batch) AS e WHERE e.value->>16 IS NOT NULL
+SELECT s.id, s.from_stage, s.attempt, CASE s.event WHEN 'expired' THEN 1 ELSE 0 END, :now, s.value
+  FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s WHERE s.value IS NOT NULL
     ON CONFLICT (job_id, stage, is_late) DO NOTHING
 
 -- name: renew
@@ -219,49 +201,37 @@ UPDATE holdfast_jobs SET lease_until = CAST(:lease_until AS BIGINT)
 RETURNING CAST(id AS TEXT) AS id
 
 -- name: expired
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-       tally, provider
+SELECT /*Claimed*/, provider
   FROM holdfast_jobs WHERE state = 'processing' AND lease_until < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY lease_until LIMIT :limit /*skip_locked*/
 
 -- name: held_by
 -- What a worker holds by its own name: after a lost answer it may hold jobs it does not know of.
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-       tally, provider
+SELECT /*Claimed*/, provider
   FROM holdfast_jobs WHERE state = 'processing' AND lease_owner = :owner /*for_update*/
 
 -- name: overdue
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-       tally, provider
+SELECT /*Claimed*/, provider
   FROM holdfast_jobs
  WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting') AND deadline_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY deadline_at LIMIT :limit /*skip_locked*/
 
 -- name: unanswered
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-       tally, provider
+SELECT /*Claimed*/, provider
   FROM holdfast_jobs WHERE state = 'waiting' AND run_at < :now
    AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  ORDER BY run_at LIMIT :limit /*skip_locked*/
 
 -- name: lock_one
 -- brief
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-       tally, provider
+SELECT /*Claimed*/, provider
   FROM holdfast_jobs WHERE id = CAST(:id AS /*id*/) /*for_update*/
 
 -- name: lock_waiting
 -- brief
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, attempt, failures, crashes, epoch, priority, run_at,
-       created_at, deadline_at, first_failure_at, not_before, owner, trace, payload, version, done,
-       tally, provider
+SELECT /*Claimed*/, provider
   FROM holdfast_jobs WHERE wait_key = :wait_key /*for_update*/
 
 -- name: revive
