@@ -166,7 +166,10 @@ def _clean(body: str, dialect: str, rows: Sequence[RowType]) -> str:
 
 def _spelled(token: re.Match[str], dialect: str, rows: Sequence[RowType]) -> str:
     name, preposition, source, absent = token.groups()
-    types = get_type_hints(next(row for row in rows if row.__name__ == name))
+    declared = {row.__name__: row for row in rows}
+    if name not in declared:
+        raise ValueError(f"A statement spells the row '{name}', which `load_statements` was not given.")
+    types = get_type_hints(declared[name])
     if absent:
         return ", ".join(["NULL"] * (len(types) - 1))
     if preposition == "of":
