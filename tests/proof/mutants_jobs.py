@@ -21,21 +21,31 @@ from tests.proof.plant import decided, respelled, swapped
 @contextmanager
 def unfenced_completion() -> Iterator[None]:
     """Whoever finishes last has the last word."""
-    with respelled(jobs.sql, "end", ("AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected", "")):
+    with (
+        respelled(jobs.sql, "end", ("AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected", "")),
+        respelled(
+            jobs.sql,
+            "turn",
+            ("AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END", ""),
+        ),
+    ):
         yield
 
 
 @contextmanager
 def unfenced_attempt() -> Iterator[None]:
     """The state is checked, the attempt is not."""
-    with respelled(jobs.sql, "end", ("AND holdfast_jobs.attempt = s.attempt ", "")):
+    with (
+        respelled(jobs.sql, "end", ("AND holdfast_jobs.attempt = s.attempt ", "")),
+        respelled(jobs.sql, "turn", ("AND j.attempt = s.attempt ", "")),
+    ):
         yield
 
 
 @contextmanager
 def unfenced_reaper() -> Iterator[None]:
     """The reaper takes leases that have not ended."""
-    with respelled(jobs.sql, "expired", ("lease_until < :now", "lease_until < :now + 45000")):
+    with respelled(jobs.sql, "expired", ("lease_until < :now", "lease_until - 45000 < :now")):
         yield
 
 

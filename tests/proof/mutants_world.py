@@ -127,12 +127,14 @@ def open_breaker_ignored() -> Iterator[None]:
         return call.Ticket(kernel.new_id(), 0)
 
     claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
+    claims_at_once = "SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'"
     freely = swapped(effect_open, "unhindered", lambda *asked: True)
     with (
         freely,
         swapped(call, "admit", always),
         swapped(effects, "admit", always),
         respelled(jobs.sql, "claim", (claims, f"{claims} AND FALSE")),
+        respelled(jobs.sql, "turn", (claims_at_once, f"{claims_at_once} AND FALSE")),
     ):
         yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -16,12 +17,14 @@ from holdfast.stores.statement import Statements
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A bug, the promises that catch it, and the seeds that must suffice. `shown_by` is the one that showed a rare bug
-    last: it is tried before the hunt begins."""
+    last: it is tried before the hunt begins. `ring` is one that shows it on PostgreSQL, if it is in a statement's
+    text."""
 
     plant: Callable[[], AbstractContextManager[None]]
     caught_by: tuple[str, ...]
     seeds: int
     shown_by: int | None = None
+    ring: int | None = None
 
     @property
     def name(self) -> str:
@@ -53,16 +56,27 @@ def _check_called_alike(old: Callable[..., Any], new: Callable[..., Any]) -> Non
 
 @contextmanager
 def respelled(statements: Statements, name: str, *pairs: tuple[str, str]) -> Iterator[None]:
+    """Other words in a statement, in the text of each database that it has."""
     old = statements.named[name]
-    text = old.sqlite
+    sqlite, postgres = old.sqlite, old.postgres
     for before, after in pairs:
-        assert before in text, f"'{name}' does not say '{before}' any more"
-        text = text.replace(before, after)
-    statements.named[name] = replace(old, sqlite=text)
+        sqlite = _with_other_words(name, sqlite, before, after)
+        postgres = _with_other_words(name, postgres, _placed(before, old.order), _placed(after, old.order))
+    statements.named[name] = replace(old, sqlite=sqlite, postgres=postgres)
     try:
         yield
     finally:
         statements.named[name] = old
+
+
+def _with_other_words(name: str, text: str, before: str, after: str) -> str:
+    assert not text or before in text, f"'{name}' does not say '{before}' any more"
+    return text.replace(before, after)
+
+
+def _placed(words: str, order: tuple[str, ...]) -> str:
+    """The words with PostgreSQL's places for the parameters."""
+    return re.sub(r":([a-z_]+)", lambda match: f"${order.index(match.group(1)) + 1}", words)
 
 
 def decided(change: Callable[..., Decision]) -> Any:

@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
@@ -54,12 +54,15 @@ def world_of(system: str) -> type[World]:
     raise NotFound(f"There is no world '{system}'; known: {', '.join(systems())}.")
 
 
-def run_seed(seed: int, *, system: str = "kernel", mutant: str | None = None) -> SeedReport:
-    """Live one seed and judge it. `mutant` is "module:function", a context manager that plants a bug (tests only)."""
+def run_seed(
+    seed: int, *, system: str = "kernel", mutant: str | None = None, arenas: Mapping[str, Arena] | None = None
+) -> SeedReport:
+    """Live one seed and judge it. `mutant` is "module:function", a context manager that plants a bug (tests only);
+    `arenas` are databases of other makes than SQLite."""
     started = time.process_time()
     with _planted(mutant):
         build = world_of(system)
-        world = build(seed, {name: _arena(system, name, os.getpid()) for name in build.databases})
+        world = build(seed, arenas or {name: _arena(system, name, os.getpid()) for name in build.databases})
         try:
             history = world.run()
             findings = world.findings(history)

@@ -138,6 +138,10 @@ class Arena:
         holder.host = None
         self._idle.append(holder)
 
+    def open(self, host: Host, dice: Random) -> SimStore:
+        """The store of one process."""
+        return SimStore(self, host, dice)
+
     def close(self) -> None:
         for holder in [*self._busy, *self._idle]:
             holder.connection.close()

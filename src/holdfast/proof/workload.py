@@ -66,8 +66,12 @@ app = App(
     queues=[EVENTS, CALLBACKS],
 )
 clock = App("clock")
-_CONSUMED = "INSERT INTO sim_consumed (message_id, body) VALUES (:message_id, :body)"
-CONSUMED = Statement("consumed", _CONSUMED, _CONSUMED, ("message_id", "body"))
+CONSUMED = Statement(
+    "consumed",
+    "INSERT INTO sim_consumed (message_id, body) VALUES (:message_id, :body)",
+    "INSERT INTO sim_consumed (message_id, body) VALUES ($1, $2)",
+    ("message_id", "body"),
+)
 TOLD_CONSUMED = {"consumed": ("INSERT ON sim_consumed", "new.message_id", "new.seq")}
 
 

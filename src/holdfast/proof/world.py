@@ -57,7 +57,7 @@ from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
 from holdfast.proof.provider_stub import Dedup, Effect, ProviderFaults, ProviderStub
 from holdfast.proof.steps import StepFailed
-from holdfast.proof.store import Arena, SimStore, StoreFaults
+from holdfast.proof.store import Arena, StoreFaults
 from holdfast.proof.transport import SimTransport
 from holdfast.stores.clock import SeededDice
 
@@ -185,7 +185,7 @@ class World:
         """The production kernel of one process."""
         stream = self.loop.stream(f"store/{host.label}")
         return Kernel(
-            store=SimStore(self.arenas[database], host, stream),
+            store=self.arenas[database].open(host, stream),
             registry=self.registries[database],
             transport=SimTransport(self.broker, self.loop),
             dice=SeededDice(stream.getrandbits(64)),
