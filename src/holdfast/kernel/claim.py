@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.job import Claimed, State
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.report import report
 from holdfast.kernel.settle import (
     AWAY,
     Ends,
@@ -17,7 +18,6 @@ from holdfast.kernel.settle import (
     is_plain,
     lefts,
     parted,
-    report,
     settle,
     settle_apart,
 )

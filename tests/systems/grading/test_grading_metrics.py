@@ -66,6 +66,7 @@ async def test_a_service_that_answers_nobody_is_seen(pair: Pair) -> None:
 @pytest.mark.spec("K17", "G9", "G12")
 async def test_callbacks_and_ends_are_counted_once_they_are_committed(pair: Pair) -> None:
     pair.main.kernel.watch = PrometheusWatch()
+    pair.main.kernel.watch.declare(grading_main().counters)
     one, _ = await pair.submit(), await pair.submit()
     callback = error(one.request_id, one.id, "LLM_FAIL")
     for _ in range(2):
