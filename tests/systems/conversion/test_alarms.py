@@ -26,13 +26,14 @@ def misconfigured() -> Exception:
 
 
 async def scrapes(place: Place, fail: Callable[[], Exception], *, others: bool = True) -> list[str]:
-    """One for each minute, in each of which a document fails; `others`: and one is converted."""
+    """One for each minute, in each of which two documents fail; `others`: and one is converted."""
     place.kernel.watch = PrometheusWatch()
     found = [await scrape(place)]
     for minute in range(MINUTES):
         place.world.clock.advance(60)
-        place.gateway.errors = [fail()]
+        place.gateway.errors = [fail(), fail()]
         await place.upload(name=f"{minute}.pdf")
+        await place.upload(name=f"{minute}-too.pdf")
         await place.world.run_until_idle()
         if others:
             await place.upload(name=f"{minute}-good.pdf")
@@ -61,9 +62,9 @@ def failed(text: str) -> dict[tuple[str, ...], float]:
 
 async def test_documents_that_cannot_be_converted_wake_nobody(place: Place, tmp_path: Path) -> None:
     seen = await scrapes(place, refused)
-    assert counted(seen[-1], "holdfast_jobs_created_total") == {"conversion.convert": 2 * MINUTES}
+    assert counted(seen[-1], "holdfast_jobs_created_total") == {"conversion.convert": 3 * MINUTES}
     assert counted(seen[-1], "holdfast_jobs_completed_total") == {"conversion.convert": MINUTES}
-    assert failed(seen[-1]) == {("conversion.convert", "GW_4XX", "DOCUMENT_ENCRYPTED", "input"): MINUTES}
+    assert failed(seen[-1]) == {("conversion.convert", "GW_4XX", "DOCUMENT_ENCRYPTED", "input"): 2 * MINUTES}
     assert pages(tmp_path, seen) == set()
 
 
@@ -81,7 +82,7 @@ async def test_a_user_who_tries_again_and_again_wakes_nobody(place: Place, tmp_p
 
 async def test_a_service_that_fails_wakes_somebody(place: Place, tmp_path: Path) -> None:
     seen = await scrapes(place, misconfigured)
-    assert failed(seen[-1]) == {("conversion.convert", "GW_4XX", "AUTH_INVALID", "service"): MINUTES}
+    assert failed(seen[-1]) == {("conversion.convert", "GW_4XX", "AUTH_INVALID", "service"): 2 * MINUTES}
     assert "HoldfastErrorRate" in pages(tmp_path, seen)
 
 
