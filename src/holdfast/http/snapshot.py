@@ -90,7 +90,7 @@ def _letters(kernel: Kernel, rows: Sequence[Row]) -> dict[tuple[str, str, str], 
     found: Counter[tuple[str, str, str]] = Counter()
     for row in rows:
         why = failure(Category(row["category"]), row["error_class"], "")
-        cause = kernel.registry.public_failure(row["kind"], why).cause
+        cause = kernel.registry.public_failure(row["kind"], why, row["stage"]).cause
         found[row["state"], row["category"], cause] += row["letters"]
     return found
 

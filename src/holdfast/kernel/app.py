@@ -54,8 +54,8 @@ class Job(Generic[In]):
         """Follow a correction of a dead job's input in the app's own tables, or refuse it by raising `InvalidInput` or
         `NotAllowed`. Called in the transaction that writes the correction; also for a preview, which is rolled back."""
 
-    def public_failure(self, why: Failure) -> PublicFailure:
-        """What this kind's users are told of a failure: the code of its log lines and metrics."""
+    def public_failure(self, why: Failure, stage: str) -> PublicFailure:
+        """What this kind's users are told of a stage's failure: the code of its log lines and metrics."""
         return PublicFailure(why.error_class)
 
     def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:

@@ -101,11 +101,11 @@ class Registry:
         """Whether a loaded app declares this stage, by its name or one that it had."""
         return kind in self.kinds and stage in self.kinds[kind].by_name
 
-    def public_failure(self, kind: str, why: Failure) -> PublicFailure:
+    def public_failure(self, kind: str, why: Failure, stage: str) -> PublicFailure:
         """What the users of a kind are told of a failure; its class, where the kind is not loaded here."""
         if kind not in self.kinds:
             return PublicFailure(why.error_class)
-        public: PublicFailure = self.kinds[kind].instance.public_failure(why)
+        public: PublicFailure = self.kinds[kind].instance.public_failure(why, stage)
         return public
 
     def kind(self, name: str) -> JobKind:

@@ -54,7 +54,7 @@ def _count(kernel: Kernel, counts: Counter[tuple[str, str]]) -> None:
 
 
 def _report_failure(kernel: Kernel, end: Settlement, decision: Decision, why: Failure, heard: bool) -> None:
-    public = kernel.registry.public_failure(end.job.kind, why)
+    public = kernel.registry.public_failure(end.job.kind, why, end.job.stage)
     if decision.state is State.DEAD:
         kernel.watch.count(
             "jobs_failed", kind=end.job.kind, code=public.code, error_class=why.error_class, cause=public.cause

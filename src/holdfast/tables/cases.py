@@ -129,7 +129,7 @@ async def groups(tx: Tx, limit: int = 50) -> Sequence[Row]:
 
 
 async def count(tx: Tx) -> Sequence[Row]:
-    """How many `letters` there are, by state, category of failure, kind and error class."""
+    """How many `letters` there are, by state, category of failure, kind, stage and error class."""
     return await tx.rows(sql.count)
 
 

@@ -84,7 +84,7 @@ def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, p
             except Exception as error:  # whatever it is, this system's own table says what it means
                 raise CallError(conversion_failure(error)) from error
 
-        def public_failure(self, why: Failure) -> PublicFailure:
+        def public_failure(self, why: Failure, stage: str) -> PublicFailure:
             return codes.public_failure(why)
 
         def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
