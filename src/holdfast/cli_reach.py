@@ -186,8 +186,13 @@ def show_page(
 
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
-    """A list: a table for a person, an array for a program."""
-    show(ask, lambda rows: table_of(rows, ["system", *columns]) if rows else Text("Nothing."), as_json, watch)
+    """A list: a table for a person, an array for a program. Rows of several systems say whose they are."""
+
+    def draw(rows: list[dict[str, Any]]) -> RenderableType:
+        whose = ["system"] if any("system" in row for row in rows) else []
+        return table_of(rows, whose + columns) if rows else Text("Nothing.")
+
+    show(ask, draw, as_json, watch)
 
 
 def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: bool, watch: bool = False) -> None:

@@ -8,19 +8,21 @@ import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `ho
 from holdfast.core.breaker import Gate
 from holdfast.core.classify import classify
 from holdfast.core.effect_key import EffectKey, effect_key
-from holdfast.core.failure import failure
+from holdfast.core.failure import PublicFailure, failure
 from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_message, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected
 from holdfast.kernel.correct import correct
+from holdfast.kernel.counters import Counter
 from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.look_into import look_into
+from holdfast.kernel.provider_status import note_status
 from holdfast.kernel.settle import Settled
 from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
@@ -32,6 +34,7 @@ from holdfast.transports.seam import Delivery, HeldMessage, Lookable, Queue
 __all__ = [
     "MASK",
     "Corrected",
+    "Counter",
     "Delivery",
     "EffectKey",
     "Gate",
@@ -40,6 +43,7 @@ __all__ = [
     "Kernel",
     "Lookable",
     "Order",
+    "PublicFailure",
     "Queue",
     "Registry",
     "Row",
@@ -68,6 +72,7 @@ __all__ = [
     "load_migrations",
     "load_statements",
     "look_into",
+    "note_status",
     "once",
     "operate",
     "outbox",

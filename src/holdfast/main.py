@@ -124,6 +124,8 @@ async def open_systems(
     transport = open_transport(settings)
     opened = []
     for system in chosen:
+        if watch is not None:
+            watch.declare(system.counters)
         url = system.database_url(env, settings.data_dir)
         kernel = open_kernel(settings, [system.build(env)], database_url=url, transport=transport, watch=watch)
         opened.append(OpenSystem(system, kernel, env))

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.engines.run import Duties
 from holdfast.kernel.app import App
+from holdfast.kernel.counters import Counter
 from holdfast.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ class System:
     `<name>.db` in the data folder. The first of several is its own; a database that it shares by a later one holds its
     tables apart, in a schema (PostgreSQL) or a file beside the other's (SQLite) of its name.
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
-    to the command line. `gauges` declares its own metrics; `read_gauges` reads them from its database at a scrape, so
-    that any process tells the whole. `problems` translates the problems that clients see below a path, for an interface
-    that promises codes of its own."""
+    to the command line. `counters` declares what it counts with `kernel.watch.count`. `gauges` declares what is read
+    from its database, by `read_gauges` at a scrape, so that any process tells the whole. `problems` translates the
+    problems that clients see below a path, for an interface that promises codes of its own."""
 
     name: str
     title: str
@@ -56,6 +57,7 @@ class System:
     settings: Sequence[type[Any]] = ()
     concurrency: Callable[[Mapping[str, str]], int] | None = None
     commands: Callable[[Typer], None] | None = None
+    counters: Sequence[Counter] = ()
     gauges: Sequence[Gauge] = ()
     read_gauges: Callable[[Kernel], Awaitable[Sequence[GaugeValue]]] | None = None
     problems: Translation | None = None

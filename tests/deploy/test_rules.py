@@ -1,12 +1,22 @@
-"""Prometheus and Alertmanager themselves accept what `deploy/` gives them."""
+"""Prometheus and Alertmanager themselves accept what `deploy/` gives them, and page for what the code really tells."""
 
 from __future__ import annotations
 
-import os
 import subprocess
+from pathlib import Path
 
 import pytest
-from tests.services.found import REPOSITORY, find_tool
+from tests.deploy.alarms import pages, tool
+from tests.services.found import REPOSITORY
+
+from holdfast import App, CallError, Category, Context, Job, stage
+from holdfast.http.metrics import PrometheusWatch, exposition
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.operate import triage
+from holdfast.kernel.submit import submit
+from holdfast.main import load_systems
+from holdfast.system import OpenSystem, System
+from holdfast.testing import world
 
 CHECKS = [
     ("promtool", "check", "config", "deploy/prometheus/prometheus.yml"),
@@ -18,9 +28,87 @@ CHECKS = [
 @pytest.mark.spec("000.41", "K17")
 @pytest.mark.parametrize("command", CHECKS, ids=lambda command: command[-1].rpartition("/")[2])
 def test_it_is_accepted_by_the_program_that_reads_it(command: tuple[str, ...]) -> None:
-    program = find_tool(command[0])
-    if program is None:
-        missing = f"{command[0]} is not on this machine; `make servers` fetches it"
-        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
+    program = tool(command[0])
     ran = subprocess.run([program, *command[1:]], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+app = App("errands")
+
+
+@app.job()
+class Errand(Job[str]):
+    @stage()
+    async def run(self, ctx: Context, trouble: str) -> None:
+        if trouble == "bug":
+            raise KeyError("nobody expected this")
+        if trouble == "configuration":
+            raise CallError.of(Category.BUG, "GATEWAY_MISCONFIGURED", "GATEWAY_URL cannot be used.")
+        if trouble == "input":
+            raise CallError.of(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", "It does not like this one.")
+
+
+async def scrape(kernel: Kernel) -> str:
+    return (await exposition([OpenSystem(System("errands", "Errands", "X", lambda env: app), kernel, {})])).decode()
+
+
+@pytest.mark.spec("004.2")
+@pytest.mark.parametrize(
+    ("trouble", "category", "woken"),
+    [
+        ("bug", Category.BUG, {"HoldfastBug"}),
+        ("configuration", Category.BUG, {"HoldfastBug"}),
+        ("input", Category.VALIDATION, set()),
+    ],
+)
+async def test_a_bug_or_a_wrong_configuration_becomes_a_dead_letter_and_pages(
+    tmp_path: Path, trouble: str, category: Category, woken: set[str]
+) -> None:
+    async with world(app) as deployed:
+        deployed.kernel.watch = PrometheusWatch()
+        before = await scrape(deployed.kernel)
+        await submit(deployed.kernel, Errand, trouble)
+        await deployed.run_until_idle()
+        (letter,) = await deployed.dead_letters()
+        after = await scrape(deployed.kernel)
+    assert (letter["state"], letter["category"]) == ("open", category)
+    assert pages(tmp_path, [before, after, after]) == woken
+
+
+@pytest.mark.spec("004.2")
+async def test_the_page_ends_when_somebody_has_taken_the_letter(tmp_path: Path) -> None:
+    async with world(app) as deployed:
+        deployed.kernel.watch = PrometheusWatch()
+        await submit(deployed.kernel, Errand, "bug")
+        await deployed.run_until_idle()
+        open_letter = await scrape(deployed.kernel)
+        (letter,) = await deployed.dead_letters()
+        await triage(deployed.kernel, letter["id"], cause="code", actor="ann")
+        triaged = await scrape(deployed.kernel)
+    assert pages(tmp_path, [open_letter] * 3) == {"HoldfastBug"}
+    assert pages(tmp_path, [open_letter] * 3 + [triaged]) == set()
+
+
+@pytest.mark.spec("004.28", "K17")
+@pytest.mark.parametrize(
+    ("counter", "labels", "alert"),
+    [
+        ("effects_without_evidence", {"provider": "mail"}, "HoldfastEffectWithoutEvidence"),
+        ("effects_duplicated", {"provider": "mail"}, "HoldfastEffectTwice"),
+        ("reviews_taken_back", {}, "HoldfastMailTakenBack"),
+    ],
+)
+async def test_the_first_of_what_must_never_happen_pages(
+    tmp_path: Path, counter: str, labels: dict[str, str], alert: str
+) -> None:
+    """Also where the counter's series begins with that first one."""
+    async with world(app) as deployed:
+        watch = deployed.kernel.watch = PrometheusWatch()
+        for system in load_systems():
+            watch.declare(system.counters)
+        before = await scrape(deployed.kernel)
+        watch.count(counter, **labels)
+        after = await scrape(deployed.kernel)
+    assert pages(tmp_path, [before, before, after, after]) == {alert}
+    assert pages(tmp_path, [before] * 4) == set()
+    assert pages(tmp_path, [before, *[after] * 90]) == set(), "an hour later it is history"

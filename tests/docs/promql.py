@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _TOKEN = re.compile(
-    r"""(?P<string>"(?:\\.|[^"\\])*")|(?P<range>\[[^\]]*\])|(?P<name>[a-zA-Z_:][\w:]*)|(?P<number>\d+(?:\.\d+)?)"""
+    r"""(?P<string>"(?:\\.|[^"\\])*")|(?P<range>\[[^\]]*\])|(?P<name>[a-zA-Z_:][\w:]*)|(?P<number>\d+(?:\.\d+)?[smhd]?)"""
     r"""|(?P<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])|(?P<space>\s+)"""
 )
 FUNCTIONS = frozenset(

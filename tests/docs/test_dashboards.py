@@ -15,9 +15,10 @@ from tests.docs.test_links import headings
 
 from holdfast.core.case import CaseState
 from holdfast.core.effect import EffectStatus
-from holdfast.core.failure import Category
+from holdfast.core.failure import Category, PublicFailure
 from holdfast.core.job import State
 from holdfast.http import metrics
+from holdfast.kernel.counters import COUNTERS, TIMINGS
 from holdfast.main import load_systems
 
 pytestmark = pytest.mark.spec("K17")
@@ -33,19 +34,25 @@ ON_CALL = (ROOT / "docs/how-to/run-on-call.md").read_text()
 
 def exposed() -> dict[str, set[str]]:
     """Every series that a scrape may hold, with its labels."""
-    found = {f"{name}_total": set(labels) for name, labels, _ in metrics.COUNTERS.values()}
-    for name, labels, _ in metrics.HISTOGRAMS.values():
-        found |= {f"{name}_bucket": {*labels, "le"}, f"{name}_sum": set(labels), f"{name}_count": set(labels)}
+    counters = [*COUNTERS, *(counter for system in load_systems() for counter in system.counters)]
+    found = {f"holdfast_{counter.name}_total": set(counter.labels) for counter in counters}
+    for timing in TIMINGS:
+        name, labels = f"holdfast_{timing.name}", set(timing.labels)
+        found |= {f"{name}_bucket": {*labels, "le"}, f"{name}_sum": labels, f"{name}_count": labels}
     for system in load_systems():
         found |= {f"holdfast_{gauge.name}": {"system", *gauge.labels} for gauge in system.gauges}
     return found | {one.name: set(one._labelnames) for one in metrics._families([])}
 
 
 EXPOSED = exposed()
+CAUSES = {PublicFailure("", by_user).cause for by_user in (True, False)}
 # What a label may say, where the code fixes it.
 VALUES = {
     ("holdfast_dead_letters", "state"): set(CaseState),
     ("holdfast_dead_letters", "category"): set(Category),
+    ("holdfast_dead_letters", "cause"): CAUSES,
+    ("holdfast_dead_letters_opened_total", "cause"): CAUSES,
+    ("holdfast_jobs_failed_total", "cause"): CAUSES,
     ("holdfast_queue_depth", "state"): {*State, "parked"},
     ("holdfast_effects", "status"): set(EffectStatus),
     ("holdfast_provider_seconds_count", "outcome"): {"ok", "failed", "ambiguous"},

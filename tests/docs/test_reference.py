@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.celery import CelerySettings
-from holdfast.http import metrics
+from holdfast.kernel.counters import COUNTERS
 from holdfast.main import load_systems
 from holdfast.settings import Settings, describe
 
@@ -37,7 +37,8 @@ def test_every_setting_and_metric_is_on_its_page() -> None:
     settings, listed = ((REFERENCE / name).read_text() for name in ("settings.md", "metrics.md"))
     groups = [Settings, CelerySettings, *(group for system in load_systems() for group in system.settings)]
     assert [env for group in groups for env, _, _ in describe(group) if f"| `{env}` |" not in settings] == []
-    assert [name for name, _, _ in metrics.COUNTERS.values() if f"`{name}_total`" not in listed] == []
+    counters = [*COUNTERS, *(counter for system in load_systems() for counter in system.counters)]
+    assert [counter.name for counter in counters if f"`holdfast_{counter.name}_total`" not in listed] == []
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,12 @@ import pytest
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.provider_status import note_status
 from holdfast.kernel.submit import submit
 from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing import HandClock
+from tests.kernel.places import Place
 
 pytestmark = pytest.mark.spec("K17")
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -56,14 +59,14 @@ async def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture, formatter: log
 async def test_a_line_has_what_a_person_searches_by(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = [json.loads(line) for line in await lines(tmp_path, caplog, JsonFormatter())]
     retried = next(line for line in told if line["event"] == "retried")
-    assert {
-        name: retried[name] for name in ("status", "stage", "attempt", "provider_status", "error_code", "trace")
-    } == {
+    names = ("status", "stage", "attempt", "provider_status", "error_code", "breaker_state", "trace")
+    assert {name: retried[name] for name in names} == {
         "status": "queued",
         "stage": "ask",
         "attempt": 1,
         "provider_status": 503,
         "error_code": "UPSTREAM_INTERNAL",
+        "breaker_state": "closed",
         "trace": TRACE,
     }
     assert retried["duration_ms"] >= 0 and retried["job_id"] and retried["at"] and retried["level"] == "warning"
@@ -71,6 +74,53 @@ async def test_a_line_has_what_a_person_searches_by(tmp_path: Path, caplog: pyte
     assert (changed["provider"], changed["breaker_state"], changed["level"]) == ("shaky", "open", "warning")
     buried = next(line for line in told if line["event"] == "buried")
     assert buried["level"] == "error" and "hunter2" not in json.dumps(told)
+
+
+calm = App("calm")
+oracle = Provider("oracle")
+
+
+@calm.job()
+class Ask(Job[str]):
+    @stage(provider=oracle)
+    async def ask(self, ctx: Context, word: str) -> str:
+        async def call() -> str:
+            note_status(201)
+            return word
+
+        return await ctx.call(call)
+
+    @stage()
+    async def think(self, ctx: Context, word: str, said: str) -> None:
+        pass
+
+
+@pytest.mark.spec("001.27")
+async def test_a_success_is_a_line_too_and_costs_nothing_where_nobody_listens(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel = place.kernel(calm, clock=HandClock())
+    with caplog.at_level(logging.INFO, logger="holdfast"):
+        await submit(kernel, Ask, "x")
+        await Worker(kernel).run_until_idle()
+    ends = [json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == "holdfast"]
+    names = ("event", "level", "status", "attempt", "provider_status", "breaker_state", "error_code")
+    assert [tuple(line[name] for name in names) for line in ends] == [
+        ("advanced", "info", "queued", 1, 201, "closed", None),
+        ("succeeded", "info", "succeeded", 2, None, None, None),
+    ]
+    caplog.clear()
+    kernel.watch = Unheard()
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        await submit(kernel, Ask, "x")
+        await Worker(kernel).run_until_idle()
+
+
+class Unheard(LogWatch):
+    """Fails whoever makes a line that nobody hears."""
+
+    def log(self, event: str, **fields: Any) -> None:
+        assert self.hears(event), f"the line about {event} was made for nobody"
 
 
 unsure = App("unsure")
@@ -113,7 +163,7 @@ async def test_a_handlers_unexpected_exception_is_one_error_line_with_its_traceb
         ("buried", {}, logging.ERROR),
         ("review.marked_but_not_sent", {"alert": True}, logging.ERROR),
         ("submission", {}, logging.INFO),
-        ("succeeded", {}, logging.DEBUG),
+        ("succeeded", {}, logging.INFO),
     ],
 )
 def test_a_line_is_as_loud_as_its_news(

@@ -56,6 +56,19 @@ class Failure:
         return replace(self, retryable=False)
 
 
+@dataclass(frozen=True, slots=True)
+class PublicFailure:
+    """A failure as the users of a kind of job are told of it. `by_user`: what they gave is the cause, and nobody who
+    runs the service can mend it."""
+
+    code: str
+    by_user: bool = False
+
+    @property
+    def cause(self) -> str:
+        return "input" if self.by_user else "service"
+
+
 def failure(
     category: Category,
     error_class: str,

@@ -1,7 +1,7 @@
 """Prometheus: what this process counted, and how the systems are at the moment of the scrape.
 
-Counters and histograms are fed through the kernel's `Watch`; gauges are read from the store when somebody scrapes, so
-that any one process tells the whole deployment's queue depth. Names are fixed here, for dashboards and alert rules.
+Counters and histograms are fed through the kernel's `Watch`, as `kernel.counters` and the systems declare them; gauges
+are read from the store when somebody scrapes, so that any one process tells the whole deployment's queue depth.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import prometheus_client
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -21,49 +22,10 @@ from holdfast.core.breaker import Gate
 from holdfast.errors import StoreError
 from holdfast.http import health, problem
 from holdfast.http.snapshot import Snapshot, snapshot
+from holdfast.kernel.counters import COUNTERS, TIMINGS, Counter
 from holdfast.kernel.watch import LogWatch
 from holdfast.system import OpenSystem
 
-# What the kernel counts -> the metric's name, labels and meaning. A counter's exported name ends in _total.
-COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "jobs_created": ("holdfast_jobs_created", (), "Jobs accepted"),
-    "jobs_settled": ("holdfast_jobs_settled", ("kind", "event"), "Attempts that ended, by how"),
-    "jobs_completed": ("holdfast_jobs_completed", ("kind",), "Jobs that succeeded"),
-    "jobs_failed": ("holdfast_jobs_failed", ("kind", "code"), "Jobs that died, by error class"),
-    "retries_scheduled": ("holdfast_retries_scheduled", ("kind",), "Retries scheduled"),
-    "lease_reclaims": ("holdfast_lease_reclaims", (), "Leases taken back from lost workers"),
-    "loop_blocked": ("holdfast_loop_blocked", ("kind",), "Times that a handler blocked its worker's event loop"),
-    "settles_refused": ("holdfast_settles_refused", ("kind",), "Writes refused because the lease was gone"),
-    "dead_letters": ("holdfast_dead_letters_opened", ("kind", "error_class"), "Dead letters written"),
-    "corrections": ("holdfast_corrections", ("kind",), "Inputs of dead jobs that were corrected"),
-    "replays": ("holdfast_replays", ("kind",), "Dead letters replayed"),
-    "breaker_changes": ("holdfast_breaker_changes", ("provider", "gate"), "Changes of a breaker's gate"),
-    "effects_sent": ("holdfast_effects_sent", ("provider",), "External effects sent and marked"),
-    "effects_in_review": ("holdfast_effects_in_review", (), "Effects set aside for a person"),
-    "effects_without_evidence": ("holdfast_effects_without_evidence", ("provider",), "Marked without a provider id"),
-    "effects_duplicated": ("holdfast_effects_duplicated", ("provider",), "Second sends that were found out"),
-    "outbox_published": ("holdfast_outbox_published", (), "Messages confirmed by the broker"),
-    "outbox_set_aside": ("holdfast_outbox_set_aside", (), "Messages given up after their last try"),
-    "outbox_stale": ("holdfast_outbox_stale", (), "Warnings about messages older than the threshold"),
-    "grading_requests": (
-        "holdfast_grading_requests",
-        ("skill", "outcome"),
-        "Requests that came to the grading service",
-    ),
-    "callbacks": ("holdfast_callbacks", ("kind", "outcome"), "Callbacks that came to the main app, by what they did"),
-    "submissions_settled": ("holdfast_submissions_settled", ("status", "reason"), "Submissions that changed status"),
-    "submissions_resubmitted": ("holdfast_submissions_resubmitted", ("skill",), "Attempts after the first"),
-    "grading_letters_acted": (
-        "holdfast_grading_letters_acted",
-        ("act",),
-        "Letters of grading.dlq that people dealt with",
-    ),
-}
-# A settled attempt's event also counts here.
-BY_EVENT = {"succeeded": "jobs_completed", "retried": "retries_scheduled"}
-HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "provider_seconds": ("holdfast_provider_seconds", ("provider", "outcome"), "How long calls to providers took"),
-}
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 GATES = {Gate.CLOSED: 0, Gate.HALF_OPEN: 1, Gate.OPEN: 2}
 
@@ -74,25 +36,41 @@ class PrometheusWatch(LogWatch):
     def __init__(self, logger: logging.Logger | None = None) -> None:
         super().__init__(logger)
         self.registry = CollectorRegistry()
-        self._counters = {
-            name: Counter(metric, doc, labels, registry=self.registry)
-            for name, (metric, labels, doc) in COUNTERS.items()
+        self._counters: dict[str, tuple[Counter, prometheus_client.Counter]] = {}
+        self._undeclared: set[str] = set()
+        self._timings = {
+            timing.name: (
+                timing,
+                Histogram(_name(timing.name), timing.doc, timing.labels, registry=self.registry, buckets=SECONDS),
+            )
+            for timing in TIMINGS
         }
-        self._histograms = {
-            name: Histogram(metric, doc, labels, registry=self.registry, buckets=SECONDS)
-            for name, (metric, labels, doc) in HISTOGRAMS.items()
-        }
+        self.declare(COUNTERS)
+
+    def declare(self, counters: Sequence[Counter]) -> None:
+        for counter in counters:
+            if counter.name not in self._counters:
+                exported = prometheus_client.Counter(
+                    _name(counter.name), counter.doc, counter.labels, registry=self.registry
+                )
+                self._counters[counter.name] = counter, exported
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Count one of the fixed names; a name that is not listed is not exported."""
+        """Count a declared name. What nobody declares cannot be exported: that is logged, once a name."""
         if name in self._counters:
-            _child(self._counters[name], COUNTERS[name][1], labels).inc(amount)
-        if name == "jobs_settled" and labels.get("event") in BY_EVENT:
-            self.count(BY_EVENT[labels["event"]], amount, kind=labels.get("kind", ""))
+            counter, exported = self._counters[name]
+            _child(exported, counter.labels, labels).inc(amount)
+        elif name not in self._undeclared:
+            self._undeclared.add(name)
+            self.log("counter.undeclared", counter=name, fix="declare it in System.counters")
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        if name in self._histograms:
-            _child(self._histograms[name], HISTOGRAMS[name][1], labels).observe(value)
+        timing, exported = self._timings[name]
+        _child(exported, timing.labels, labels).observe(value)
+
+
+def _name(name: str) -> str:
+    return f"holdfast_{name}"
 
 
 def _child(metric: Any, names: tuple[str, ...], labels: dict[str, str]) -> Any:
@@ -134,7 +112,9 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     age = _gauge("queue_oldest_age_seconds", "Age of the oldest job that is due", "system", "queue")
     pending = _gauge("outbox_pending", "Messages not yet confirmed", "system")
     lag = _gauge("outbox_lag_seconds", "Age of the oldest message not yet confirmed", "system")
-    letters = _gauge("dead_letters", "Dead letters by state and category of failure", "system", "state", "category")
+    letters = _gauge(
+        "dead_letters", "Dead letters by state, category of failure and cause", "system", "state", "category", "cause"
+    )
     unworked = _gauge("dead_letters_open", "Dead letters that wait for a person", "system")
     gate = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "system", "provider")
     open_s = _gauge("breaker_open_seconds", "How long the breaker has not been closed", "system", "provider")
@@ -150,8 +130,8 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
                 age.add_metric([name, lane.queue], lane.oldest_age_s)
         pending.add_metric([name], view.outbox_pending)
         lag.add_metric([name], view.outbox_lag_s)
-        for (state, category), number in sorted(view.letters.items()):
-            letters.add_metric([name, state, category], number)
+        for labels, number in sorted(view.letters.items()):
+            letters.add_metric([name, *labels], number)
         unworked.add_metric([name], view.dead_letters_open)
         for one in view.breakers:
             gate.add_metric([name, one.name], GATES[one.state.gate])
@@ -180,7 +160,7 @@ async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:
 
 
 def _gauge(name: str, doc: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"holdfast_{name}", doc, labels=labels)
+    return GaugeMetricFamily(_name(name), doc, labels=labels)
 
 
 router = APIRouter()

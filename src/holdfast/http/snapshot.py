@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.breaker import BreakerState, Gate, from_row
 from holdfast.core.case import CaseState
+from holdfast.core.failure import Category, failure
 from holdfast.kernel.explain import WORKER_FRESH_MS
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row
@@ -48,7 +50,8 @@ class Snapshot:
     lanes: Sequence[Lane]
     outbox_pending: int
     outbox_lag_s: float
-    letters: dict[tuple[str, str], int]
+    letters: dict[tuple[str, str, str], int]
+    """How many, by state, category of failure and cause."""
     breakers: Sequence[BreakerView]
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
@@ -57,7 +60,7 @@ class Snapshot:
     def dead_letters(self) -> dict[str, int]:
         """How many there are by state."""
         found: dict[str, int] = {}
-        for (state, _), number in self.letters.items():
+        for (state, _, _), number in self.letters.items():
             found[state] = found.get(state, 0) + number
         return found
 
@@ -76,11 +79,20 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             lanes=[_lane(row, now) for row in await jobs.depth(tx)],
             outbox_pending=lag["pending"],
             outbox_lag_s=_age_s(lag["oldest"], now),
-            letters=await cases.count(tx),
+            letters=_letters(kernel, await cases.count(tx)),
             breakers=_breakers(kernel, await breakers.every(tx)),
             effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
             workers_alive=len(alive),
         )
+
+
+def _letters(kernel: Kernel, rows: Sequence[Row]) -> dict[tuple[str, str, str], int]:
+    found: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        why = failure(Category(row["category"]), row["error_class"], "")
+        cause = kernel.registry.public_failure(row["kind"], why, row["stage"]).cause
+        found[row["state"], row["category"], cause] += row["letters"]
+    return found
 
 
 def _lane(row: Row, now: int) -> Lane:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.core.classify import Rules
+from holdfast.core.failure import Failure, PublicFailure
 from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
@@ -52,6 +53,14 @@ class Job(Generic[In]):
     async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[In]) -> None:
         """Follow a correction of a dead job's input in the app's own tables, or refuse it by raising `InvalidInput` or
         `NotAllowed`. Called in the transaction that writes the correction; also for a preview, which is rolled back."""
+
+    def public_failure(self, why: Failure, stage: str) -> PublicFailure:
+        """What this kind's users are told of a stage's failure: the code of its log lines and metrics."""
+        return PublicFailure(why.error_class)
+
+    def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of the log line about an attempt's end, by the names that this kind's readers know."""
+        return fields
 
 
 @dataclass(frozen=True, slots=True)

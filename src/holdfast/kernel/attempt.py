@@ -66,6 +66,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         messages=[] if isinstance(outcome, WITHOUT_MESSAGES) else context.messages,
         events=context.events,
         duration_ms=kernel.now() - started,
+        provider_status=context.provider_status,
         has_answers=context.paid is not None,
     )
 

@@ -188,6 +188,7 @@ async def _holding(kernel: Kernel, provider: Provider, job: Claimed | None) -> P
         if job is None:
             return await breakers.read(tx, provider.name)
         row, held = await breakers.asked(tx, provider.name, job.id, job.attempt)
+    kernel.gates[provider.name] = row.state.gate
     if not held:
         raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was called.")
     return row

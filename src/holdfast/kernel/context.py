@@ -19,6 +19,7 @@ from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
 from holdfast.kernel.paid import Paid
+from holdfast.kernel.provider_status import Listening
 from holdfast.kernel.record import Cost
 from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Tx
@@ -33,7 +34,7 @@ RECORDING_S = 1.0
 class Context:
     """Handed to every handler: one attempt of one stage of one job."""
 
-    __slots__ = ("_stage", "began", "events", "job", "kernel", "kind", "messages", "paid")
+    __slots__ = ("_stage", "began", "events", "job", "kernel", "kind", "messages", "paid", "provider_status")
 
     def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed, began: int) -> None:
         self.kernel = kernel
@@ -44,6 +45,7 @@ class Context:
         self.messages: list[NewMessage] = []
         self.events: list[NewEvent] = []
         self.paid: Paid | None = None
+        self.provider_status: int | None = None
 
     @property
     def job_id(self) -> str:
@@ -86,7 +88,8 @@ class Context:
         held provider costs nothing: the job goes back to the queue."""
         whom = self._provider(provider)
         limit_s = self._time_for(whom, timeout_s)
-        return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
+        with Listening(self):
+            return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
 
     async def paid_call(
         self,
@@ -106,7 +109,8 @@ class Context:
         whom = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)
-        return await self.paid.call(run, answer, name, whom, self._time_for(whom, timeout_s), cost)
+        with Listening(self):
+            return await self.paid.call(run, answer, name, whom, self._time_for(whom, timeout_s), cost)
 
     async def effect(
         self,
@@ -122,7 +126,8 @@ class Context:
         token that is the same every time and returns the provider's id of what it did. Returns that id, also when an
         earlier attempt or another job did it."""
         whom = self._provider(provider)
-        return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
+        with Listening(self):
+            return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
 
     def emit(
         self,

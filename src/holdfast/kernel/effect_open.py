@@ -96,6 +96,7 @@ async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | 
         now = kernel.now()
         rows = await _plan(kernel, tx, intents, now)
         gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
+        kernel.gates |= {name: row.state.gate for name, row in gates.items()}
         steps = [_step(intent, row, now) for intent, row in zip(intents, rows, strict=True)]
         first: dict[str, Intent] = {}
         for intent, row, step in zip(intents, rows, steps, strict=True):

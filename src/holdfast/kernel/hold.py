@@ -69,6 +69,7 @@ async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> i
         if healthy is not None:
             state = breaker.probe(state, policy, now, healthy)
         await breakers.swap(tx, provider.name, row.state, state, now)
+        kernel.gates[provider.name] = state.gate
         if state.gate is not row.state.gate:
             kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
             kernel.watch.log("breaker", provider=provider.name, breaker_state=state.gate, reason=state.reason)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from holdfast.core.breaker import Gate
+from holdfast.core.failure import Failure, PublicFailure
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
@@ -99,6 +101,13 @@ class Registry:
         """Whether a loaded app declares this stage, by its name or one that it had."""
         return kind in self.kinds and stage in self.kinds[kind].by_name
 
+    def public_failure(self, kind: str, why: Failure, stage: str) -> PublicFailure:
+        """What the users of a kind are told of a failure; its class, where the kind is not loaded here."""
+        if kind not in self.kinds:
+            return PublicFailure(why.error_class)
+        public: PublicFailure = self.kinds[kind].instance.public_failure(why, stage)
+        return public
+
     def kind(self, name: str) -> JobKind:
         try:
             return self.kinds[name]
@@ -141,6 +150,8 @@ class Kernel:
     """Records of calls that the store was away for."""
     asked: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     """When providers asked this process to be called again."""
+    gates: dict[str, Gate] = field(default_factory=dict, init=False, repr=False)
+    """How this process saw providers' breakers last, for its log."""
 
     def now(self) -> int:
         return self.store.now()

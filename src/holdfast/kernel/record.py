@@ -207,6 +207,7 @@ async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[tuple[Report, int]], 
         else:
             state = breaker.release(state, ticket.generation, ticket.id)
     await breakers.swap(tx, provider.name, row.state, state, now)
+    kernel.gates[provider.name] = state.gate
     if state.gate is not row.state.gate:
         await tx.hint("breakers")
         kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)

@@ -11,8 +11,6 @@ late one.
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +20,7 @@ from holdfast.core.budget import Gates
 from holdfast.core.decide import Decision, StagePlan, decide
 from holdfast.core.job import TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
-from holdfast.core.redact import redact_lines, redact_message
+from holdfast.core.redact import redact_message
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.path import done_after, former_names_done, stage_after
@@ -49,6 +47,8 @@ class Settlement:
     messages: list[NewMessage] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     duration_ms: int = 0
+    provider_status: int | None = None
+    """What the provider answered last, where it was called by a client that notes it."""
     has_answers: bool = False
     """Whether answers are kept for this stage: they go when the job leaves it."""
     spoiled: bool = False
@@ -154,24 +154,6 @@ def is_plain(kernel: Kernel, ends: Ends) -> bool:
     return True
 
 
-def report(kernel: Kernel, kept: Ends, refused: Ends) -> None:
-    """Log and count what was settled. Called after the commit: a rollback reports nothing."""
-    watch = kernel.watch
-    counts: Counter[tuple[str, str]] = Counter()
-    deaf = {event for event in {d.event for _, d in kept} if not watch.hears(event)}
-    for one, decision in kept:
-        counts[one.job.kind, decision.event] += 1
-        if decision.state is State.DEAD and decision.failure:
-            watch.count("jobs_failed", kind=one.job.kind, code=decision.failure.error_class)
-        if decision.event not in deaf or (decision.failure is not None and decision.failure.unknown):
-            _log(kernel, one, decision)
-    for (kind, event), amount in counts.items():
-        watch.count("jobs_settled", amount, kind=kind, event=event)
-    for one, _ in refused:
-        watch.count("settles_refused", kind=one.job.kind)
-        watch.log("stale", job_id=one.job.id, kind=one.job.kind, attempt=one.job.attempt)
-
-
 def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decision:
     kind = kernel.registry.kinds.get(one.job.kind)
     stage = kind.by_name.get(one.job.stage) if kind else None
@@ -180,25 +162,6 @@ def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decisi
     following = after.plan if after else None
     draw = kernel.dice.draw() if isinstance(one.outcome, Failed) else 0.0
     return decide(one.job, one.outcome, plan, following, now, draw, gates)
-
-
-def _log(kernel: Kernel, one: Settlement, decision: Decision) -> None:
-    failure = decision.failure
-    kernel.watch.log(
-        decision.event,
-        job_id=one.job.id,
-        kind=one.job.kind,
-        status=decision.state,
-        stage=one.job.stage,
-        attempt=one.job.attempt,
-        duration_ms=one.duration_ms,
-        provider_status=failure.status if failure else None,
-        error_code=failure.error_class if failure else None,
-        error=redact_message(failure.message) if failure else None,
-        traceback=redact_lines(failure.stack) if failure and failure.unknown else None,
-        trace=one.job.trace,
-        level=logging.ERROR if failure and failure.unknown else None,
-    )
 
 
 def _error(decision: Decision) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -106,8 +107,13 @@ async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | No
     and the caller's transaction should be rolled back."""
     added = await new_jobs.insert(tx, dict(orders), now)
     if watch is not None:
-        tx.then(lambda: watch.count("jobs_created", len(added)))
+        tx.then(lambda: _count(watch, [order for order in orders if order.id in added]))
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
+
+
+def _count(watch: Watch, orders: Sequence[Order]) -> None:
+    for kind, number in Counter(order.row.kind for order in orders).items():
+        watch.count("jobs_created", number, kind=kind)
 
 
 async def _earlier(tx: Tx, order: Order) -> str:
@@ -211,7 +217,7 @@ async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     async with kernel.store.transaction() as tx:
         assert isinstance(tx, LoadingTx)
         await new_jobs.load(tx, part, kernel.now())
-        tx.then(lambda: kernel.watch.count("jobs_created", len(part)))
+        tx.then(lambda: _count(kernel.watch, part))
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
     return [order.id for order in part]

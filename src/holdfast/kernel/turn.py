@@ -20,6 +20,7 @@ from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.report import report
 from holdfast.kernel.settle import (
     Ends,
     Settlement,
@@ -31,7 +32,6 @@ from holdfast.kernel.settle import (
     lefts,
     note_refused,
     parted,
-    report,
     write_beside,
 )
 from holdfast.stores.seam import Tx

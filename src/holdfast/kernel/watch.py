@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from holdfast.core.redact import redact
-
-QUIET = frozenset({"claimed", "succeeded", "advanced"})
-"""Events of a healthy job: logged at DEBUG, so that a fast worker does not drown in its own log."""
-
+from holdfast.kernel.counters import Counter
 
 LEVELS: Mapping[str, int] = {
-    **dict.fromkeys(QUIET, logging.DEBUG),
     **dict.fromkeys(
         (
+            "counter.undeclared",
             "held",
             "lease.lost",
             "loop.blocked",
@@ -64,6 +61,10 @@ class Watch(Protocol):
         """Whether a line about this event would be written: spares the making of it."""
         ...
 
+    def declare(self, counters: Sequence[Counter]) -> None:
+        """Make a system's own counters known, beside the kernel's."""
+        ...
+
     def count(self, name: str, amount: float = 1, **labels: str) -> None: ...
 
     def observe(self, name: str, value: float, **labels: str) -> None: ...
@@ -83,6 +84,9 @@ class LogWatch:
     def hears(self, event: str) -> bool:
         return self._logger.isEnabledFor(level_of(event, {}))
 
+    def declare(self, counters: Sequence[Counter]) -> None:
+        pass
+
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         pass
 
@@ -99,31 +103,45 @@ def level_of(event: str, fields: Mapping[str, Any]) -> int:
     return LEVELS.get(event, logging.INFO)
 
 
+PLAIN = frozenset(
+    {"event", "job_id", "kind", "status", "stage", "attempt", "duration_ms", "provider_status", "breaker_state"}
+)
+"""Fields of our own lines that hold ids, words and numbers of the code's making, in which no secret can stand. To look
+for one there would cost more than all the rest of a worker's line."""
+
+
+def _clean(record: logging.LogRecord) -> dict[str, Any]:
+    """The record's fields, redacted; `event` is its message, if it is not one of ours."""
+    ours: dict[str, Any] | None = getattr(record, "holdfast", None)
+    fields = dict(ours) if ours else {"event": record.getMessage()}
+    if record.exc_info:
+        fields["error"] = logging.Formatter().formatException(record.exc_info).splitlines()[-1]
+    plain = {name: value for name, value in fields.items() if value is None or (ours and name in PLAIN)}
+    if len(plain) == len(fields):
+        return plain
+    cleaned = redact({name: value for name, value in fields.items() if name not in plain})
+    assert isinstance(cleaned, dict)
+    return plain | cleaned
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line, redacted."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = getattr(record, "holdfast", None) or {"event": record.getMessage()}
         line = {
             "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
             "level": record.levelname.lower(),
             "logger": record.name,
-            **{name: value for name, value in fields.items() if value is not None},
+            **_clean(record),
         }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info).splitlines()[-1]
-        return json.dumps(redact(line), default=str, ensure_ascii=False)
+        return json.dumps(line, default=str, ensure_ascii=False)
 
 
 class TextFormatter(logging.Formatter):
     """One line for a person at a terminal: as much as in JSON, and redacted as well."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = dict(getattr(record, "holdfast", None) or {})
-        event = fields.pop("event", None) or record.getMessage()
-        if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info).splitlines()[-1]
-        clean = redact({"event": event, **fields})
-        assert isinstance(clean, dict)
-        told = " ".join(f"{name}={value}" for name, value in clean.items() if name != "event" and value is not None)
-        return f"{self.formatTime(record)} {record.levelname} {record.name} {clean['event']} {told}".rstrip()
+        fields = _clean(record)
+        event = fields.pop("event")
+        told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        return f"{self.formatTime(record)} {record.levelname} {record.name} {event} {told}".rstrip()

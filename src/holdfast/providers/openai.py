@@ -20,6 +20,7 @@ import httpx
 from holdfast.core.classify import classify
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
+from holdfast.kernel.provider_status import note_status
 
 T = TypeVar("T")
 
@@ -135,6 +136,7 @@ class OpenAIClient:
         headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
         request = self._http.build_request("POST", self._base_url + path, headers=headers, timeout=timeout_s, **body)
         response = await self._http.send(request, stream=True, follow_redirects=False)
+        note_status(response.status_code)
         try:
             content = bytearray()
             async for chunk in response.aiter_bytes(65_536):

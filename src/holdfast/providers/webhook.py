@@ -25,7 +25,7 @@ import httpx
 from pydantic import BaseModel
 
 from holdfast import App, CallError, Category, Context, Job, Priority, Provider, Retry, stage
-from holdfast.kit import Kernel, Tx, classify, prepare, submit_in
+from holdfast.kit import Kernel, Tx, classify, note_status, prepare, submit_in
 from holdfast.providers.gate import Destination, Rules, find_way, read_location
 from holdfast.providers.outbound import OutboundPolicy
 
@@ -142,6 +142,7 @@ async def _exchange(way: Destination, body: str, headers: dict[str, str], policy
         answer = await client.send(request, stream=True)  # the body of the answer is nobody's business
         await answer.aclose()
     status = answer.status_code
+    note_status(status)
     if 200 <= status < 300:
         return f"{status}"
     message = f"The webhook's host '{way.location.host}' answered {status}."

@@ -128,9 +128,9 @@ async def groups(tx: Tx, limit: int = 50) -> Sequence[Row]:
     return await tx.rows(sql.groups, limit=limit)
 
 
-async def count(tx: Tx) -> dict[tuple[str, str], int]:
-    """How many there are, by state and category of failure."""
-    return {(row["state"], row["category"]): row["letters"] for row in await tx.rows(sql.count)}
+async def count(tx: Tx) -> Sequence[Row]:
+    """How many `letters` there are, by state, category of failure, kind, stage and error class."""
+    return await tx.rows(sql.count)
 
 
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:

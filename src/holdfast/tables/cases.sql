@@ -80,7 +80,8 @@ SELECT fingerprint, kind, stage, provider, error_class, state, COUNT(*) AS lette
  ORDER BY letters DESC LIMIT :limit
 
 -- name: count
-SELECT state, category, COUNT(*) AS letters FROM holdfast_dead_letters GROUP BY state, category
+SELECT state, category, kind, stage, error_class, COUNT(*) AS letters FROM holdfast_dead_letters
+ GROUP BY state, category, kind, stage, error_class
 
 -- name: forget
 DELETE FROM holdfast_dead_letters

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from holdfast import Category, Failure, HoldfastError
-from holdfast.kit import classify, failure
+from holdfast.kit import PublicFailure, classify, failure
 
 
 class Code(StrEnum):
@@ -35,13 +35,21 @@ RETRIED = frozenset({Code.GW_5XX, Code.GW_TIMEOUT, Code.IO_ERROR, Code.UNKNOWN})
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """What a client is told of a failure."""
+    """What a client is told of a failure. `by_user`: the document is the cause, and nobody who runs the service is
+    called for it."""
 
     code: Code
     message: str
+    by_user: bool = False
 
 
-_REFUSED = Public(Code.GW_4XX, "The converter refused this document.")
+def _document(message: str) -> Public:
+    """The converter, well as it is, cannot take this document."""
+    return Public(Code.GW_4XX, message, by_user=True)
+
+
+_REFUSED = _document("The converter refused this document.")
+_CLASHED = Public(Code.GW_4XX, _REFUSED.message)
 _NO_ACCESS = Public(Code.GW_4XX, "The converter did not accept our request.")
 _UNREADABLE = Public(Code.GW_4XX, "The converter's answer could not be read.")
 _DOWN = Public(Code.GW_5XX, "The converter is not available.")
@@ -55,8 +63,8 @@ _UNKNOWN = Public(Code.UNKNOWN, "The conversion failed for an unknown reason.")
 # Keys in capitals are error classes. The nine in small letters are categories, for classes not named here.
 TABLE: Mapping[str, Public] = {
     # the public codes themselves, raised by uploads and the HTTP layer
-    Code.NOT_PDF: Public(Code.NOT_PDF, "The file is not a PDF."),
-    Code.TOO_LARGE: Public(Code.TOO_LARGE, "The file is too large."),
+    Code.NOT_PDF: Public(Code.NOT_PDF, "The file is not a PDF.", by_user=True),
+    Code.TOO_LARGE: Public(Code.TOO_LARGE, "The file is too large.", by_user=True),
     Code.GW_4XX: _REFUSED,
     Code.GW_5XX: _FAILED,
     Code.GW_TIMEOUT: _SLOW,
@@ -73,19 +81,19 @@ TABLE: Mapping[str, Public] = {
     "MEMORY_ERROR": _UNKNOWN,
     "LOCAL_PRESSURE": _PRESSED,
     # the embedded converter
-    "DOCUMENT_ENCRYPTED": Public(Code.GW_4XX, "The document is protected by a password."),
-    "DOCUMENT_DAMAGED": Public(Code.GW_4XX, "The document is damaged and cannot be read."),
-    "DOCUMENT_EMPTY": Public(Code.GW_4XX, "The document holds no text."),
-    "DOCUMENT_TOO_LONG": Public(Code.GW_4XX, "The document has too many pages."),
-    "DOCUMENT_TOO_COMPLEX": Public(Code.GW_4XX, "The document is too complex to convert."),
+    "DOCUMENT_ENCRYPTED": _document("The document is protected by a password."),
+    "DOCUMENT_DAMAGED": _document("The document is damaged and cannot be read."),
+    "DOCUMENT_EMPTY": _document("The document holds no text."),
+    "DOCUMENT_TOO_LONG": _document("The document has too many pages."),
+    "DOCUMENT_TOO_COMPLEX": _document("The document is too complex to convert."),
     "CONVERTER_BROKEN": _UNKNOWN,
     # the HTTP gateways
     "GATEWAY_TIMEOUT": _SLOW,
     "GATEWAY_BUSY": _BUSY,
     "GATEWAY_MISCONFIGURED": _NO_ACCESS,
-    "NOTHING_EXTRACTED": Public(Code.GW_4XX, "The converter found nothing in this document."),
-    "RESULT_TOO_LARGE": Public(Code.GW_4XX, "The converted document is too large."),
-    "UPSTREAM_TOO_LARGE": Public(Code.GW_4XX, "The document is too large for the converter."),
+    "NOTHING_EXTRACTED": _document("The converter found nothing in this document."),
+    "RESULT_TOO_LARGE": _document("The converted document is too large."),
+    "UPSTREAM_TOO_LARGE": _document("The document is too large for the converter."),
     "UPSTREAM_TIMEOUT": _SLOW,
     "UPSTREAM_GATEWAY_TIMEOUT": _SLOW,
     "UPSTREAM_BAD_GATEWAY": _DOWN,
@@ -95,11 +103,13 @@ TABLE: Mapping[str, Public] = {
     "PROVIDER_HELD": _BUSY,
     "DEADLINE_EXCEEDED": _SLOW,
     "STAGE_TIMEOUT": _SLOW,
+    "INPUT_INVALID": _UNKNOWN,
+    "RESULT_INVALID": _UNKNOWN,
     # the categories
     Category.NETWORK: _DOWN,
     Category.RATE_LIMIT: _BUSY,
     Category.UPSTREAM: _FAILED,
-    Category.CONFLICT: _REFUSED,
+    Category.CONFLICT: _CLASHED,
     Category.VALIDATION: _REFUSED,
     Category.AUTH: _NO_ACCESS,
     Category.NOT_FOUND: _NO_ACCESS,
@@ -122,6 +132,12 @@ def public_error(error: Failure | BaseException) -> tuple[Code, str]:
     """The code and the one-line sentence that a client may see."""
     found = _public(error if isinstance(error, Failure) else conversion_failure(error))
     return found.code, found.message
+
+
+def public_failure(why: Failure) -> PublicFailure:
+    """The code of log lines and metrics, and whether the document is the cause."""
+    found = _public(why)
+    return PublicFailure(found.code.value, found.by_user)
 
 
 def conversion_failure(error: BaseException) -> Failure:

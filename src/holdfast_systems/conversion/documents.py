@@ -17,7 +17,7 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 KIND = "conversion.convert"
 LIVE = frozenset({"queued", "processing"})
-_BY_STATE = {
+STATUSES = {
     "queued": "queued",
     "waiting": "queued",
     "processing": "processing",
@@ -25,6 +25,7 @@ _BY_STATE = {
     "dead": "failed",
     "cancelled": "cancelled",
 }
+"""A job's state, as clients know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ Needed = dict[str, str | None]
 
 def status_of(row: Row, now: int) -> str:
     """queued, processing, complete, failed, expired or cancelled. A result expires on time, swept or not."""
-    status = _BY_STATE[row["state"]] if row["state"] is not None else str(row["outcome"])
+    status = STATUSES[row["state"]] if row["state"] is not None else str(row["outcome"])
     if status == "complete" and (row["outcome"] == "expired" or _past(row["expires_at"], now)):
         return "expired"
     return status

@@ -24,7 +24,7 @@ from typing import BinaryIO, Protocol
 import httpx
 
 from holdfast import CallError, Category
-from holdfast.kit import SettingsError, classify
+from holdfast.kit import SettingsError, classify, note_status
 from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 
@@ -163,6 +163,7 @@ async def _exchange(
 
 async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int]) -> bytes:
     status = answer.status_code
+    note_status(status)
     said = f"The gateway answered {status}"
     if status >= 400:
         raise _refused(CallError.from_status(status, f"{said}.", answer.headers, now_ms=now_ms()))

@@ -11,14 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
 from holdfast import App, CallError, Context, Failure, Job, LeaseLost, Provider, ProviderHeld, stage
-from holdfast.kit import Kernel, Settled, State, StoreError, Tx, load_migrations
+from holdfast.kit import Kernel, PublicFailure, Settled, State, StoreError, Tx, load_migrations
 from holdfast.providers.webhook import Post, send_notice
 from holdfast.settings import read
-from holdfast_systems.conversion import documents, results
+from holdfast_systems.conversion import codes, documents, results
 from holdfast_systems.conversion.codes import Code, ConversionError, conversion_failure, public_error
 from holdfast_systems.conversion.documents import KIND
 from holdfast_systems.conversion.expiry import expiry_step
@@ -83,6 +84,13 @@ def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, p
             except Exception as error:  # whatever it is, this system's own table says what it means
                 raise CallError(conversion_failure(error)) from error
 
+        def public_failure(self, why: Failure, stage: str) -> PublicFailure:
+            return codes.public_failure(why)
+
+        def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+            status = documents.STATUSES[fields["status"]]
+            return {**fields, "status": status, "gateway_status": fields["provider_status"]}
+
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await _mark(kernel, tx, settings, change)
 
@@ -112,7 +120,6 @@ async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Se
     """Write to the document what its job's change means, in the same transaction."""
     job_id, decision, now = change.job.id, change.decision, change.now
     code, message = _told(decision.failure)
-    _log(kernel, change, code)
     if decision.state is State.SUCCEEDED:
         made = Converted.model_validate_json(change.value or "")
         keep_ms = int(settings.result_retention_s * 1_000)
@@ -131,19 +138,6 @@ async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Se
         await documents.put_back(tx, job_id, attempts=decision.failures, code=code, message=message, now=now)
         return
     await announce(kernel, tx, job_id, now)
-
-
-def _log(kernel: Kernel, change: Settled, code: str | None) -> None:
-    """One line by the names of the source, beside the kernel's own: the public code and what the gateway answered."""
-    decision = change.decision
-    kernel.watch.log(
-        "conversion",
-        job_id=change.job.id,
-        status=decision.event,
-        attempt=change.job.failures + 1,
-        gateway_status=decision.failure.status if decision.failure else None,
-        error_code=code,
-    )
 
 
 def _told(why: Failure | None) -> tuple[str | None, str | None]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Failure
-from holdfast.kit import Kernel, Tx, batch, outbox, redact_text, trace_headers
+from holdfast.kit import Kernel, PublicFailure, Tx, batch, outbox, redact_text, trace_headers
 from holdfast_systems.grading import grading_jobs, messages
 from holdfast_systems.grading.contract import (
     CALLBACK_QUEUE,
@@ -41,6 +41,12 @@ def error_of(stage: str, failure: Failure) -> ErrorDetail:
     kind, code = _names(stage, failure.error_class)
     message = redact_text(failure.message)[:MESSAGE_LENGTH_MAX]
     return ErrorDetail(type=kind, code=code, message=message, retryable=False)
+
+
+def public_failure(stage: str, why: Failure) -> PublicFailure:
+    """The code of that error for log and metrics. A learner's own audio is nobody's to mend but theirs."""
+    kind, code = _names(stage, why.error_class)
+    return PublicFailure(code, by_user=kind == "INVALID_INPUT")
 
 
 def _names(stage: str, error_class: str) -> tuple[str, str]:

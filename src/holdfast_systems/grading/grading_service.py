@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast import App, Context, Job, Provider, Retry, stage
-from holdfast.kit import Delivery, Gate, Kernel, Settled, State, Tx, breakers, load_migrations
+from holdfast import App, Context, Failure, Job, Provider, Retry, stage
+from holdfast.kit import Delivery, Gate, Kernel, PublicFailure, Settled, State, Tx, breakers, load_migrations
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
 from holdfast_systems.grading import answers, grading_jobs, refused, retention, stages
@@ -101,6 +101,9 @@ def _writing(app: App, engine: Engine) -> type[Job[Any]]:
         async def grade(self, ctx: Context, request: WritingRequest) -> Result:
             return await stages.grade_text(engine, ctx, request)
 
+        def public_failure(self, why: Failure, stage: str) -> PublicFailure:
+            return answers.public_failure(stage, why)
+
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await answer_settled(kernel, tx, change)
 
@@ -123,6 +126,9 @@ def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
         @stage(provider=engine.llm, retry=retry, timeout_s=STAGE_TIMEOUT_S)
         async def grade(self, ctx: Context, request: SpeakingRequest, transcribe: Heard) -> Result:
             return await stages.grade_speech(engine, ctx, request, transcribe)
+
+        def public_failure(self, why: Failure, stage: str) -> PublicFailure:
+            return answers.public_failure(stage, why)
 
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await answer_settled(kernel, tx, change)

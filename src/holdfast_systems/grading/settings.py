@@ -50,6 +50,9 @@ class ServiceSettings(OpenAISettings):
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
     llm_runs: int = setting("LLM_RUNS", 2, "Separate gradings of one text, for consistency", minimum=1, maximum=10)
     stt_model: str = setting("STT_MODEL", "whisper-1", "The model that transcribes")
+    stt_price: int = setting(
+        "STT_MICROS_PER_SECOND", 0, "Price of a second of transcribed audio, in millionths", minimum=0
+    )
     stt_timeout_s: float = setting("STT_TIMEOUT_SEC", 300.0, "One transcription", minimum=0.01)
     concurrency: int = setting("GRADING_CONCURRENCY", 20, "Gradings in flight per process", minimum=1, maximum=1_000)
     retries_max: int = setting("GRADING_RETRIES_MAX", 3, "Retries of a request, its stages together", minimum=0)

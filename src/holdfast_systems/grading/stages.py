@@ -109,6 +109,11 @@ class Engine:
         tokens = {"prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens}
         return Cost(micros=micros // 1_000, units=tokens if any(tokens.values()) else None)
 
+    def audio_price(self, duration_s: float) -> Cost:
+        """What a transcription cost, in seconds and money; endpoints bill whole seconds."""
+        seconds = round(duration_s)
+        return Cost(micros=seconds * self.settings.stt_price, units={"audio_seconds": seconds})
+
 
 async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> Result:
     """The result of a written answer."""
@@ -145,7 +150,7 @@ async def transcribe(engine: Engine, ctx: Context, request: SpeakingRequest, aud
         words = await ctx.paid_call(
             lambda key: client.transcribe(settings.stt_model, content, audio.filename, settings.stt_timeout_s, key=key),
             answer=str,
-            cost=lambda _: Cost(units={"audio_seconds": round(speech.duration_s)}),
+            cost=lambda _: engine.audio_price(speech.duration_s),
         )
     else:
         async with engine.reading_turn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.kit import Kernel
+from holdfast.kit import Counter, Kernel
 from holdfast.settings import read
 from holdfast.system import System
 from holdfast_systems.grading.gauges import GAUGES, read_gauges
@@ -16,6 +16,14 @@ from holdfast_systems.grading.settings import MainSettings, ServiceSettings
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from typer import Typer
+
+MAIN_COUNTERS = (
+    Counter("callbacks", "Callbacks that came to the main app, by what they did", ("kind", "outcome")),
+    Counter("submissions_settled", "Submissions that changed status", ("status", "reason")),
+    Counter("submissions_resubmitted", "Attempts after the first", ("skill",)),
+    Counter("grading_letters_acted", "Letters of grading.dlq that people dealt with", ("act",)),
+)
+SERVICE_COUNTERS = (Counter("grading_requests", "Requests that came to the grading service", ("skill", "outcome")),)
 
 
 def grading_main() -> System:
@@ -28,6 +36,7 @@ def grading_main() -> System:
         routes=_routes,
         settings=(MainSettings,),
         commands=_commands,
+        counters=MAIN_COUNTERS,
         gauges=GAUGES,
         read_gauges=read_gauges,
     )
@@ -41,6 +50,7 @@ def grading_service() -> System:
         database="GRADING_DATABASE_URL",
         build=build_service,
         settings=(ServiceSettings,),
+        counters=SERVICE_COUNTERS,
         concurrency=lambda env: read(ServiceSettings, env).concurrency,
     )
 

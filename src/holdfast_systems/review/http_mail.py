@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from holdfast import CallError, Category
-from holdfast.kit import classify
+from holdfast.kit import classify, note_status
 from holdfast_systems.review.notifier import EffectClass
 
 RETENTION_S = 86_400.0
@@ -77,9 +77,11 @@ class HttpMailNotifier:
     async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
         url = self.base_url.rstrip("/") + path
         try:
-            return await self.client.request(method, url, timeout=self.timeout_s, follow_redirects=False, **options)
+            answer = await self.client.request(method, url, timeout=self.timeout_s, follow_redirects=False, **options)
         except httpx.HTTPError as error:
             raise CallError(classify(error)) from error
+        note_status(answer.status_code)
+        return answer
 
     def _refused(self, answer: httpx.Response) -> CallError:
         """Classify by status, then by the provider's own name for the error."""

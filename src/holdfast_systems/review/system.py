@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.kit import Kernel
+from holdfast.kit import Counter, Kernel
 from holdfast.settings import read
 from holdfast.system import System
 from holdfast_systems.review.jobs import NAME, build_review
@@ -14,6 +14,10 @@ from holdfast_systems.review.settings import ReviewSettings
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from typer import Typer
+
+COUNTERS = (
+    Counter("reviews_taken_back", "Reviews reopened because the provider does not know a mail that was marked as sent"),
+)
 
 
 def review() -> System:
@@ -27,6 +31,7 @@ def review() -> System:
         settings=(ReviewSettings,),
         concurrency=lambda env: read(ReviewSettings, env).concurrency,
         commands=_commands,
+        counters=COUNTERS,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_there_are_golden_messages_for_every_queue() -> None:
 def test_schema_and_parser_both_accept_a_valid_golden_message(path: Path) -> None:
     jsonschema.Draft202012Validator(published_schema(queue_of(path))).validate(json.loads(path.read_bytes()))
     PARSERS[queue_of(path)](path.read_bytes())
+
+
+@pytest.mark.spec("G18", "002.7")
+@pytest.mark.parametrize("queue", PARSERS)
+def test_a_golden_message_of_every_queue_has_its_message_id_and_trace_in_the_body(queue: str) -> None:
+    """Under the names that our own messages give them: what such a message means, ours say too."""
+    body = (CONTRACT / "examples" / "valid" / f"grading.{queue}.with-metadata.json").read_bytes()
+    message: Any = PARSERS[queue](body)
+    wire = json.loads(body)
+    assert uuid.UUID(message.message_id).version == 4 and message.message_id == wire["messageId"]
+    assert message.trace.trace_id == wire["trace"]["traceId"] and len(message.trace.trace_id) == 32
+    again = json.loads(message.body())
+    assert {name: again[name] for name in ("messageType", "messageId", "trace")} == {
+        "messageType": f"grading.{queue}",
+        "messageId": wire["messageId"],
+        "trace": wire["trace"],
+    }
 
 
 @pytest.mark.spec("G18", "G5", "002.4")

@@ -79,7 +79,8 @@ def test_an_operator_finds_shows_and_resubmits_submissions(env: dict[str, str]) 
     assert again.exit_code == 1 and "only a failed one" in again.output
     acts = said(env, "submissions", "show", failed["id"])["audit"]
     assert [(act["actor"], act["action"]) for act in acts] == [("olga", "submission.resubmitted")]
-    assert "ann" in run(env, "submissions", "list").output
+    heads, *rows = run(env, "submissions", "list").output.splitlines()
+    assert heads.split()[:2] == ["id", "userId"] and "ann" in rows[1], "no column stands empty"
     for words in (("show", "no-id"), ("show", "0190a000-0000-7000-8000-000000000000"), ("resubmit", "no-id")):
         assert run(env, "submissions", *words).exit_code == 1
 
@@ -89,6 +90,7 @@ def test_an_operator_lists_shows_resends_and_archives_letters(env: dict[str, str
     (letter,) = said(env, "dlq", "list")
     assert (letter["requestId"], letter["failureReason"], letter["state"]) == ("R-1", "NOT_A_LETTER", "open")
     assert "R-1" in run(env, "dlq", "show", letter["id"]).output
+    assert run(env, "dlq", "list").output.split()[:2] == ["id", "state"]
     assert run(env, "dlq", "resend", letter["id"]).exit_code == 2, "a reason is required"
     assert said(env, "dlq", "resend", letter["id"], "--reason", "mended", "--actor", "olga")["state"] == "resent"
     assert said(env, "dlq", "list") == []

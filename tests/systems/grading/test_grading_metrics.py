@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.systems.grading.callbacks_made import completed, error, result
-from tests.systems.grading.pair import Pair
+from tests.systems.grading.pair import SPEAKING, Pair, made_engine, opened, village
 
 from holdfast.http.metrics import PrometheusWatch, exposition
+from holdfast.providers.outbound import Fetched, OutboundPolicy
 from holdfast.system import OpenSystem
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, SLA_MS
 from holdfast_systems.grading.sweep import sweep_timeouts
@@ -66,6 +70,7 @@ async def test_a_service_that_answers_nobody_is_seen(pair: Pair) -> None:
 @pytest.mark.spec("K17", "G9", "G12")
 async def test_callbacks_and_ends_are_counted_once_they_are_committed(pair: Pair) -> None:
     pair.main.kernel.watch = PrometheusWatch()
+    pair.main.kernel.watch.declare(grading_main().counters)
     one, _ = await pair.submit(), await pair.submit()
     callback = error(one.request_id, one.id, "LLM_FAIL")
     for _ in range(2):
@@ -83,3 +88,31 @@ async def test_callbacks_and_ends_are_counted_once_they_are_committed(pair: Pair
     assert now["holdfast_submissions_settled_total", "LLM_FAIL,FAILED"] == 1
     assert now["holdfast_submissions_settled_total", "TIMEOUT,FAILED"] == 1
     assert now["holdfast_submissions_ended_last_hour", "TIMEOUT,FAILED"] == 1
+
+
+@pytest.mark.spec("K17", "G8")
+@pytest.mark.parametrize(
+    ("content", "trouble", "labels"),
+    [
+        (b"no audio at all", 0, ("AUDIO_UNDECODABLE", "AUDIO_UNDECODABLE", "input")),
+        (None, 9, ("STT_FAIL", "UPSTREAM_INTERNAL", "service")),
+    ],
+    ids=["the learner's audio", "the provider"],
+)
+async def test_a_death_is_counted_by_what_the_learner_is_told_and_by_its_cause(
+    tmp_path: Path, content: bytes | None, trouble: int, labels: tuple[str, str, str]
+) -> None:
+    async def fetch(url: str, policy: OutboundPolicy) -> Fetched:
+        return await village(url, policy) if content is None else Fetched(content, None, url)
+
+    engine = replace(made_engine(tmp_path), fetch=fetch)
+    async with opened(tmp_path, engine) as pair:
+        watch = pair.service.kernel.watch = PrometheusWatch()
+        pair.service.script(engine.stt, server_errors=trouble)
+        await pair.submit("speaking", SPEAKING)
+        await pair.settle_for(60)
+        (letter,) = pair.dead_letters
+    code, error_class, cause = labels
+    named = {"kind": "grading.speaking", "code": code, "error_class": error_class, "cause": cause}
+    assert watch.registry.get_sample_value("holdfast_jobs_failed_total", named) == 1
+    assert letter["failureReason"], "and the letter is written either way"
