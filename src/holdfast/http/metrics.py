@@ -41,6 +41,12 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "effects_sent": ("holdfast_effects_sent", ("provider",), "External effects sent and marked"),
     "effects_in_review": ("holdfast_effects_in_review", (), "Effects set aside for a person"),
     "effects_without_evidence": ("holdfast_effects_without_evidence", ("provider",), "Marked without a provider id"),
+    "effects_unknown_to_provider": (
+        "holdfast_effects_unknown_to_provider",
+        ("provider", "verdict"),
+        "Effects marked as sent with an id that the provider does not know, by what came of it",
+    ),
+    "reviews_taken_back": ("holdfast_reviews_taken_back", (), "Finished reviews of which a mail had to be sent again"),
     "effects_duplicated": ("holdfast_effects_duplicated", ("provider",), "Second sends that were found out"),
     "outbox_published": ("holdfast_outbox_published", (), "Messages confirmed by the broker"),
     "outbox_set_aside": ("holdfast_outbox_set_aside", (), "Messages given up after their last try"),
