@@ -185,6 +185,18 @@ async def test_a_wrong_id_of_what_was_sent_is_corrected(deploy: Deploy) -> None:
     assert disproved(world) == {"corrected": 1} and await actions(world) == ["effect.id_corrected"]
 
 
+@pytest.mark.spec("K12", "004.24", "004.28")
+async def test_half_a_mark_that_nobody_works_on_is_completed(deploy: Deploy) -> None:
+    post = Post("token", ids=True)
+    world = await sent(deploy, post)
+    await change(world, "marked_at = NULL")
+    await verify_once(world.kernel)
+    row = await row_of(world)
+    assert (row["status"], row["marked_at"]) == ("sent", world.kernel.now()) and disproved(world) == {"corrected": 1}
+    await verify_once(world.kernel)
+    assert disproved(world) == {"corrected": 1} and post.delivered == 1
+
+
 @pytest.mark.spec("K12", "004.28")
 async def test_where_neither_token_nor_lookup_helps_a_person_decides(deploy: Deploy) -> None:
     post = Post("neither", ids=True)
@@ -279,6 +291,6 @@ async def test_an_audit_that_asks_the_providers_verifies_every_mark(deploy: Depl
     await spoil(world, post, "d")
     assert await check_database(world.kernel) == [] and post.asked_ids == []
     (finding,) = await check_database(world.kernel, ask_providers=True)
-    assert finding.promise == "S6" and "'p-bogus', which post does not know" in finding.text
+    assert finding.promise == "S6" and "post does not know it by the id 'p-bogus'" in finding.text
     assert len(post.asked_ids) == 8 and disproved(world) == {"taken_back": 1}
     assert await check_database(world.kernel, ask_providers=True) == []

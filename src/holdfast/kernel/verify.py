@@ -1,7 +1,7 @@
 """Asks providers whether they know the ids of what is marked as sent. Looks, corrects and takes back; never sends.
 
     known                            the mark stands
-    another id under the token       the mark gets that id
+    known, but the mark is wrong     it gets the time that it lacks, or the id that the token gives
     unknown, and that is proof       both marks are cleared: whoever has the effect to do sends it again
     unknown, and only a person can   set aside for a person
     unknown, and long ago            the provider may have forgotten it: nothing is concluded
@@ -95,7 +95,7 @@ async def verify(kernel: Kernel, provider: Provider, rows: Sequence[EffectRow]) 
             found = await find_at_provider(kernel, provider, row, provider.lookup)
         except CallError:
             return []  # the provider is not well; another round asks again
-        if found == row.provider_id:
+        if found == row.provider_id and row.marked_at is not None:
             known += 1
         else:
             suspects.append((row, found))

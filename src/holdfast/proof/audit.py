@@ -56,7 +56,7 @@ class Story(NamedTuple):
 
 UNKNOWN = {
     Verdict.TAKEN_BACK: "its marks were cleared, and its job or a replay sends it",
-    Verdict.CORRECTED: "it was sent, and its row has the right id now",
+    Verdict.CORRECTED: "it was sent, and its row has the right id and time now",
     Verdict.PERSON: "a person must say whether it was sent: holdfast effects list --status review",
     Verdict.NOTHING: "nothing was changed: see that the provider is the one that sent it",
 }
@@ -80,8 +80,8 @@ async def audit(kernel: Kernel, *, ask_providers: bool = False) -> list[Finding]
 async def _disproved(kernel: Kernel) -> list[Finding]:
     """S6: what is marked as sent is known to its provider."""
     unknown = await verify_all(kernel)
-    text = "The effect '{}' is marked as sent with the id '{}', which {} does not know; {}."
-    return [Finding("S6", text.format(row.key, row.provider_id, row.provider, UNKNOWN[row.verdict])) for row in unknown]
+    text = "The effect '{}' is marked as sent, and {} does not know it by the id '{}'; {}."
+    return [Finding("S6", text.format(row.key, row.provider, row.provider_id, UNKNOWN[row.verdict])) for row in unknown]
 
 
 def judge(kernel: Kernel, story: Story) -> Iterator[Finding]:
