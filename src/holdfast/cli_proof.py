@@ -19,7 +19,14 @@ def add_to(cli: typer.Typer) -> None:
         cli.command()(command)
 
 
-def audit(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False) -> None:
+AskProviders = Annotated[
+    bool, typer.Option("--ask-providers", help="Also verify everything marked as sent, where providers know their ids.")
+]
+
+
+def audit(
+    system: SystemNames = None, app: AppPath = None, ask_providers: AskProviders = False, as_json: AsJson = False
+) -> None:
     """Check a live database against everything Holdfast promises. Exits 1 if a promise was broken."""
     from holdfast.proof.audit import audit as check_database
 
@@ -28,7 +35,8 @@ def audit(system: SystemNames = None, app: AppPath = None, as_json: AsJson = Fal
         try:
             found = []
             for one in await with_tables(opened, chosen=bool(system or app)):
-                found += [{"system": one.name, "finding": str(each)} for each in await check_database(one.kernel)]
+                broken = await check_database(one.kernel, ask_providers=ask_providers)
+                found += [{"system": one.name, "finding": str(finding)} for finding in broken]
             return found
         finally:
             await close_systems(opened)

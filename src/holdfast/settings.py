@@ -158,6 +158,15 @@ class Settings:
         "OUTBOX_LEASE_SEC", 30.0, "How long a relay may take to publish a batch before another one does", minimum=0.1
     )
     outbox_stale_ms: int = setting("OUTBOX_STALE_THRESHOLD_MS", 60_000, "Older messages are warned about", minimum=1)
+    verify_s: float = setting(
+        "HOLDFAST_VERIFY_SEC",
+        60.0,
+        "How often some of what is marked as sent is verified",
+        minimum=0.05,
+    )
+    verify_batch: int = setting(
+        "HOLDFAST_VERIFY_BATCH", 5, "Effects of each provider that a process verifies then; 0: none", minimum=0
+    )
     auto_migrate: str = setting(
         "HOLDFAST_AUTO_MIGRATE",
         "auto",
@@ -200,6 +209,8 @@ class Settings:
             poll_s=self.poll_s,
             reap_s=self.reap_s,
             sweep_s=self.sweep_ms / 1_000,
+            verify_s=self.verify_s,
+            verify_batch=self.verify_batch,
             relay_poll_s=self.outbox_poll_ms / 1_000,
             relay_batch=self.outbox_batch,
             relay_lease_s=self.outbox_lease_s,

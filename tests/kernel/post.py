@@ -17,17 +17,22 @@ PATIENT = Retry(attempts=5, base_s=1, jitter="none")
 class Post:
     """A provider of one class. It remembers what it did, as real ones do."""
 
-    def __init__(self, effects: EffectClass, *, lookup: bool | None = None) -> None:
+    def __init__(self, effects: EffectClass, *, lookup: bool | None = None, ids: bool = False) -> None:
         self.box: dict[str, list[str]] = {}
         self.tokens: list[str] = []
         self.lookups = 0
         self.refuses: list[CallError] = []
         can_look = effects == "lookup" if lookup is None else lookup
-        self.provider = Provider("post", effects=effects, timeout_s=10, late_bound_s=50, retention_s=86_400)
-        if can_look:
-            self.provider = Provider(
-                "post", effects=effects, timeout_s=10, late_bound_s=50, retention_s=86_400, lookup=self.find
-            )
+        self.asked_ids: list[str] = []
+        self.provider = Provider(
+            "post",
+            effects=effects,
+            timeout_s=10,
+            late_bound_s=50,
+            retention_s=86_400,
+            lookup=self.find if can_look else None,
+            has_id=self.has_id if ids else None,
+        )
         self.app = App("post")
         post = self
 
@@ -51,6 +56,10 @@ class Post:
     async def find(self, token: str) -> str | None:
         self.lookups += 1
         return f"p-{token[:6]}" if token in self.box else None
+
+    async def has_id(self, provider_id: str) -> bool:
+        self.asked_ids.append(provider_id)
+        return provider_id in {f"p-{token[:6]}" for token in self.box}
 
     @property
     def delivered(self) -> int:

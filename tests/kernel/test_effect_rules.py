@@ -91,7 +91,8 @@ def test_after_doubt_the_class_decides(status: str, provider: str, can_look: boo
 @pytest.mark.parametrize("provider", CLASSES)
 def test_a_mark_with_evidence_is_skipped_and_one_without_is_looked_into(provider: str) -> None:
     whom = CLASSES[provider]
-    assert next_step(row(EffectStatus.SENT, provider_id="p1"), whom, 0, NOW, can_look=True) == Skip("p1")
+    marked = row(EffectStatus.SENT, provider_id="p1", marked_at=NOW)
+    assert next_step(marked, whom, 0, NOW, can_look=True) == Skip("p1")
     assert kind_of(next_step(row(EffectStatus.SENT), whom, 0, NOW, can_look=True)) == "LookUp!"
     assert isinstance(next_step(row(EffectStatus.SENT), whom, 0, NOW, can_look=False), AskPerson)
 

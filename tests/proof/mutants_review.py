@@ -115,7 +115,7 @@ def failed_reviews_forgotten() -> Iterator[None]:
 def lost_mail_not_told_again() -> Iterator[None]:
     """Nobody asks again for what was marked and turned out never to have been sent."""
 
-    async def nothing(kernel: Any) -> int:
+    async def nothing(kernel: Any, *, within_s: float) -> int:
         return 0
 
     with swapped(jobs, "requeue_once", nothing):

@@ -5,7 +5,8 @@
                           \\--ambiguous--> unknown --lookup or token--> sending, sent, or review (a person)
 
 The order is send, then mark. A row in `sending` that this attempt did not put there means that some worker may
-have sent and died; a row marked without a provider id means that the order was violated somewhere.
+have sent and died; a row with a time and no provider id, or with an id and no time, means that the order was violated
+somewhere: the provider is asked, and nothing is sent before it has answered.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from enum import StrEnum
 from holdfast.core.provider import Provider
 
 RETENTION_MARGIN_S = 3_600.0
+PERSON = "person:"
+"""What stands before the name of whoever said that an effect happened, in place of a provider's id."""
 
 
 class EffectStatus(StrEnum):
@@ -108,9 +111,11 @@ def next_step(
     match row.status:
         case EffectStatus.SENDING if row.is_held:
             return WaitForSender()
+        case EffectStatus.REVIEW:
+            return AskPerson("an earlier send may have happened and nobody has said whether it did")
+        case _ if row.provider_id is not None:
+            return _with_id(row, row.provider_id, provider, now, can_look or provider.has_id is not None)
         case EffectStatus.SENT:
-            if row.provider_id is not None:
-                return Skip(row.provider_id)
             return LookUp(alert=True) if can_look else AskPerson("marked as sent without a provider id")
         case EffectStatus.PLANNED:
             return Send()
@@ -118,10 +123,22 @@ def next_step(
             if epoch > row.epoch or not is_sender:
                 return Send()
             return Refuse(row.error_class or "EFFECT_FAILED", row.error or "refused by the provider")
-        case EffectStatus.REVIEW:
-            return AskPerson("an earlier send may have happened and nobody has said whether it did")
         case EffectStatus.SENDING | EffectStatus.UNKNOWN:
             return _after_ambiguity(row, provider, now, can_look)
+
+
+def _with_id(row: EffectRow, provider_id: str, provider: Provider, now: int, can_look: bool) -> Step:
+    """Marked with id and time: done. An id alone is half a mark, and says that something may have been sent."""
+    if row.status is EffectStatus.SENT and row.marked_at is not None:
+        return Skip(provider_id)
+    if row.provider != provider.name:
+        return AskPerson(f"it has an id of '{row.provider}' and no time, and '{provider.name}' cannot know")
+    if can_look:
+        seen_by = now if row.last_sent_at is None or provider.effects == "token" else arrived_by(row, provider, now)
+        return LookUp(alert=True) if now >= seen_by else LookLater(seen_by)
+    if provider.effects == "token" and within_retention(row, provider, now):
+        return Send()
+    return AskPerson("it has a provider id and no time, and the provider cannot be asked")
 
 
 def _after_ambiguity(row: EffectRow, provider: Provider, now: int, can_look: bool) -> Step:
@@ -148,10 +165,12 @@ def arrived_by(row: EffectRow, provider: Provider, now: int) -> int:
 
 def within_retention(row: EffectRow, provider: Provider, now: int) -> bool:
     """The provider still remembers the token, with a margin."""
-    if row.first_sent_at is None:
-        return True
+    return row.first_sent_at is None or _remembers(provider, row.first_sent_at, now)
+
+
+def _remembers(provider: Provider, sent_at: int, now: int) -> bool:
     margin_s = min(RETENTION_MARGIN_S, provider.retention_s / 10)
-    return now - row.first_sent_at < (provider.retention_s - margin_s) * 1_000
+    return now - sent_at < (provider.retention_s - margin_s) * 1_000
 
 
 def after_not_found(row: EffectRow, provider: Provider, now: int) -> Step:
@@ -159,3 +178,25 @@ def after_not_found(row: EffectRow, provider: Provider, now: int) -> Step:
     if provider.effects == "token" and not within_retention(row, provider, now):
         return AskPerson("not found, and the provider no longer remembers the token of an earlier send")
     return Send()
+
+
+def after_unknown_id(row: EffectRow, provider: Provider, now: int) -> Send | LookLater | AskPerson | None:
+    """The provider does not know the id of what is marked as sent. None: that proves nothing, for it may have forgotten
+    it, or the id is not one of its own."""
+    if row.provider != provider.name or not is_provider_id(row.provider_id):
+        return None
+    dated_at = row.first_sent_at or row.marked_at
+    if dated_at is None:
+        return AskPerson("marked as sent with an id that the provider does not know, and without any time")
+    if not _remembers(provider, dated_at, now):
+        return None
+    if row.last_sent_at is not None and now < arrived_by(row, provider, now):
+        return LookLater(arrived_by(row, provider, now))
+    if provider.effects == "neither":
+        return AskPerson("marked as sent with an id that the provider does not know, and it offers no lookup")
+    return Send()
+
+
+def is_provider_id(provider_id: str | None) -> bool:
+    """Whether the provider gave it. A person who says that something was sent without naming an id is no provider."""
+    return provider_id is not None and not provider_id.startswith(PERSON)

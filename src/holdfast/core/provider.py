@@ -16,6 +16,7 @@ from holdfast.core.failure import Failure
 
 EffectClass = Literal["token", "lookup", "neither"]
 Lookup = Callable[[str], Awaitable[str | None]]
+HasId = Callable[[str], Awaitable[bool]]
 Probe = Callable[[], Awaitable[bool]]
 Classifier = Callable[[BaseException], Failure | None]
 
@@ -28,8 +29,10 @@ class Provider:
       token    it honours idempotency tokens for `retention_s`: sending again with the same token is safe
       lookup   it can be asked whether it has the token: ask after `late_bound_s`, then decide
       neither  nobody can know: an ambiguous send waits for a person
-    `lookup` finds what was sent under a token (its provider id, or None). `probe` tells a held breaker that
-    the provider is well again. `many_hosts`: its calls go to servers that know nothing of each other, so the
+    `lookup` finds what was sent under a token (its provider id, or None). `has_id` says whether the provider knows one
+    of its ids: declare it only where, for `retention_s` after a send, a no proves that nothing was sent, for what is
+    marked as sent is then verified now and then. `probe` tells a held breaker that the provider is well again.
+    `many_hosts`: its calls go to servers that know nothing of each other, so the
     `Retry-After` of one holds the job that met it and no other. `classify` judges what a call raised before Holdfast
     does; None leaves the judgement to Holdfast.
 
@@ -55,6 +58,7 @@ class Provider:
     burst: int | None = None
     retry_after_max_s: float | None = None
     hold_max_s: float | None = None
+    has_id: HasId | None = None
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -85,7 +89,7 @@ def _problem(provider: Provider) -> str | None:
         value = getattr(provider, name)
         if value is not None and not _is_time(value):
             return f"has a {name} of {value}; it must be a number of seconds of 0 or more."
-    for name in ("lookup", "probe", "classify"):
+    for name in ("lookup", "has_id", "probe", "classify"):
         value = getattr(provider, name)
         if value is not None and not callable(value):
             return f"has a {name} that is no function."

@@ -26,6 +26,7 @@ from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.schema import bring_forward
 from holdfast.kernel.trace import HEADER, span
+from holdfast.kernel.verify import checkable, verify_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
@@ -100,6 +101,8 @@ def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop:
     group.create_task(repeat(kernel, "sweep", sweep_once, tuning.sweep_s, stop))
     group.create_task(repeat(kernel, "breakers", _steady(hold_once), tuning.breaker_s, stop, "breakers"))
     group.create_task(repeat(kernel, "reconcile", _steady(reconcile_once), tuning.reconcile_s, stop))
+    if checkable(kernel):
+        group.create_task(repeat(kernel, "verify", _steady(verify_once), tuning.verify_s, stop))
     group.create_task(repeat(kernel, "prune", prune_once, tuning.prune_s, stop))
     if any(app.schedules for app in kernel.registry.apps):
         group.create_task(repeat(kernel, "schedule", schedule_once, SCHEDULE_S, stop))

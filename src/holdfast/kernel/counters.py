@@ -52,6 +52,11 @@ COUNTERS = (
     Counter("effects_sent", "External effects sent and marked", ("provider",)),
     Counter("effects_in_review", "Effects set aside for a person"),
     Counter("effects_without_evidence", "Marked without a provider id", ("provider",)),
+    Counter(
+        "effects_unknown_to_provider",
+        "Effects marked as sent with an id that the provider does not know, by what came of it",
+        ("provider", "verdict"),
+    ),
     Counter("effects_duplicated", "Second sends that were found out", ("provider",)),
     Counter("outbox_published", "Messages confirmed by the broker"),
     Counter("outbox_set_aside", "Messages given up after their last try"),

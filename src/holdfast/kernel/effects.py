@@ -18,8 +18,10 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from holdfast.core.effect import (
+    PERSON,
     AskPerson,
     EffectRow,
     EffectStatus,
@@ -66,7 +68,6 @@ async def perform(
     intent = intent_of(kernel, job, provider, key, can_look=find is not None)
     row, step, begun = await _open(kernel, intent)
     if isinstance(step, LookUp):
-        assert find is not None
         found = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
         if found is not None:
             return found
@@ -81,7 +82,7 @@ async def perform(
         case Refuse(error_class, message):
             raise CallError.of(Category.VALIDATION, error_class, message)
         case AskPerson(why):
-            await ask_person(kernel, row.key, why)
+            await ask_person(kernel, row.key, why, was=row.provider_id)
             message = f"The effect '{redact_text(row.key)}' needs a person: {why}."
             raise CallError.of(Category.POLICY, "EFFECT_AMBIGUOUS", message)
         case LookUp() | WaitForSender():  # pragma: no cover
@@ -219,18 +220,19 @@ async def look_up(
     kernel: Kernel,
     provider: Provider,
     row: EffectRow,
-    find: Lookup,
+    find: Lookup | None,
     *,
     job: Claimed | None,
     alert: bool,
     timeout_s: float | None = None,
 ) -> str | None:
-    """Ask the provider whether it has the effect; if so, backfill the row. Never sends."""
+    """Ask the provider whether it has the effect, by its id if the row has one and by its token; if so, backfill the
+    row. Never sends."""
     if alert:
         kernel.watch.log("effect.marked_without_evidence", key=redact_text(row.key), provider=provider.name)
         kernel.watch.count("effects_without_evidence", provider=provider.name)
     try:
-        found = await call(kernel, provider, lambda: find(row.token), job=job, timeout_s=timeout_s)
+        found = await find_at_provider(kernel, provider, row, find, job=job, timeout_s=timeout_s)
     except CallError as error:
         # Whatever was wrong with the question, the send it was about is still in doubt, and was not refused.
         error.failure = replace(error.failure, ambiguous=True, retryable=True)
@@ -238,14 +240,32 @@ async def look_up(
     await kernel.failpoint("reconcile.after_lookup")
     if found is not None:
         async with kernel.store.transaction() as tx:
-            await effects.backfill(tx, row.key, found, kernel.now())
+            await effects.backfill(tx, row.key, found, kernel.now(), was=row.provider_id)
     return found
 
 
-async def ask_person(kernel: Kernel, key: str, why: str) -> None:
-    """Set the effect aside for a person; the console and `holdfast effects` list it."""
+async def find_at_provider(
+    kernel: Kernel,
+    provider: Provider,
+    row: EffectRow,
+    find: Lookup | None,
+    *,
+    job: Claimed | None = None,
+    timeout_s: float | None = None,
+) -> str | None:
+    """The provider's id of the effect, by the provider's own word; None if it has nothing. Writes nothing."""
+    has_id, provider_id = provider.has_id, row.provider_id or ""
+    ask = partial(call, kernel, provider, job=job, timeout_s=timeout_s)
+    if has_id is not None and provider_id and await ask(lambda: has_id(provider_id)):
+        return provider_id
+    return await ask(lambda: find(row.token)) if find is not None else None
+
+
+async def ask_person(kernel: Kernel, key: str, why: str, *, was: str | None = None) -> None:
+    """Set the effect aside for a person; the console and `holdfast effects` list it. `was`: its id, if that is what is
+    in doubt."""
     async with kernel.store.transaction() as tx:
-        await effects.ask(tx, key, why, kernel.now())
+        await effects.ask(tx, key, why, kernel.now(), was=was)
     kernel.watch.count("effects_in_review")
 
 
@@ -254,7 +274,7 @@ async def answer(kernel: Kernel, key: str, *, sent: bool, provider_id: str | Non
     status = EffectStatus.SENT if sent else EffectStatus.PLANNED
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        done = await effects.answer(tx, key, status, provider_id or (f"person:{actor}" if sent else None), now)
+        done = await effects.answer(tx, key, status, provider_id or (f"{PERSON}{actor}" if sent else None), now)
         if done:
             await audit.write(tx, actor, "effect.answered", f"effect:{key}", {"sent": sent}, now)
     return done

@@ -26,6 +26,8 @@ from holdfast.tables.answers import RunId
 from holdfast.tables.schema import KERNEL
 from holdfast.transports.seam import Transport
 
+MAY_BE_ZERO = frozenset({"verify_batch"})
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -39,6 +41,8 @@ class Tuning:
     breaker_s: float = 1.0
     reconcile_s: float = 30.0
     reconcile_grace_s: float = 60.0
+    verify_s: float = 60.0
+    verify_batch: int = 5
     relay_poll_s: float = 5.0
     relay_batch: int = 50
     relay_lease_s: float = 30.0
@@ -64,7 +68,7 @@ class Tuning:
                 f"The lease of {self.lease_s:g} s must be at least three times the renewal of {self.renew_s:g} s."
             )
         for name in self.__dataclass_fields__:
-            if getattr(self, name) <= 0:
+            if getattr(self, name) <= 0 and name not in MAY_BE_ZERO:
                 found.append(f"The setting '{name}' is {getattr(self, name)}; it must be positive.")
         return found
 

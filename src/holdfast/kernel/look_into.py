@@ -25,6 +25,6 @@ async def look_into(kernel: Kernel, job: Claimed, provider: Provider, key: str) 
         return step.provider_id
     if isinstance(step, LookLater):
         raise ProviderHeld(provider.name, "an earlier send may still arrive", step.at)
-    if not isinstance(step, LookUp) or provider.lookup is None:
+    if not isinstance(step, LookUp):
         return None
     return await look_up(kernel, provider, row, provider.lookup, job=job, alert=step.alert)

@@ -26,7 +26,7 @@ async def _clear(kernel: Kernel, row: Row) -> bool:
     effect = effects.read_row(row)
     provider = kernel.registry.provider(effect.provider)
     step = next_step(effect, provider, effect.epoch, kernel.now(), can_look=provider.lookup is not None)
-    if isinstance(step, LookUp) and provider.lookup is not None:
+    if isinstance(step, LookUp):
         try:
             found = await look_up(kernel, provider, effect, provider.lookup, job=None, alert=step.alert)
         except CallError:
@@ -37,7 +37,7 @@ async def _clear(kernel: Kernel, row: Row) -> bool:
     if isinstance(step, LookLater):
         return False
     why = step.why if isinstance(step, AskPerson) else "its job ended before the outcome was known"
-    await ask_person(kernel, effect.key, why)
+    await ask_person(kernel, effect.key, why, was=effect.provider_id)
     kernel.watch.log("effect.in_review", key=redact_text(effect.key), provider=provider.name, reason=why)
     return True
 
@@ -47,10 +47,10 @@ async def _not_found(kernel: Kernel, provider: Provider, effect: EffectRow) -> N
     now = kernel.now()
     step = after_not_found(effect, provider, now)
     if isinstance(step, AskPerson):
-        await ask_person(kernel, effect.key, step.why)
+        await ask_person(kernel, effect.key, step.why, was=effect.provider_id)
         return
     if now < arrived_by(effect, provider, now):
         return  # it may still arrive, and by the time of a replay its token may be forgotten: look again later
     async with kernel.store.transaction() as tx:
-        await effects.unsent(tx, effect.key, effect.sends, kernel.now())
+        await effects.unsent(tx, effect.key, effect.sends, kernel.now(), was=effect.provider_id)
     kernel.watch.log("effect.not_sent", key=redact_text(effect.key), provider=provider.name)

@@ -42,6 +42,7 @@ LEVELS: Mapping[str, int] = {
             "effect.duplicate",
             "effect.in_review",
             "effect.marked_without_evidence",
+            "effect.unknown_to_provider",
             "expired",
             "outbox.set_aside",
             "settle.spoiled",

@@ -1,4 +1,5 @@
-"""Checks a database, live or left behind, against what Holdfast promises. Reads only, in pages; changes nothing.
+"""Checks a database, live or left behind, against what Holdfast promises. Reads only, in pages; changes nothing, unless
+providers are to be asked: what they do not know is then treated as a keeper would (`kernel.verify`).
 
 Every job's events are read as a story and told again: each step must be legal, the story must end where the row is, and
 what belongs to the end (a case, evidence of its effects, a deadline that was kept) must be there. A live database moves
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from holdfast.core.effect import token_of
 from holdfast.core.job import LIVE, TERMINAL
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.verify import Verdict, verify_all
 from holdfast.proof.finding import Finding
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
@@ -52,9 +54,18 @@ class Story(NamedTuple):
     now: int
 
 
-async def audit(kernel: Kernel) -> list[Finding]:
-    """Every promise that the database shows to be broken; empty if none is."""
-    found: list[Finding] = []
+UNKNOWN = {
+    Verdict.TAKEN_BACK: "its marks were cleared, and its job or a replay sends it",
+    Verdict.CORRECTED: "it was sent, and its row has the right id and time now",
+    Verdict.PERSON: "a person must say whether it was sent: holdfast effects list --status review",
+    Verdict.NOTHING: "nothing was changed: see that the provider is the one that sent it",
+}
+
+
+async def audit(kernel: Kernel, *, ask_providers: bool = False) -> list[Finding]:
+    """Every promise that the database shows to be broken; empty if none is. `ask_providers`: also what is marked as
+    sent and its provider does not know."""
+    found = await _disproved(kernel) if ask_providers else []
     after = jobs.NIL
     while True:
         async with kernel.store.reading() as tx:
@@ -64,6 +75,13 @@ async def audit(kernel: Kernel) -> list[Finding]:
         if len(page) < PAGE:
             return found + await _beside_jobs(kernel)
         after = page[-1]["id"]
+
+
+async def _disproved(kernel: Kernel) -> list[Finding]:
+    """S6: what is marked as sent is known to its provider."""
+    unknown = await verify_all(kernel)
+    text = "The effect '{}' is marked as sent, and {} does not know it by the id '{}'; {}."
+    return [Finding("S6", text.format(row.key, row.provider, row.provider_id, UNKNOWN[row.verdict])) for row in unknown]
 
 
 def judge(kernel: Kernel, story: Story) -> Iterator[Finding]:

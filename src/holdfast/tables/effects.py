@@ -124,8 +124,9 @@ async def mark(tx: Tx, marks: Iterable[Mark], now: int) -> set[str]:
     return {row["key"] for row in await tx.rows(sql.mark, batch=_keyed(marks), now=now)}
 
 
-async def backfill(tx: Tx, key: str, provider_id: str, now: int) -> bool:
-    return bool(await tx.rows(sql.backfill, key=key, provider_id=provider_id, now=now))
+async def backfill(tx: Tx, key: str, provider_id: str, now: int, *, was: str | None = None) -> bool:
+    """Say what a lookup found. `was`: the id that the row had when the provider was asked."""
+    return bool(await tx.rows(sql.backfill, key=key, provider_id=provider_id, was=was, now=now))
 
 
 async def refuse(tx: Tx, refusals: Iterable[Refusal], now: int) -> set[str]:
@@ -133,18 +134,19 @@ async def refuse(tx: Tx, refusals: Iterable[Refusal], now: int) -> set[str]:
     return {row["key"] for row in await tx.rows(sql.refuse, batch=_keyed(refusals), now=now)}
 
 
-async def ask(tx: Tx, key: str, error: str, now: int) -> bool:
-    """Only a person can say what happened."""
-    return bool(await tx.rows(sql.ask, key=key, error=error, now=now))
+async def ask(tx: Tx, key: str, error: str, now: int, *, was: str | None = None) -> bool:
+    """Only a person can say what happened. `was`: the id of the row that is in doubt, if it has one."""
+    return bool(await tx.rows(sql.ask, key=key, error=error, was=was, now=now))
 
 
 async def answer(tx: Tx, key: str, status: EffectStatus, provider_id: str | None, now: int) -> bool:
     return bool(await tx.rows(sql.answer, key=key, status=status, provider_id=provider_id, now=now))
 
 
-async def unsent(tx: Tx, key: str, sends: int, now: int) -> bool:
-    """Looked up and not there: a replay of its job may send it. False: somebody began to send meanwhile."""
-    return bool(await tx.rows(sql.unsent, key=key, sends=sends, now=now))
+async def unsent(tx: Tx, key: str, sends: int, now: int, *, was: str | None = None) -> bool:
+    """Looked up and not there: a replay of its job may send it. False: somebody began to send meanwhile. `was`: the id
+    that the row had when the provider was asked."""
+    return bool(await tx.rows(sql.unsent, key=key, sends=sends, was=was, now=now))
 
 
 async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
@@ -155,6 +157,17 @@ async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
 async def in_doubt(tx: Tx, before: int, limit: int) -> Sequence[Row]:
     """Effects nobody is working on and nobody knows the fate of."""
     return await tx.rows(sql.in_doubt, before=before, limit=limit)
+
+
+async def sample(tx: Tx, provider: str, first_job: str, *, scan: int, limit: int) -> list[EffectRow]:
+    """Some of what is marked as sent by the provider, by jobs from `first_job` on."""
+    rows = await tx.rows(sql.sample, provider=provider, first_job=first_job, scan=scan, limit=limit)
+    return [read_row(row) for row in rows]
+
+
+async def page(tx: Tx, provider: str, after: str, limit: int) -> list[EffectRow]:
+    """What is marked as sent by the provider, after a key."""
+    return [read_row(row) for row in await tx.rows(sql.page, provider=provider, after=after, limit=limit)]
 
 
 async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:

@@ -47,10 +47,11 @@ UPDATE holdfast_effects
 RETURNING holdfast_effects.key
 
 -- name: backfill
--- The provider has it: what the lookup found stands, whoever sent it.
+-- The provider has it: what the lookup found stands, whoever sent it. `was`: the id that the row had when it was asked.
 UPDATE holdfast_effects
    SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT)
- WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL))
+ WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL)
+                       OR provider_id = CAST(:was AS TEXT))
 RETURNING key
 
 -- name: refuse
@@ -66,7 +67,8 @@ RETURNING holdfast_effects.key
 -- name: ask
 UPDATE holdfast_effects
    SET status = 'review', error = :error, updated_at = CAST(:now AS BIGINT)
- WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL))
+ WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL)
+                       OR provider_id = CAST(:was AS TEXT))
 RETURNING key
 
 -- name: answer
@@ -79,12 +81,13 @@ RETURNING key
 
 -- name: unsent
 -- The provider does not have it and will not get it from an earlier send: the next one is the first again. Fenced by
--- `sends`: nobody has sent since.
+-- `sends`: nobody has sent since; and by the id, if it had one: nobody has marked it since.
 UPDATE holdfast_effects
-   SET status = 'planned', marked_at = NULL, first_sent_at = NULL, updated_at = CAST(:now AS BIGINT),
-       error = COALESCE(error, 'The provider has no record of it.')
+   SET status = 'planned', provider_id = NULL, marked_at = NULL, first_sent_at = NULL,
+       updated_at = CAST(:now AS BIGINT), error = COALESCE(error, 'The provider has no record of it.')
  WHERE key = :key AND sends = :sends
-   AND (status IN ('sending', 'unknown') OR (status = 'sent' AND provider_id IS NULL))
+   AND (status IN ('sending', 'unknown') OR (status = 'sent' AND provider_id IS NULL)
+        OR provider_id = CAST(:was AS TEXT))
 RETURNING key
 
 -- name: hand_over
@@ -102,6 +105,24 @@ SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.
    AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
                     WHERE j.id IN (f.job_id, f.sender) AND j.state IN ('processing', 'queued'))
  ORDER BY f.updated_at LIMIT :limit
+
+-- name: sample
+-- What jobs from `first_job` on have marked as sent. Ids of jobs sort by time, and `scan` rows are looked at: flat in cost.
+SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
+       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket, f.marked_at, f.kind,
+       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held
+  FROM (SELECT * FROM holdfast_effects WHERE job_id >= CAST(:first_job AS /*id*/) ORDER BY job_id LIMIT :scan) AS f
+ WHERE f.status = 'sent' AND f.provider_id IS NOT NULL AND f.provider = :provider
+ ORDER BY f.job_id, f.key LIMIT :limit
+
+-- name: page
+-- Everything that is marked as sent with an id, in the order of its keys.
+SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
+       f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket, f.marked_at, f.kind,
+       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held
+  FROM holdfast_effects AS f
+ WHERE f.key > :after AND f.status = 'sent' AND f.provider_id IS NOT NULL AND f.provider = :provider
+ ORDER BY f.key LIMIT :limit
 
 -- name: of_job
 SELECT key, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at, error_class,

@@ -27,6 +27,7 @@ from holdfast_systems.grading.main_app import prepared, submit
 from holdfast_systems.grading.ops_http import ops_routes
 from holdfast_systems.grading.recordings import recording_routes
 from holdfast_systems.grading.resubmission import resubmit_submission
+from holdfast_systems.grading.service_http import service_routes
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import UUID, checked_cursor, checked_id
 from holdfast_systems.grading.submission_views import attempt_for_learner, for_instructor, shown
@@ -66,6 +67,7 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     _add_instructor_routes(router, kernel)
     router.include_router(recording_routes(kernel, env))
     router.include_router(ops_routes(kernel, settings))
+    router.include_router(service_routes(settings))
     contract = asyncapi.documents()["asyncapi.yaml"]
 
     @router.get("/asyncapi.yaml", include_in_schema=False)

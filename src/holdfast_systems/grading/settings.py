@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
 from holdfast.http.limits import UserLimits
@@ -31,8 +32,20 @@ class MainSettings:
         "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
     )
 
+    service_url: str | None = setting(
+        "GRADING_SERVICE_URL",
+        None,
+        "The grading service's own HTTP, to show it in the console too; unset: it is not shown",
+    )
+    service_timeout_s: float = setting(
+        "GRADING_SERVICE_TIMEOUT_SEC", 5.0, "How long the console waits for the grading service", minimum=0.01
+    )
+
     def problems(self) -> list[str]:
-        return database_problems("MAIN_DATABASE_URL", self.database_url)
+        found = database_problems("MAIN_DATABASE_URL", self.database_url)
+        if self.service_url is not None and urlsplit(self.service_url).scheme not in ("http", "https"):
+            found.append("GRADING_SERVICE_URL must start with http:// or https://.")
+        return found
 
     @property
     def user_limits(self) -> UserLimits:

@@ -107,12 +107,19 @@ def mail_provider(settings: ReviewSettings, notifier: Notifier) -> Provider:
         retention_s=FOR_EVER_S if isinstance(notifier, MaildirNotifier) else settings.mail_retention_s,
         late_bound_s=settings.mail_late_s,
         lookup=notifier.lookup if notifier.can_look else None,
+        has_id=notifier.has_id if notifier.keeps_ids else None,
     )
 
 
 def _notifier(settings: ReviewSettings) -> tuple[Notifier, tuple[Callable[[], Awaitable[None]], ...]]:
     if settings.smtp_url:
-        return SmtpNotifier.from_urls(settings.smtp_url, settings.imap_url, timeout_s=settings.mail_s), ()
+        smtp = SmtpNotifier.from_urls(
+            settings.smtp_url,
+            settings.imap_url,
+            timeout_s=settings.mail_s,
+            imap_keeps_mail=settings.imap_keeps_mail,
+        )
+        return smtp, ()
     if settings.mail_http_url:
         http = httpx.AsyncClient(follow_redirects=False)
         mail = HttpMailNotifier(
@@ -121,6 +128,7 @@ def _notifier(settings: ReviewSettings) -> tuple[Notifier, tuple[Callable[[], Aw
             settings.mail_http_key or "",
             timeout_s=settings.mail_s,
             lookup_path=settings.mail_http_lookup,
+            id_path=settings.mail_http_id_path,
             retention_s=settings.mail_retention_s,
         )
         return mail, (http.aclose,)

@@ -4,7 +4,8 @@
 
 The class is `token`: sending again under the token is safe for the provider's retention (24 hours there). The
 lookup is a plain GET of `lookup_path` with `?token=`, for providers that index it; Resend itself offers none,
-so `lookup_path` is unset by default and only the token is used. Asking by sending again is not a lookup.
+so `lookup_path` is unset by default and only the token is used. Asking by sending again is not a lookup. A mail is
+found by its id at `id_path` (`/emails/{id}` at Resend), where that is given.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -37,6 +39,7 @@ class HttpMailNotifier:
     api_key: str = field(repr=False)
     timeout_s: float = 30.0
     lookup_path: str | None = None
+    id_path: str | None = None
     retention_s: float = RETENTION_S
     name: str = "http-mail"
     effects: EffectClass = "token"
@@ -45,6 +48,10 @@ class HttpMailNotifier:
     @property
     def can_look(self) -> bool:
         return self.lookup_path is not None
+
+    @property
+    def keeps_ids(self) -> bool:
+        return self.id_path is not None
 
     async def send(self, message: EmailMessage, token: str) -> str:
         """Post the message under its token and return the provider's id."""
@@ -61,18 +68,30 @@ class HttpMailNotifier:
     async def lookup(self, token: str) -> str | None:
         """The id of the mail sent under the token. An answer that cannot be read is an error, not None."""
         assert self.lookup_path is not None, "this provider cannot look; see can_look"
-        headers = {"Authorization": f"Bearer {self.api_key}"}
-        answer = await self._call("GET", self.lookup_path, params={"token": token}, headers=headers)
+        answer = await self._get(self.lookup_path, token=token)
+        if answer is None:
+            return None
+        found = answer.get("data")
+        if not isinstance(found, list):
+            raise _unreadable()
+        ids = [entry["id"] for entry in found if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+        return ids[0] if ids else None
+
+    async def has_id(self, provider_id: str) -> bool:
+        """Whether the provider has the mail. Only its 404 is a no; an answer about another mail is an error."""
+        assert self.id_path is not None, "this provider knows no ids; see keeps_ids"
+        answer = await self._get(self.id_path.replace("{id}", quote(provider_id, safe="")))
+        if answer is not None and answer.get("id") != provider_id:
+            raise _unreadable()
+        return answer is not None
+
+    async def _get(self, path: str, **params: str) -> dict[str, Any] | None:
+        answer = await self._call("GET", path, params=params, headers={"Authorization": f"Bearer {self.api_key}"})
         if answer.status_code == 404:
             return None
         if answer.status_code >= 400:
             raise self._refused(answer)
-        found = _json(answer).get("data")
-        if not isinstance(found, list):
-            text = "The mail provider's answer to a lookup cannot be read."
-            raise CallError.of(Category.UPSTREAM, "MAIL_ANSWER_UNREADABLE", text, faults=True)
-        ids = [entry["id"] for entry in found if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
-        return ids[0] if ids else None
+        return _json(answer)
 
     async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
         url = self.base_url.rstrip("/") + path
@@ -99,6 +118,11 @@ class HttpMailNotifier:
         code = "insufficient_quota" if name in ("daily_quota_exceeded", "monthly_quota_exceeded") else name
         text = f"The mail provider answered {status}."
         return CallError.from_status(status, text, answer.headers, now_ms=self.now_ms(), code=code)
+
+
+def _unreadable() -> CallError:
+    text = "The mail provider's answer to a lookup cannot be read."
+    return CallError.of(Category.UPSTREAM, "MAIL_ANSWER_UNREADABLE", text, faults=True)
 
 
 def _blames_recipient(answer: httpx.Response) -> bool:

@@ -54,29 +54,43 @@ def parse_imap_url(url: str) -> ImapAddress:
 async def find_message(address: ImapAddress, token: str, *, timeout_s: float) -> str | None:
     """The Message-ID that holds the token, or None when the mailbox certainly has no such mail."""
     assert re.fullmatch(r"[A-Za-z0-9._-]+", token), "tokens come from the effect ledger"
+    header = await _header_of(address, f"<{token}@", timeout_s)
+    if header is None:
+        return None
+    found = re.search(rf"<{re.escape(token)}@[^>]+>", header)
+    return found[0] if found else f"<{token}>"
+
+
+async def has_message(address: ImapAddress, message_id: str, *, timeout_s: float) -> bool:
+    """Whether the mailbox has a mail of exactly this Message-ID."""
+    if re.fullmatch(r"<[A-Za-z0-9._@+-]+>", message_id) is None:
+        return False  # no Message-ID that we ever give
+    return message_id in (await _header_of(address, message_id, timeout_s) or "")
+
+
+async def _header_of(address: ImapAddress, text: str, timeout_s: float) -> str | None:
+    """The Message-ID header of the first mail whose header has the text; None if there is certainly none."""
     try:
-        return await asyncio.to_thread(_search, address, token, timeout_s)
+        return await asyncio.to_thread(_search, address, text, timeout_s)
     except imaplib.IMAP4.error as error:
-        text = "The IMAP server refused the search; check IMAP_URL."
-        raise CallError.of(Category.AUTH, "IMAP_REFUSED", text) from error
+        why = "The IMAP server refused the search; check IMAP_URL."
+        raise CallError.of(Category.AUTH, "IMAP_REFUSED", why) from error
     except (OSError, TimeoutError) as error:
-        text = f"The IMAP server cannot be reached ({type(error).__name__})."
-        raise CallError.of(Category.NETWORK, "IMAP_UNREACHABLE", text) from error
+        why = f"The IMAP server cannot be reached ({type(error).__name__})."
+        raise CallError.of(Category.NETWORK, "IMAP_UNREACHABLE", why) from error
 
 
-def _search(address: ImapAddress, token: str, timeout_s: float) -> str | None:
+def _search(address: ImapAddress, text: str, timeout_s: float) -> str | None:
     kind = imaplib.IMAP4_SSL if address.tls else imaplib.IMAP4
     with kind(address.host, address.port, timeout=timeout_s) as client:
         client.login(address.username, address.password)
         _checked(client.select(f'"{address.mailbox}"', readonly=True))
-        numbers = _checked(client.search(None, "HEADER", "Message-ID", f'"<{token}@"'))[0]
+        numbers = _checked(client.search(None, "HEADER", "Message-ID", f'"{text}"'))[0]
         if not numbers or not numbers.split():
             return None
         first = numbers.split()[0].decode()
         fetched = _checked(client.fetch(first, "(BODY.PEEK[HEADER.FIELDS (MESSAGE-ID)])"))
-    header = b"".join(part[1] for part in fetched if isinstance(part, tuple)).decode("ascii", "replace")
-    found = re.search(rf"<{re.escape(token)}@[^>]+>", header)
-    return found[0] if found else f"<{token}>"
+    return b"".join(part[1] for part in fetched if isinstance(part, tuple)).decode("ascii", "replace")
 
 
 def _checked(answer: tuple[str, list[Any]]) -> list[Any]:

@@ -81,7 +81,7 @@ def review_app(engine: Engine) -> App:
 
     @app.step(every_s=TAKEN_BACK_EVERY_S)
     async def requeue_taken_back(kernel: Kernel) -> int:
-        return await requeue_once(kernel)
+        return await requeue_once(kernel, within_s=max(TAKEN_BACK_WITHIN_S, engine.settings.mail_retention_s))
 
     @app.step(every_s=PRUNE_EVERY_S)
     async def prune_changes(kernel: Kernel) -> int:
@@ -174,11 +174,11 @@ async def _succeed(tx: Tx, job_id: str, now: int) -> None:
         assert left[0]["deliveries"] == 0, f"the review of job {job_id} ended with recipients nobody has told"
 
 
-async def requeue_once(kernel: Kernel) -> int:
+async def requeue_once(kernel: Kernel, *, within_s: float = TAKEN_BACK_WITHIN_S) -> int:
     """Send again what was marked as sent, looked up, and found never to have been: the ledger took the mark back.
 
     It alerts, for the order of send and mark was violated somewhere. Returns how many reviews were reopened."""
-    since = kernel.now() - int(TAKEN_BACK_WITHIN_S * 1_000)
+    since = kernel.now() - int(within_s * 1_000)
     async with kernel.store.reading() as tx:
         found = await tx.rows(reviews.sql.taken_back, since=since, limit=TAKEN_BACK_BATCH)
     return sum([await _reopen(kernel, row["changelist_id"], row["review_version"]) for row in found])

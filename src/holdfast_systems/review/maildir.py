@@ -4,7 +4,8 @@
 
 A second delivery under the same token is the same file, so it cannot happen twice: the message is written to
 tmp, synced, then linked into new, and a link never overwrites. A reader may move the mail to cur and add
-flags; it is still found there. Only a mail that somebody deleted is forgotten.
+flags; it is still found there. Only a mail that somebody deleted is forgotten, so that a mail which is not there may
+have been: ids prove nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class MaildirNotifier:
     name: str = "maildir"
     effects: EffectClass = "token"
     can_look: bool = True
+    keeps_ids: bool = False
 
     async def send(self, message: EmailMessage, token: str) -> str:
         """Deliver once per token and return the file's name. Durable when it returns."""
@@ -47,6 +49,9 @@ class MaildirNotifier:
         except OSError as error:
             text = f"The Maildir cannot be read: {error.strerror}."
             raise CallError.of(Category.UPSTREAM, "MAILDIR_UNREADABLE", text) from error
+
+    async def has_id(self, provider_id: str) -> bool:
+        raise AssertionError("a mail that is not there may have been read and deleted; see keeps_ids")
 
 
 def file_name(token: str) -> str:

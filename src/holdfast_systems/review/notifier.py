@@ -26,10 +26,19 @@ class Notifier(Protocol):
         """`lookup` answers; where this is False it must not be offered to the ledger."""
         ...
 
+    @property
+    def keeps_ids(self) -> bool:
+        """`has_id` answers, and a no within the provider's memory proves that nothing was sent."""
+        ...
+
     async def send(self, message: EmailMessage, token: str) -> str:
         """Hand the message over once and return the provider's id for it."""
         ...
 
     async def lookup(self, token: str) -> str | None:
         """The provider's id of what was sent under the token; None means that it certainly has nothing."""
+        ...
+
+    async def has_id(self, provider_id: str) -> bool:
+        """Whether the provider knows a mail of this id."""
         ...

@@ -42,7 +42,8 @@ def may_send(engine: Engine, ctx: Context, row: Delivery) -> bool:
 
 async def only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
     """The sends are used up: what the provider has is written down, and anything else is the stage's failure."""
-    if row.status in (*DOUBTFUL, "unverified") and await look_into(ctx.kernel, ctx.job, engine.mail, row.effect_key):
+    is_doubtful = row.status in (*DOUBTFUL, "unverified") or row.notification_id is not None
+    if is_doubtful and await look_into(ctx.kernel, ctx.job, engine.mail, row.effect_key):
         return
     # A class of its own: this attempt called nobody, so that no provider is to blame for it.
     last = f" The last send: {row.error_class}, {row.error}" if row.error_class else ""

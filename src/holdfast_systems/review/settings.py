@@ -48,11 +48,17 @@ class ReviewSettings(OpenAISettings):
     mail_http_url: str | None = setting("MAIL_HTTP_URL", None, "HTTP mail provider (POST /emails)")
     mail_http_key: str | None = setting("MAIL_HTTP_KEY", None, "Key of that provider", secret=True)
     mail_http_lookup: str | None = setting("MAIL_HTTP_LOOKUP_PATH", None, "Its path that finds a mail by ?token=")
+    mail_http_id_path: str | None = setting(
+        "MAIL_HTTP_ID_PATH", None, "Its path of a mail, such as /emails/{id}; set: sent mails are verified by their id"
+    )
+    imap_keeps_mail: bool = setting(
+        "IMAP_KEEPS_MAIL", False, "Nobody deletes or moves mails in the IMAP mailbox: sent mails are verified there"
+    )
     mail_from: str = setting("REVIEW_MAIL_FROM", "holdfast@localhost", "The sender of every review")
     mail_s: float = setting("REVIEW_MAIL_SEC", 30.0, "Time to hand over one mail", minimum=0.01)
     mail_late_s: float = setting("REVIEW_MAIL_LATE_SEC", 60.0, "A mail shows in the mailbox within", minimum=0)
     mail_retention_s: float = setting(
-        "REVIEW_MAIL_TOKEN_SEC", 86_400.0, "The HTTP provider remembers tokens", minimum=1
+        "REVIEW_MAIL_TOKEN_SEC", 86_400.0, "How long the mail provider remembers what it sent, and its token", minimum=1
     )
     attempts: int = setting("REVIEW_ATTEMPTS", 5, "Attempts of each stage, the first included", minimum=1)
     retry_base_s: float = setting("REVIEW_RETRY_BASE_SEC", 1.0, "Longest wait before the first retry", minimum=0)
@@ -87,6 +93,8 @@ class ReviewSettings(OpenAISettings):
             found.append("SMTP_URL and MAIL_HTTP_URL are both set; mail can go only one way.")
         if self.imap_url and not self.smtp_url:
             found.append("IMAP_URL is set without SMTP_URL; nothing would be looked up.")
+        if self.mail_http_id_path and "{id}" not in self.mail_http_id_path:
+            found.append("MAIL_HTTP_ID_PATH must name the place of the id, such as /emails/{id}.")
         if self.mail_http_url and not self.mail_http_key:
             found.append("MAIL_HTTP_URL needs MAIL_HTTP_KEY.")
         if self.breaker_calls_min > self.breaker_window:

@@ -23,7 +23,7 @@ import aiosmtplib
 
 from holdfast import CallError, Category
 from holdfast.kit import SettingsError
-from holdfast_systems.review.imap import ImapAddress, find_message, parse_imap_url
+from holdfast_systems.review.imap import ImapAddress, find_message, has_message, parse_imap_url
 from holdfast_systems.review.notifier import EffectClass
 
 
@@ -78,10 +78,15 @@ class SmtpNotifier:
     timeout_s: float = 30.0
     tls_context: ssl.SSLContext | None = None
     name: str = "smtp"
+    imap_keeps_mail: bool = False
+    """Nobody deletes or moves what is in the mailbox."""
 
     @classmethod
-    def from_urls(cls, smtp_url: str, imap_url: str | None = None, *, timeout_s: float = 30.0) -> SmtpNotifier:
-        return cls(parse_smtp_url(smtp_url), parse_imap_url(imap_url) if imap_url else None, timeout_s)
+    def from_urls(
+        cls, smtp_url: str, imap_url: str | None = None, *, timeout_s: float = 30.0, imap_keeps_mail: bool = False
+    ) -> SmtpNotifier:
+        imap = parse_imap_url(imap_url) if imap_url else None
+        return cls(parse_smtp_url(smtp_url), imap, timeout_s, imap_keeps_mail=imap_keeps_mail)
 
     @property
     def effects(self) -> EffectClass:
@@ -90,6 +95,10 @@ class SmtpNotifier:
     @property
     def can_look(self) -> bool:
         return self.imap is not None
+
+    @property
+    def keeps_ids(self) -> bool:
+        return self.imap is not None and self.imap_keeps_mail
 
     async def send(self, message: EmailMessage, token: str) -> str:
         """Send in one transaction and return the Message-ID, which is what a lookup finds."""
@@ -127,6 +136,11 @@ class SmtpNotifier:
         """The Message-ID of the mail sent under the token, if the mailbox has it."""
         assert self.imap is not None, "a notifier without IMAP cannot look; see can_look"
         return await find_message(self.imap, token, timeout_s=self.timeout_s)
+
+    async def has_id(self, provider_id: str) -> bool:
+        """Whether the mailbox has a mail of this Message-ID."""
+        assert self.imap is not None, "a notifier without IMAP knows no ids; see keeps_ids"
+        return await has_message(self.imap, provider_id, timeout_s=self.timeout_s)
 
 
 async def _send_data(client: aiosmtplib.SMTP, message: EmailMessage) -> None:

@@ -49,6 +49,8 @@ class PostOffice:
     delivered: list[tuple[str, str, bytes]] = field(default_factory=list)
     lookups: int = 0
     calls: Counter[str] = field(default_factory=Counter)
+    keeps_ids: bool = False
+    asked_ids: list[str] = field(default_factory=list)
 
     async def send(self, message: EmailMessage, token: str) -> str:
         to = str(message["To"])
@@ -71,6 +73,10 @@ class PostOffice:
             self.blind -= 1
             raise CallError.of(Category.UPSTREAM, "IMAP_TEMPORARY", "the mailbox is away", status=503)
         return next((f"id-{token[:12]}" for known, _, _ in self.delivered if known == token), None)
+
+    async def has_id(self, provider_id: str) -> bool:
+        self.asked_ids.append(provider_id)
+        return provider_id in {f"id-{token[:12]}" for token, _, _ in self.delivered}
 
     @property
     def mails(self) -> Counter[str]:

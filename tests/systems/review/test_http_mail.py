@@ -41,6 +41,10 @@ class MailProvider:
         if self.fails and not self.fails_after_accepting:
             return self._fail()
         if request.method == "GET":
+            name = request.url.path.removeprefix("/emails/")
+            if name != request.url.path:
+                is_known = name in {mail_id for mail_id, _ in self.sent.values()}
+                return httpx.Response(200, json={"id": name}) if is_known else httpx.Response(404)
             known = self.sent.get(request.url.params["token"])
             return httpx.Response(200, json={"data": [{"id": known[0]}] if known else []})
         key = request.headers["Idempotency-Key"]
@@ -148,6 +152,20 @@ async def test_a_lookup_asks_and_sends_nothing() -> None:
     await one.send(mail(), TOKEN)
     assert await one.lookup(TOKEN) == "mail-1" and len(provider.sent) == 1
     assert not notifier(provider).can_look
+
+
+@pytest.mark.spec("004.28")
+async def test_a_mail_is_known_by_its_id_where_the_provider_has_a_path_for_it() -> None:
+    provider = MailProvider()
+    assert not notifier(provider).keeps_ids
+    by_id = notifier(provider, id_path="/emails/{id}")
+    mail_id = await by_id.send(mail(), TOKEN)
+    assert by_id.keeps_ids and await by_id.has_id(mail_id) and not await by_id.has_id("../bogus?")
+    assert provider.requests[-1].url.raw_path == b"/emails/..%2Fbogus%3F"
+    provider.fails = [httpx.Response(200, json={"id": "mail-9"}), httpx.Response(500)]
+    for _ in range(2):
+        with pytest.raises(CallError):
+            await by_id.has_id(mail_id)
 
 
 @pytest.mark.parametrize("answer", [httpx.Response(500), httpx.Response(200, content=b"[]"), httpx.ReadTimeout("x")])

@@ -1,6 +1,7 @@
 """SMTP against real servers on loopback: which failures leave a doubt, and how it is resolved."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 
@@ -135,6 +136,17 @@ async def test_an_ambiguous_send_is_resolved_over_imap() -> None:
         imap.messages.append(message)  # what the archive mailbox received
         assert await one.lookup(TOKEN) == f"<{TOKEN}@holdfast.test>"
         assert await one.lookup("d" * 40) is None
+
+
+@pytest.mark.spec("004.28")
+async def test_a_mail_is_known_by_its_id_where_the_mailbox_keeps_everything() -> None:
+    async with SmtpServer() as server, ImapServer() as imap:
+        plain = notifier(server, imap_url=imap.url)
+        archive = replace(plain, imap_keeps_mail=True)
+        mail_id = await archive.send(mail(), TOKEN)
+        assert (plain.keeps_ids, archive.keeps_ids) == (False, True) and not await archive.has_id(mail_id)
+        imap.messages.append(server.accepted[0][1])
+        assert await archive.has_id(mail_id) and not await archive.has_id('<a" OR ALL "b>')
 
 
 @pytest.mark.parametrize("verb", ["LOGIN", "EXAMINE", "SEARCH"])

@@ -9,6 +9,7 @@ import { breaker, breakers } from "/static/console-breakers.js";
 import { outbox } from "/static/console-outbox.js";
 import { instructor } from "/static/console-queue.js";
 import { audit, machines } from "/static/console-records.js";
+import { service } from "/static/console-service.js";
 import { letterQueue, submission, submissions } from "/static/console-submissions.js";
 
 const TABS = [
@@ -20,6 +21,7 @@ const TABS = [
   ["submissions", "Submissions", "s"],
   ["dlq", "Letters", "l"],
   ["queue", "Instructors", "q"],
+  ["service", "Grading service", "v"],
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
 ];
@@ -37,6 +39,7 @@ const VIEWS = {
   submission,
   dlq: letterQueue,
   queue: instructor,
+  service,
   machines,
   audit,
 };
