@@ -138,7 +138,8 @@ def stage(
     def mark(function: F) -> F:
         named = None if reads is None else frozenset(reads)
         rules = Rules(retry_on, never)
-        left = StageMark(Retry() if retry is None else retry, provider, timeout_s, named, rules, tuple(formerly), upgrade)
+        policy = Retry() if retry is None else retry
+        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 
