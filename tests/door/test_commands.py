@@ -67,7 +67,7 @@ def test_a_mistake_at_the_terminal_is_named(
         (("jobs", "lst"), "No such command 'lst'. Did you mean 'list'"),
         (("jobs", "list", "--stat", "dead"), "--stat"),
         (("jobs", "list", "--state", "broken"), "'broken' is not one of"),
-        (("jobs", "list", "--limit", "many"), "'many' is not a valid"),
+        (("jobs", "list", "--limit", "many"), "Invalid value for '--limit'"),
     ],
 )
 def test_a_word_that_is_not_known_is_wrong_usage(words: tuple[str, ...], says: str) -> None:

@@ -123,6 +123,14 @@ def test_any_one_extra_may_be_missing(tmp_path: Path, extra: str) -> None:
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+@pytest.mark.slow
+def test_a_worker_of_all_systems_says_which_it_leaves_out(tmp_path: Path) -> None:
+    done = run_without({"unidiff"}, tmp_path, "worker", "--once")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "system.missing" in line]
+    assert "The system 'review' cannot be loaded: the module 'unidiff' is not installed" in line
+
+
 def test_every_extra_that_is_named_exists() -> None:
     assert {*EXTRAS.values(), "systems"} <= set(PROJECT["optional-dependencies"])
 

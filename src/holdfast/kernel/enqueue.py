@@ -85,9 +85,6 @@ class Pending(Generic[T]):
             warnings.warn(problem, RuntimeWarning, stacklevel=2, source=self)
 
 
-Coroutine.register(Pending)
-
-
 def _finish(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits, because everything it awaits answers at once."""
     try:
