@@ -9,7 +9,7 @@ WORKDIR /opt/holdfast
 COPY requirements/bootstrap.txt requirements/run.txt requirements/celery.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.txt \
  && pip install --no-cache-dir --require-hashes -r requirements/${REQUIREMENTS}.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
  && useradd --system --uid 10001 holdfast \

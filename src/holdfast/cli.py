@@ -30,6 +30,7 @@ from holdfast.kernel.watch import Watch
 from holdfast.main import (
     close_systems,
     load_systems,
+    missing_systems,
     open_systems,
     start_logging,
 )
@@ -154,6 +155,7 @@ def check(
     groups: list[type[Any]] = [Settings, *(group for system in load_systems() for group in system.settings)]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
+    risks += missing_systems()
     if as_json:
         typer.echo(json.dumps({"problems": found, "notes": risks}))
         raise typer.Exit(1 if found else 0)

@@ -8,10 +8,11 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from holdfast.errors import SettingsError
+from holdfast.extras import missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import armed, nowhere
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
@@ -101,14 +102,36 @@ def _needs_nothing(found: object) -> bool:
 
 
 def load_systems(names: Sequence[str] | None = None) -> list[System]:
-    """The installed systems, all or by name. They are found by entry point: the package names none of them."""
+    """The installed systems, all that can be loaded or by name. They are found by entry point: the package names none
+    of them."""
     found = {point.name: point for point in entry_points(group=SYSTEMS)}
     unknown = sorted(set(names or ()) - set(found))
     if unknown:
         known = ", ".join(sorted(found)) or "none is installed"
         raise SettingsError([f"There is no system named '{unknown[0]}'; known: {known}."])
-    makers: list[Callable[[], System]] = [found[name].load() for name in sorted(found) if not names or name in names]
-    return [make() for make in makers]
+    loaded = [_load(found[name]) for name in sorted(found) if not names or name in names]
+    problems = [each for each in loaded if isinstance(each, str)]
+    if names and problems:
+        raise SettingsError(problems)
+    return [each for each in loaded if isinstance(each, System)]
+
+
+def missing_systems() -> list[str]:
+    """A sentence for each installed system that cannot be loaded, because what it needs is not installed."""
+    loaded = [_load(point) for point in sorted(entry_points(group=SYSTEMS), key=lambda point: point.name)]
+    return [each for each in loaded if isinstance(each, str)]
+
+
+def _load(point: EntryPoint) -> System | str:
+    try:
+        make: Callable[[], System] = point.load()
+        return make()
+    except ModuleNotFoundError as error:
+        module = missing_module(error)
+        if module == point.module.partition(".")[0]:
+            raise  # a name of its own that does not exist is a mistake in the system
+        brings = f"pip install '{point.dist.name}[systems]'" if point.dist else "install it"
+        return f"The system '{point.name}' cannot be loaded: the module '{module}' is not installed; {brings}."
 
 
 async def open_systems(
@@ -121,6 +144,10 @@ async def open_systems(
 ) -> list[OpenSystem]:
     """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport."""
     chosen = load_systems(names) if names or not own else []
+    if not chosen and not own:
+        raise SettingsError(["There is nothing to run: name your app with --app module:app (see holdfast check)."])
+    for sentence in [] if names or own else missing_systems():
+        (watch or LogWatch()).log("system.missing", level=logging.WARNING, reason=sentence)
     transport = open_transport(settings)
     opened = []
     for system in chosen:

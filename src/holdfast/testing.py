@@ -4,19 +4,23 @@ async with world(app) as w:
     w.script(mail, accept_then_crash=1)
     job = await w.enqueue(SendDigest, ORDER)
     await w.run_until_idle()
-    assert w.effects(job).sent == 1 and w.state(job) == "succeeded"
+    assert (await w.effects(job)).sent == 1 and await w.state(job) == "succeeded"
+
+A forgotten `await` anywhere in the code under test fails the test.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
+import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from holdfast.core.failure import Category
 from holdfast.core.provider import Provider
@@ -37,6 +41,8 @@ from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import cases, effects, events, jobs, results
 from holdfast.transports.memory import MemoryTransport
 
+In = TypeVar("In")
+NEVER_AWAITED = "was never awaited"
 NEW_YEAR_MS = 1_767_225_600_000
 
 
@@ -83,6 +89,7 @@ class World:
         self._crashed = asyncio.Event()
         self._dead: list[asyncio.Task[Any]] = []
         self.crashes = 0
+        self.forgotten: list[str] = []
         self.kernel = Kernel(
             store=open_store(clock),
             registry=Registry(apps),
@@ -121,8 +128,10 @@ class World:
         assert failpoint in NAMES, f"'{failpoint}' is not a failpoint"
         self._crash_at[failpoint] = visit
 
-    async def enqueue(self, job: type[Job[Any]], input: object, **options: Any) -> str:
-        return await submit.submit(self.kernel, job, input, **options)
+    async def enqueue(
+        self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[submit.Options]
+    ) -> str:
+        return await submit.submit(self.kernel, job, input, key=key, **options)
 
     async def run_until_idle(self, *, turn_s: float = 1.0, limit_s: float = 7 * 86_400) -> None:
         """Run everything that is due, turn the clock to what is due next, and so on until nothing is left to do.
@@ -139,11 +148,18 @@ class World:
 
     async def tick(self) -> None:
         """One round of everything a deployment does, at the present time."""
+        self.check_awaited()
         for step in (reap_once, sweep_once, hold_once, schedule_once, reconcile_once):
             await self._as_a_process(step(self.kernel))
         await self.work()
         if self.kernel.registry.apps and any(app.queues for app in self.kernel.registry.apps):
             await self._as_a_process(relay_once(self.kernel))
+        self.check_awaited()
+
+    def check_awaited(self) -> None:
+        """Raise if something was thrown away since the world began that should have been awaited."""
+        if self.forgotten:
+            raise AssertionError("; ".join(self.forgotten))
 
     async def work(self) -> None:
         """A worker runs what is due; if it crashes, it is gone and a new one comes with the next round."""
@@ -258,9 +274,31 @@ async def world(*apps: App, seed: int = 1) -> AsyncIterator[World]:
                 await made.kernel.transport.declare(app.queues)
         await announce_schedules(made.kernel)
         try:
-            yield made
+            with _noticing(made.forgotten):
+                yield made
+            made.check_awaited()
         finally:
             await made.close()
+
+
+@contextmanager
+def _noticing(forgotten: list[str]) -> Iterator[None]:
+    """Note what is thrown away without having been awaited. Python only warns of it, when it is collected."""
+    before = sys.unraisablehook
+
+    def note(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, RuntimeWarning) and NEVER_AWAITED in str(unraisable.exc_value):
+            forgotten.append(str(unraisable.exc_value))
+        else:
+            before(unraisable)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", f".*{NEVER_AWAITED}", RuntimeWarning)
+        sys.unraisablehook = note
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
 
 
 def _rate_limited(retry_after_s: float | None) -> CallError:

@@ -236,7 +236,7 @@ async def test_concurrent_first_users_of_a_key_share_one_job(place: Place, clock
         (Order(1), {"key": ""}, "1 to 255"),
         (Order(1), {"key": "k" * 256}, "1 to 255"),
         (Order(1), {"priority": 9}, "priority 9"),
-        (Order(1), {"delay_s": -1}, "negative"),
+        (Order(1), {"delay_s": -1}, "0 or more"),
         (Order(1, "x" * 5_000_000), {}, "limit"),
     ],
 )

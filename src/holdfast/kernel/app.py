@@ -29,7 +29,8 @@ from holdfast.core.failure import Failure, PublicFailure
 from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
-from holdfast.errors import BadDeclaration
+from holdfast.errors import BadDeclaration, InvalidInput
+from holdfast.kernel.declaring import refuse_bare
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.stores.statement import Migration
 from holdfast.transports.seam import Delivery, Queue
@@ -61,6 +62,23 @@ class Job(Generic[In]):
     def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of the log line about an attempt's end, by the names that this kind's readers know."""
         return fields
+
+
+def kind_of(job: type[Job[Any]]) -> JobKind:
+    """What is declared of a job class. A class that only inherits from a declared one is not declared itself."""
+    kind = vars(job).get("__holdfast__") if isinstance(job, type) else None
+    if isinstance(kind, JobKind):
+        return kind
+    raise BadDeclaration(_undeclared(job))
+
+
+def _undeclared(job: object) -> str:
+    if isinstance(job, Job):
+        name = type(job).__name__
+        return f"A job is enqueued by its class, not by an instance: write {name} instead of {name}()."
+    if isinstance(job, type) and issubclass(job, Job):
+        return f"The job class '{job.__name__}' is not declared; write @app.job() above it."
+    return f"{job!r} is no job class; declare one with @app.job() above class YourJob(Job[YourInput])."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,8 @@ class Schedule:
 
 
 def stage(
+    bare: None = None,
+    /,
     *,
     retry: Retry | None = None,
     provider: Provider | None = None,
@@ -122,11 +142,13 @@ def stage(
 
     `formerly`: names it had; jobs that stand there run it, and results stored under them are its own. `upgrade` turns
     a stored result that no longer fits into one that does."""
+    refuse_bare("stage", bare)
 
     def mark(function: F) -> F:
         named = None if reads is None else frozenset(reads)
         rules = Rules(retry_on, never)
-        left = StageMark(retry or Retry(), provider, timeout_s, named, rules, tuple(formerly), upgrade)
+        policy = Retry() if retry is None else retry
+        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 
@@ -158,6 +180,8 @@ class App:
 
     def job(
         self,
+        bare: None = None,
+        /,
         *,
         name: str | None = None,
         deadline_s: float | None = None,
@@ -173,6 +197,7 @@ class App:
 
         `version` counts the shapes its input has had; `upgrade[n]` turns the stored JSON of version n into that of the
         next. A worker claims only jobs whose version it can read: the others wait for one that can."""
+        refuse_bare("app.job", bare)
 
         def declare(cls: J) -> J:
             kind = job_kind(self.name, cls, name, deadline_s, priority, announce, retries, self.never, version, upgrade)
@@ -217,4 +242,12 @@ class App:
         from holdfast.kernel.schedule import check_cron
 
         check_cron(cron)
-        self.schedules.append(Schedule(name or f"{self.name}.{job.__name__}", cron, job, input))
+        kind = kind_of(job)
+        schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input)
+        if any(known.name == schedule.name for known in self.schedules):
+            raise BadDeclaration(f"The schedule '{schedule.name}' is declared twice; give one of them another name=.")
+        try:
+            kind.dump_input(input)
+        except InvalidInput as error:
+            raise BadDeclaration(f"The schedule '{schedule.name}' cannot run: {error}") from None
+        self.schedules.append(schedule)

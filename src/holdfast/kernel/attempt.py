@@ -89,6 +89,8 @@ async def _outcome(
             limit = asyncio.timeout(_limit_s(kernel, stage, taken))
             async with limit:
                 answer = await rest(handler, answer)
+        if context.promised:
+            context.check_awaited()
     except LeaseLost:
         raise
     except (StoreUnavailable, StoreBusy, StoreFull):

@@ -7,6 +7,7 @@ the provider's own faults count against it; a caller's mistake gives a trial per
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar, cast
@@ -19,7 +20,7 @@ from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Cost, Report, Ticket, record
 from holdfast.kernel.trace import span
@@ -74,7 +75,10 @@ async def call(
     async def calling() -> T:
         if kernel.now() - admitted_at > STOOD_STILL_MS:
             await look_again(kernel, provider, ticket, job)
-        return await run()
+        answer = run()
+        if not inspect.isawaitable(answer):
+            raise BadDeclaration(_not_async(provider, answer))
+        return await answer
 
     try:
         made = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
@@ -90,6 +94,13 @@ async def call(
     if made.error is not None:
         made.error.standing = standing_of(provider, ticket, made.error.failure)
     return made.outcome()
+
+
+def _not_async(provider: Provider, answer: object) -> str:
+    return (
+        f"A call of '{provider.name}' was given a function that is not async: it returned a {type(answer).__name__} "
+        "instead of something to await. Write async def, or lambda: asyncio.to_thread(function)."
+    )
 
 
 def standing_of(provider: Provider, ticket: Ticket, failure: Failure) -> Standing:

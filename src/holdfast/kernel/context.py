@@ -5,10 +5,12 @@ Everything here that writes is guarded by the attempt's lease: a worker that los
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.core.deadline import budget_ms
 from holdfast.core.job import Claimed, State
@@ -28,13 +30,39 @@ from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 
 T = TypeVar("T")
+P = ParamSpec("P")
 RECORDING_S = 1.0
+
+
+def must_await(
+    method: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Context, P], Coroutine[Any, Any, T]]:
+    """A method whose forgotten `await` fails the attempt: it would have done nothing, and nobody would know."""
+
+    @wraps(method)
+    def begin(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        coroutine = method(self, *args, **kwargs)
+        self.promised.append((method.__name__, coroutine))
+        return coroutine
+
+    return begin
 
 
 class Context:
     """Handed to every handler: one attempt of one stage of one job."""
 
-    __slots__ = ("_stage", "began", "events", "job", "kernel", "kind", "messages", "paid", "provider_status")
+    __slots__ = (
+        "_stage",
+        "began",
+        "events",
+        "job",
+        "kernel",
+        "kind",
+        "messages",
+        "paid",
+        "promised",
+        "provider_status",
+    )
 
     def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed, began: int) -> None:
         self.kernel = kernel
@@ -46,6 +74,7 @@ class Context:
         self.events: list[NewEvent] = []
         self.paid: Paid | None = None
         self.provider_status: int | None = None
+        self.promised: list[tuple[str, Coroutine[Any, Any, Any]]] = []
 
     @property
     def job_id(self) -> str:
@@ -74,6 +103,7 @@ class Context:
         left = budget_ms(self.job.deadline_at, self.now())
         return None if left is None else left / 1_000
 
+    @must_await
     async def call(
         self,
         run: Callable[[], Awaitable[T]],
@@ -86,11 +116,13 @@ class Context:
 
         Behind its breaker and limits, within its timeout and the deadline; recorded with outcome, latency and cost. A
         held provider costs nothing: the job goes back to the queue."""
+        _check_function(run, "ctx.call(lambda: ...)")
         whom = self._provider(provider)
         limit_s = self._time_for(whom, timeout_s)
         with Listening(self):
             return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
 
+    @must_await
     async def paid_call(
         self,
         run: Callable[[str], Awaitable[T]],
@@ -106,12 +138,14 @@ class Context:
         `run` is given an idempotency key to put on the wire, the same for every attempt of this stage. The answer, of
         the type `answer`, is stored before it is returned; later attempts of the stage read it and call nobody. It is
         erased with the stage's result. Calls are told apart by their order; give each a `name` if that may change."""
+        _check_function(run, "ctx.paid_call(lambda key: ...)")
         whom = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)
         with Listening(self):
             return await self.paid.call(run, answer, name, whom, self._time_for(whom, timeout_s), cost)
 
+    @must_await
     async def effect(
         self,
         key: str | tuple[object, ...],
@@ -125,6 +159,7 @@ class Context:
         The key is a name within the app: two jobs of an app that give the same key share one effect. `send` is given a
         token that is the same every time and returns the provider's id of what it did. Returns that id, also when an
         earlier attempt or another job did it."""
+        _check_function(send, "ctx.effect(key, send=lambda token: ...)")
         whom = self._provider(provider)
         with Listening(self):
             return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
@@ -146,13 +181,15 @@ class Context:
         self.messages.append((identity, aggregate_id or self.job.id, destination, type, text, sent))
         return identity
 
-    async def progress(self, **data: Any) -> None:
+    @must_await
+    async def progress(self, /, **data: Any) -> None:
         """Tell listeners how far the work is, at once."""
         async with self.transaction() as tx:
             await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
             await tx.hint("events")
 
-    async def note_progress(self, tx: Tx, **data: Any) -> bool:
+    @must_await
+    async def note_progress(self, /, tx: Tx, **data: Any) -> bool:
         """Note progress inside an open `transaction`, once in a stage and epoch; False if an earlier attempt has."""
         text = batch.text({"stage": self.stage, "epoch": self.job.epoch, **data})
         return await events.append_once(tx, self.job.id, self.job.attempt, "progress", text, self.now())
@@ -166,6 +203,19 @@ class Context:
                 raise LeaseLost(f"Job {self.job.id} is no longer held by attempt {self.job.attempt}.")
             yield tx
 
+    def check_awaited(self) -> None:
+        """Raise if the handler has ended without awaiting something it asked for."""
+        forgotten = []
+        for name, coroutine in self.promised:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+                forgotten.append(name)
+        if forgotten:
+            raise BadDeclaration(
+                f"The stage '{self.stage}' of '{self.kind.name}' called ctx.{forgotten[0]}(...) without "
+                "awaiting it, so that it did nothing; write `await` before it."
+            )
+
     def _time_for(self, provider: Provider, given_s: float | None) -> float:
         """A call ends a little before its stage does: then its outcome is recorded, and the breaker hears of it."""
         left_s = self._stage.timeout_s - (self.now() - self.began) / 1_000
@@ -176,3 +226,10 @@ class Context:
         if provider is None:
             raise BadDeclaration(f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call.")
         return provider
+
+
+def _check_function(run: object, write: str) -> None:
+    if not callable(run):
+        if inspect.iscoroutine(run):
+            run.close()
+        raise BadDeclaration(f"A function to call is needed here, not a {type(run).__name__}: write {write}.")

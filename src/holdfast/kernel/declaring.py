@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import types
+import typing
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.classify import Rules
+from holdfast.core.provider import Provider
+from holdfast.core.retry import Retry
 from holdfast.errors import BadDeclaration
+
+
+def refuse_bare(decorator: str, decorated: object) -> None:
+    """A decorator that was written without its parentheses is given what it stands above."""
+    if decorated is not None:
+        name = getattr(decorated, "__name__", repr(decorated))
+        raise BadDeclaration(f"@{decorator} above '{name}' lacks its parentheses: write @{decorator}().")
+
+
+def check_options(place: str, retry: object, provider: object, timeout_s: object) -> None:
+    if not isinstance(retry, Retry):
+        raise BadDeclaration(f"The stage '{place}' has a retry of {retry!r}; write retry=Retry(attempts=...).")
+    if provider is not None and not isinstance(provider, Provider):
+        raise BadDeclaration(f"The stage '{place}' has a provider of {provider!r}; write provider=Provider(...).")
+    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
+        raise BadDeclaration(f"The stage '{place}' has a timeout_s of {timeout_s!r}; it must be seconds above 0.")
 
 
 def checked_rules(rules: Rules, never: tuple[type[BaseException], ...], place: str) -> Rules:
@@ -36,3 +57,60 @@ def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> Non
     beyond = [step for step in upgrades if not 1 <= step < version]
     if beyond:
         raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")
+
+
+def check_inherited(cls: type[Any], own: set[str]) -> None:
+    for base in cls.__mro__[1:]:
+        for name, method in vars(base).items():
+            if hasattr(method, "__holdfast_stage__") and name not in own:
+                raise BadDeclaration(
+                    f"'{cls.__name__}' inherits the stage '{name}' from '{base.__name__}', but stages are those that a "
+                    f"class writes itself, in their order: write '{name}' in '{cls.__name__}', with @stage() above it."
+                )
+
+
+def check_type(place: str, parameter: str, hints: dict[str, Any], given: Any, source: str) -> None:
+    wanted = hints.get(parameter, Any)
+    if not may_hold(wanted, given):
+        raise BadDeclaration(
+            f"The stage '{place}' takes '{parameter}' as {_spelled(wanted)}, but {source} {_spelled(given)}; "
+            "make the two the same."
+        )
+
+
+def _spelled(type_: Any) -> str:
+    return type_.__name__ if isinstance(type_, type) else str(type_)
+
+
+def may_hold(wanted: Any, given: Any) -> bool:
+    """Whether a parameter of the type `wanted` may be given a value of the type `given`. False only if it never can:
+    what is hard to judge is left to the type checker."""
+    wanted_members, given_members = _members(wanted), _members(given)
+    return any(_fits(each, value) for each in wanted_members for value in given_members)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a type, each without its decoration."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated or isinstance(annotation, typing.NewType):
+        return _members(annotation.__origin__ if origin else annotation.__supertype__)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
+    if origin is typing.Literal:
+        return tuple(type(value) for value in typing.get_args(annotation))
+    return (dict,) if typing.is_typeddict(annotation) else (annotation,)
+
+
+def _fits(wanted: Any, given: Any) -> bool:
+    wanted_class, given_class = typing.get_origin(wanted) or wanted, typing.get_origin(given) or given
+    if Any in (wanted, given) or not isinstance(wanted_class, type) or not isinstance(given_class, type):
+        return True
+    if wanted_class is given_class:
+        pairs = zip(typing.get_args(wanted), typing.get_args(given), strict=False)
+        return all(may_hold(*pair) for pair in pairs)
+    if wanted_class in (float, complex) and issubclass(given_class, int | float):
+        return True
+    try:
+        return issubclass(given_class, wanted_class) or issubclass(wanted_class, given_class)
+    except TypeError:  # a protocol, which has no instances to ask
+        return True

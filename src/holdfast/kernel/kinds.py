@@ -20,7 +20,7 @@ from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.errors import BadDeclaration, InvalidInput
-from holdfast.kernel.declaring import check_versions, checked_rules
+from holdfast.kernel.declaring import check_inherited, check_options, check_type, check_versions, checked_rules
 from holdfast.kernel.fitting import first_problem, is_plain, missing_await, read_back, unwritable
 
 
@@ -233,6 +233,7 @@ def _stages(
     cls: type[Any], takes: Any, retries: int | None, never: tuple[type[BaseException], ...]
 ) -> tuple[Stage, ...]:
     marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
+    check_inherited(cls, {name for name, _ in marked})
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
     stages: list[Stage] = []
@@ -240,6 +241,7 @@ def _stages(
     for name, method in marked:
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
+        check_options(place, mark.retry, mark.provider, mark.timeout_s)
         if not inspect.iscoroutinefunction(method):
             raise BadDeclaration(f"The stage '{place}' must be an async function.")
         hints = _hints(method, place)
@@ -251,7 +253,7 @@ def _stages(
                 provider=mark.provider,
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
-                needs=_needs(method, hints, place, returned),
+                needs=_needs(method, hints, place, takes, returned),
                 returns=(adapter := _adapter(returns, place)),
                 plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
@@ -273,14 +275,16 @@ def _reads(mark: StageMark, takes: Any, place: str) -> frozenset[str] | None:
     return mark.reads
 
 
-def _needs(method: Any, hints: dict[str, Any], place: str, returned: dict[str, Any]) -> tuple[str, ...]:
+def _needs(method: Any, hints: dict[str, Any], place: str, takes: Any, returned: dict[str, Any]) -> tuple[str, ...]:
     """Which earlier stages' results a stage asks for, by name or else by type."""
     names = list(inspect.signature(method).parameters)
     if len(names) < 3:
         raise BadDeclaration(f"The stage '{place}' must take (self, ctx, input) and then earlier results.")
+    check_type(place, names[2], hints, takes, "the job's input is")
     needs = []
     for parameter in names[3:]:
         if parameter in returned:
+            check_type(place, parameter, hints, returned[parameter], f"the stage '{parameter}' returns")
             needs.append(parameter)
             continue
         wanted = hints.get(parameter)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from holdfast.core.job import PRIORITIES
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
-from holdfast.kernel.app import Job
+from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
@@ -34,11 +36,45 @@ LOAD_ROWS_MIN = 100
 """From here on the database's own bulk load is faster than one statement."""
 
 
+In = TypeVar("In")
+
+
+class Options(TypedDict, total=False):
+    """What may be said of a job when it is enqueued, besides its key.
+
+    It is due after `delay_s`; a higher `priority` goes first; it is given up `deadline_s` from now. `owner` is the user
+    who may see it. `trace` is the W3C traceparent it continues; the current one unless given."""
+
+    delay_s: float
+    priority: int | None
+    deadline_s: float | None
+    owner: str | None
+    trace: str | None
+
+
+OPTIONS = ("key", *Options.__annotations__)
+
+
 class Order(NamedTuple):
     """One job to enqueue, ready to be written. Its id is fixed before the first try, so that a retry is harmless."""
 
     id: str
     row: NewJob
+
+
+def order_of(
+    job: type[Job[Any]], input: object, options: Options, *, job_id: str, now: int, key: str | None = None
+) -> Order:
+    """One job of a declared class, with options as a caller wrote them."""
+    if not options.keys() <= Options.__annotations__.keys():
+        raise InvalidInput(_unknown_option(next(name for name in options if name not in OPTIONS)))
+    return prepare(kind_of(job), input, job_id=job_id, now=now, key=key, **options)
+
+
+def _unknown_option(name: str) -> str:
+    near = get_close_matches(name, OPTIONS, n=1)
+    meant = f"did you mean '{near[0]}'? They are" if near else "they are"
+    return f"There is no option '{name}' of a job; {meant} {', '.join(OPTIONS)}."
 
 
 def prepare(
@@ -61,10 +97,12 @@ def prepare(
     level = kind.priority if priority is None else priority
     if level not in PRIORITIES:
         raise InvalidInput(f"The priority {level} must be one of {', '.join(map(str, PRIORITIES))}.")
-    if delay_s < 0:
-        raise InvalidInput(f"The delay of {delay_s} s must not be negative.")
-    first = kind.stages[0]
+    if not _is_time(delay_s):
+        raise InvalidInput(f"The delay_s of {delay_s!r} must be a number of seconds of 0 or more.")
     limit_s = kind.deadline_s if deadline_s is None else deadline_s
+    if limit_s is not None and not (_is_time(limit_s) and limit_s):
+        raise InvalidInput(f"The deadline_s of {limit_s!r} must be a number of seconds above 0.")
+    first = kind.stages[0]
     row = NewJob(
         kind.name,
         kind.queue,
@@ -83,6 +121,10 @@ def prepare(
     return Order(job_id, row)
 
 
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and 0 <= seconds < math.inf
+
+
 def _payload(kind: JobKind, input: object) -> str:
     payload = kind.dump_input(input)
     if len(payload) > PAYLOAD_BYTES_MAX:
@@ -94,8 +136,11 @@ def _payload(kind: JobKind, input: object) -> str:
 
 
 def _check_texts(kind: JobKind, key: str | None, owner: str | None, trace: str | None) -> None:
-    if any("\0" in text for text in (key, owner, trace) if text is not None):
-        raise InvalidInput(f"The key, owner or trace of '{kind.name}' contains a NUL character.")
+    for name, text in (("key", key), ("owner", owner), ("trace", trace)):
+        if text is not None and not isinstance(text, str):
+            raise InvalidInput(f"The {name} of '{kind.name}' must be a str; this is a {type(text).__name__}.")
+        if text is not None and "\0" in text:
+            raise InvalidInput(f"The {name} of '{kind.name}' contains a NUL character.")
     if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
         raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
 
@@ -128,23 +173,27 @@ async def _earlier(tx: Tx, order: Order) -> str:
     return str(known["id"])
 
 
-async def submit(kernel: Kernel, job: type[Job[Any]], input: object, **options: Any) -> str:
-    """Accept one job and return its id once it is durable. Safe to call from many tasks: they share commits."""
-    kind = job.__holdfast__
-    order = prepare(kind, input, job_id=kernel.new_id(), now=kernel.now(), **options)
+async def submit(
+    kernel: Kernel, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]
+) -> str:
+    """Accept one job and return its id once it is durable."""
+    order = order_of(job, input, options, job_id=kernel.new_id(), now=kernel.now(), key=key)
     return (await submit_orders(kernel, [order]))[0]
 
 
-async def submit_many(kernel: Kernel, job: type[Job[Any]], inputs: Iterable[object], **options: Any) -> list[str]:
-    """Accept a job for each input, in commits of thousands; the options are those of `submit`, but a key would be one
-    job's only. Inputs are read as they are needed: checking some overlaps with writing others."""
-    return await submit_orders(kernel, _alike(kernel, job.__holdfast__, inputs, options))
+async def submit_many(
+    kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], **options: Unpack[Options]
+) -> list[str]:
+    """Accept a job for each input, in commits of thousands. Inputs are read as they are needed: checking some overlaps
+    with writing others."""
+    return await submit_orders(kernel, _alike(kernel, job, inputs, options))
 
 
-def _alike(kernel: Kernel, kind: JobKind, inputs: Iterable[object], options: dict[str, Any]) -> Iterator[Order]:
+def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Options) -> Iterator[Order]:
     """Orders that differ only in id, time and payload: the rest is prepared once a millisecond."""
-    if options.get("key") is not None:
+    if "key" in options:
         raise InvalidInput("A key is for one job; give each of many its own by `prepare` and `submit_orders`.")
+    kind = kind_of(job)
     now = -1
     alike: tuple[Any, ...] = ()
     ids = uuid7s(lambda: now, kernel.dice)
@@ -152,7 +201,7 @@ def _alike(kernel: Kernel, kind: JobKind, inputs: Iterable[object], options: dic
     for one in inputs:
         at = kernel.now()
         if at != now:
-            now, alike = at, prepare(kind, one, job_id="", now=at, **options).row[:-1]
+            now, alike = at, order_of(job, one, options, job_id="", now=at).row[:-1]
         yield made(Order, (next(ids), made(NewJob, (*alike, _payload(kind, one)))))
 
 
@@ -247,8 +296,9 @@ class SharedCommit:
         self._kernel = kernel
         self._gather: Gather[Order, str] = Gather(self._write, rows_max)
 
-    async def submit(self, job: type[Job[Any]], input: object, **options: Any) -> str:
-        order = prepare(job.__holdfast__, input, job_id=self._kernel.new_id(), now=self._kernel.now(), **options)
+    async def submit(self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]) -> str:
+        kernel = self._kernel
+        order = order_of(job, input, options, job_id=kernel.new_id(), now=kernel.now(), key=key)
         return await self._gather.put(order)
 
     async def _write(self, orders: Sequence[Order]) -> Sequence[str | Exception]:

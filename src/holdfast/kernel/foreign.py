@@ -1,0 +1,221 @@
+"""Somebody else's open transaction: recognised by the library it comes from, without importing any of them.
+
+sqlite3, aiosqlite, psycopg (sync and async), asyncpg, and SQLAlchemy connections and sessions (sync and async). What
+has no transaction that the caller could roll back is refused: an engine, a pool, a cursor, a connection that commits
+every statement by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from holdfast.errors import InvalidInput, SchemaMismatch
+from holdfast.stores.seam import Dialect, Row
+from holdfast.stores.statement import Statement
+
+_MISSING_TABLE = re.compile(r'no such table: holdfast_|relation "holdfast_\w+" does not exist')
+
+
+class ForeignTx:
+    """Somebody else's transaction, seen through the store's seam."""
+
+    def __init__(self, dialect: Dialect, is_async: bool, run: Callable[[Statement, dict[str, Any]], Any]) -> None:
+        self.dialect: Dialect = dialect
+        self.is_async = is_async
+        self._run = run
+
+    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+        try:
+            answer = self._run(statement, params)
+            return await answer if self.is_async else answer  # type: ignore[no-any-return]
+        except Exception as error:  # each library has its own; all of them carry the database's words
+            if _MISSING_TABLE.search(str(error)):
+                raise SchemaMismatch(
+                    "This connection's database has no Holdfast tables; run holdfast migrate."
+                ) from error
+            raise
+
+    async def hint(self, channel: str) -> None:
+        """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
+
+    def then(self, tell: Callable[[], None]) -> None:
+        """Nobody tells us when the caller commits."""
+
+
+@lru_cache(maxsize=64)
+def _libraries(kind: type[object]) -> frozenset[str]:
+    """The libraries that a class and its bases come from."""
+    return frozenset(base.__module__.partition(".")[0] for base in kind.__mro__)
+
+
+def foreign_tx(connection: Any, *, autocommit: bool = False) -> ForeignTx:
+    """The transaction that is open on a connection. `autocommit`: the caller knows that there is none."""
+    libraries = _libraries(type(connection))  # type: ignore[arg-type]  # mypy takes a class's __hash__ for its instances'
+    for library, (recognise, is_open) in LIBRARIES.items():
+        if library in libraries:
+            tx = recognise(connection)
+            if not autocommit and not is_open(connection):
+                raise InvalidInput(_no_transaction(connection))
+            return tx
+    raise InvalidInput(
+        f"enqueue cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
+        "aiosqlite, psycopg, asyncpg or SQLAlchemy."
+    )
+
+
+def _no_transaction(connection: object) -> str:
+    return (
+        f"This {_name_of(connection)} has no open transaction, so that the job would be committed at once, whatever "
+        "becomes of your own writes; begin one first, or say autocommit=True if that is what you want."
+    )
+
+
+def _not_a_connection(thing: object, way_out: str) -> InvalidInput:
+    return InvalidInput(f"enqueue needs a connection or session, not a {_name_of(thing)}: {way_out}.")
+
+
+def _name_of(thing: object) -> str:
+    return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
+
+
+def _asyncpg(connection: Any) -> ForeignTx:
+    return ForeignTx("postgres", True, lambda s, p: connection.fetch(s.postgres, *[p[name] for name in s.order]))
+
+
+def _asyncpg_is_open(connection: Any) -> bool:
+    """A pool takes a connection for each statement: nothing is open on it."""
+    return hasattr(connection, "is_in_transaction") and bool(connection.is_in_transaction())
+
+
+def _psycopg(connection: Any) -> ForeignTx:
+    if not hasattr(connection, "cursor"):
+        raise _not_a_connection(connection, "give it the connection that the cursor is of")
+    is_async = "Async" in type(connection).__name__
+    return ForeignTx("postgres", is_async, _psycopg_async(connection) if is_async else _psycopg_sync(connection))
+
+
+def _psycopg_is_open(connection: Any) -> bool:
+    """Without autocommit the first statement begins one."""
+    return not connection.autocommit or connection.info.transaction_status.name != "IDLE"
+
+
+def _sqlite3(connection: Any) -> ForeignTx:
+    if not hasattr(connection, "cursor"):
+        raise _not_a_connection(connection, "give it the connection that the cursor is of")
+    return ForeignTx("sqlite", False, lambda s, p: _named(connection.execute(s.sqlite, p)))
+
+
+def _aiosqlite(connection: Any) -> ForeignTx:
+    if not hasattr(connection, "cursor"):
+        raise _not_a_connection(connection, "give it the connection that the cursor is of")
+    return ForeignTx("sqlite", True, _aiosqlite_run(connection))
+
+
+def _sqlite_is_open(connection: Any) -> bool:
+    """With an isolation level the first write begins one."""
+    commits_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
+    return bool(connection.in_transaction) or not commits_itself
+
+
+def _named(cursor: Any) -> list[Any]:
+    """Rows by column name, whatever row factory the caller has set."""
+    if cursor.description is None:
+        return []
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, tuple(row), strict=True)) for row in cursor.fetchall()]
+
+
+def _pyformat(statement: Statement) -> str:
+    text = statement.postgres.replace("%", "%%")
+    for number in range(len(statement.order), 0, -1):
+        text = text.replace(f"${number}", f"%({statement.order[number - 1]})s")
+    return text.replace("jsonb_each(%(batch)s)", "jsonb_each(CAST(%(batch)s AS jsonb))")
+
+
+def _psycopg_sync(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
+    def run(statement: Statement, params: dict[str, Any]) -> Any:
+        from psycopg.rows import dict_row
+
+        with connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute(_pyformat(statement), params)
+            return cursor.fetchall() if cursor.description else []
+
+    return run
+
+
+def _psycopg_async(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
+    async def run(statement: Statement, params: dict[str, Any]) -> Any:
+        from psycopg.rows import dict_row
+
+        async with connection.cursor(row_factory=dict_row) as cursor:
+            await cursor.execute(_pyformat(statement), params)
+            return await cursor.fetchall() if cursor.description else []
+
+    return run
+
+
+def _aiosqlite_run(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
+    async def run(statement: Statement, params: dict[str, Any]) -> Any:
+        cursor = await connection.execute(statement.sqlite, params)
+        names = [column[0] for column in cursor.description or ()]
+        rows = await cursor.fetchall() if names else []
+        await cursor.close()
+        return [dict(zip(names, tuple(row), strict=True)) for row in rows]
+
+    return run
+
+
+def _sqlalchemy(connection: Any) -> ForeignTx:
+    import sqlalchemy
+
+    if not hasattr(connection, "execute") or not hasattr(connection, "in_transaction"):
+        raise _not_a_connection(connection, "give it the connection of engine.begin(), or an open session")
+    is_async = "asyncio" in type(connection).__module__ or hasattr(connection, "run_sync")
+    bind = _bind(connection)
+    dialect: Dialect = "sqlite" if bind.dialect.name == "sqlite" else "postgres"
+    if bind.dialect.name not in ("sqlite", "postgresql"):
+        raise InvalidInput(f"enqueue works on SQLite and PostgreSQL; this session is on {bind.dialect.name}.")
+
+    def prepared(statement: Statement) -> Any:
+        if dialect == "sqlite":
+            return sqlalchemy.text(statement.sqlite)
+        text = statement.postgres.replace(":", "\\:")
+        for number in range(len(statement.order), 0, -1):
+            text = text.replace(f"${number}", f":{statement.order[number - 1]}")
+        return sqlalchemy.text(text.replace("jsonb_each(:batch)", "jsonb_each(CAST(:batch AS jsonb))"))
+
+    def rows(result: Any) -> Any:
+        return result.mappings().all() if result.returns_rows else []
+
+    if not is_async:
+        return ForeignTx(dialect, False, lambda s, p: rows(connection.execute(prepared(s), p)))
+
+    async def run(statement: Statement, params: dict[str, Any]) -> Any:
+        return rows(await connection.execute(prepared(statement), params))
+
+    return ForeignTx(dialect, True, run)
+
+
+def _bind(connection: Any) -> Any:
+    """The engine or connection behind a session."""
+    return connection.get_bind() if hasattr(connection, "get_bind") else connection
+
+
+def _sqlalchemy_is_open(connection: Any) -> bool:
+    """The first statement begins one, unless the connection or its engine is in autocommit."""
+    bind = _bind(connection)
+    bind = getattr(bind, "sync_connection", None) or bind
+    level = bind.get_execution_options().get("isolation_level")
+    return (level or getattr(bind.dialect, "_on_connect_isolation_level", None)) != "AUTOCOMMIT"
+
+
+LIBRARIES: dict[str, tuple[Callable[[Any], ForeignTx], Callable[[Any], bool]]] = {
+    "sqlalchemy": (_sqlalchemy, _sqlalchemy_is_open),
+    "asyncpg": (_asyncpg, _asyncpg_is_open),
+    "psycopg": (_psycopg, _psycopg_is_open),
+    "sqlite3": (_sqlite3, _sqlite_is_open),
+    "aiosqlite": (_aiosqlite, _sqlite_is_open),
+}

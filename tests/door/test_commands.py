@@ -1,0 +1,75 @@
+"""A wrong word at the terminal or in the environment is answered in one line that names it and the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli import cli
+
+APP = ("--app", "tests.cli.shop:app")
+NOBODY = "0191f3a0-7c1e-7abc-8def-0123456789ab"
+UNREACHABLE = {"DATABASE_URL": "postgresql://ann:hush@127.0.0.1:1/shop"}
+MISTAKES: list[tuple[tuple[str, ...], dict[str, str], str]] = [
+    (("jobs", "list", "--app", "shop"), {}, "'shop' does not name an app; write module:app."),
+    (("jobs", "list", "--app", "tests.cli.shap:app"), {}, "The module 'tests.cli.shap' cannot be imported: "),
+    (("jobs", "list", "--app", "tests.cli.shop:ap"), {}, "'tests.cli.shop' has no app named 'ap'."),
+    (
+        ("jobs", "list", "--app", "tests.cli.shop:number"),
+        {},
+        "'tests.cli.shop:number' is not an app: it must be an App",
+    ),
+    (("jobs", "list", "--system", "nobody"), {}, "There is no system named 'nobody'; known: "),
+    (("jobs", "show", NOBODY, *APP), {}, NOBODY),
+    (("jobs", "cancel", NOBODY, *APP), {}, NOBODY),
+    (("jobs", "retry", NOBODY, "--evidence", "mended", *APP), {}, NOBODY),
+    (("dead", "show", NOBODY, *APP), {}, NOBODY),
+    (("breakers", "open", "nobody", *APP), {}, "'nobody'"),
+    (("worker", *APP), {"WORKER_CONCURRENCY": "abc"}, "WORKER_CONCURRENCY is 'abc'; it must be a whole number."),
+    (("worker", *APP), {"WORKER_CONCURRENCY": "0"}, "WORKER_CONCURRENCY is '0'; it must be at least 1."),
+    (
+        ("worker", *APP),
+        {"DATABASE_URL": "mysql://shop"},
+        "DATABASE_URL starts with 'mysql:'; it must be sqlite:///path",
+    ),
+    (("worker", *APP), {"RABBITMQ_URL": "http://shop"}, "RABBITMQ_URL must start with amqp:// or amqps://."),
+    (("worker", *APP), {"HOLDFAST_ENGINE": "celery"}, "HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL."),
+    (("worker", *APP), {"HOLDFAST_LOG_LEVEL": "LOUD"}, "HOLDFAST_LOG_LEVEL is 'LOUD'; it must be one of DEBUG, INFO"),
+    (("worker", *APP), {"HOLDFAST_JWT_SECRET": "short"}, "HOLDFAST_JWT_SECRET must have at least 32 characters."),
+    (("jobs", "list", *APP), UNREACHABLE, "PostgreSQL at 127.0.0.1:1 cannot be reached"),
+    (("token", "--user", "ann", "--role", "king"), {}, "There is no role 'king'; use "),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
+    assert CliRunner().invoke(cli, ["migrate", *APP]).exit_code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(("words", "env", "says"), MISTAKES, ids=[says[:50] for _, _, says in MISTAKES])
+def test_a_mistake_at_the_terminal_is_named(
+    place: Path, words: tuple[str, ...], env: dict[str, str], says: str
+) -> None:
+    done = CliRunner().invoke(cli, list(words), env=env)
+    assert (done.exit_code, done.stdout) == (1, ""), done.output
+    (line,) = done.stderr.splitlines()
+    assert says in line and line.endswith(".") and "hush" not in line
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("wroker",), "No such command 'wroker'. Did you mean 'worker'"),
+        (("jobs", "lst"), "No such command 'lst'. Did you mean 'list'"),
+        (("jobs", "list", "--stat", "dead"), "--stat"),
+        (("jobs", "list", "--state", "broken"), "'broken' is not one of"),
+        (("jobs", "list", "--limit", "many"), "Invalid value for '--limit'"),
+    ],
+)
+def test_a_word_that_is_not_known_is_wrong_usage(words: tuple[str, ...], says: str) -> None:
+    done = CliRunner().invoke(cli, list(words), env={"COLUMNS": "200"})
+    assert done.exit_code == 2 and says in done.output

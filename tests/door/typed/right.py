@@ -1,0 +1,63 @@
+"""Code that a type checker must accept."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+import psycopg
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
+
+from holdfast import App, Context, Job, Priority, Provider, Retry, enqueue, enqueue_many, stage
+from holdfast.testing import World
+
+app = App("typed")
+bank = Provider("bank")
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@app.job(deadline_s=900)
+class Ship(Job[Order]):
+    @stage(provider=bank, retry=Retry(attempts=3))
+    async def pay(self, ctx: Context, order: Order) -> str:
+        async def charge() -> str:
+            return "charge"
+
+        async def send(token: str) -> str:
+            return token
+
+        await ctx.progress(done=1, of=2)
+        await ctx.effect(("charge", order.id), send=send)
+        return await ctx.call(charge, timeout_s=5) + await ctx.paid_call(send, answer=str)
+
+
+@app.job()
+class Count(Job[int]):
+    @stage()
+    async def count(self, ctx: Context, number: int) -> None: ...
+
+
+def sync(connection: sqlite3.Connection, session: Session, postgres: psycopg.Connection[tuple[object, ...]]) -> str:
+    enqueue(connection, Ship, Order(1))
+    enqueue(postgres, Count, 1, key="a", delay_s=1, priority=Priority.HIGH, deadline_s=2.5, owner="ann", trace=None)
+    enqueue(connection, Count, 1, autocommit=True)
+    ids: list[str] = enqueue_many(session, Ship, [Order(1)], key=lambda order: str(order.id), delay_s=1).ids
+    return enqueue(session, Ship, Order(1)).id + ids[0]
+
+
+async def asynchronous(session: AsyncSession, connection: AsyncConnection) -> str:
+    ids: list[str] = await enqueue_many(connection, Count, range(3), priority=None)
+    job_id: str = await enqueue(session, Ship, Order(1), key="a")
+    return job_id + ids[0]
+
+
+async def tested(world: World) -> str:
+    return await world.enqueue(Ship, Order(1), key="a", delay_s=1)
+
+
+app.schedule("0 3 * * *", Ship, Order(1), name="nightly")

@@ -1,0 +1,76 @@
+"""Code that a type checker must refuse, at every line that ends in `# refused` and at no other."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from holdfast import App, Context, Job, Provider, Retry, enqueue, enqueue_many, stage
+from holdfast.testing import World
+
+app = App("typed")
+bank = Provider("bank")
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@app.job()
+class Ship(Job[Order]):
+    @stage()
+    async def pack(self, ctx: Context, order: Order) -> None:
+        async def send(token: str) -> str:
+            return token
+
+        def charge() -> str:
+            return "charge"
+
+        ctx.effect("charge", send=send)  # refused
+        ctx.progress(done=1)  # refused
+        await ctx.call(charge)  # refused
+        await ctx.call(send("token"))  # refused
+
+
+@app.job  # refused
+class Bare(Job[Order]):
+    @stage(retry=3)  # refused
+    async def pack(self, ctx: Context, order: Order) -> None: ...
+
+
+stage(Ship.pack)  # refused
+
+
+def sync(connection: sqlite3.Connection) -> None:
+    enqueue(connection, Ship, "text")  # refused
+    enqueue(connection, Ship, {"id": 1})  # refused
+    enqueue(connection, Ship, Order(1), prio=1)  # refused
+    enqueue(connection, Ship, Order(1), priority="high")  # refused
+    enqueue(connection, Ship, Order(1), key=17)  # refused
+    enqueue(connection, Ship, Order(1), delay_s="soon")  # refused
+    enqueue(connection, Ship(), Order(1))  # refused
+    enqueue(connection, Order, Order(1))  # refused
+    enqueue(connection, Ship)  # refused
+    enqueue_many(connection, Ship, ["text"])  # refused
+    enqueue_many(connection, Ship, [Order(1)], key="same")  # refused
+    enqueue_many(connection, Ship, [Order(1)], prio=1)  # refused
+
+
+async def asynchronous(session: AsyncSession) -> None:
+    enqueue(session, Ship, Order(1))  # refused
+    enqueue_many(session, Ship, [Order(1)])  # refused
+    await enqueue(session, Ship, Order("many"))  # refused
+
+
+async def tested(world: World) -> None:
+    world.enqueue(Ship, Order(1))  # refused
+    await world.enqueue(Ship, "text")  # refused
+    await world.enqueue(Ship, Order(1), prio=1)  # refused
+
+
+app.schedule("0 3 * * *", Ship, "text")  # refused
+Provider("bank", effects="tokens")  # refused
+Retry(max_attempts=3)  # refused
