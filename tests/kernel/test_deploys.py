@@ -166,6 +166,21 @@ async def test_an_inserted_stage_is_run_first_and_its_result_is_never_none(place
 
 
 @pytest.mark.spec("K22")
+@pytest.mark.parametrize("begun", [0, 1])
+async def test_of_a_stage_that_was_split_every_part_is_run_or_none(place: Place, clock: HandClock, begun: int) -> None:
+    old, new = CHANGES["split"]()
+    fleet = Fleet(place, clock)
+    await submit(fleet.kernel(old), old.job, "x")
+    await fleet.steps(old, begun)
+    await fleet.finish(new)
+    parts = [("v2", "one_a"), ("v2", "one_b")] if begun == 0 else []
+    assert new.ran == [*parts, ("v2", "two")]
+    found = await rows(fleet.kernel(old).store, "SELECT value FROM holdfast_results WHERE stage = 'one'")
+    assert found == [{"value": '"one_b by v2"' if begun == 0 else '"one by v1"'}], "older code reads the last part's"
+    await close_all(place)
+
+
+@pytest.mark.spec("K22")
 async def test_a_removed_stage_is_waited_for_and_a_callback_of_other_code_ends_nothing(
     place: Place, clock: HandClock
 ) -> None:
