@@ -62,3 +62,11 @@ def embedded_site(ground: Ground) -> Iterator[Deployment]:
     made = ground.embed()
     yield made
     made.clear()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_site(request: pytest.FixtureRequest, ground: Ground) -> Iterator[Deployment]:
+    """An empty deployment, on one SQLite file and on PostgreSQL."""
+    made = ground.embed() if request.param == "sqlite" else ground.deploy()
+    yield made
+    made.clear()

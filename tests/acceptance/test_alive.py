@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from holdfast.kernel.submit import submit
 from tests.acceptance.apps.blocking import Pause, blocking
 from tests.acceptance.apps.gated import Name, gated
 from tests.acceptance.apps.orders import LEDGER
-from tests.acceptance.deployment import Deployment, Ground, all_ended, kind, rows
+from tests.acceptance.deployment import Deployment, all_ended, kind, rows
 from tests.acceptance.grading_site import PATIENCE_S
 from tests.acceptance.process import Process, until
 from tests.acceptance.test_stopping import holds
@@ -30,13 +29,6 @@ pytestmark = pytest.mark.slow
 JOBS = 6
 LONG_LEASE = {"WORKER_LEASE_TTL_SEC": "60", "HOLDFAST_RENEW_SEC": "20"}
 COUNTS = "SELECT COUNT(*) AS jobs, SUM(crashes) AS crashes, SUM(failures) AS failures, SUM(attempt) AS attempts"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def either_site(request: pytest.FixtureRequest, ground: Ground) -> Iterator[Deployment]:
-    made = ground.embed() if request.param == "sqlite" else ground.deploy()
-    yield made
-    made.clear()
 
 
 async def noted(site: Deployment, process: Process, *names: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from holdfast import App, Context, Job, Wait, stage
 from holdfast.engines.worker import Worker
 from holdfast.errors import BadDeclaration, NotAllowed
-from holdfast.kernel.deploy import stranded
 from holdfast.kernel.explain import explain
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel
@@ -166,6 +165,21 @@ async def test_an_inserted_stage_is_run_first_and_its_result_is_never_none(place
 
 
 @pytest.mark.spec("K22")
+@pytest.mark.parametrize("begun", [0, 1])
+async def test_of_a_stage_that_was_split_every_part_is_run_or_none(place: Place, clock: HandClock, begun: int) -> None:
+    old, new = CHANGES["split"]()
+    fleet = Fleet(place, clock)
+    await submit(fleet.kernel(old), old.job, "x")
+    await fleet.steps(old, begun)
+    await fleet.finish(new)
+    parts = [("v2", "one_a"), ("v2", "one_b")] if begun == 0 else []
+    assert new.ran == [*parts, ("v2", "two")]
+    found = await rows(fleet.kernel(old).store, "SELECT value FROM holdfast_results WHERE stage = 'one'")
+    assert found == [{"value": '"one_b by v2"' if begun == 0 else '"one by v1"'}], "older code reads the last part's"
+    await close_all(place)
+
+
+@pytest.mark.spec("K22")
 async def test_a_removed_stage_is_waited_for_and_a_callback_of_other_code_ends_nothing(
     place: Place, clock: HandClock
 ) -> None:
@@ -314,33 +328,4 @@ async def test_what_no_running_worker_declares_waits_and_says_so(place: Place, c
     assert "no running worker declares the stage 'check' of the kind 'shop.order'" in told.sentence
     await Worker(fleet.kernel(new)).renew()
     assert (await explain(kernel, job_id)).facts["code"] == "DUE", "as soon as a worker that declares it is there"
-    await close_all(place)
-
-
-@pytest.mark.spec("K22")
-async def test_a_deploy_is_compared_with_the_jobs_in_the_database(place: Place, clock: HandClock) -> None:
-    old, new = Code("v1", "one", "gone", "two"), Code("v2", "one", "two")
-    fleet = Fleet(place, clock)
-    for number in range(3):
-        await submit(fleet.kernel(old), old.job, str(number))
-    assert await stranded(fleet.kernel(new)) == []
-    await fleet.steps(old, 1)
-    (group,) = await stranded(fleet.kernel(new))
-    assert (group.kind, group.stage, group.version, group.jobs) == ("shop.order", "gone", 1, 1)
-    assert "no stage 'gone'" in group.reason and await stranded(fleet.kernel(old)) == []
-    await close_all(place)
-
-
-@pytest.mark.spec("K22")
-async def test_a_rollback_is_compared_by_the_version_of_the_input(place: Place, clock: HandClock) -> None:
-    old, new = versioned(1), versioned(2)
-    kernels = [place.kernel(app, clock=clock, seed=n) for n, (app, _, _) in enumerate((old, new))]
-    await submit(kernels[0], old[1], {"a": 1})
-    await submit(kernels[1], new[1], {"b": 1})
-    assert [one.reason for one in await stranded(kernels[0])] == [
-        "their input has version 2, and the loaded code knows up to 1"
-    ]
-    assert [one.reason for one in await stranded(kernels[1])] == [
-        "'ver.bill' has no upgrade from version 1 of its input"
-    ]
     await close_all(place)

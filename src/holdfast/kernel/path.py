@@ -19,8 +19,11 @@ def stored_result(stage: Stage, results: Mapping[str, str]) -> str | None:
 
 
 def earlier_stage(kind: JobKind, job: Claimed, results: Mapping[str, str]) -> Stage | None:
-    """The first stage that must be done before the one the job stands at, and is not. None is the usual answer."""
+    """The first stage that must be done before the one the job stands at, and is not. None is the usual answer. A job
+    that stands at the name of what was split begins with the first part: under the old name it would be all of it."""
     here = kind.by_name[job.stage]
+    if _is_split(kind, job.stage):
+        return here
     if here.name == kind.stages[0].name:
         return None
     if job.done is None:  # nobody wrote down what is done: only a result that is needed and missing says it
@@ -55,6 +58,10 @@ def former_names_done(kind: JobKind, job: Claimed) -> list[str]:
     here = kind.by_name[job.stage]
     after = done_after(kind, job).split(",")
     return [old for old in here.formerly if old in after and old != job.stage]
+
+
+def _is_split(kind: JobKind, name: str) -> bool:
+    return sum(name in one.formerly for one in kind.stages) > 1
 
 
 def _before(kind: JobKind, here: Stage) -> list[Stage]:

@@ -36,12 +36,12 @@ class Gates:
 def check_budget(history: History) -> Iterator[Finding]:
     """S12: a stage fails as often as its policy says and no more; what is free costs nothing; crashes are bounded."""
     for job, changes in history.changes.items():
-        attempts = {stage.name: stage.plan.retry.attempts for stage in history.kind_of(job).stages}
+        attempts = {name: stage.plan.retry.attempts for name, stage in history.kind_of(job).by_name.items()}
         lost: Counter[tuple[str, int]] = Counter()
         for change in changes:
             place = (change.old_stage, change.epoch)
             lost[place] += change.event == "lost"
-            if change.old_state == "waiting":
+            if change.old_state == "waiting" or change.event == "rewound":  # it comes to the stage anew
                 lost[place] = 0
             cost = change.failures - change.old_failures
             asked = change.event == "retried" and change.note.get("error_class") == "RATE_LIMITED"

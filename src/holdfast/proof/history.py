@@ -173,6 +173,8 @@ class History:
     # Simulated processes pause only where the kernel can notice it, so a send after a lost lease is no excuse there. A
     # real process may be paused between its last check and the socket: no local check closes that.
     pauses_excused: bool = True
+    # Whether every process runs the same code, and so has the same order of stages.
+    ordered: bool = True
 
     def of(self, *what: str) -> Iterator[Line]:
         return (line for line in self.lines if line.what in what)
