@@ -238,7 +238,8 @@ async def test_an_effect_in_doubt_is_answered_by_a_person(kernel: Kernel, operat
 async def in_doubt(kernel: Kernel, key: str) -> None:
     job = await wish(kernel)
     async with kernel.store.transaction() as tx:
-        await jobs.claim_one(tx, job, kernel.registry.declared, "w", kernel.now(), kernel.now() + 60_000)
+        now = kernel.now()
+        await jobs.claim_one(tx, job, jobs.Claim("w", (), kernel.registry.declared, 1, now + 60_000), now)
         assert await effects.begin(tx, [effects.Begin(key, job, attempt=1, epoch=0, sends=0)], kernel.now())
         assert await effects.ask(tx, key, "nobody can know", kernel.now())
 
