@@ -60,6 +60,9 @@ operator: GET /api/ops/submissions; GET /api/ops/submissions/{submission_id};
 operator: POST /api/ops/submissions/{submission_id}/resubmit; GET /api/ops/refused-callbacks;
 operator: GET /api/ops/dlq; GET /api/ops/dlq/{letter_id};
 operator: POST /api/ops/dlq/{letter_id}/resend; POST /api/ops/dlq/{letter_id}/archive;
+operator: GET /api/ops/service/{noun}; GET /api/ops/service/jobs/{job_id};
+operator: GET /api/ops/service/dead-letters/{case_id}; POST /api/ops/service/dead-letters/{case_id}/{step};
+operator: POST /api/ops/service/breakers/{name}/{verb};
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
 operator: POST /api/ops/dead-letters/{case_id}/correct;
@@ -131,6 +134,9 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "letter_id": "nothing",
             "message_id": nobody,
             "name": "nothing",
+            "noun": "jobs",
+            "step": "triage",
+            "verb": "open",
         }
         yield Access(place, ids)
 

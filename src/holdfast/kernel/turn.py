@@ -54,13 +54,15 @@ async def turn(
 ) -> tuple[list[Taken], int]:
     """End what is finished and lease up to `limit` due jobs, in one commit. A turn does not see what it puts back.
 
-    Returns the leases and how many jobs moved in a way that makes another look worth while: parked, or due again. A
-    crash before the commit changes nothing; after it, the leases expire and are reaped."""
+    Returns the leases and how much makes another look worth while: jobs that were parked or are due again, and
+    whatever was written beside them. A crash before the commit changes nothing; after it, the leases expire and are
+    reaped."""
     now = kernel.now()
     try:
         ends = decided(kernel, finished, now, await gates_of(kernel, finished))
+        plain = is_plain(kernel, ends)
         claim = _claim(kernel, owner, queues, limit, now)
-        turned, kept, refused = await _commit(kernel, ends, claim, now)
+        turned, kept, refused = await _commit(kernel, ends, claim, now, plain)
     except AWAY:
         raise
     except Exception as error:  # an end that cannot be written: find it, and let the others pass
@@ -72,7 +74,7 @@ async def turn(
     if refused:
         async with kernel.store.transaction() as tx:
             await note_refused(tx, refused, now)
-    again = turned.parked + sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now)
+    again = turned.parked + (not plain) + sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now)
     return await _with_results(kernel, turned.leased), again
 
 
@@ -80,9 +82,10 @@ def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: i
     return jobs.Claim(owner, queues, kernel.registry.declared, limit, now + int(kernel.tuning.lease_s * 1_000))
 
 
-async def _commit(kernel: Kernel, ends: Ends, claim: jobs.Claim, now: int) -> tuple[jobs.Turned, Ends, Ends]:
+async def _commit(
+    kernel: Kernel, ends: Ends, claim: jobs.Claim, now: int, plain: bool
+) -> tuple[jobs.Turned, Ends, Ends]:
     """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit."""
-    plain = is_plain(kernel, ends)
     place = "settle" if ends else "claim"
     if plain:
         await kernel.failpoint(f"{place}.before_commit")
