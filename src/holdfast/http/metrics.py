@@ -46,7 +46,6 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...], str]] = {
         ("provider", "verdict"),
         "Effects marked as sent with an id that the provider does not know, by what came of it",
     ),
-    "reviews_taken_back": ("holdfast_reviews_taken_back", (), "Finished reviews of which a mail had to be sent again"),
     "effects_duplicated": ("holdfast_effects_duplicated", ("provider",), "Second sends that were found out"),
     "outbox_published": ("holdfast_outbox_published", (), "Messages confirmed by the broker"),
     "outbox_set_aside": ("holdfast_outbox_set_aside", (), "Messages given up after their last try"),
