@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.pages import HOSTILE, says, signed_in
+from tests.browser.pages import CONTRAST, HOSTILE, says, signed_in
 from tests.systems.grading.pair import made_engine, opened
 from tests.systems.grading.test_grading_service import request, send
 from tests.systems.grading.test_service_console import AWAY, one_dead
@@ -21,7 +21,8 @@ async def test_an_operator_sees_and_works_on_the_service_and_is_told_when_it_is_
         await one_dead(pair)
         await send(pair, request(pair, submissionId=HOSTILE))
         await pair.settle()
-        async with signed_in(browser, main, to="/console#service") as page:
+        async with signed_in(browser, main, to="/console#submissions") as page:
+            await page.get_by_role("link", name="Grading service").click()
             letter = page.locator("tbody tr", has_text="ASSERTION").first
             await letter.get_by_role("button", name="Triage").click()
             await page.get_by_role("dialog").get_by_label("Cause").select_option("code")
@@ -33,6 +34,9 @@ async def test_an_operator_sees_and_works_on_the_service_and_is_told_when_it_is_
             await page.get_by_role("dialog").get_by_label("Why").fill("maintenance")
             await page.get_by_role("dialog").get_by_role("button", name="Open it").click()
             await breaker.get_by_role("button", name="Close").wait_for()
+            assert await page.evaluate(CONTRAST) == []
+            await page.set_viewport_size({"width": 400, "height": 900})
+            assert await page.evaluate("document.documentElement.scrollWidth") == 400, "it is too wide"
             await letter.get_by_role("link", name="its story").click()
             await page.get_by_role("heading", name="Job of the grading service").wait_for()
             await service.stack.aclose()

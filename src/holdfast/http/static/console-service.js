@@ -3,8 +3,7 @@ import { api, el } from "/static/holdfast.js";
 import { ask, count, doing, errorOf, facts, link, pill, short, table, text, when } from "/static/parts.js";
 import { CAUSES } from "/static/console-letters.js";
 
-const ofService = (path, body) =>
-  api(`/api/ops/service/${path}`, body === undefined ? {} : { method: "POST", body });
+const ofService = (path, body) => api(`/api/ops/service/${path}`, body === undefined ? {} : { method: "POST", body });
 const jobHref = (id) => `#service/jobs/${id}`;
 
 export async function service({ parts: [noun, id] }, again) {
@@ -100,7 +99,11 @@ function breakerButton(row, again) {
   const title = verb === "open" ? "Open" : "Close";
   const run = async () => {
     const fields = [{ name: "reason", label: "Why", required: true }];
-    const given = await ask(`${title} the breaker of ${row.name}?`, { fields, verb: `${title} it`, danger: verb === "open" });
+    const given = await ask(`${title} the breaker of ${row.name}?`, {
+      fields,
+      verb: `${title} it`,
+      danger: verb === "open",
+    });
     return given && ofService(`breakers/${encodeURIComponent(row.name)}/${verb}`, given);
   };
   const done = `The breaker of ${row.name} is ${verb === "open" ? "open" : "closed"}.`;
@@ -108,10 +111,12 @@ function breakerButton(row, again) {
 }
 
 // What may be done about a letter next, and what has to be said for it.
+const CAUSE = { name: "cause", label: "Cause", kind: "select", options: CAUSES };
+const EVIDENCE = { name: "evidence", label: "What was mended, and how that is known", required: true };
 const STEPS = {
-  open: ["triage", "Triage", [{ name: "cause", label: "Cause", kind: "select", options: CAUSES }]],
-  escalated: ["triage", "Triage", [{ name: "cause", label: "Cause", kind: "select", options: CAUSES }]],
-  triaged: ["remediate", "Remediate", [{ name: "evidence", label: "What was mended, and how that is known", required: true }]],
+  open: ["triage", "Triage", [CAUSE]],
+  escalated: ["triage", "Triage", [CAUSE]],
+  triaged: ["remediate", "Remediate", [EVIDENCE]],
   remediated: ["replay", "Replay", []],
   replayed: ["resolve", "Resolve", [{ name: "notes", label: "How it ended" }]],
 };

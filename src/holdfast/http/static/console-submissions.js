@@ -39,6 +39,7 @@ export async function submissions({ query }, again) {
         chooser("only", "Show", ONLY, only, (value) => go({ only: value })),
       ),
     ),
+    el("p", {}, link("#service", "Grading service"), ": its breakers, dead letters and jobs, where it runs apart."),
     table(
       [
         ["Submission", (row) => link(`#submission/${row.id}`, el("code", {}, row.id))],

@@ -21,7 +21,6 @@ const TABS = [
   ["submissions", "Submissions", "s"],
   ["dlq", "Letters", "l"],
   ["queue", "Instructors", "q"],
-  ["service", "Grading service", "v"],
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
 ];
@@ -43,7 +42,14 @@ const VIEWS = {
   machines,
   audit,
 };
-const BELONGS = { submission: "submissions", job: "jobs", letter: "dead", group: "dead", breaker: "breakers" };
+const BELONGS = {
+  submission: "submissions",
+  service: "submissions",
+  job: "jobs",
+  letter: "dead",
+  group: "dead",
+  breaker: "breakers",
+};
 const REFRESH_MS = 5000;
 const REST_MS = 1000;
 
