@@ -34,7 +34,7 @@ from holdfast.main import (
     open_systems,
     start_logging,
 )
-from holdfast.settings import Settings, notes, problems
+from holdfast.settings import Settings, notes, problems, unknown_names
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ def check(
     groups: list[type[Any]] = [Settings, *(group for system in load_systems() for group in system.settings)]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
-    risks += missing_systems()
+    risks += [*missing_systems(), *unknown_names([*groups, *_celery_settings()], os.environ)]
     if as_json:
         typer.echo(json.dumps({"problems": found, "notes": risks}))
         raise typer.Exit(1 if found else 0)
@@ -166,6 +166,14 @@ def check(
     for risk in risks:
         typer.echo(f"Note: {risk}", err=bool(found))
     raise typer.Exit(1 if found else 0)
+
+
+def _celery_settings() -> list[type[Any]]:
+    try:
+        from holdfast.engines.celery import CelerySettings
+    except ModuleNotFoundError:
+        return []
+    return [CelerySettings]
 
 
 @cli.command()

@@ -6,8 +6,9 @@ complaint about an environment at once, so that `holdfast check` can print them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -60,6 +61,19 @@ def notes(group: type[Any], env: Mapping[str, str]) -> list[str]:
         return []
     told: list[str] = read(group, env).notes()
     return told
+
+
+def unknown_names(groups: Iterable[type[Any]], env: Mapping[str, str]) -> list[str]:
+    """A sentence for each HOLDFAST_ name in an environment that nobody reads: most are misspelt."""
+    known = {name for group in groups for name, _, _ in describe(group)} | {"HOLDFAST_APP"}
+    unknown = sorted(name for name in env if name.startswith("HOLDFAST_") and name not in known)
+    return [f"{name} is set, but there is no such setting{_meant(name, known)}." for name in unknown]
+
+
+def _meant(name: str, known: set[str]) -> str:
+    by_plain = {each.removeprefix("HOLDFAST_"): each for each in known}
+    near = get_close_matches(name.removeprefix("HOLDFAST_"), by_plain, n=1, cutoff=0.75)
+    return f"; you may mean {by_plain[near[0]]}" if near else ""
 
 
 def describe(group: type[Any]) -> list[tuple[str, str, str]]:

@@ -61,6 +61,24 @@ def test_a_mistake_at_the_terminal_is_named(
 
 
 @pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("HOLDFAST_WORKER_CONCURRENCY", "there is no such setting; you may mean WORKER_CONCURRENCY."),
+        ("HOLDFAST_DATABASE_URL", "there is no such setting; you may mean DATABASE_URL."),
+        ("HOLDFAST_LOG_LEVL", "there is no such setting; you may mean HOLDFAST_LOG_LEVEL."),
+        ("HOLDFAST_SPOON", "there is no such setting."),
+    ],
+)
+def test_a_setting_that_nobody_reads_is_pointed_at(place: Path, name: str, says: str) -> None:
+    known = {"HOLDFAST_APP": "tests.cli.shop:app", "HOLDFAST_POLL_SEC": "2", "HOLDFAST_CELERY_PROCESSES": "2"}
+    done = CliRunner().invoke(cli, ["check"], env={**known, name: "3"})
+    assert done.exit_code == 0, done.output
+    assert [line for line in done.output.splitlines() if "no such setting" in line] == [
+        f"Note: {name} is set, but {says}"
+    ]
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         (("wroker",), "No such command 'wroker'. Did you mean 'worker'"),
