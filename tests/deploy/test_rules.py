@@ -11,6 +11,7 @@ from tests.services.found import REPOSITORY, find_tool
 CHECKS = [
     ("promtool", "check", "config", "deploy/prometheus/prometheus.yml"),
     ("promtool", "check", "rules", "deploy/prometheus/alerts.yml"),
+    ("promtool", "test", "rules", "tests/deploy/alerts_test.yml"),
     ("amtool", "check-config", "deploy/alertmanager/alertmanager.yml"),
 ]
 
