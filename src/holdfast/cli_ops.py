@@ -30,8 +30,9 @@ from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel import operate
+from holdfast.kernel.deploy import WORKER_FRESH_MS
 from holdfast.kernel.effects import answer
-from holdfast.kernel.explain import WORKER_FRESH_MS, explain
+from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.schedule import list_schedules

@@ -9,9 +9,12 @@ import pytest
 from tests.browser.deployment import Deployment
 from tests.browser.pages import go, picture, says, signed_in
 
+from holdfast.kernel.operate import cancel
+from holdfast.stores.statement import _statement
 from holdfast.tables import outbox
 
 ESSAY = {"text": "I like dogs. Dogs is good. I go park every day with dog.", "taskType": "email", "questionId": "q-1"}
+MOVED = "UPDATE holdfast_jobs SET stage = 'weigh', run_at = 0 WHERE id = :id"
 
 
 @pytest.mark.spec("K17")
@@ -37,6 +40,18 @@ async def test_the_overview_draws_a_chart_for_every_measure_of_every_system(brow
         await shop.locator("svg[aria-label^='Waiting jobs: 0']").wait_for()
         assert await page.locator("#live[data-on=true]").count() == 1
     place.mood.slow = None
+
+
+@pytest.mark.spec("K22")
+async def test_the_overview_names_a_stage_that_no_running_worker_declares(browser: Any, place: Deployment) -> None:
+    kernel = place.kernel()
+    job = await place.order("rope", delay_s=3_600)
+    async with kernel.store.transaction() as tx:
+        await tx.rows(_statement("moved", {None: MOVED}), id=job)
+    async with signed_in(browser, place, to="/console") as page:
+        shop = page.locator("section.card", has=page.get_by_role("heading", name="shop"))
+        await shop.get_by_text("1 job due: no running worker declares the stage weigh of shop.order.").wait_for()
+    await cancel(kernel, job, "olga")
 
 
 async def test_jobs_are_filtered_and_the_filter_is_in_the_address(browser: Any, place: Deployment) -> None:

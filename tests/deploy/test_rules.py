@@ -21,6 +21,7 @@ from holdfast.testing import world
 CHECKS = [
     ("promtool", "check", "config", "deploy/prometheus/prometheus.yml"),
     ("promtool", "check", "rules", "deploy/prometheus/alerts.yml"),
+    ("promtool", "test", "rules", "tests/deploy/alerts_test.yml"),
     ("amtool", "check-config", "deploy/alertmanager/alertmanager.yml"),
 ]
 

@@ -23,7 +23,7 @@ from holdfast.kernel.submit import submit
 from holdfast.settings import Settings
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.statement import Migration
-from holdfast.tables import outbox
+from holdfast.tables import outbox, workers
 from holdfast.tables.schema import KERNEL
 from holdfast.testing import HandClock
 
@@ -78,6 +78,16 @@ async def scraped(web: FastAPI, kernel: Kernel, client: Client, clock: HandClock
 )
 async def test_a_scrape_tells(scraped: Mapping[str, str], name: str, labels: dict[str, str], value: float) -> None:
     assert sample(scraped["text"], name, **labels) == value
+
+
+@pytest.mark.spec("K22")
+async def test_a_scrape_tells_what_no_running_worker_declares(kernel: Kernel, client: Client) -> None:
+    await submit(kernel, Grant, Wish(text="rain"))
+    async with kernel.store.transaction() as tx:
+        await workers.seen(tx, "of another release", "wishes", 0, kernel.now(), '{"wishes.other stage 1": []}')
+    text = (await client().get("/metrics")).text
+    stage = Grant.__holdfast__.stages[0].name
+    assert sample(text, "holdfast_undeclared_jobs", system="wishes", kind=KIND, stage=stage) == 1
 
 
 @pytest.mark.spec("001.29")

@@ -19,7 +19,7 @@ from holdfast.kernel.submit import submit
 from holdfast.settings import Settings
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.system import OpenSystem, System
-from holdfast.tables import calls, effects, jobs, outbox
+from holdfast.tables import calls, effects, jobs, outbox, workers
 from holdfast.testing import HandClock
 
 OPS = "/api/ops"
@@ -284,6 +284,19 @@ async def test_the_overview_shows_each_system(kernel: Kernel, operator: httpx.As
     assert (item["system"], item["oldest_age_s"], item["dead_letters_open"]) == ("wishes", 5.0, 0)
     assert item["runs_jobs"] is True
     assert item["lanes"] == [{"queue": "wishes", "state": "queued", "jobs": 1}]
+    assert item["undeclared"] == []
+
+
+@pytest.mark.spec("K22")
+async def test_the_overview_names_the_stage_that_no_running_worker_declares(
+    kernel: Kernel, operator: httpx.AsyncClient
+) -> None:
+    await wish(kernel)
+    async with kernel.store.transaction() as tx:
+        await workers.seen(tx, "of another release", "wishes", 0, kernel.now(), '{"wishes.other stage 1": []}')
+    item = (await got(operator, "/overview"))["items"][0]
+    kind = Grant.__holdfast__
+    assert item["undeclared"] == [{"kind": kind.name, "stage": kind.stages[0].name, "jobs": 1}]
 
 
 @pytest.fixture

@@ -60,8 +60,10 @@ def respelled(statements: Statements, name: str, *pairs: tuple[str, str]) -> Ite
     old = statements.named[name]
     sqlite, postgres = old.sqlite, old.postgres
     for before, after in pairs:
-        sqlite = _with_other_words(name, sqlite, before, after)
-        postgres = _with_other_words(name, postgres, _placed(before, old.order), _placed(after, old.order))
+        if sqlite:
+            sqlite = _with_other_words(name, sqlite, before, after)
+        if postgres:
+            postgres = _with_other_words(name, postgres, _placed(before, old.order), _placed(after, old.order))
     statements.named[name] = replace(old, sqlite=sqlite, postgres=postgres)
     try:
         yield
@@ -70,7 +72,7 @@ def respelled(statements: Statements, name: str, *pairs: tuple[str, str]) -> Ite
 
 
 def _with_other_words(name: str, text: str, before: str, after: str) -> str:
-    assert not text or before in text, f"'{name}' does not say '{before}' any more"
+    assert before in text, f"'{name}' does not say '{before}' any more"
     return text.replace(before, after)
 
 

@@ -65,7 +65,24 @@ class PostgresServer:
         )
         if made.wait(120) != 0:
             raise ServerUnavailable(f"initdb failed:\n{self._log.read_text()}")
-        with (data / "postgresql.conf").open("a") as config:
+        self._configure()
+
+    def begin_as_standby(self, primary: PostgresServer) -> None:
+        """Copy another cluster and follow it, read-only, until `promote`."""
+        copy: list[str | Path] = [self._programs / "pg_basebackup", "-d", primary.url(), "-D", self._folder / "data"]
+        copied = child.start(
+            [*copy, "-R", "-X", "stream", "-c", "fast", "--no-sync"], log=self._log, env=self._env(), user=self._user
+        )
+        if copied.wait(120) != 0:
+            raise ServerUnavailable(f"pg_basebackup failed:\n{self._log.read_text()}")
+        self._configure()
+
+    def promote(self) -> None:
+        """Make a standby the primary; returns when it can be written."""
+        self._execute(sql.SQL("SELECT pg_promote()").format())
+
+    def _configure(self) -> None:
+        with (self._folder / "data" / "postgresql.conf").open("a") as config:
             config.write(_SETTINGS.format(port=self.port, folder=self._folder))
         self._start()
 

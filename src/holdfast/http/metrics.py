@@ -120,6 +120,9 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     open_s = _gauge("breaker_open_seconds", "How long the breaker has not been closed", "system", "provider")
     effects = _gauge("effects", "External effects by status", "system", "provider", "status")
     alive = _gauge("workers", "Workers that reported lately", "system")
+    undeclared = _gauge(
+        "undeclared_jobs", "Due jobs, of those in front, that no running worker declares", "system", "kind", "stage"
+    )
     for name, view in views:
         up.add_metric([name], 0 if view is None else 1)
         if view is None:
@@ -139,7 +142,9 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
         for provider, status, number in view.effects:
             effects.add_metric([name, provider, status], number)
         alive.add_metric([name], view.workers_alive)
-    return [up, depth, age, pending, lag, letters, unworked, gate, open_s, effects, alive]
+        for kind, stage, number in view.undeclared:
+            undeclared.add_metric([name, kind, stage], number)
+    return [up, depth, age, pending, lag, letters, unworked, gate, open_s, effects, alive, undeclared]
 
 
 async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:

@@ -88,6 +88,7 @@ async def _glance(one: OpenSystem) -> dict[str, Any]:
         "dead_letters_open": view.dead_letters_open,
         "breakers_not_closed": [b.name for b in view.breakers if b.state.gate != "closed"],
         "workers": view.workers_alive,
+        "undeclared": [each._asdict() for each in view.undeclared],
     }
 
 

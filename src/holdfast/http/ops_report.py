@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from holdfast.http.ops_reach import SystemName, shaped, systems_of
-from holdfast.kernel.explain import WORKER_FRESH_MS, iso
+from holdfast.kernel.deploy import WORKER_FRESH_MS
+from holdfast.kernel.explain import iso
 from holdfast.kernel.spending import DAY_MS, spending
 from holdfast.system import OpenSystem
 from holdfast.tables import schedules, workers

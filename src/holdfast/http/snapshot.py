@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from holdfast.core.breaker import BreakerState, Gate, from_row
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
-from holdfast.kernel.explain import WORKER_FRESH_MS
+from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row
 from holdfast.tables import breakers, cases, effects, jobs, outbox, workers
@@ -55,6 +55,7 @@ class Snapshot:
     breakers: Sequence[BreakerView]
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
+    undeclared: Sequence[Undeclared] = ()
 
     @property
     def dead_letters(self) -> dict[str, int]:
@@ -83,6 +84,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             breakers=_breakers(kernel, await breakers.every(tx)),
             effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
             workers_alive=len(alive),
+            undeclared=await undeclared(kernel, tx),
         )
 
 

@@ -1,12 +1,20 @@
-"""What a deploy would leave behind: jobs of a database that the loaded code could not run."""
+"""What a deploy leaves behind: jobs that the loaded code could not run, and those that no running worker declares."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
-from holdfast.tables import jobs
+from holdfast.stores.seam import Tx
+from holdfast.tables import jobs, workers
+
+WORKER_FRESH_MS = 90_000
+"""Workers report when they renew their leases; one that was silent for this long is taken for gone."""
+HEAD = 1_000
+"""How far the look goes that is made at every scrape. What nobody claims comes to stand in front of its lane, which is
+in the order of creation: so it is seen there, however long the queue is."""
 
 
 class Stranded(NamedTuple):
@@ -30,6 +38,29 @@ async def stranded(kernel: Kernel) -> list[Stranded]:
         Stranded(row["kind"], row["stage"], row["version"], row["jobs"], row["oldest"], _reason(kernel, *list(row)[:3]))
         for row in found
     ]
+
+
+class Undeclared(NamedTuple):
+    """Due jobs of one kind and stage that no running worker declares, as far as they stand in front."""
+
+    kind: str
+    stage: str
+    jobs: int
+
+
+async def undeclared(kernel: Kernel, tx: Tx) -> list[Undeclared]:
+    """What waits for code that nobody runs. Empty without any worker: then nothing is declared, and all of it waits."""
+    now = kernel.now()
+    found: Counter[tuple[str, str]] = Counter()
+    for queue in kernel.registry.queues:
+        sets = await workers.declaring(tx, queue, now - WORKER_FRESH_MS)
+        if not sets or not all(sets):  # a worker of older code does not say what it declares
+            continue
+        declared = frozenset().union(*sets)
+        for row in await jobs.due_first(tx, queue, now, HEAD):
+            if declared_key(row["kind"], row["stage"], row["version"]) not in declared:
+                found[row["kind"], row["stage"]] += row["jobs"]
+    return [Undeclared(kind, stage, number) for (kind, stage), number in sorted(found.items())]
 
 
 def _reason(kernel: Kernel, kind: str, stage: str, version: int) -> str:

@@ -12,14 +12,12 @@ from holdfast.core.breaker import Gate
 from holdfast.core.case import NEXT_STEP, CaseState
 from holdfast.core.job import State
 from holdfast.errors import NotFound
+from holdfast.kernel.deploy import WORKER_FRESH_MS
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers, events, jobs, ops, workers
 from holdfast.tables.breakers import ProviderRow
-
-WORKER_FRESH_MS = 90_000
-"""Workers report when they renew their leases; one that was silent for this long is taken for gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,16 +192,18 @@ class PostgresStore:
     async def _listen(self) -> None:
         """Turn notifications into rings, for ever. After a lost connection every bell rings once."""
         while True:
-            connection = None
+            connection, lost = None, asyncio.Event()
             try:
                 connection = await asyncpg.connect(self._url, timeout=10)
                 await connection.add_listener(LISTEN_CHANNEL, self._on_notify)
+                connection.add_termination_listener(lambda _, ended=lost: ended.set())
                 await _limit_idle(connection)
                 self._bells.ring_all()
                 while not connection.is_closed():
                     self._offset_ms = await self._measure(connection)
                     limit_s = (await connection.fetchrow(HANG_UP))["limit_s"]
-                    await asyncio.sleep(min(CLOCK_EVERY_S, max(RECONNECT_S, limit_s)))
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(lost.wait(), min(CLOCK_EVERY_S, max(RECONNECT_S, limit_s)))
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await asyncio.sleep(RECONNECT_S)
             finally:

@@ -315,6 +315,15 @@ async def standing(tx: Tx, queues: Sequence[str]) -> Sequence[Row]:
     return await tx.rows(sql.standing, queues=batch.ids(queues))
 
 
+async def due_first(tx: Tx, queue: str, now: int, limit: int) -> list[Row]:
+    """Where the jobs stand that a claim of the queue meets first, at most `limit` of each priority: kind, stage,
+    version, and how many."""
+    found = [*await tx.rows(sql.come_due, queue=queue, now=now, limit=limit)]
+    for priority in PRIORITIES:
+        found += await tx.rows(sql.lane_head, queue=queue, priority=priority, limit=limit)
+    return found
+
+
 async def finished_since(tx: Tx, since: int) -> Sequence[Row]:
     return await tx.rows(sql.finished_since, since=since)
 

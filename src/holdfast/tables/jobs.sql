@@ -289,6 +289,23 @@ SELECT kind, stage, version, COUNT(*) AS jobs, MIN(created_at) AS oldest FROM ho
  WHERE state IN ('queued', 'processing', 'waiting') AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
  GROUP BY kind, stage, version ORDER BY kind, stage, version
 
+-- name: lane_head
+-- brief
+-- Where the jobs stand that a claim meets first in a lane: as many as `limit`, however long the lane is.
+SELECT kind, stage, version, COUNT(*) AS jobs
+  FROM (SELECT kind, stage, version FROM holdfast_jobs
+         WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
+         ORDER BY created_at LIMIT :limit) AS head
+ GROUP BY kind, stage, version
+
+-- name: come_due
+-- brief
+-- The same of what has come due and has not been let into its lane yet.
+SELECT kind, stage, version, COUNT(*) AS jobs
+  FROM (SELECT kind, stage, version FROM holdfast_jobs
+         WHERE state = 'queued' AND is_due = 0 AND queue = :queue AND run_at <= :now ORDER BY run_at LIMIT :limit) AS head
+ GROUP BY kind, stage, version
+
 -- name: finished_since
 SELECT kind, state, COUNT(*) AS jobs FROM holdfast_jobs
  WHERE state IN ('succeeded', 'dead', 'cancelled') AND finished_at >= :since GROUP BY kind, state

@@ -90,12 +90,20 @@ function card(one, past) {
           : "has no jobs of its own",
       ),
     ),
+    one.undeclared.map((each) =>
+      el(
+        "p",
+        { class: "callout warn", key: `${each.kind}/${each.stage}` },
+        `${count(each.jobs, "job")} due: no running worker declares the stage ${each.stage} of ${each.kind}. Start a worker whose code has it.`,
+      ),
+    ),
     past && (one.runs_jobs ? charts(past) : el("div", { class: "charts" }, messages(past))),
   );
 }
 
 function state(one, queued) {
   if (queued && !one.workers) return pill2("error", "no worker");
+  if (one.undeclared.length) return pill2("warn", "no worker declares a stage");
   if (one.breakers_not_closed.length) return pill2("warn", "a provider is held");
   if (one.dead_letters_open) return pill2("warn", "dead letters");
   return pill2("good", "well");
