@@ -14,13 +14,15 @@ from holdfast.tables import jobs
 from tests.proof.plant import Mutant, respelled, swapped
 
 CLAIMS = ("THEN TRUE ELSE FALSE END", "THEN TRUE ELSE TRUE END")
+CLAIMS_AT_ONCE = ("AS e) THEN TRUE ELSE FALSE END", "AS e) THEN TRUE ELSE TRUE END")
 KEY = "kind || ' ' || stage || ' ' || version IN (\n                SELECT e.key FROM json_each(:declared) AS e)"
+KEY_AT_ONCE = "kind || ' ' || stage || ' ' || version IN (\n            SELECT e.key FROM jsonb_each(:declared) AS e)"
 
 
 @contextmanager
 def stages_ignored_by_the_claim() -> Iterator[None]:
     """A worker claims whatever is due in its queue."""
-    with respelled(jobs.sql, "claim", CLAIMS):
+    with respelled(jobs.sql, "claim", CLAIMS), respelled(jobs.sql, "turn", CLAIMS_AT_ONCE):
         yield
 
 
@@ -30,7 +32,8 @@ def versions_ignored_by_the_claim() -> Iterator[None]:
     any_version = (
         "(kind || ' ' || stage) IN (SELECT e.value->>0 || ' ' || (e.value->>1) FROM json_each(:declared) AS e)"
     )
-    with respelled(jobs.sql, "claim", (KEY, any_version)):
+    at_once = any_version.replace("json_each", "jsonb_each")
+    with respelled(jobs.sql, "claim", (KEY, any_version)), respelled(jobs.sql, "turn", (KEY_AT_ONCE, at_once)):
         yield
 
 
@@ -53,7 +56,8 @@ def strangers_buried() -> Iterator[None]:
 @contextmanager
 def done_stages_not_known() -> Iterator[None]:
     """Only the present stage says how far a job is."""
-    with respelled(jobs.sql, "claim", ("payload, version, done,", "payload, version, NULL AS done,")):
+    nothing = ("payload, version, done,", "payload, version, NULL AS done,")
+    with respelled(jobs.sql, "claim", nothing), respelled(jobs.sql, "turn", nothing):
         yield
 
 

@@ -10,19 +10,20 @@ import pytest
 
 from holdfast.proof.run import run_seed, world_of
 from holdfast.proof.store import Arena
-from tests.proof import mutants, mutants_conversion, mutants_grading, mutants_review
+from tests.proof import mutants, mutants_conversion, mutants_grading, mutants_releases, mutants_review
 from tests.proof.plant import Mutant
 from tests.proof.postgres_ring import arenas_of
 from tests.proof.seeds import FIRST_SEED, first_fresh_seed
 from tests.services.postgres import PostgresServer
 
-PARTS = [("kernel", 35)] * 4 + [("grading", 15)] * 2 + [("conversion", 18), ("review", 18)]
+PARTS = [("kernel", 35)] * 4 + [("grading", 15)] * 2 + [("conversion", 18), ("review", 18), ("releases", 12)]
 """Which world, and how many fresh seeds of it."""
 PLANTED = {
     "kernel": mutants.MUTANTS,
     "grading": mutants_grading.MUTANTS,
     "conversion": mutants_conversion.MUTANTS,
     "review": mutants_review.MUTANTS,
+    "releases": mutants_releases.MUTANTS,
 }
 RESPELLED = [
     pytest.param(system, mutant, id=mutant.name)
