@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),
     Mutant(doubtful_mail_sent_again, ("R4", "S7", "S8"), 150),
-    Mutant(kept_answers_ignored, ("K6",), 60),
+    Mutant(kept_answers_ignored, ("K6",), 60, ring=6),
     Mutant(answers_not_kept, ("K6",), 20),
     Mutant(mail_dated_when_it_is_sent, ("R5",), 60),
     Mutant(one_bad_address_stops_the_rest, ("R7",), 60),
