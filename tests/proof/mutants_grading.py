@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(progress_after_terminal, ("G9",), 60),
     Mutant(progress_goes_backwards, ("G9",), 60),
     Mutant(sweep_touches_review_required, ("G12",), 150, ring=0),
-    Mutant(sweep_comes_too_early, ("G12",), 60),
+    Mutant(sweep_comes_too_early, ("G12",), 60, ring=0),
     Mutant(late_result_flips_state, ("G9", "G12"), 150),
     Mutant(timeout_flips, ("G12",), 60),
     Mutant(recovery_ignored, ("G9",), 60),
