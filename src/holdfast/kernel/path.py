@@ -21,6 +21,8 @@ def stored_result(stage: Stage, results: Mapping[str, str]) -> str | None:
 def earlier_stage(kind: JobKind, job: Claimed, results: Mapping[str, str]) -> Stage | None:
     """The first stage that must be done before the one the job stands at, and is not. None is the usual answer. A job
     that stands at the name of what was split begins with the first part: under the old name it would be all of it."""
+    if len(kind.stages) == 1:
+        return None
     here = kind.by_name[job.stage]
     if _is_split(kind, job.stage):
         return here

@@ -144,14 +144,15 @@ def parted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
 
 def is_plain(kernel: Kernel, ends: Ends) -> bool:
     """Whether nothing but the jobs' own rows, events, results and rings is to be written: then one statement does."""
-    kinds = kernel.registry.kinds
     for one, decision in ends:
         if one.messages or one.events or one.has_answers or decision.state is State.DEAD:
             return False
-        kind = kinds.get(one.job.kind)
-        if kind is not None and (kind.settled is not None or any(stage.formerly for stage in kind.stages)):
-            return False
-    return True
+    return not any(_writes_beside(kernel, kind) for kind in {one.job.kind for one, _ in ends})
+
+
+def _writes_beside(kernel: Kernel, name: str) -> bool:
+    kind = kernel.registry.kinds.get(name)
+    return kind is not None and (kind.settled is not None or any(stage.formerly for stage in kind.stages))
 
 
 def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decision:
