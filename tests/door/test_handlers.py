@@ -44,6 +44,13 @@ async def reports_without_await(ctx: Context) -> None:
     ctx.progress(done=1)  # type: ignore[unused-coroutine]
 
 
+async def forgets_one_among_many(ctx: Context) -> None:
+    ctx.effect("charge", send=charge)  # type: ignore[unused-coroutine]
+    for number in range(250):
+        await ctx.progress(done=number)
+    assert len(ctx.promised) <= 100, "what was awaited is kept for ever"
+
+
 async def returns_without_await(ctx: Context) -> Any:
     return ctx.effect("charge", send=charge)
 
@@ -95,6 +102,7 @@ MISTAKES: list[tuple[Callable[[Context], Any], str]] = [
     (pays_without_await, NOT_AWAITED.format("paid_call")),
     (reports_without_await, NOT_AWAITED.format("progress")),
     (returns_without_await, NOT_AWAITED.format("effect")),
+    (forgets_one_among_many, NOT_AWAITED.format("effect")),
     (calls_what_is_not_async, NOT_ASYNC.format("str")),
     (pays_for_what_is_not_async, NOT_ASYNC.format("str")),
     (calls_a_generator, NOT_ASYNC.format("async_generator")),

@@ -32,6 +32,7 @@ from holdfast.tables.outbox import NewMessage
 T = TypeVar("T")
 P = ParamSpec("P")
 RECORDING_S = 1.0
+PROMISED_MAX = 100
 
 
 def must_await(
@@ -42,6 +43,8 @@ def must_await(
     @wraps(method)
     def begin(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         coroutine = method(self, *args, **kwargs)
+        if len(self.promised) == PROMISED_MAX:  # a handler that goes on for hours awaits most of them
+            self.promised = [promise for promise in self.promised if _is_not_begun(promise[1])]
         self.promised.append((method.__name__, coroutine))
         return coroutine
 
@@ -207,7 +210,7 @@ class Context:
         """Raise if the handler has ended without awaiting something it asked for."""
         forgotten = []
         for name, coroutine in self.promised:
-            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            if _is_not_begun(coroutine):
                 coroutine.close()
                 forgotten.append(name)
         if forgotten:
@@ -226,6 +229,10 @@ class Context:
         if provider is None:
             raise BadDeclaration(f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call.")
         return provider
+
+
+def _is_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
 def _check_function(run: object, write: str) -> None:
