@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from holdfast.core.redact import redact_text
+from holdfast.core.redact import redact_message
 from holdfast.errors import NotHandled, TransportDown, TransportError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.trace import HEADER, span
@@ -113,7 +113,7 @@ async def _give_back(kernel: Kernel, tx: Tx, token: str, refusals: Sequence[tupl
     """A message that was refused backs off alone; what met a broker that is down is free again at once."""
     doubtful = [(row["seq"], answer) for row, answer in refusals if isinstance(answer, TransportDown)]
     if doubtful:
-        await outbox.release(tx, token, [seq for seq, _ in doubtful], redact_text(str(doubtful[0][1])))
+        await outbox.release(tx, token, [seq for seq, _ in doubtful], redact_message(str(doubtful[0][1])))
     for row, answer in refusals:
         if not isinstance(answer, TransportDown):
             await _set_back(kernel, tx, token, row, answer, kernel.now())
@@ -124,7 +124,7 @@ async def _set_back(kernel: Kernel, tx: Tx, token: str, row: Row, why: Transport
     delay_ms += int(kernel.dice.draw() * delay_ms / 2)
     # A consumer that fails is no fault of the message's: as on a broker, it is offered until it is taken.
     retries_max = FOR_EVER if isinstance(why, NotHandled) else kernel.tuning.relay_retries_max
-    status = await outbox.refused(tx, token, row["seq"], redact_text(str(why)), now + delay_ms, retries_max)
+    status = await outbox.refused(tx, token, row["seq"], redact_message(str(why)), now + delay_ms, retries_max)
     if status == "failed":
         kernel.watch.log("outbox.set_aside", message_id=row["id"], destination=row["destination"], error=str(why))
         kernel.watch.count("outbox_set_aside")

@@ -12,7 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Failure
-from holdfast.kit import Kernel, PublicFailure, Tx, batch, outbox, redact_text, trace_headers
+from holdfast.kit import Kernel, PublicFailure, Tx, batch, outbox, redact_message, trace_headers
 from holdfast_systems.grading import grading_jobs, messages
 from holdfast_systems.grading.contract import (
     CALLBACK_QUEUE,
@@ -39,7 +39,7 @@ def error_of(stage: str, failure: Failure) -> ErrorDetail:
     """The contract's error for a job that died: a stable type and code, a message without secrets, final. TIMEOUT is
     said only of a deadline that has passed; a retry that could only have come too late has its real cause."""
     kind, code = _names(stage, failure.error_class)
-    message = redact_text(failure.message)[:MESSAGE_LENGTH_MAX]
+    message = redact_message(failure.message)[:MESSAGE_LENGTH_MAX]
     return ErrorDetail(type=kind, code=code, message=message, retryable=False)
 
 
@@ -158,7 +158,7 @@ async def invalid(
 
     The ids are echoed as they came: who sent them knows them, and nobody else's request has them."""
     now = kernel.now()
-    why = redact_text(reason)[:MESSAGE_LENGTH_MAX]
+    why = redact_message(reason)[:MESSAGE_LENGTH_MAX]
     known = request_id is not None and await grading_jobs.of_request(tx, request_id.lower()) is not None
     if (request_id is not None or submission_id is not None) and not known:
         # A broken copy of a request that was accepted must not fail the good one.

@@ -28,7 +28,7 @@ from holdfast.kit import (
     effects,
     load_migrations,
     prepare,
-    redact_text,
+    redact_message,
     submit_in,
 )
 from holdfast.settings import read
@@ -157,7 +157,7 @@ async def write_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
             status="failed",
             failed_stage=change.job.stage,
             error_class=why.error_class if why else "CANCELLED",
-            error=redact_text(why.message)[:500] if why else "The review was cancelled.",
+            error=redact_message(why.message)[:500] if why else "The review was cancelled.",
             now=change.now,
         )
 
