@@ -123,6 +123,10 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     undeclared = _gauge(
         "undeclared_jobs", "Due jobs, of those in front, that no running worker declares", "system", "kind", "stage"
     )
+    open_transaction = _gauge(
+        "oldest_transaction_seconds", "How long old row versions have been kept from being removed", "system"
+    )
+    dead_versions = _gauge("dead_row_versions", "Old versions of rows in the tables that every job writes to", "system")
     for name, view in views:
         up.add_metric([name], 0 if view is None else 1)
         if view is None:
@@ -144,7 +148,10 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
         alive.add_metric([name], view.workers_alive)
         for kind, stage, number in view.undeclared:
             undeclared.add_metric([name, kind, stage], number)
-    return [up, depth, age, pending, lag, letters, unworked, gate, open_s, effects, alive, undeclared]
+        open_transaction.add_metric([name], view.horizon.open_s)
+        dead_versions.add_metric([name], view.horizon.dead_versions)
+    queue = [up, depth, age, pending, lag, letters, unworked, alive, undeclared]
+    return [*queue, gate, open_s, effects, open_transaction, dead_versions]
 
 
 async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:

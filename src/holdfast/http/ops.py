@@ -33,7 +33,7 @@ from holdfast.http.ops_reach import (
     systems_of,
 )
 from holdfast.http.ops_report import router as report_router
-from holdfast.http.snapshot import BreakerView, snapshot
+from holdfast.http.snapshot import BreakerView, held_back, snapshot
 from holdfast.kernel import operate
 from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import explain, iso
@@ -89,6 +89,7 @@ async def _glance(one: OpenSystem) -> dict[str, Any]:
         "breakers_not_closed": [b.name for b in view.breakers if b.state.gate != "closed"],
         "workers": view.workers_alive,
         "undeclared": [each._asdict() for each in view.undeclared],
+        "held_back": held_back(view.horizon),
     }
 
 

@@ -13,8 +13,11 @@ from holdfast.core.failure import Category, failure
 from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row
-from holdfast.tables import breakers, cases, effects, jobs, outbox, workers
+from holdfast.tables import breakers, cases, effects, horizon, jobs, outbox, workers
+from holdfast.tables.horizon import NOBODY, Horizon
 
+HORIZON_LONG_S = 300.0
+"""An open transaction is worth a word from here on."""
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
 """Dead letters that still ask something of a person."""
 
@@ -56,6 +59,7 @@ class Snapshot:
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
     undeclared: Sequence[Undeclared] = ()
+    horizon: Horizon = NOBODY
 
     @property
     def dead_letters(self) -> dict[str, int]:
@@ -68,6 +72,18 @@ class Snapshot:
     @property
     def dead_letters_open(self) -> int:
         return sum(self.dead_letters.get(state, 0) for state in UNWORKED)
+
+
+def held_back(view: Horizon) -> str | None:
+    """Who keeps old row versions from being removed, in words; None while that is nobody, or not for long."""
+    if view.open_s < HORIZON_LONG_S:
+        return None
+    who = f"{view.what} '{view.name}'" if view.name else f"{view.what} without a name"
+    pid = f", pid {view.pid}" if view.pid is not None else ""
+    return (
+        f"A transaction has been open for {view.open_s / 60:.0f} min ({who}{pid}) and keeps {view.dead_versions:,} old "
+        "row versions from being removed: everything gets slower until it ends."
+    )
 
 
 async def snapshot(kernel: Kernel) -> Snapshot:
@@ -85,6 +101,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
             workers_alive=len(alive),
             undeclared=await undeclared(kernel, tx),
+            horizon=await horizon.read(tx),
         )
 
 

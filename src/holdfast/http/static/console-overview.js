@@ -97,6 +97,7 @@ function card(one, past) {
         `${count(each.jobs, "job")} due: no running worker declares the stage ${each.stage} of ${each.kind}. Start a worker whose code has it.`,
       ),
     ),
+    one.held_back && el("p", { class: "callout warn", key: "held-back" }, one.held_back),
     past && (one.runs_jobs ? charts(past) : el("div", { class: "charts" }, messages(past))),
   );
 }
@@ -104,6 +105,7 @@ function card(one, past) {
 function state(one, queued) {
   if (queued && !one.workers) return pill2("error", "no worker");
   if (one.undeclared.length) return pill2("warn", "no worker declares a stage");
+  if (one.held_back) return pill2("warn", "an old transaction");
   if (one.breakers_not_closed.length) return pill2("warn", "a provider is held");
   if (one.dead_letters_open) return pill2("warn", "dead letters");
   return pill2("good", "well");

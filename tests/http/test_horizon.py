@@ -1,0 +1,46 @@
+"""A transaction that nobody ends keeps old row versions from being removed: it is named before everything is slow."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from tests.http.conftest import Client
+
+from holdfast.http import snapshot
+from holdfast.http.snapshot import held_back
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.postgres import PostgresStore
+from holdfast.tables import horizon
+from holdfast.tables.horizon import Horizon
+
+pytestmark = pytest.mark.spec("K17")
+
+
+async def test_the_console_names_who_holds_old_versions_back(
+    kernel: Kernel, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "HORIZON_LONG_S", 0.001)
+    if not isinstance(kernel.store, PostgresStore):
+        (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
+        assert view["held_back"] is None
+        return
+    with psycopg.connect(kernel.store._url.partition("?")[0], application_name="yearly-report") as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1 FROM holdfast_jobs LIMIT 1")
+        async with kernel.store.reading() as tx:
+            held = await horizon.read(tx)
+        assert (held.what, held.name, held.pid) == ("session", "yearly-report", reader.info.backend_pid)
+        (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
+        assert "session 'yearly-report', pid" in view["held_back"]
+        scraped = (await client().get("/metrics")).text
+        assert 'holdfast_oldest_transaction_seconds{system="wishes"}' in scraped
+    async with kernel.store.reading() as tx:
+        assert (await horizon.read(tx)).name != "yearly-report"
+
+
+def test_a_short_transaction_is_no_news() -> None:
+    assert held_back(Horizon("session", "psql", 7, 299.0, 1_000)) is None
+    text = held_back(Horizon("session", "pg_dump", 7, 840.0, 1_200_000))
+    assert text is not None and text.startswith(
+        "A transaction has been open for 14 min (session 'pg_dump', pid 7) and keeps 1,200,000 old row versions"
+    )
