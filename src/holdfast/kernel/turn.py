@@ -57,9 +57,10 @@ async def turn(
     Returns the leases and how much makes another look worth while: jobs that were parked or are due again, and
     whatever was written beside them. A crash before the commit changes nothing; after it, the leases expire and are
     reaped."""
-    now = kernel.now()
     try:
-        ends = decided(kernel, finished, now, await gates_of(kernel, finished))
+        gates = await gates_of(kernel, finished)
+        now = kernel.now()
+        ends = decided(kernel, finished, now, gates)
         plain = is_plain(kernel, ends)
         claim = _claim(kernel, owner, queues, limit, now)
         turned, kept, refused = await _commit(kernel, ends, claim, now, plain)

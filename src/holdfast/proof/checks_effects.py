@@ -170,9 +170,13 @@ def check_heard(history: History) -> Iterator[Finding]:
 
 
 def _kept_retry_after(history: History, change: Change) -> Iterator[Finding]:
-    """The wait that the provider asked for is on the row that was written because of it."""
-    if change.not_before is None or change.not_before + history.skew_ms < change.wall_ms:
-        yield Finding("S13", f"Job {change.job} was rate limited and its row forgot for how long.", change.job)
+    """The wait that the provider asked for is on the row that was written because of it. Of a host that stood still
+    between deciding and writing it may be over by then."""
+    if change.not_before is not None:
+        over_ms = change.not_before - history.epoch_ms
+        if change.not_before + history.skew_ms >= change.wall_ms or history.stalled(change.host, over_ms, change.at_ms):
+            return
+    yield Finding("S13", f"Job {change.job} was rate limited and its row forgot for how long.", change.job)
 
 
 def check_breakers(history: History) -> Iterator[Finding]:

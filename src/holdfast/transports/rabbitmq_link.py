@@ -26,6 +26,8 @@ log = logging.getLogger("holdfast.rabbitmq")
 
 LOSSES = (*CONNECTION_EXCEPTIONS, TimeoutError)
 CLOSE_S = 3.0
+OPENING_S = 0.5
+"""How long an opening that nobody waits for any more may take to end by itself."""
 HEARTBEAT_S = 20
 
 
@@ -66,8 +68,8 @@ class Link:
             return
         if not attempt.done():
             attempt.cancel()
-        elif not attempt.cancelled() and attempt.exception() is None:
-            self._leave(attempt.result())
+        else:
+            self._leave(attempt)
 
     async def close(self) -> None:
         """Close for good and wait for every goodbye, also that of an attempt under way; each is bounded in time."""
@@ -80,25 +82,37 @@ class Link:
             await asyncio.wait(self._goodbyes, timeout=CLOSE_S)
 
     async def _connect(self) -> AbstractConnection:
-        connection: AbstractConnection | None = None
+        # In a task of its own: a driver that is cancelled at the last moment of an opening forgets what it has opened.
+        connecting = aio_pika.connect(self._url, connection_class=PatientConnection)
+        opening: asyncio.Task[AbstractConnection] = asyncio.get_running_loop().create_task(connecting)
+        opening.add_done_callback(retrieve)
         try:
             with losses("connect"):
                 async with asyncio.timeout(self._timeout_s):
-                    connection = await aio_pika.connect(self._url, connection_class=PatientConnection)
+                    connection = await asyncio.shield(opening)
                     await _declare(connection, list(self._queues.values()))
         except BaseException as error:
             if isinstance(error, TransportDown):
                 self.trouble = str(error)
-            if connection is not None:
-                self._leave(connection)
+            self._leave(opening)
             raise
         self.trouble = None
         return connection
 
-    def _leave(self, connection: AbstractConnection) -> None:
-        goodbye = asyncio.get_running_loop().create_task(_close(connection))
+    def _leave(self, opening: asyncio.Task[AbstractConnection]) -> None:
+        goodbye = asyncio.get_running_loop().create_task(_leave(opening))
         self._goodbyes.add(goodbye)
         goodbye.add_done_callback(self._goodbyes.discard)
+
+
+async def _leave(opening: asyncio.Task[AbstractConnection]) -> None:
+    """Close what was opened, or is about to be. An opening that takes long is given up."""
+    await asyncio.wait([opening], timeout=OPENING_S)
+    if not opening.done():
+        opening.cancel()
+        await asyncio.wait([opening], timeout=OPENING_S)
+    if opening.done() and not opening.cancelled() and opening.exception() is None:
+        await _close(opening.result())
 
 
 @contextmanager
