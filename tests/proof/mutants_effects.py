@@ -93,7 +93,7 @@ def shared_effect_unfenced() -> Iterator[None]:
     """Of two jobs with one effect, the refusal of one denies what the other has sent."""
     begin = (" AND sends = CAST(e.value->>3 AS INTEGER)", "")
     refuse = ("AND sends = CAST(e.value->>2 AS INTEGER) ", "")
-    owner = ("AND COALESCE(sender, job_id) = CAST(e.value->>0 AS TEXT)", "")
+    owner = ("AND COALESCE(sender, job_id) = CAST(e.value->>0 AS /*id*/)", "")
     with respelled(ledger.sql, "begin", begin), respelled(ledger.sql, "refuse", refuse, owner), nobody_waits():
         yield
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.core.decide import Decision
 from holdfast.kernel import settle
-from holdfast.stores.statement import Statements
+from holdfast.stores.statement import Statements, _render
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def respelled(statements: Statements, name: str, *pairs: tuple[str, str]) -> Ite
     sqlite, postgres = old.sqlite, old.postgres
     for before, after in pairs:
         if sqlite:
-            sqlite = _with_other_words(name, sqlite, before, after)
+            sqlite = _with_other_words(name, sqlite, _render(before, "sqlite"), _render(after, "sqlite"))
         if postgres:
             postgres = _with_other_words(name, postgres, _placed(before, old.order), _placed(after, old.order))
     statements.named[name] = replace(old, sqlite=sqlite, postgres=postgres)
@@ -77,8 +77,9 @@ def _with_other_words(name: str, text: str, before: str, after: str) -> str:
 
 
 def _placed(words: str, order: tuple[str, ...]) -> str:
-    """The words with PostgreSQL's places for the parameters."""
-    return re.sub(r":([a-z_]+)", lambda match: f"${order.index(match.group(1)) + 1}", words)
+    """The words as PostgreSQL's text has them, with its places for the parameters."""
+    text = _render(words, "postgres")
+    return re.sub(r":([a-z_]+)", lambda match: f"${order.index(match.group(1)) + 1}", text)
 
 
 def decided(change: Callable[..., Decision]) -> Any:

@@ -16,7 +16,7 @@ from tests.proof.postgres_ring import arenas_of
 from tests.proof.seeds import FIRST_SEED, first_fresh_seed
 from tests.services.postgres import PostgresServer
 
-PARTS = [("kernel", 35)] * 4 + [("grading", 15)] * 2 + [("conversion", 18), ("review", 18), ("releases", 12)]
+PARTS = [("kernel", 35), ("kernel", 35), ("grading", 12), ("conversion", 18), ("review", 50), ("releases", 50)]
 """Which world, and how many fresh seeds of it."""
 PLANTED = {
     "kernel": mutants.MUTANTS,
