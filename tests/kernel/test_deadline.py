@@ -12,7 +12,7 @@ from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
-from holdfast.kernel.turn import Taken, end
+from holdfast.kernel.turn import Taken, end, turn
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
 
@@ -84,6 +84,23 @@ async def test_a_result_after_the_deadline_is_kept_as_late_and_changes_nothing(
     assert await rows(world.kernel.store, LATE) == [{"stage": "run", "value": '"too late"'}]
     on_time = await rows(world.kernel.store, "SELECT value FROM holdfast_results WHERE is_late = 0")
     assert on_time == []
+
+
+@pytest.mark.spec("K14")
+async def test_a_result_decided_in_time_and_written_after_the_deadline_is_late(deploy: Deploy) -> None:
+    world = await deploy(app)
+    job_id = await world.enqueue(Urgent, "x")
+    (job,) = await take(world.kernel)
+    world.clock.advance(59)
+
+    async def stands_still(place: str) -> None:
+        if place == "settle.before_commit":
+            world.clock.advance(2)
+
+    world.kernel.failpoint = stands_still
+    await turn(world.kernel, "w1", (), [Settlement(job, Done(), '"too late"')], 0)
+    assert await world.state(job_id) == "dead" and await died_of(world) == [("DEADLINE_EXCEEDED", "deadline")]
+    assert await rows(world.kernel.store, LATE) == [{"stage": "run", "value": '"too late"'}]
 
 
 @pytest.mark.spec("K14")

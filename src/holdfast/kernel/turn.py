@@ -59,11 +59,13 @@ async def turn(
     reaped."""
     try:
         gates = await gates_of(kernel, finished)
-        now = kernel.now()
-        ends = decided(kernel, finished, now, gates)
-        plain = is_plain(kernel, ends)
-        claim = _claim(kernel, owner, queues, limit, now)
-        turned, kept, refused = await _commit(kernel, ends, claim, now, plain)
+        written = None
+        while written is None:
+            now = kernel.now()
+            ends = decided(kernel, finished, now, gates)
+            plain = is_plain(kernel, ends)
+            written = await _commit(kernel, ends, _claim(kernel, owner, queues, limit, now), now, plain)
+        turned, kept, refused = written
     except AWAY:
         raise
     except Exception as error:  # an end that cannot be written: find it, and let the others pass
@@ -85,17 +87,28 @@ def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: i
 
 async def _commit(
     kernel: Kernel, ends: Ends, claim: jobs.Claim, now: int, plain: bool
-) -> tuple[jobs.Turned, Ends, Ends]:
-    """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit."""
+) -> tuple[jobs.Turned, Ends, Ends] | None:
+    """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit. None: we stood
+    still, and a deadline has passed since it was decided; nothing was written."""
     place = "settle" if ends else "claim"
     if plain:
         await kernel.failpoint(f"{place}.before_commit")
     async with kernel.store.alone() if plain else kernel.store.transaction() as tx:
+        if _is_overtaken(ends, now, kernel.now()):
+            return None
         written = await _write(kernel, tx, ends, claim, now, plain)
         if not plain:
             await kernel.failpoint(f"{place}.before_commit")
     await kernel.failpoint(f"{place}.after_commit")
     return written
+
+
+def _is_overtaken(ends: Ends, decided_at: int, now: int) -> bool:
+    """Whether a deadline lies between the decision and the write: time of receipt decides."""
+    if now == decided_at:
+        return False
+    deadlines = [one.job.deadline_at for one, _ in ends]
+    return any(at is not None and decided_at <= at < now for at in deadlines)
 
 
 async def _write(
