@@ -147,7 +147,7 @@ class PostgresArena(Arena):
     def reset(self) -> None:
         self.undo()
         self.stores, self.faults, self.done = [], StoreFaults(), Counter()
-        self.keeper.script(";".join(f"DELETE FROM {table}" for table in self._tables))
+        self.keeper.script(f"TRUNCATE {', '.join(self._tables)}")  # rows come in the order in which they lie
 
     def undo(self) -> None:
         """Roll back what was not committed, and let others write."""

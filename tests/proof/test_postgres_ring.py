@@ -18,6 +18,8 @@ from tests.services.postgres import PostgresServer
 
 PARTS = [("kernel", 35), ("kernel", 35), ("grading", 12), ("conversion", 18), ("review", 50), ("releases", 50)]
 """Which world, and how many fresh seeds of it."""
+HUNT = 80
+"""How many seeds must show a bug, if the one that showed it last does not."""
 PLANTED = {
     "kernel": mutants.MUTANTS,
     "grading": mutants_grading.MUTANTS,
@@ -84,5 +86,8 @@ def test_the_ring_has_seeds_enough() -> None:
 @pytest.mark.parametrize("system, mutant", RESPELLED)
 def test_a_bug_planted_in_postgresqls_text_is_caught(ring: Ring, system: str, mutant: Mutant) -> None:
     assert mutant.ring is not None, f"'{mutant.name}' needs the number of a seed that shows it on PostgreSQL"
-    report = run_seed(FIRST_SEED + mutant.ring, system=system, mutant=mutant.path, arenas=ring.arenas(system))
-    assert {finding.promise for finding in report.findings} & set(mutant.caught_by), report.text()
+    for number in (mutant.ring, *range(HUNT)):  # the server's order of rows is not ours to fix
+        report = run_seed(FIRST_SEED + number, system=system, mutant=mutant.path, arenas=ring.arenas(system))
+        if {finding.promise for finding in report.findings} & set(mutant.caught_by):
+            return
+    pytest.fail(f"'{mutant.name}' survived {HUNT} seeds")
