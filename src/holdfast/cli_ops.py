@@ -10,7 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast import cli_complete, cli_dead, cli_outbox
+from holdfast import cli_complete, cli_dead, cli_outbox, cli_schedules
 from holdfast.cli_reach import (
     check_id,
     dicts,
@@ -35,8 +35,8 @@ from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.schedule import list_schedules
 from holdfast.kernel.spending import DAY_MS, spending
+from holdfast.kernel.waiting import answer as answer_wait
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import breakers, effects, events, jobs, ops, workers
@@ -55,7 +55,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.add_typer(effects_cli, name="effects")
     cli.add_typer(cli_outbox.outbox_cli, name="outbox")
     cli.command()(costs)
-    cli.command("schedules")(schedules_list)
+    cli.add_typer(cli_schedules.schedules_cli, name="schedules")
     cli.command("workers")(workers_list)
     cli.command("actions")(actions_list)
 
@@ -114,6 +114,27 @@ def jobs_cancel(
     """End a job that has not ended."""
     on_job(system, app, job_id, lambda kernel: operate.cancel(kernel, job_id, actor))
     say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, state="cancelled")
+
+
+@jobs_cli.command("answer")
+def jobs_answer(
+    key: Annotated[str, typer.Argument(help="What the job waits for: the key of ctx.wait_for or Wait.")],
+    value: Annotated[str, typer.Argument(help="The answer, as JSON.")],
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer what a job waits for; if none does yet, the answer is kept for it."""
+
+    async def go(one: OpenSystem) -> list[dict[str, Any]]:
+        return [{"delivered": await answer_wait(one.kernel, key, value)}]
+
+    found = each(system, app, go)
+    if len(found) > 1:
+        fail("Several databases are open here: name the one whose job waits, with --app or --system.")
+    delivered = bool(found and found[0]["delivered"])
+    words = "A job has it." if delivered else "No job waits for it yet: it is kept."
+    say(words, as_json, key=key, delivered=delivered)
 
 
 @jobs_cli.command("retry")
@@ -248,17 +269,6 @@ def _bill(found: dict[str, Any]) -> RenderableType:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
     return Group(table_of(found["items"], columns), Text(f"In all: {found['total_cost_micros']:,} millionths"))
-
-
-def schedules_list(
-    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
-) -> None:
-    """Cron schedules: what each enqueues, when it last did, and when it does next."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        return await list_schedules(one.kernel)
-
-    show_rows(lambda: each(system, app, go), ["name", "cron", "kind", "last_at", "next_at"], as_json, watch)
 
 
 def workers_list(

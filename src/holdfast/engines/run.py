@@ -27,11 +27,13 @@ from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.schema import bring_forward
 from holdfast.kernel.trace import HEADER, span
 from holdfast.kernel.verify import checkable, verify_once
+from holdfast.kernel.wake import wake_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
 SCHEDULE_S = 1.0
+WAKE_S = 1.0
 DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
 BROKER, RELAY, CONSUME = "broker", "relay", "consume"
 
@@ -99,13 +101,13 @@ def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop:
     tuning = kernel.tuning
     group.create_task(repeat(kernel, "reap", partial(_reap, worker=worker), tuning.reap_s, stop))
     group.create_task(repeat(kernel, "sweep", sweep_once, tuning.sweep_s, stop))
+    group.create_task(repeat(kernel, "wake", wake_once, WAKE_S, stop, "wakes"))
     group.create_task(repeat(kernel, "breakers", _steady(hold_once), tuning.breaker_s, stop, "breakers"))
     group.create_task(repeat(kernel, "reconcile", _steady(reconcile_once), tuning.reconcile_s, stop))
     if checkable(kernel):
         group.create_task(repeat(kernel, "verify", _steady(verify_once), tuning.verify_s, stop))
     group.create_task(repeat(kernel, "prune", prune_once, tuning.prune_s, stop))
-    if any(app.schedules for app in kernel.registry.apps):
-        group.create_task(repeat(kernel, "schedule", schedule_once, SCHEDULE_S, stop))
+    group.create_task(repeat(kernel, "schedule", schedule_once, SCHEDULE_S, stop))
     for app in kernel.registry.apps:
         for step in app.steps:
             group.create_task(repeat(kernel, step.name, step.run, step.every_s, stop, step.channel))

@@ -210,7 +210,7 @@ def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
     return changes
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed", "resumed")
 EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", *BACK))
 
 

@@ -237,35 +237,36 @@ async def renew_owned(tx: Tx, owner: str, lease_until: int) -> int:
 
 async def expired(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
     """Jobs whose lease ran out, locked, each with its stage's provider."""
-    return [_locked(row) for row in await tx.rows(sql.expired, queues=batch.ids(queues), now=now, limit=limit)]
+    return [locked_row(row) for row in await tx.rows(sql.expired, queues=batch.ids(queues), now=now, limit=limit)]
 
 
 async def held_by(tx: Tx, owner: str) -> list[tuple[Claimed, str | None]]:
     """Every job leased to this worker, locked."""
-    return [_locked(row) for row in await tx.rows(sql.held_by, owner=owner)]
+    return [locked_row(row) for row in await tx.rows(sql.held_by, owner=owner)]
 
 
 async def overdue(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
     """Live jobs past their deadline, locked."""
-    return [_locked(row) for row in await tx.rows(sql.overdue, queues=batch.ids(queues), now=now, limit=limit)]
+    return [locked_row(row) for row in await tx.rows(sql.overdue, queues=batch.ids(queues), now=now, limit=limit)]
 
 
 async def unanswered(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
     """Jobs that nobody called back in time, locked."""
-    return [_locked(row) for row in await tx.rows(sql.unanswered, queues=batch.ids(queues), now=now, limit=limit)]
+    return [locked_row(row) for row in await tx.rows(sql.unanswered, queues=batch.ids(queues), now=now, limit=limit)]
 
 
 async def lock_one(tx: Tx, job_id: str) -> tuple[Claimed, str | None] | None:
     rows = await tx.rows(sql.lock_one, id=job_id)
-    return _locked(rows[0]) if rows else None
+    return locked_row(rows[0]) if rows else None
 
 
 async def lock_waiting(tx: Tx, wait_key: str) -> tuple[Claimed, str | None] | None:
     rows = await tx.rows(sql.lock_waiting, wait_key=wait_key)
-    return _locked(rows[0]) if rows else None
+    return locked_row(rows[0]) if rows else None
 
 
-def _locked(row: Row) -> tuple[Claimed, str | None]:
+def locked_row(row: Row) -> tuple[Claimed, str | None]:
+    """A row of `/*Claimed*/, provider`."""
     values = list(row)
     return Claimed._make(values[:-1]), values[-1]
 
