@@ -21,8 +21,6 @@ from holdfast.kernel.kinds import JobKind
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, cases, effects, events, jobs
 
-ERROR_CLASS = "EFFECT_TAKEN_BACK"
-
 
 async def lock_ended(tx: Tx, effect: EffectRow) -> Claimed | None:
     """The job of an effect, locked; None if nobody will answer for it any more. Raises `StillRuns` for a live one."""
@@ -64,6 +62,7 @@ def _comes_first(kind: JobKind, stage: str, other: str) -> bool:
 async def _bury(kernel: Kernel, tx: Tx, effect: EffectRow, job: Claimed, stage: str, now: int) -> None:
     name = redact_text(effect.key)
     message = f"The effect '{name}' was marked as sent, and '{effect.provider}' does not know it: it did not happen."
+    why = failure(Category.UPSTREAM, "EFFECT_TAKEN_BACK", message)
     decision = Decision(
         State.DEAD,
         "taken_back",
@@ -73,11 +72,11 @@ async def _bury(kernel: Kernel, tx: Tx, effect: EffectRow, job: Claimed, stage: 
         job.crashes,
         effect.provider,
         first_failure_at=now,
-        failure=failure(Category.UPSTREAM, ERROR_CLASS, message),
+        failure=why,
         buried="taken_back",
         is_attempt=False,
     )
-    error = batch.text({"error_class": ERROR_CLASS, "message": message})
+    error = batch.text({"error_class": why.error_class, "message": message})
     await jobs.take_back(tx, job.id, stage, error, now)
     await events.append(tx, [(job.id, job.attempt, "taken_back", batch.text({"stage": stage, "effect": name}))], now)
     await bury(kernel, tx, job._replace(stage=stage), decision, now)
