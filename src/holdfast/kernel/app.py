@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 J = TypeVar("J", bound="type[Job[Any]]")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+S = TypeVar("S", bound=Callable[..., Any])
 
 NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,62}$")
 
@@ -54,6 +55,12 @@ class Job(Generic[In]):
     async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[In]) -> None:
         """Follow a correction of a dead job's input in the app's own tables, or refuse it by raising `InvalidInput` or
         `NotAllowed`. Called in the transaction that writes the correction; also for a preview, which is rolled back."""
+
+    async def taken_back(self, kernel: Kernel, tx: Tx, lost: TakenBack) -> bool:
+        """An effect of a job that has ended was marked as sent, and its provider does not know it: its marks are
+        cleared. True: this app sees to it that it happens. False, the default: a job that had succeeded becomes a dead
+        letter, for a person to replay. Called in the transaction that clears the marks."""
+        return False
 
     def public_failure(self, why: Failure, stage: str) -> PublicFailure:
         """What this kind's users are told of a stage's failure: the code of its log lines and metrics."""
@@ -89,6 +96,15 @@ class Corrected(Generic[In]):
     before: In | None
     after: In
     now: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """An effect that did not happen although it was marked as sent, by its key, and the stage that planned it."""
+
+    job_id: str
+    effect: str
+    stage: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +148,8 @@ def stage(
     never: tuple[type[BaseException], ...] = (),
     formerly: Sequence[str] = (),
     upgrade: Upgrade | None = None,
-) -> Callable[[F], F]:
+    cpu: bool = False,
+) -> Callable[[S], S]:
     """Mark a method as a stage. Stages run in the order they are written, each with its own budget.
 
     `reads` names the fields of the input that the stage depends on, so that a correction of others does not make a
@@ -141,14 +158,17 @@ def stage(
     of exceptions that nothing recognises.
 
     `formerly`: names it had; jobs that stand there run it, and results stored under them are its own. `upgrade` turns
-    a stored result that no longer fits into one that does."""
+    a stored result that no longer fits into one that does.
+
+    An `async def` runs on the worker's event loop and must not block it. A plain `def` runs in a thread of the worker;
+    with `cpu` in a process of its own, so that it may compute. Its `ctx` is a `SyncContext`."""
     refuse_bare("stage", bare)
 
-    def mark(function: F) -> F:
+    def mark(function: S) -> S:
         named = None if reads is None else frozenset(reads)
         rules = Rules(retry_on, never)
         policy = Retry() if retry is None else retry
-        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade)
+        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade, cpu)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 

@@ -72,6 +72,18 @@ def submissions_show(submission_id: str, as_json: AsJson = False) -> None:
     show(lambda: _on_main(ask), _lines, as_json)
 
 
+@submissions_cli.command("refused")
+def submissions_refused(limit: Limit = 50, as_json: AsJson = False) -> None:
+    """What came on grading.callback and was no callback, the newest first, whether or not it names a submission."""
+
+    async def ask(kernel: Kernel) -> list[dict[str, Any]]:
+        async with kernel.store.reading() as tx:
+            return [desk.shown_refusal(row) for row in await desk.refused(tx, None, limit)]
+
+    columns = ["lastAt", "times", "requestId", "submissionId", "sizeBytes", "reason"]
+    show_rows(lambda: _on_main(ask), columns, as_json)
+
+
 @submissions_cli.command("resubmit")
 def submissions_resubmit(submission_id: str, actor: Actor = ME, as_json: AsJson = False) -> None:
     """Submit failed work again, as its next attempt: a new request and a new deadline."""

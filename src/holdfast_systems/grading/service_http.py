@@ -22,7 +22,7 @@ from holdfast_systems.grading.settings import MainSettings
 OPERATOR = require("operator")
 SYSTEM = "grading-service"
 List = Literal["overview", "jobs", "breakers", "dead-letters"]
-Step = Literal["triage", "remediate", "replay", "resolve"]
+Step = Literal["triage", "remediate", "correct", "replay", "resolve"]
 Given = Annotated[dict[str, Any] | None, Body()]
 
 
