@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from holdfast.cli_reach import each, fail, say, show_rows
+from holdfast.cli_reach import at_desk, say, show_items
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, SystemNames, Watching
-from holdfast.errors import NotFound, UnknownKind
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.schedule import add_schedule, list_schedules, pause_schedule, remove_schedule
-from holdfast.system import OpenSystem
+from holdfast.operator import fleet, schedules
 
 schedules_cli = typer.Typer(help="Cron schedules: see them, add, pause, resume and remove them.", no_args_is_help=True)
 COLUMNS = ["name", "cron", "timezone", "kind", "last_at", "next_at", "overlap", "paused"]
@@ -23,11 +20,7 @@ def schedules_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Cron schedules: what each enqueues, when it last did, and when it does next."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        return await list_schedules(one.kernel)
-
-    show_rows(lambda: each(system, app, go), COLUMNS, as_json, watch)
+    show_items(system, app, fleet.list_schedules, COLUMNS, as_json, watch)
 
 
 @schedules_cli.command("add")
@@ -45,17 +38,14 @@ def schedules_add(
     as_json: AsJson = False,
 ) -> None:
     """Add a schedule, or change one that was added."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        if kind not in one.kernel.registry.kinds:
-            return []
-        rules = {"timezone": timezone, "jitter_s": jitter_s, "overlap": overlap}
-        next_at = await add_schedule(one.kernel, name, cron, kind, input, actor=actor, **rules)  # type: ignore[arg-type]
-        return [{"name": name, "next_at": next_at}]
-
-    if not each(system, app, go):
-        fail(str(UnknownKind(kind, [])))
-    say(f"The schedule '{name}' is there.", as_json, name=name)
+    done = at_desk(
+        system,
+        app,
+        lambda desk: schedules.add_schedule(
+            desk, name, cron, kind, input, actor=actor, timezone=timezone, jitter_s=jitter_s, overlap=overlap
+        ),
+    )
+    say(f"The schedule '{name}' is due next at {done['next_at']}.", as_json, **done)
 
 
 @schedules_cli.command("pause")
@@ -63,8 +53,8 @@ def schedules_pause(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Enqueue nothing more by this schedule, until it is resumed."""
-    _on_schedule(system, app, name, lambda kernel: pause_schedule(kernel, name, paused=True, actor=actor))
-    say(f"The schedule '{name}' is paused.", as_json, name=name, paused=True)
+    done = at_desk(system, app, lambda desk: schedules.set_paused(desk, name, paused=True, actor=actor))
+    say(f"The schedule '{name}' is paused.", as_json, **done)
 
 
 @schedules_cli.command("resume")
@@ -72,8 +62,8 @@ def schedules_resume(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Let it go on with its next tick; what it missed is not caught up."""
-    _on_schedule(system, app, name, lambda kernel: pause_schedule(kernel, name, paused=False, actor=actor))
-    say(f"The schedule '{name}' goes on.", as_json, name=name, paused=False)
+    done = at_desk(system, app, lambda desk: schedules.set_paused(desk, name, paused=False, actor=actor))
+    say(f"The schedule '{name}' goes on.", as_json, **done)
 
 
 @schedules_cli.command("remove")
@@ -81,18 +71,5 @@ def schedules_remove(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Remove a schedule that was added; one of the code can only be paused."""
-    _on_schedule(system, app, name, lambda kernel: remove_schedule(kernel, name, actor=actor))
-    say(f"The schedule '{name}' is removed.", as_json, name=name)
-
-
-def _on_schedule(system: SystemNames, app: AppPath, name: str, act: Any) -> None:
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        kernel: Kernel = one.kernel
-        try:
-            await act(kernel)
-        except NotFound:
-            return []
-        return [{"name": name}]
-
-    if not each(system, app, go):
-        fail(f"There is no schedule '{name}' that this can be done to; see holdfast schedules list.")
+    done = at_desk(system, app, lambda desk: schedules.drop_schedule(desk, name, actor=actor))
+    say(f"The schedule '{name}' is removed.", as_json, **done)

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast import NotFound
-from holdfast.cli_reach import fail, on_systems, say, show, show_rows
+from holdfast.cli_reach import at_desk, fail, say, show, show_rows
 from holdfast.cli_start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
@@ -147,11 +147,7 @@ def _act(
 
 def _on_main(act: Callable[[Kernel], Awaitable[T]]) -> T:
     """Act on the main app; a refusal is one sentence on standard error and exit code 1."""
-
-    async def go(places: list[tuple[str, Kernel]]) -> T:
-        return await act(places[0][1])
-
-    return on_systems([SYSTEM], None, go)
+    return at_desk([SYSTEM], None, lambda desk: act(desk.systems[0].kernel))
 
 
 def _settings() -> MainSettings:
