@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.proof import mutants_effects, mutants_jobs, mutants_world
+from tests.proof import mutants_effects, mutants_going_on, mutants_jobs, mutants_world
 from tests.proof.plant import Mutant
 
 MUTANTS = (
@@ -46,5 +46,10 @@ MUTANTS = (
     Mutant(mutants_effects.evidence_not_asked_for, ("S6",), 20),
     Mutant(mutants_effects.answer_not_kept, ("S23",), 20),
     Mutant(mutants_effects.attempt_in_the_paid_key, ("S23",), 60),
+    Mutant(mutants_going_on.goes_on_unfenced, ("S3", "S4", "S5"), 600, shown_by=80, ring=80),
+    Mutant(mutants_going_on.goes_on_under_the_old_number, ("S3", "S5"), 20, ring=1),
+    Mutant(mutants_going_on.goes_on_past_a_held_provider, ("S14",), 200, shown_by=4, ring=4),
+    Mutant(mutants_going_on.result_only_handed_on, ("S3",), 20, ring=1),
+    Mutant(mutants_going_on.new_effect_unfenced, ("S4", "S7", "S8"), 600, shown_by=85, ring=85),
     Mutant(mutants_world.paused_before_the_send, ("S4", "S7", "S8"), 600, shown_by=801),
 )

@@ -97,8 +97,8 @@ async def open_effect(kernel: Kernel, intent: Intent) -> Opened:
 
 
 async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
-    """Open each effect. Where nothing hinders the provider the send begins in the same commit; elsewhere the provider is
-    asked for leave first. An effect that nobody has written of yet is begun by the insert of its row."""
+    """Open each effect. Where nothing hinders the provider the send begins in the same commit; elsewhere the provider
+    is asked for leave first. An effect that nobody has written of yet is begun by the insert of its row."""
     async with kernel.store.transaction() as tx:
         now = kernel.now()
         gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})

@@ -83,8 +83,8 @@ async def plan(tx: Tx, plans: Iterable[Plan], now: int) -> None:
 
 
 async def begin_new(tx: Tx, plans: Iterable[Plan], now: int) -> set[str]:
-    """Write the intents, one a key, and say that their sends start now; return the keys of those that may. A key that is
-    missing from the answer is known already, or its job's lease is gone: nothing was written of it."""
+    """Write the intents, one a key, and say that their sends start now; return the keys of those that may. A key that
+    is missing from the answer is known already, or its job's lease is gone: nothing was written of it."""
     return {row["key"] for row in await tx.rows(sql.begin_new, batch=_keyed(plans), now=now)}
 
 
