@@ -232,7 +232,9 @@ def _parted(change: Change) -> list[Change]:
 
 
 BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
-EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", *BACK))
+EVENTS = frozenset(
+    ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
+)
 
 
 def fingerprint(history: History) -> str:
