@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import App, Context, Job, Next, Provider, stage
+from holdfast.core.job import Priority
 from holdfast.engines.worker import Worker
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.go_on import GOES_ON_MS
+from holdfast.kernel.go_on import GOES_ON_MS, Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.operate import cancel
 from holdfast.kernel.settle import Settlement, Taken
@@ -151,6 +152,27 @@ async def test_a_job_keeps_its_place_for_a_second(walker: Walker, clock: HandClo
     clock.advance(0.001)
     assert await walker.settle(await walker.run(second)) == []
     assert ((await walker.row())["state"], (await walker.row())["stage"]) == ("queued", "third")
+
+
+@pytest.mark.spec("K4")
+async def test_a_job_keeps_its_place_while_nobody_more_urgent_waits(walker: Walker, clock: HandClock) -> None:
+    """Longer than a second, if the worker's last claim left nobody behind who is more urgent."""
+    ended = [await walker.run(await walker.take())]
+    for priority in (Priority.HIGH, Priority.NORMAL, Priority.NORMAL):
+        await submit(walker.kernel, Walk, "y", priority=priority)
+    worker = Worker(walker.kernel)
+    clock.advance(5)
+    await worker._step(1)
+    assert worker._look == Look(walker.kernel.now(), Priority.HIGH)
+    assert not may_go_on(ended[0], walker.kernel.now(), worker._look), "of its own priority some may be older"
+    await worker._step(1)
+    assert worker._look == Look(walker.kernel.now(), Priority.NORMAL)
+    assert may_go_on(ended[0], walker.kernel.now(), worker._look)
+    assert not may_go_on(ended[0], walker.kernel.now() + GOES_ON_MS, worker._look), "a look is trusted for a second"
+    await worker._step(2)
+    assert worker._look == Look(walker.kernel.now(), Priority.LOW), "that was all there was"
+    taken, _ = await turn(walker.kernel, "w1", ["going"], ended, 0, goes_on=True, look=worker._look)
+    assert [one.job.stage for one in taken] == ["second"]
 
 
 async def test_a_result_that_was_there_before_is_read_and_not_handed_on(walker: Walker) -> None:

@@ -19,7 +19,7 @@ from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
-from holdfast.kernel.go_on import going_on, next_taken
+from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.report import report
 from holdfast.kernel.settle import (
@@ -51,13 +51,14 @@ async def turn(
     limit: int,
     *,
     goes_on: bool = False,
+    look: Look | None = None,
 ) -> tuple[list[Taken], int]:
     """End what is finished and lease up to `limit` due jobs, in one commit. A turn does not see what it puts back.
 
     Returns the leases and how much makes another look worth while: jobs that were parked or are due again, and
-    whatever was written beside them. `goes_on`: the owner keeps the jobs that have a next stage and that it has not
-    held for long; they come first, with numbers of attempts that are one higher. A crash before the commit changes
-    nothing; after it, the leases expire and are reaped."""
+    whatever was written beside them. `goes_on`: the owner keeps the jobs that have a next stage, if it has not held
+    them for long, or by its last `look` nobody more urgent waits; they come first, each as its next attempt. A crash
+    before the commit changes nothing; after it, the leases expire and are reaped."""
     try:
         gates = await gates_of(kernel, finished)
         written = None
@@ -65,7 +66,7 @@ async def turn(
             now = kernel.now()
             ends = decided(kernel, finished, now, gates)
             plain = is_plain(kernel, ends)
-            going = going_on(ends, now) if goes_on else set()
+            going = going_on(ends, now, look) if goes_on else set()
             written = await _commit(kernel, ends, going, _claim(kernel, owner, queues, limit, now), now, plain)
         turned, kept, refused = written
     except AWAY:
