@@ -13,9 +13,9 @@ import mmap
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from enum import IntEnum
 from io import TextIOWrapper
+from itertools import islice
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
@@ -23,10 +23,14 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 from holdfast.sandbox.task import Options, Task
-from holdfast_systems.conversion.layout import SOFT_HYPHEN, Run, blocks
-from holdfast_systems.conversion.tei import METADATA, Page, write_tei
+from holdfast_systems.conversion.blocks import blocks_of_page
+from holdfast_systems.conversion.inline import link_targets
+from holdfast_systems.conversion.pdf_page import read_page
+from holdfast_systems.conversion.pdf_tags import read_tags
+from holdfast_systems.conversion.structure import Entry, Page, mark_structure
+from holdfast_systems.conversion.tei import METADATA, write_tei
 
-Turn = Callable[[float, float], tuple[float, float]]
+_OUTLINE_MAX = 20_000
 
 
 class Exit(IntEnum):
@@ -69,18 +73,19 @@ def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0)
     count = len(document)
     if count > pages_max:
         raise Refused(Exit.TOO_MANY_PAGES)
-    pages = []
+    pages, tagged = [], bool(raw.FPDFCatalog_IsTagged(document))
     for index in range(count):
         # The signal's own effect is to end the process: a handler would never run inside the library.
         signal.setitimer(signal.ITIMER_PROF, page_cpu_s)
-        pages.append(_page(document, index))
+        pages.append(_page(document, index, tagged))
     signal.setitimer(signal.ITIMER_PROF, 0)
     if not any(page.readable for page in pages):
         raise Refused(Exit.DAMAGED if pages else Exit.EMPTY)
     if not any(page.blocks for page in pages):
         raise Refused(Exit.EMPTY)
+    mark_structure(pages, _outline(document))
     text = TextIOWrapper(out, encoding="utf-8", newline="\n")
-    write_tei(text, pages, {key: _metadata(document, key) for key in METADATA})
+    write_tei(text, pages, {key: _metadata(document, key) for key in METADATA}, _language(document))
     text.detach()
 
 
@@ -112,77 +117,41 @@ def _metadata(document: Any, key: str) -> str:
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", errors="ignore")
 
 
-def _page(document: Any, index: int) -> Page:
+def _page(document: Any, index: int, tagged: bool) -> Page:
     try:
         page = document[index]
         text = page.get_textpage()
     except pdfium.PdfiumError:
-        return Page(index + 1, (), readable=False)
+        return Page(index + 1, [], readable=False)
     try:
-        return Page(index + 1, tuple(blocks(_words(text, _upright(page)))))
+        content = read_page(document, page, text)
+        blocks = blocks_of_page(content.words, read_tags(page) if tagged else {})
     finally:
         text.close()
         page.close()
+    targets = link_targets(content.words, content.links) if content.links else {}
+    for block in blocks:
+        for line in block.all_lines:
+            line.settle(targets)
+    return Page(index + 1, blocks, height=content.height, images=content.images)
 
 
-def _upright(page: Any) -> Turn:
-    """Turns a point of the page into what the reader sees, as pages may be shown rotated."""
-    turned = page.get_rotation()
-    return {
-        90: lambda x, y: (y, -x),
-        180: lambda x, y: (-x, -y),
-        270: lambda x, y: (-y, x),
-    }.get(turned, lambda x, y: (x, y))
+def _outline(document: Any) -> list[Entry]:
+    found = []
+    try:
+        for bookmark in islice(document.get_toc(max_depth=15), _OUTLINE_MAX):
+            target = bookmark.get_dest()
+            index = target.get_index() if target else None
+            found.append(Entry(bookmark.get_title(), bookmark.level + 1, 0 if index is None else index + 1))
+    except pdfium.PdfiumError:
+        return found
+    return found
 
 
-_BLANKS = frozenset(map(ord, " \t\n\r\u00a0"))
-_LINE_END_HYPHENS = (0x02, 0xFFFE)  # what the library gives for a hyphen at a line's end
-
-
-def _words(text: Any, upright: Turn) -> Iterator[Run]:
-    """The words of a page in the order of its content."""
-    edges = [ctypes.c_double() for _ in range(4)]
-    left, right, bottom, top = edges
-    pointers = [ctypes.byref(edge) for edge in edges]
-    letters: list[int] = []
-    x0 = x1 = y = size = 0.0
-    for index in range(text.count_chars()):
-        code = raw.FPDFText_GetUnicode(text, index)
-        hyphen = code in _LINE_END_HYPHENS
-        if code < 0x20 and not hyphen and code not in _BLANKS:
-            continue
-        blank = code in _BLANKS or not raw.FPDFText_GetCharBox(text, index, *pointers)
-        near, far = sorted((upright(left.value, bottom.value)[0], upright(right.value, top.value)[0]))
-        if letters and (blank or near < x0 - 0.5 * size or near - x1 > size):
-            yield Run(_text(letters), x0, x1, y, size)
-            letters = []
-        if blank:
-            continue
-        if not letters:
-            x0, x1, (y, size) = near, far, _baseline(text, index, upright)
-        x1 = max(x1, far)
-        letters.append(ord(SOFT_HYPHEN) if hyphen else code)
-        if hyphen:
-            yield Run(_text(letters), x0, x1, y, size)
-            letters = []
-    if letters:
-        yield Run(_text(letters), x0, x1, y, size)
-
-
-def _text(codes: list[int]) -> str:
-    """Characters from code points, with halves of surrogate pairs put together again."""
-    units = "".join(map(chr, codes)).encode("utf-16-le", "surrogatepass")
-    return units.decode("utf-16-le", errors="ignore")
-
-
-def _baseline(text: Any, index: int, upright: Turn) -> tuple[float, float]:
-    """The height of the baseline, and the size of the font as it is shown."""
-    x, y, matrix = ctypes.c_double(), ctypes.c_double(), raw.FS_MATRIX()
-    raw.FPDFText_GetCharOrigin(text, index, ctypes.byref(x), ctypes.byref(y))
-    scale = 1.0
-    if raw.FPDFText_GetMatrix(text, index, ctypes.byref(matrix)):
-        scale = abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5
-    return upright(x.value, y.value)[1], max(0.1, round(raw.FPDFText_GetFontSize(text, index) * scale, 1))
+def _language(document: Any) -> str:
+    units = (ctypes.c_ushort * 64)()
+    size = min(128, raw.FPDFCatalog_GetLanguage(document, units, 128))
+    return bytes(units)[: max(0, size - 2)].decode("utf-16-le", errors="ignore")
 
 
 def warm_up() -> None:

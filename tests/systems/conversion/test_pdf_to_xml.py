@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from tests.systems.conversion import pdfs
 
 from holdfast_systems.conversion import embedded
-from holdfast_systems.conversion.layout import Block, Run, blocks
+from holdfast_systems.conversion.blocks import Block, Line, blocks_of_page
+from holdfast_systems.conversion.inline import Span
+from holdfast_systems.conversion.layout import Word
 from holdfast_systems.conversion.pdf_to_xml import Exit, Refused, convert, main
-from holdfast_systems.conversion.tei import Page, write_tei
+from holdfast_systems.conversion.structure import Page
+from holdfast_systems.conversion.tei import write_tei
 
 TEI = "{http://www.tei-c.org/ns/1.0}"
 
@@ -77,12 +80,13 @@ def test_two_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
 @pytest.mark.spec("C9")
 def test_a_table_is_read_by_rows() -> None:
     cells = [
-        Run(f"r{row}c{column}", 60.0 + 130 * column, 90.0 + 130 * column, 700.0 - 14 * row, 10.0)
+        Word(f"r{row}c{column}", 60.0 + 130 * column, 90.0 + 130 * column, 700.0 - 14 * row, 10.0)
         for row in range(10)
         for column in range(4)
     ]
-    text = " ".join(block.text for block in blocks(cells))
-    assert text.split() == [f"r{row}c{column}" for row in range(10) for column in range(4)]
+    (table,) = blocks_of_page(cells, {})
+    read = [cell[0].text for row in table.cells for cell in row]
+    assert read == [f"r{row}c{column}" for row in range(10) for column in range(4)]
 
 
 @pytest.mark.spec("C9")
@@ -108,12 +112,19 @@ def test_control_characters_are_left_out_and_markup_is_escaped(tmp_path: Path) -
     assert texts(root, "p")[-1] == "before after <b> & ]]>"
 
 
+def block(text: str, kind: str) -> Block:
+    line = Line([], 0, 9, 9, 9.0, "", False, False, spans=[Span(text, kind == "p", text if kind == "head" else "")])
+    return Block([line], kind, marker=text[:3], level=1 + len(text) % 3)
+
+
 @pytest.mark.spec("C9")
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=())), min_size=1), st.text(), st.text())
 def test_any_text_gives_well_formed_xml(found: list[str], title: str, date: str) -> None:
     out = StringIO()
-    pages = [Page(number, (Block(text, 8.0 + number % 3),)) for number, text in enumerate(found, start=1)]
-    write_tei(out, [*pages, Page(0, (), readable=False)], {"Title": title, "Author": title, "CreationDate": date})
+    kinds = ["p", "head", "item", "note", "fw", "figure", "p"]
+    pages = [Page(number, [block(text, kinds[number % 7])]) for number, text in enumerate(found, start=1)]
+    metadata = {"Title": title, "Author": title, "Keywords": title, "CreationDate": date}
+    write_tei(out, [*pages, Page(0, [], readable=False)], metadata, title)
     root = ElementTree.fromstring(out.getvalue().encode("utf-8"))
     assert len(list(root.iter(f"{TEI}pb"))) == len(found) + 1
 
@@ -122,7 +133,7 @@ def test_any_text_gives_well_formed_xml(found: list[str], title: str, date: str)
 @given(
     st.lists(
         st.builds(
-            Run,
+            Word,
             text=st.text(min_size=1, max_size=5),
             x0=st.floats(0, 600),
             x1=st.floats(0, 600),
@@ -131,11 +142,13 @@ def test_any_text_gives_well_formed_xml(found: list[str], title: str, date: str)
         )
     )
 )
-def test_the_layout_loses_no_word_wherever_it_stands(words: list[Run]) -> None:
+def test_the_layout_loses_no_word_wherever_it_stands(words: list[Word]) -> None:
     def letters(runs: list[str]) -> list[str]:
-        return sorted("".join(runs).replace(" ", "").replace("\u00ad", ""))
+        return sorted("".join("".join(runs).split()).replace("\u00ad", ""))
 
-    assert letters([block.text for block in blocks(words)]) == letters([word.text for word in words])
+    found = blocks_of_page(words, {})
+    kept = [line.text for block in found for line in block.all_lines] + [block.marker for block in found]
+    assert letters(kept) == letters([word.text for word in words])
 
 
 @pytest.mark.spec("C9")
