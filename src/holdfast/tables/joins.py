@@ -10,7 +10,7 @@ from holdfast.core.job import Claimed
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
-from holdfast.tables.jobs import NIL, locked_row
+from holdfast.tables.jobs import NIL
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed)
 
@@ -84,7 +84,8 @@ async def left(tx: Tx, limit: int) -> list[str]:
 
 async def unended(tx: Tx, join_id: str, limit: int, after: str = NIL) -> list[tuple[Claimed, str | None]]:
     """Children that have not ended, locked, each with its stage's provider."""
-    return [locked_row(row) for row in await tx.rows(sql.unended, id=join_id, after=after, limit=limit)]
+    rows = [list(row) for row in await tx.rows(sql.unended, id=join_id, after=after, limit=limit)]
+    return [(Claimed._make(values[:-1]), values[-1]) for values in rows]
 
 
 async def outcomes(tx: Tx, join_id: str, after: str, limit: int) -> Sequence[Row]:
