@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from holdfast.cli_reach import on_systems, say, show_rows
+from holdfast.cli_reach import at_desk, say, show_rows
 from holdfast.cli_start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast_systems.grading import calibrations
@@ -82,7 +82,4 @@ def _shown(row: CalibrationRow) -> dict[str, Any]:
 
 
 def _on_main(act: Callable[[Kernel], Awaitable[T]]) -> T:
-    async def go(places: list[tuple[str, Kernel]]) -> T:
-        return await act(places[0][1])
-
-    return on_systems([SYSTEM], None, go)
+    return at_desk([SYSTEM], None, lambda desk: act(desk.systems[0].kernel))
