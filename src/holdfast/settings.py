@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from holdfast.errors import SettingsError
 from holdfast.kernel.kernel import Tuning
+from holdfast.stores.connecting import Connecting, Pooler
 
 G = TypeVar("G")
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
@@ -138,6 +139,29 @@ class Settings:
     """What every process of Holdfast needs. Systems read their own groups beside it."""
 
     database_url: str | None = setting("DATABASE_URL", None, "Database of jobs: sqlite:///path or postgresql://...")
+    connections: int = setting(
+        "HOLDFAST_DATABASE_CONNECTIONS",
+        4,
+        "Connections of a process to each PostgreSQL database, at most; the listener has one more",
+        minimum=2,
+        maximum=100,
+    )
+    pooler: str = setting(
+        "HOLDFAST_POOLER",
+        "auto",
+        "What lies before PostgreSQL; auto: a pooler that is noticed is taken to pool by transaction",
+        choices=tuple(Pooler),
+    )
+    pooler_prepares: bool = setting(
+        "HOLDFAST_POOLER_PREPARES", False, "The pooler carries prepared statements in transaction mode"
+    )
+    listen_url: str | None = setting(
+        "HOLDFAST_LISTEN_URL",
+        None,
+        "PostgreSQL's own address where a pooler lies before it, for LISTEN and migrations; without a database in it: "
+        "that of each database URL",
+        secret=True,
+    )
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
     rabbitmq_url: str | None = setting("RABBITMQ_URL", None, "Broker; unset: in-process transport", secret=True)
     host: str = setting("HOLDFAST_HOST", "127.0.0.1", "Address the HTTP server listens on")
@@ -164,6 +188,12 @@ class Settings:
         "HOLDFAST_BLOCKED_MAX_SEC", 600.0, "How long the leases of a blocked event loop are kept", minimum=1
     )
     poll_s: float = setting("HOLDFAST_POLL_SEC", 1.0, "Safety net of the wake-ups: look for work", minimum=0.01)
+    keeper_s: float = setting(
+        "HOLDFAST_KEEPER_SEC",
+        15.0,
+        "One process sweeps for all; one that dies is replaced after this, or half a lease if that is shorter",
+        minimum=0.5,
+    )
     reap_s: float = setting("HOLDFAST_REAP_SEC", 5.0, "How often expired leases are taken back", minimum=0.05)
     sweep_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
     outbox_poll_ms: int = setting("OUTBOX_POLL_INTERVAL_MS", 5_000, "Safety net of the relay", minimum=10)
@@ -202,6 +232,8 @@ class Settings:
         """What is wrong although each value alone is fine."""
         found = [f"{one} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for one in self.tuning().problems()]
         found += database_problems("DATABASE_URL", self.database_url)
+        if self.listen_url is not None and urlsplit(self.listen_url).scheme not in ("postgresql", "postgres"):
+            found.append("HOLDFAST_LISTEN_URL must start with postgresql://.")
         if self.rabbitmq_url and urlsplit(self.rabbitmq_url).scheme not in ("amqp", "amqps"):
             found.append("RABBITMQ_URL must start with amqp:// or amqps://.")
         if self.engine == "celery" and not self.rabbitmq_url:
@@ -216,11 +248,15 @@ class Settings:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
         return found
 
+    def connecting(self) -> Connecting:
+        return Connecting(self.connections, Pooler(self.pooler), self.pooler_prepares, self.listen_url)
+
     def tuning(self) -> Tuning:
         return Tuning(
             lease_s=self.lease_s,
             renew_s=min(self.renew_s, self.lease_s / 3),
             poll_s=self.poll_s,
+            keeper_s=min(self.keeper_s, self.lease_s / 2),
             reap_s=self.reap_s,
             sweep_s=self.sweep_ms / 1_000,
             verify_s=self.verify_s,

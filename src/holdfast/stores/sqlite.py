@@ -29,7 +29,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.stores.bells import Bells
+from holdfast.stores.bells import Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.seam import Bell, Dialect, Row, Store
@@ -91,8 +91,11 @@ class SqliteStore:
             finally:
                 await lane.rollback()
 
-    def bell(self, channel: str) -> Bell:
-        return self._bells.bell(channel)
+    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+        return self._bells.bell(channel, heed)
+
+    def is_heard(self) -> bool:
+        return False  # other processes that use the file hear nothing of it
 
     def now(self) -> int:
         return self._clock.now_ms()
@@ -158,7 +161,7 @@ class SqliteTx:
         brief = statement.is_brief and len(params.get("batch", "")) <= BRIEF_BYTES_MAX
         return await self.lane.execute(statement.sqlite, params, brief)
 
-    async def hint(self, channel: str) -> None:
+    async def hint(self, channel: str, *, to_all: bool = False) -> None:
         self.hints.add(channel)
 
     def then(self, tell: Callable[[], None]) -> None:
