@@ -48,7 +48,7 @@ def open_transport(settings: Settings) -> Transport:
         return MemoryTransport()
     from holdfast.transports.rabbitmq import RabbitTransport
 
-    return RabbitTransport(settings.rabbitmq_url)
+    return RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type)
 
 
 def open_kernel(

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from holdfast.errors import SettingsError
 from holdfast.kernel.kernel import Tuning
 from holdfast.stores.connecting import Connecting, Pooler
+from holdfast.transports.addresses import split_addresses
 
 G = TypeVar("G")
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
@@ -163,7 +164,15 @@ class Settings:
         secret=True,
     )
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
-    rabbitmq_url: str | None = setting("RABBITMQ_URL", None, "Broker; unset: in-process transport", secret=True)
+    rabbitmq_url: str | None = setting(
+        "RABBITMQ_URL",
+        None,
+        "Broker; several addresses of a cluster with commas between them; unset: in-process transport",
+        secret=True,
+    )
+    rabbitmq_queue_type: str = setting(
+        "RABBITMQ_QUEUE_TYPE", "classic", "Type of the queues that are declared", choices=("classic", "quorum")
+    )
     host: str = setting("HOLDFAST_HOST", "127.0.0.1", "Address the HTTP server listens on")
     port: int = setting("HOLDFAST_PORT", 8000, "Port the HTTP server listens on", minimum=0, maximum=65535)
     engine: str = setting("HOLDFAST_ENGINE", "asyncio", "What runs jobs", choices=("asyncio", "celery"))
@@ -234,8 +243,7 @@ class Settings:
         found += database_problems("DATABASE_URL", self.database_url)
         if self.listen_url is not None and urlsplit(self.listen_url).scheme not in ("postgresql", "postgres"):
             found.append("HOLDFAST_LISTEN_URL must start with postgresql://.")
-        if self.rabbitmq_url and urlsplit(self.rabbitmq_url).scheme not in ("amqp", "amqps"):
-            found.append("RABBITMQ_URL must start with amqp:// or amqps://.")
+        found += broker_problems(self.rabbitmq_url)
         if self.engine == "celery" and not self.rabbitmq_url:
             found.append("HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL.")
         if self.engine == "celery" and find_spec("celery") is None:
@@ -271,6 +279,14 @@ class Settings:
             blocked_say_s=self.blocked_say_s,
             blocked_max_s=self.blocked_max_s,
         )
+
+
+def broker_problems(url: str | None) -> list[str]:
+    try:
+        split_addresses(url or "amqp://localhost")
+    except ValueError as error:
+        return [f"RABBITMQ_URL is not right; {error}."]
+    return []
 
 
 def database_problems(name: str, url: str | None) -> list[str]:

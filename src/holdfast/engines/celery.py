@@ -34,6 +34,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause, unless_stopped
 from holdfast.main import close_systems, load_app, open_systems, start_logging
 from holdfast.settings import Settings, read, setting
+from holdfast.transports.addresses import split_addresses
 
 SOFT_MARGIN_S, HARD_MARGIN_S = 10, 20
 # After the grace time: what is in flight is given back, then the fleet is killed. In all less than a process's last
@@ -61,9 +62,10 @@ def make_celery(
     longest_stage_s: float = 60.0,
 ) -> Celery:
     """A Celery app with one task. `kernel_factory` is called in every worker process, on its event loop."""
-    app = Celery("holdfast", broker=settings.rabbitmq_url, set_as_current=False)
+    brokers = ";".join(split_addresses(settings.rabbitmq_url or ""))
+    app = Celery("holdfast", broker=brokers, set_as_current=False)
     app.conf.update(
-        task_queues=[_doorbell(queue, own) for queue in queues],
+        task_queues=[_doorbell(queue, own, settings.rabbitmq_queue_type) for queue in queues],
         task_default_queue=doorbell(queues[0]),
         task_create_missing_queues=False,
         task_acks_late=False,
@@ -97,10 +99,12 @@ def make_celery(
     return app
 
 
-def _doorbell(queue: str, own: CelerySettings) -> Queue:
+def _doorbell(queue: str, own: CelerySettings, queue_type: str) -> Queue:
     """Durable, since RabbitMQ 4.3 refuses transient ones; its messages are transient."""
     name = doorbell(queue)
-    limits = {"x-message-ttl": int(own.again_s * 1_000), "x-max-length": own.bells_max}
+    limits: dict[str, int | str] = {"x-message-ttl": int(own.again_s * 1_000), "x-max-length": own.bells_max}
+    if queue_type != "classic":
+        limits["x-queue-type"] = queue_type
     exchange = Exchange("")  # type: ignore[no-untyped-call]
     return Queue(name, exchange, routing_key=name, durable=True, queue_arguments=limits)  # type: ignore[no-untyped-call]
 
