@@ -219,7 +219,7 @@ def effects_answer(
         done = await answer(one.kernel, key, sent=sent, provider_id=provider_id, actor=actor)
         return [{"key": key}] if done else []
 
-    if not each(system, app, go):
+    if not each(system, app, go, to_look=False):
         fail(f"No effect with the key '{key}' waits for an answer.")
     say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, key=key, sent=sent)
 

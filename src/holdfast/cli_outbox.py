@@ -46,6 +46,6 @@ def outbox_requeue(
         return [{"id": message_id}] if await operate.requeue(one.kernel, message_id, actor) else []
 
     check_id(message_id, "message")
-    if not each(system, app, go):
+    if not each(system, app, go, to_look=False):
         fail(f"There is no message {message_id} that was set aside.")
     say(f"Message {message_id} is on its way again.", as_json, id=message_id, status="pending")

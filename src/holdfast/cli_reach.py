@@ -38,13 +38,15 @@ def each(
     names: list[str] | None,
     apps: list[str] | None,
     go: Callable[[OpenSystem], Awaitable[list[dict[str, Any]]]],
+    *,
+    to_look: bool = True,
 ) -> list[dict[str, Any]]:
-    """Ask every system; each row says which one it comes from."""
+    """Ask every system, a replica of its database if there is one; each row says which one it comes from."""
 
     async def ask(opened: list[OpenSystem]) -> list[dict[str, Any]]:
         return [{"system": one.name, **row} for one in opened for row in await go(one)]
 
-    return _in_all(names, apps, ask)
+    return _in_all(names, apps, ask, to_look)
 
 
 def on_systems(
@@ -58,11 +60,17 @@ def on_systems(
     return _in_all(names, apps, go)
 
 
-def _in_all(names: list[str] | None, apps: list[str] | None, go: Callable[[list[OpenSystem]], Awaitable[T]]) -> T:
+def _in_all(
+    names: list[str] | None,
+    apps: list[str] | None,
+    go: Callable[[list[OpenSystem]], Awaitable[T]],
+    to_look: bool = False,
+) -> T:
     """Open the systems, check their databases, and close them whatever happens. To look changes no schema."""
 
     async def ask() -> T:
-        opened = await open_systems(read(Settings, os.environ), os.environ, names, [load_app(a) for a in apps or ()])
+        own = [load_app(path) for path in apps or ()]
+        opened = await open_systems(read(Settings, os.environ), os.environ, names, own, to_look=to_look)
         try:
             return await go(await with_tables(opened, chosen=bool(names or apps)))
         finally:
@@ -150,7 +158,7 @@ def _on_first(
             done.append(await act(one.kernel))
         return []
 
-    each(names, apps, go)
+    each(names, apps, go, to_look=False)
     if not done:
         fail(missing)
     return done[0]

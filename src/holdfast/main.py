@@ -8,6 +8,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from holdfast.kernel.failpoint import armed, nowhere
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
 from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.settings import Settings
-from holdfast.stores.connecting import Connecting
+from holdfast.stores.connecting import Connecting, beside
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem, System
 from holdfast.transports.memory import MemoryTransport
@@ -142,15 +143,17 @@ async def open_systems(
     own: Sequence[App] = (),
     *,
     watch: Watch | None = None,
+    to_look: bool = False,
 ) -> list[OpenSystem]:
-    """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport."""
+    """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport. Whoever
+    only wants `to_look` is given the replicas, where there are any."""
     chosen = load_systems(names) if names or not own else []
     if not chosen and not own:
         raise SettingsError(["There is nothing to run: name your app with --app module:app (see holdfast check)."])
     for sentence in [] if names or own else missing_systems():
         (watch or LogWatch()).log("system.missing", level=logging.WARNING, reason=sentence)
     transport = open_transport(settings)
-    stores = _Stores(settings)
+    stores = _Stores(settings, to_look)
     opened = []
     for system in chosen:
         if watch is not None:
@@ -167,13 +170,18 @@ async def open_systems(
 class _Stores:
     """One store for each database: all apps of a process share its connections."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, to_look: bool) -> None:
         self._connecting = settings.connecting()
+        self._replica = settings.read_only_url if to_look else None
         self._by_url: dict[str, Store] = {}
 
     def open(self, url: str) -> Store:
         if url not in self._by_url:
-            self._by_url[url] = open_store(url, self._connecting)
+            if self._replica is not None and not url.startswith("sqlite:"):
+                there = beside(url, self._replica)
+                self._by_url[url] = open_store(there, replace(self._connecting, listen_url=None, listens=False))
+            else:
+                self._by_url[url] = open_store(url, self._connecting)
         return self._by_url[url]
 
 

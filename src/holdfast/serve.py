@@ -11,7 +11,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
@@ -43,10 +43,11 @@ async def serve_systems(
     stop = asyncio.Event()
     stop_on_signals(stop, duties.grace_s)
     listening = _listening(settings)
-    opened = await open_systems(settings, env, names, own, watch=PrometheusWatch())
+    is_read_only = not duties.any()
+    opened = await open_systems(settings, env, names, own, watch=PrometheusWatch(), to_look=is_read_only)
     try:
         for one in opened:
-            await unless_stopped(stop, prepare(one.kernel))
+            await unless_stopped(stop, await_schema(one.kernel) if is_read_only else prepare(one.kernel))
         if stop.is_set():
             return
         app = create_app(settings, opened)

@@ -163,6 +163,13 @@ class Settings:
         "that of each database URL",
         secret=True,
     )
+    read_only_url: str | None = setting(
+        "HOLDFAST_READ_ONLY_URL",
+        None,
+        "A replica for whoever only looks: lists, audit and serve --read-only; without a database in it: that of each "
+        "database URL",
+        secret=True,
+    )
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
     rabbitmq_url: str | None = setting(
         "RABBITMQ_URL",
@@ -241,8 +248,9 @@ class Settings:
         """What is wrong although each value alone is fine."""
         found = [f"{one} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for one in self.tuning().problems()]
         found += database_problems("DATABASE_URL", self.database_url)
-        if self.listen_url is not None and urlsplit(self.listen_url).scheme not in ("postgresql", "postgres"):
-            found.append("HOLDFAST_LISTEN_URL must start with postgresql://.")
+        for name, url in (("HOLDFAST_LISTEN_URL", self.listen_url), ("HOLDFAST_READ_ONLY_URL", self.read_only_url)):
+            if url is not None and urlsplit(url).scheme not in ("postgresql", "postgres"):
+                found.append(f"{name} must start with postgresql://.")
         found += broker_problems(self.rabbitmq_url)
         if self.engine == "celery" and not self.rabbitmq_url:
             found.append("HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL.")
@@ -285,7 +293,7 @@ def broker_problems(url: str | None) -> list[str]:
     try:
         split_addresses(url or "amqp://localhost")
     except ValueError as error:
-        return [f"RABBITMQ_URL is not right; {error}."]
+        return [f"RABBITMQ_URL {error}."]
     return []
 
 

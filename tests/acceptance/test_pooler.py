@@ -7,14 +7,17 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
+import asyncpg
 import psycopg
 import pytest
 
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.stores.connecting import Connecting, Pooler
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.postgres_errors import translating
 from holdfast.stores.postgres_session import PLANNER
 from holdfast.stores.statement import _statement
+from holdfast.tables import workers
 from holdfast.tables.schema import KERNEL
 from tests.acceptance.deployment import Deployment, all_ended, rows
 from tests.acceptance.process import until
@@ -97,6 +100,28 @@ async def test_the_schema_is_migrated_through_a_pooler(postgres_url: str, pgboun
 
 
 @pytest.mark.spec("K28")
+async def test_settings_in_the_url_hold_for_every_transaction_through_a_pooler(
+    postgres_url: str, pgbouncer: Begin
+) -> None:
+    apart = f"{postgres_url}?search_path=mine"
+    pooled_url = pgbouncer("transaction").url(postgres_url) + "?search_path=mine"
+    blind = PostgresStore(pooled_url)
+    with pytest.raises(StoreUnavailable, match="HOLDFAST_LISTEN_URL"):
+        await blind.migrate(KERNEL)
+    await blind.close()
+    store = PostgresStore(pooled_url, connecting=Connecting(listen_url=postgres_url))
+    assert len(await store.migrate(KERNEL)) == len(KERNEL)
+    async with store.alone() as tx:
+        await workers.seen(tx, "w1", "x", 0, 1)
+    direct, elsewhere = PostgresStore(apart), PostgresStore(postgres_url)
+    async with direct.reading() as tx:
+        assert await workers.known(tx) == ["w1"]
+    assert await elsewhere.installed() == []
+    for each in (store, direct, elsewhere):
+        await each.close()
+
+
+@pytest.mark.spec("K28")
 async def test_statements_are_planned_alike_through_a_pooler_and_leave_nothing_behind(
     postgres_url: str, pgbouncer: Begin
 ) -> None:
@@ -159,10 +184,8 @@ async def test_notifications_are_heard_where_a_session_lasts(
 @pytest.mark.spec("K28")
 async def test_what_a_pooler_refuses_is_named(postgres_url: str, pgbouncer: Begin) -> None:
     bouncer = pgbouncer("transaction")
-    store = PostgresStore(bouncer.url(postgres_url) + "?search_path=mine")
-    with pytest.raises(StoreUnavailable, match="refuses the parameter 'search_path'"):
-        await store.installed()
-    await store.close()
+    with pytest.raises(StoreUnavailable, match="refuses the parameter 'search_path'"), translating():
+        await asyncpg.connect(bouncer.url(postgres_url) + "?search_path=mine")
     blind = PostgresStore(bouncer.url(postgres_url), connecting=Connecting(pooler=Pooler.NONE))
     await planned(blind)  # prepared in the one session that there is
     with psycopg.connect(bouncer.url(postgres_url)) as other:

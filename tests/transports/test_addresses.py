@@ -24,5 +24,5 @@ def test_several_addresses_are_one_setting(text: str, urls: list[str]) -> None:
 @pytest.mark.spec("K28")
 @pytest.mark.parametrize("text", ["", "http://a", "amqp://", "amqp://a,,b/", "amqp://a:port/", "a:5672,b:5672"])
 def test_an_address_that_cannot_be_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(ValueError, match="it must be amqp://"):
+    with pytest.raises(ValueError, match=r"^must (start with amqp|name hosts)"):
         split_addresses(text)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import holdfast
 from holdfast.engines.keeper import Keeper, Step
@@ -27,7 +28,7 @@ from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.record import write_late
 from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
-from holdfast.kernel.schema import bring_forward
+from holdfast.kernel.schema import bring_forward, check_schema
 from holdfast.kernel.trace import HEADER, span
 from holdfast.kernel.verify import checkable, verify_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
@@ -36,7 +37,8 @@ CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
 SCHEDULE_S = 1.0
 DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
-BROKER, RELAY, CONSUME = "broker", "relay", "consume"
+BROKER, RELAY, CONSUME, SHOW = "broker", "relay", "consume", "show only"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class Duties:
     keep: bool = True
     concurrency: int = 50
     grace_s: float = 20.0
+
+    def any(self) -> bool:
+        """Whether it does anything at all; a process that only shows does not."""
+        return self.work or self.relay or self.consume or self.keep
 
 
 async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event, *, engine: str = "asyncio") -> None:
@@ -216,12 +222,26 @@ async def _consume(
 async def prepare(kernel: Kernel) -> list[str]:
     """Wait for the database, with a message, bring its schema forward if this process may, and take back what this
     machine's dead processes held. Gives up with `StoreUnavailable`; `SchemaMismatch` says what must be done first."""
+
+    async def begin() -> list[str]:
+        applied = await bring_forward(kernel)
+        await announce_schedules(kernel)
+        await expire_the_dead(kernel)
+        return applied
+
+    return await _patiently(kernel, begin)
+
+
+async def await_schema(kernel: Kernel) -> None:
+    """Wait for the database, with a message, and check its schema. Writes nothing."""
+    kernel.duties[SHOW] = RUNNING
+    await _patiently(kernel, partial(check_schema, kernel))
+
+
+async def _patiently(kernel: Kernel, begin: Callable[[], Awaitable[T]]) -> T:
     for attempt in range(1, CONNECT_TRIES + 1):
         try:
-            applied = await bring_forward(kernel)
-            await announce_schedules(kernel)
-            await expire_the_dead(kernel)
-            return applied
+            return await begin()
         except (StoreUnavailable, StoreReadOnly) as error:  # a standby may be promoted any moment
             kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=CONNECT_TRIES)
             if attempt == CONNECT_TRIES:

@@ -19,12 +19,14 @@ import asyncpg
 from holdfast.errors import StoreError, StoreReadOnly, StoreStandby
 from holdfast.stores.bells import ADDRESSED, TICKET, Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
-from holdfast.stores.connecting import Connecting
+from holdfast.stores.connecting import Connecting, beside, split_settings
+from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.postgres_errors import hosts_of, naming, place_of, translating
+from holdfast.stores.postgres_examine import examine
 from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, Listener
 from holdfast.stores.postgres_migrate import Migrator, installed
-from holdfast.stores.postgres_session import Sessions, beside, look
+from holdfast.stores.postgres_session import Sessions, look
 from holdfast.stores.seam import Bell, Dialect, Row, Store
 from holdfast.stores.statement import Migration, Statement
 
@@ -109,6 +111,11 @@ class PostgresStore:
         connecting = replace(self._connecting, connections=1)
         return PostgresStore(self._url, clock=clock, connecting=connecting, command_timeout_s=self._command_timeout_s)
 
+    async def examine(self) -> Examination:
+        async with self._acquired() as connection:
+            with translating():
+                return await examine(connection, self._sessions, self._direct_url() is not None)
+
     def place(self) -> str:
         return place_of(self._url)
 
@@ -177,8 +184,8 @@ class PostgresStore:
                 with translating(), naming(self._url):
                     sessions = await look(self._url, self._connecting)
                     pool = await asyncpg.create_pool(
-                        self._url,
-                        min_size=1,
+                        split_settings(self._url)[0],
+                        min_size=0,
                         max_size=self._connecting.connections,
                         max_inactive_connection_lifetime=IDLE_S,
                         command_timeout=self._command_timeout_s,
@@ -212,9 +219,9 @@ class PostgresStore:
                 await self._open()
             except StoreError:
                 await asyncio.sleep(RECONNECT_S)
-        if url is None and self._sessions.is_lent:
+        if not self._connecting.listens or (url is None and self._sessions.is_lent):
             await self._listener.poll(self._acquired)
-        await self._listener.listen(url or self._url)
+        await self._listener.listen(split_settings(url or self._url)[0])
 
 
 class PostgresTx:

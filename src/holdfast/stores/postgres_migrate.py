@@ -22,10 +22,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreBusy, StoreUnavailable
+from holdfast.stores.connecting import split_settings
 from holdfast.stores.migration import SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.postgres_errors import naming, translating
-from holdfast.stores.postgres_session import CONNECT_TIMEOUT_S
+from holdfast.stores.postgres_session import CONNECT_TIMEOUT_S, set_all
 from holdfast.stores.statement import Migration
 
 MIGRATION_LOCK = 0x686F6C6466617374
@@ -171,17 +172,29 @@ class Migrator:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
         with naming(self._url):
+            plain, own = split_settings(self._url)
             connection = await asyncpg.connect(
-                self._url,
+                plain,
                 timeout=CONNECT_TIMEOUT_S,
                 statement_cache_size=0,  # a pooler may lend another session for the next statement
                 server_settings={"application_name": "holdfast migrate"},
             )
         try:
+            await self._set_up(connection, own)
             yield connection
         finally:
             with contextlib.suppress(Exception):
                 await connection.close(timeout=CONNECT_TIMEOUT_S)
+
+    async def _set_up(self, connection: Any, own: Sequence[tuple[str, str]]) -> None:
+        if not own:
+            return
+        if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
+            raise StoreUnavailable(
+                f"A migration needs a session that lasts, to set '{own[0][0]}' as the database URL asks; name "
+                "PostgreSQL's own address in HOLDFAST_LISTEN_URL."
+            )
+        await connection.execute("; ".join(set_all(own, "false")))
 
 
 @asynccontextmanager

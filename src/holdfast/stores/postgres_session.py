@@ -9,13 +9,13 @@ for a transaction is noticed: the process that answers is not the one that was c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from holdfast.stores.connecting import Connecting, Pooler
+from holdfast.stores.connecting import Connecting, Pooler, split_settings
 
 CONNECT_TIMEOUT_S = 10.0
 APPLICATION = "holdfast"
@@ -27,9 +27,6 @@ _PLANNER_IS_SET = " AND ".join(f"current_setting('{name}') = 'off'" for name in 
 # session. What the database or the role was given as the limit stands.
 LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', {local})
  WHERE current_setting('idle_in_transaction_session_timeout') = '0'"""
-_SET_UP = "; ".join([*(f"SET {name} = off" for name in PLANNER), LIMIT_IDLE.format(local="false")])
-_BEGIN_LENT = "; ".join(["BEGIN", *(f"SET LOCAL {name} = off" for name in PLANNER), LIMIT_IDLE.format(local="true")])
-_BEGIN_LENT_PLANNED = "; ".join(["BEGIN", LIMIT_IDLE.format(local="true")])
 _LOOK = f"SELECT pg_backend_pid() AS pid, ({_PLANNER_IS_SET}) AS is_planned"
 
 
@@ -42,18 +39,22 @@ class Sessions:
     is_planned: bool = False
     """The role or the database has the planner settings already."""
     prepares: bool = True
+    own: tuple[tuple[str, str], ...] = ()
+    """Settings that the URL asks for, such as the search path."""
 
     @property
     def begin(self) -> str:
         """How a transaction begins, in one message."""
-        if not self.is_lent:
-            return "BEGIN"
-        return _BEGIN_LENT_PLANNED if self.is_planned else _BEGIN_LENT
+        return "; ".join(["BEGIN", *self._settings("true")]) if self.is_lent else "BEGIN"
 
     @property
     def needs_begin(self) -> bool:
         """Whether a single statement must have a transaction around it, to be planned as it should."""
-        return self.is_lent and not self.is_planned
+        return self.is_lent and bool(self.own or not self.is_planned)
+
+    def _settings(self, local: str) -> list[str]:
+        planner = [] if self.is_planned else [(name, "off") for name in PLANNER]
+        return [*set_all([*planner, *self.own], local), LIMIT_IDLE.format(local=local)]
 
     def arguments(self) -> dict[str, Any]:
         return {
@@ -65,27 +66,31 @@ class Sessions:
 
     async def set_up(self, connection: Any) -> None:
         if not self.is_lent:
-            await connection.execute(_SET_UP)
+            await connection.execute("; ".join(self._settings("false")))
 
 
 async def look(url: str, connecting: Connecting) -> Sessions:
     """Find out what lies before the server: one connection, one statement."""
     pooler = connecting.pooler
+    plain, own = split_settings(url)
     if pooler is Pooler.NONE:
-        return Sessions()
-    careful = Sessions(is_lent=True, prepares=False)
-    connection = await asyncpg.connect(url, **careful.arguments())
+        return Sessions(own=own)
+    careful = Sessions(is_lent=True, prepares=False, own=own)
+    connection = await asyncpg.connect(plain, **careful.arguments())
     try:
         row = await connection.fetchrow(_LOOK)
         is_pooled = row["pid"] != connection.get_server_pid()
     finally:
         connection.terminate()
     if pooler is Pooler.SESSION or (pooler is Pooler.AUTO and not is_pooled):
-        return Sessions()
+        return Sessions(own=own)
     return replace(careful, is_planned=row["is_planned"], prepares=connecting.prepares)
 
 
-def beside(url: str, other: str) -> str:
-    """The other server's URL, for the database of the first where the other names none."""
-    parts = urlsplit(other)
-    return other if parts.path.strip("/") else urlunsplit(parts._replace(path=urlsplit(url).path))
+def set_all(settings: Iterable[tuple[str, str]], local: str) -> list[str]:
+    """A statement for each setting, for this transaction if `local` is true."""
+    return [f"SELECT set_config({_literal(name)}, {_literal(value)}, {local})" for name, value in settings]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from holdfast.stores.bells import Heed
+from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
@@ -106,6 +107,10 @@ class Store(Protocol):
     def spare(self) -> Store | None:
         """Another store of the same database, for a thread with an event loop of its own: one connection, and a short
         patience. None where there is but one loop, as in the simulator."""
+        ...
+
+    async def examine(self) -> Examination:
+        """What the database is, what may be done there and what lies before it. Connects; writes nothing."""
         ...
 
     def place(self) -> str:

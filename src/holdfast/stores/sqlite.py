@@ -31,6 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.stores.bells import Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
+from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.seam import Bell, Dialect, Row, Store
 from holdfast.stores.statement import Migration, Statement
@@ -122,6 +123,13 @@ class SqliteStore:
 
     def spare(self) -> Store | None:
         return SqliteStore(self.path, clock=self._clock)
+
+    async def examine(self) -> Examination:
+        found = os.path.exists(self.path)  # noqa: ASYNC240 (a stat is brief)
+        is_writable = os.access(self.path, os.W_OK) if found else True  # it is made when it is needed
+        return Examination(
+            (f"SQLite {sqlite3.sqlite_version}", "a file" if found else "no file yet"), is_writable=is_writable
+        )
 
     def place(self) -> str:
         return f"sqlite:///{self.path}"

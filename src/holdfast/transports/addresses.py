@@ -30,13 +30,14 @@ def _each_host(text: str) -> list[str]:
 
 
 def _check(url: str) -> None:
+    if urlsplit(url).scheme not in SCHEMES:
+        raise ValueError("must start with amqp:// or amqps://")
     try:
-        parts = urlsplit(url)
-        is_fine = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port or 1) > 0
+        is_fine = bool(urlsplit(url).hostname) and (urlsplit(url).port or 1) > 0
     except ValueError:
         is_fine = False
     if not is_fine:
         raise ValueError(
-            "it must be amqp://user:password@host:port/vhost, with amqps:// for TLS; several addresses have commas "
+            "must name hosts and ports, as in amqp://user:password@host:5672/vhost; several addresses have commas "
             "between them"
         )
