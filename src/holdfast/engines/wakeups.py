@@ -9,7 +9,7 @@ from contextlib import suppress
 from holdfast.engines.roster import Roster
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Tx
+from holdfast.stores.seam import Bell, Tx
 from holdfast.tables import workers
 
 FRESH = 2.5
@@ -37,14 +37,12 @@ class Wakeups:
         self.company_changed = asyncio.Event()
         """Others have come or gone, or rings arrive here now, or do no longer: it is time for a report."""
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for queue in self._queues:
-                group.create_task(self._listen(f"queue:{queue}"))
-            group.create_task(self._watch_company())
-            group.create_task(self._poll())
-            group.create_task(self._pass_on())
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Listen from now on; the tasks run until they are cancelled."""
+        store = self._kernel.store
+        listening = [self._listen(store.bell(f"queue:{queue}", self._heed)) for queue in self._queues]
+        rest = [self._watch_company(store.bell(COMPANY)), self._poll(), self._pass_on()]
+        return [group.create_task(each) for each in (*listening, *rest)]
 
     async def report(self, tx: Tx, in_flight: int, now: int) -> None:
         """Tell the others that this worker is there, and learn who they are. They are counted on from then."""
@@ -60,9 +58,7 @@ class Wakeups:
         """There may be more than this worker takes."""
         self._surplus.set()
 
-    async def _listen(self, channel: str) -> None:
-        store = self._kernel.store
-        bell = store.bell(channel, self._heed)
+    async def _listen(self, bell: Bell) -> None:
         try:
             while True:
                 if await bell.wait(60.0):
@@ -70,9 +66,8 @@ class Wakeups:
         finally:
             bell.close()
 
-    async def _watch_company(self) -> None:
+    async def _watch_company(self, bell: Bell) -> None:
         store = self._kernel.store
-        bell = store.bell(COMPANY)
         try:
             while True:
                 if await bell.wait(self._kernel.tuning.renew_s) and store.is_heard():

@@ -83,7 +83,7 @@ class Worker:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
         self._stop = stop
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(self._wakeups.run()), group.create_task(self._renew_for_ever())]
+            helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
             self._stand_by()
             streams = [group.create_task(self._stream()) for _ in range(self.streams)]
             await stop.wait()
