@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,6 +53,11 @@ async def test_a_fleet_works_behind_pgbouncer_and_through_its_death(
     there = replace(site, url=bouncer.url(site.url), processes=[])
     given = {"WORKER_LEASE_TTL_SEC": "4"} | ({"HOLDFAST_POOLER": "session"} if mode == "session" else {})
     workers = [there.worker(**given) for _ in range(2)]
+    looked = there.start("check", "--connect", "--json", **given)
+    assert await looked.until_ended() == 0, looked.tail()
+    (line,) = json.loads(looked.log.read_text().splitlines()[-1])["connections"]
+    heard = "notifications do not arrive: workers poll" if mode == "transaction" else "notifications arrive"
+    assert line["found"].startswith("PostgreSQL 1") and heard in line["found"] and "the schema fits" in line["found"]
     told, stop = Told(), asyncio.Event()
     async with there.kernel() as kernel:
         async with asyncio.TaskGroup() as group:
