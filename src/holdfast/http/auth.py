@@ -34,6 +34,9 @@ SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
 TOKEN_LENGTH_MAX = 8_192
 KNOWN_MAX = 500
 SUB_LENGTH_MAX = 255
+EXPIRY_MAX = 2**53
+# What a library makes of claims and headers that are of no sensible type or size.
+ODD = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 # Only so that the OpenAPI description says how to sign in; the header is read, and refused, in our own words.
 Described = Annotated[HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False, bearerFormat="JWT"))]
@@ -74,9 +77,9 @@ class Auth:
         except jwt.PyJWKClientConnectionError:
             detail = "The keys of tokens cannot be fetched at present."
             raise Problem(503, "AUTH_UNAVAILABLE", detail, headers={"Retry-After": "5"}) from None
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, *ODD):
             raise unauthenticated("The bearer token is not valid.") from None
-        return self._remember(token, _principal(claims), float(claims["exp"]))
+        return self._remember(token, _principal(claims), _expiry(claims))
 
     def _remember(self, token: str, who: Principal, expires_at: float) -> Principal:
         """A token that was verified stays so until it expires (a tenth of a POST's CPU saved). With keys by URL it is
@@ -195,11 +198,19 @@ def _allowed(who: Principal, roles: tuple[str, ...]) -> Principal:
 
 def _principal(claims: dict[str, Any]) -> Principal:
     sub, roles = claims["sub"], claims.get("roles", [])
-    if not isinstance(sub, str) or not 0 < len(sub) <= SUB_LENGTH_MAX or "\0" in sub:
-        raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} characters.")
+    # Unprintable: control and formatting characters, lone surrogates. Names with them are taken for other names.
+    if not isinstance(sub, str) or not 0 < len(sub) <= SUB_LENGTH_MAX or not sub.isprintable() or not sub.strip():
+        raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} printable characters.")
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise unauthenticated("The token's `roles` must be a list of names.")
     return Principal(sub, frozenset(roles) & frozenset(ROLES))
+
+
+def _expiry(claims: dict[str, Any]) -> float:
+    expiry = claims["exp"]
+    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not 0 < expiry < EXPIRY_MAX:
+        raise unauthenticated("The token's `exp` must be a time in seconds since 1970.")
+    return float(expiry)
 
 
 def _create(path: Path, text: str) -> None:

@@ -1,4 +1,5 @@
-"""The outermost layer: bodies have a limit, answers have safe headers, and nothing unexpected reaches a client.
+"""The outermost layer: bodies have a limit and hold nothing that breaks a reader, answers have safe headers, and
+nothing unexpected reaches a client.
 
 A route whose body may be larger reads the request itself and says so first: `allow_body(request, bytes_max)`.
 """
@@ -11,6 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.http.json_body import is_json, json_complaint
 from holdfast.http.problem import Problem, of_exception, respond
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -103,15 +105,22 @@ def body_ended(request: Request) -> bool:
 
 
 def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
-    declared = Headers(scope=scope).get("content-length", "")
-    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isdigit() else 0)
+    headers = Headers(scope=scope)
+    declared = headers.get("content-length", "")
+    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isascii() and declared.isdigit() else 0)
+    parts: list[bytes] | None = [] if is_json(headers.get("content-type", "")) else None
 
     async def metered() -> Message:
         meter.take(0)  # a length that is declared too large is refused before a byte is read
         message = await receive()
         if message["type"] == "http.request":
-            meter.take(len(message.get("body", b"")))
+            body = message.get("body", b"")
+            meter.take(len(body))
             meter.ended = not message.get("more_body", False)
+            if parts is not None and body:
+                parts.append(body)
+            if parts and meter.ended and (complaint := json_complaint(b"".join(parts))) is not None:
+                raise Problem(422, "INVALID_INPUT", f"The body {complaint}.", field="body")
         return message
 
     return metered
