@@ -14,6 +14,7 @@ from fastapi import APIRouter, FastAPI, Request
 import holdfast
 from holdfast.http import docs, health, metrics, ops, ops_live, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
+from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
 from holdfast.http.history import Looks, looking
 from holdfast.kernel.explain import iso
@@ -42,6 +43,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         lifespan=looking,
     )
     app.state.auth = Auth(settings)
+    app.state.callers = Callers(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
     app.state.stopping = asyncio.Event()

@@ -14,7 +14,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from holdfast.http import tickets
+from holdfast.http.buckets import Callers
 from holdfast.http.problem import Problem
 from holdfast.settings import Settings
 
@@ -149,7 +150,7 @@ def require(*roles: str) -> Any:
     With no roles named, any authenticated caller may pass."""
 
     async def check(request: Request, described: Described) -> Principal:
-        return _allowed(await _by_bearer(request), roles)
+        return _allowed(await _admitted(request, _by_bearer(request)), roles)
 
     return Depends(check)
 
@@ -160,8 +161,8 @@ def require_stream(*roles: str) -> Any:
     async def check(request: Request, described: Described) -> Principal:
         ticket = request.query_params.get("ticket")
         if ticket is None or "authorization" in request.headers:
-            return _allowed(await _by_bearer(request), roles)
-        return _allowed(await _by_ticket(request, ticket), roles)
+            return _allowed(await _admitted(request, _by_bearer(request)), roles)
+        return _allowed(await _admitted(request, _by_ticket(request, ticket)), roles)
 
     return Depends(check)
 
@@ -173,6 +174,18 @@ def auth_of(request: Request) -> Auth:
 
 def unauthenticated(detail: str) -> Problem:
     return Problem(401, "UNAUTHENTICATED", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+async def _admitted(request: Request, authenticated: Awaitable[Principal]) -> Principal:
+    """The caller, counted by name; who cannot be authenticated is held to what the address may ask."""
+    callers: Callers = request.app.state.callers
+    try:
+        who = await authenticated
+    except Problem:
+        callers.check_address(request.scope)
+        raise
+    callers.admit_user(request.scope, who.sub)
+    return who
 
 
 async def _by_bearer(request: Request) -> Principal:

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.http.buckets import Callers
 from holdfast.http.json_body import is_json, json_complaint
 from holdfast.http.problem import Problem, of_exception, respond
 
@@ -59,17 +60,21 @@ class Guard:
             await self.app(scope, receive, send)
             return
         scope["query_string"] = scope.pop(QUERY, scope["query_string"])
+        callers: Callers = scope["app"].state.callers
         begun = False
 
         async def guarded_send(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
+                callers.charge_address(scope)
                 _secure(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
         try:
             _check_target(scope)
+            if not _has_credentials(scope):
+                callers.check_address(scope)
             await self.app(scope, _metered(scope, receive, self.bytes_max), guarded_send)
         except Exception as error:  # the last resort of every request; an answer under way can only be cut off
             problem = of_exception(error)
@@ -124,6 +129,12 @@ def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
         return message
 
     return metered
+
+
+def _has_credentials(scope: Scope) -> bool:
+    """Whether somebody will be authenticated: if that fails, the address is looked at then."""
+    names = [name for name, _ in scope["headers"]]
+    return b"authorization" in names or b"cookie" in names or b"ticket=" in scope["query_string"]
 
 
 def _check_target(scope: Scope) -> None:
