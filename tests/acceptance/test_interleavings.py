@@ -247,7 +247,7 @@ async def test_a_send_and_a_reconciliation(pairs: Pairs) -> None:
             assert pairs.sent.tokens == [] or found[0]["status"] == "sent", "an effect that the ledger does not know of"
         pairs.clocks[1].advance(-1)
 
-    gates = frozenset({"begin", "post", "mark", "cancel", "in_doubt", "backfill", "unsent", "commit"})
+    gates = frozenset({"begin_new", "post", "mark", "cancel", "in_doubt", "backfill", "unsent", "commit"})
     await pairs.in_every_order(seed, send, clear, check, gates, counts=(5, 4))
 
 

@@ -22,8 +22,8 @@ from holdfast.engines.renewal import Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
-from holdfast.kernel.turn import Taken, claim_one, turn
+from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.turn import claim_one, turn
 from holdfast.tables import jobs, workers
 
 KernelFactory = Callable[[], Awaitable[Sequence[Kernel]]]

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 
 from holdfast.core.classify import classify
-from holdfast.core.job import Claimed
+from holdfast.core.job import Claimed, Priority
 from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack
 from holdfast.engines.presence import name_here
@@ -24,10 +24,11 @@ from holdfast.engines.renewal import LATE, Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.eager import first_step, rest
+from holdfast.kernel.go_on import Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
-from holdfast.kernel.settle import Settlement
-from holdfast.kernel.turn import Taken, turn
+from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.turn import turn
 from holdfast.tables import jobs, workers
 
 STORE_BACKOFF_S = 0.5
@@ -68,6 +69,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._rings = 0
         self._idle = False
+        self._look: Look | None = None
         self._more = True  # as far as anybody knows; while it is not, one stream at a time looks for work
         self._stop = asyncio.Event()
         self._draining = False
@@ -139,7 +141,7 @@ class Worker:
             finally:
                 self._reserved -= room
             if room > 0:
-                self._more = len(taken) >= room
+                self._more = sum(not one.went_on for one in taken) >= room
                 # Less than there was room for is all there was. What comes later rings, or the poll finds it.
                 self._idle = not self._more and not parked and rings == self._rings
             if self._more:
@@ -150,20 +152,39 @@ class Worker:
                 self._start(taken)
 
     def _room(self) -> int:
-        return self.concurrency - len(self._running) - self._reserved
+        return self.concurrency - len(self._running) - self._reserved - self._going_on()
+
+    def _going_on(self) -> int:
+        """How many of the finished may keep their places."""
+        now = self.kernel.now()
+        return sum(may_go_on(one, now, self._look) for one in self._finished)
 
     async def _step(self, room: int) -> tuple[list[Taken], int]:
+        kept = self._going_on()
         finished, self._finished = self._finished, []
+        goes_on = not (self._draining or self._stop.is_set())
         self._stepping += 1
+        self._reserved += kept
+        began = self.kernel.now()
         try:
-            done = await turn(self.kernel, self.name, self.queues, finished, room)
+            done = await turn(self.kernel, self.name, self.queues, finished, room, goes_on=goes_on, look=self._look)
         except BaseException:
             self._finished = finished + self._finished  # fenced: settling again after a lost answer is harmless
             raise
         finally:
             self._stepping -= 1
+            self._reserved -= kept
         self.completed += len(finished)
+        self._note_look(room, began, *done)
         return done
+
+    def _note_look(self, room: int, began: int, taken: Sequence[Taken], again: int) -> None:
+        """A claim takes the most urgent first: what it leaves behind is no more urgent than the last that it took."""
+        claimed = [one.job.priority for one in taken if not one.went_on]
+        if len(claimed) + again < room:
+            self._look = Look(began, Priority.LOW)  # that was all there was
+        elif room > 0 and claimed:
+            self._look = Look(began, max(claimed))
 
     def _start(self, taken: Sequence[Taken]) -> None:
         for one in taken:
