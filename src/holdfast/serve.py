@@ -17,6 +17,7 @@ from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
 from holdfast.http.auth import ROLES, token_for
 from holdfast.http.metrics import PrometheusWatch
+from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.app import App
 from holdfast.kernel.loop import unless_stopped
 from holdfast.kernel.watch import JsonFormatter
@@ -51,7 +52,7 @@ async def serve_systems(
         if stop.is_set():
             return
         app = create_app(settings, opened)
-        server = _server(app, duties.grace_s)
+        server = _server(app, settings, duties.grace_s)
         async with asyncio.TaskGroup() as group:
             for one in opened:
                 group.create_task(run(one.kernel, one.duties(duties), stop))
@@ -78,9 +79,14 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI, grace_s: float) -> _Server:
+def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
+    limits = connection_limits(settings)
     config = uvicorn.Config(
         app,
+        http=limited_protocol(limits),
+        ws="none",
+        timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]  # a timer's seconds, whole or not
+        forwarded_allow_ips=settings.trusted_proxies,
         log_config=None,
         access_log=False,
         server_header=False,

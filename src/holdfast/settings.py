@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
+from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -122,6 +123,8 @@ def _number(one: Field[Any], kind: type[Any], text: str) -> Any:
         value = kind(text)
     except ValueError:
         raise ValueError("it must be a whole number" if kind is int else "it must be a number") from None
+    if not isfinite(value):
+        raise ValueError("it must be a finite number")
     low, high = one.metadata["minimum"], one.metadata["maximum"]
     if low is not None and value < low:
         raise ValueError(f"it must be at least {low}")
@@ -187,6 +190,37 @@ class Settings:
     jwt_secret: str | None = setting("HOLDFAST_JWT_SECRET", None, "HS256 secret of bearer tokens", secret=True)
     jwks_url: str | None = setting("HOLDFAST_JWKS_URL", None, "Where to fetch the keys of bearer tokens instead")
     jwt_audience: str | None = setting("HOLDFAST_JWT_AUDIENCE", None, "The audience a token must name, if any")
+    connections_max: int = setting(
+        "HOLDFAST_CONNECTIONS_MAX", 2_000, "Connections the HTTP server holds at once; more are answered 503", minimum=1
+    )
+    header_s: float = setting("HOLDFAST_HEADER_SEC", 10.0, "Time a client has to send a request's header", minimum=0.05)
+    body_s: float = setting(
+        "HOLDFAST_BODY_SEC", 20.0, "Time to send a body, and a second more for each 16 KiB that came", minimum=0.05
+    )
+    keep_alive_s: float = setting(
+        "HOLDFAST_KEEP_ALIVE_SEC", 15.0, "An idle connection is closed after", minimum=0.05, maximum=3_600
+    )
+    requests_per_user: float = setting(
+        "HOLDFAST_REQUESTS_PER_USER_SEC",
+        100.0,
+        "Requests a user may send to a process per second, ten seconds' worth at once; 0: any number",
+        minimum=0,
+    )
+    requests_per_address: float = setting(
+        "HOLDFAST_REQUESTS_PER_ADDRESS_SEC",
+        300.0,
+        "The same for an address, of requests without a valid token; 0: any number",
+        minimum=0,
+    )
+    streams_max: int = setting(
+        "HOLDFAST_STREAMS_MAX", 1_000, "Event streams of a process; more are answered 429; 0: any number", minimum=0
+    )
+    streams_per_user: int = setting(
+        "HOLDFAST_STREAMS_PER_USER", 50, "Event streams of one user in a process; 0: any number", minimum=0
+    )
+    trusted_proxies: str = setting(
+        "HOLDFAST_TRUSTED_PROXIES", "127.0.0.1", "Addresses whose X-Forwarded-For is believed, by commas"
+    )
     log_format: str = setting("HOLDFAST_LOG_FORMAT", "json", "Log lines", choices=("json", "text"))
     log_level: str = setting(
         "HOLDFAST_LOG_LEVEL", "INFO", "How much is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR")
