@@ -60,7 +60,9 @@ def jobs_show(
     job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
-    show(lambda: at_desk(system, app, lambda desk: jobs.show_job(desk, job_id)), _draw_job, as_json, watch)
+    show(
+        lambda: at_desk(system, app, lambda desk: jobs.show_job(desk, job_id), to_look=True), _draw_job, as_json, watch
+    )
 
 
 def _draw_job(job: dict[str, Any]) -> RenderableType:
@@ -191,7 +193,7 @@ def costs(
     as_json: AsJson = False,
 ) -> None:
     """What the calls to providers cost: by day, provider and kind of job, in millionths of a currency unit."""
-    show(lambda: at_desk(system, app, lambda desk: fleet.sum_costs(desk, days)), _draw_bill, as_json)
+    show(lambda: at_desk(system, app, lambda desk: fleet.sum_costs(desk, days), to_look=True), _draw_bill, as_json)
 
 
 def _draw_bill(bill: dict[str, Any]) -> RenderableType:

@@ -21,6 +21,7 @@ from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack
 from holdfast.engines.presence import name_here
 from holdfast.engines.renewal import LATE, Renewal
+from holdfast.engines.wakeups import COMPANY, Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.eager import first_step, rest
@@ -79,14 +80,13 @@ class Worker:
         self._disowning = asyncio.Lock()
         self._renewed_at: float | None = None
         self._renewal: Renewal | None = None
+        self._wakeups = Wakeups(kernel, self.name, self.queues, self._claimable, self._look_again)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
         self._stop = stop
-        bells = [self.kernel.store.bell(f"queue:{queue}") for queue in self.queues]
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(self._listen(bell)) for bell in bells]
-            helpers.append(group.create_task(self._renew_for_ever()))
+            helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
             self._stand_by()
             streams = [group.create_task(self._stream()) for _ in range(self.streams)]
             await stop.wait()
@@ -96,8 +96,6 @@ class Worker:
                 helper.cancel()
         if self._renewal is not None:
             self._renewal.stop()
-        for bell in bells:
-            bell.close()
         await self.kernel.aside.close()
         await self._sign_off()
 
@@ -115,7 +113,7 @@ class Worker:
         backoff_s = 0.0
         while not (self._draining and not self._running and not self._finished):
             # Draining begins a turn of the loop after the stop: nothing is claimed in between either.
-            room = 0 if self._draining or self._stop.is_set() else min(self.kernel.tuning.claim_batch, self._room())
+            room = min(self.kernel.tuning.claim_batch, self._claimable())
             if not self._finished and (room <= 0 or self._idle or (self._reserved and not self._more)):
                 await self._rest()
                 continue
@@ -142,6 +140,8 @@ class Worker:
                 self._reserved -= room
             if room > 0:
                 self._more = sum(not one.went_on for one in taken) >= room
+                if self._more:
+                    self._wakeups.note_surplus()
                 # Less than there was room for is all there was. What comes later rings, or the poll finds it.
                 self._idle = not self._more and not parked and rings == self._rings
             if self._more:
@@ -151,7 +151,9 @@ class Worker:
             else:
                 self._start(taken)
 
-    def _room(self) -> int:
+    def _claimable(self) -> int:
+        if self._draining or self._stop.is_set():
+            return 0
         return self.concurrency - len(self._running) - self._reserved - self._going_on()
 
     def _going_on(self) -> int:
@@ -248,18 +250,14 @@ class Worker:
     async def _rest(self) -> None:
         """Nothing to settle and nothing to claim: wait for an attempt to end, a ring, or the poll."""
         self._wake.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self.kernel.tuning.poll_s):
                 await self._wake.wait()
-        except TimeoutError:
-            self._idle = False
 
-    async def _listen(self, bell: object) -> None:
-        while True:
-            if await bell.wait(60.0):  # type: ignore[attr-defined]
-                self._rings += 1
-                self._idle = False
-                self._wake.set()
+    def _look_again(self) -> None:
+        self._rings += 1
+        self._idle = False
+        self._wake.set()
 
     async def _renew_for_ever(self) -> None:
         while True:  # the first round only says that the worker is there
@@ -267,7 +265,8 @@ class Worker:
                 await self.renew()
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", error=str(error))
-            await asyncio.sleep(self.kernel.tuning.renew_s)
+            self._wakeups.company_changed.clear()
+            await pause(self._wakeups.company_changed, self.kernel.tuning.renew_s)
 
     async def renew(self) -> None:
         """Extend every lease in one statement; what does not come back is not ours any more."""
@@ -275,7 +274,7 @@ class Worker:
         now = self.kernel.now()
         began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
-            await workers.seen(tx, self.name, ",".join(self.queues), len(held), now, self.kernel.registry.declared)
+            await self._wakeups.report(tx, len(held), now)
             kept = await jobs.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
@@ -335,5 +334,6 @@ class Worker:
         try:
             async with asyncio.timeout(SIGN_OFF_S), self.kernel.store.transaction() as tx:
                 await workers.gone(tx, self.name, self.kernel.now() - 3_600_000)
+                await tx.hint(COMPANY)
         except (StoreError, TimeoutError):
             await pause(asyncio.Event(), 0)  # its row is for people only, and goes with the next prune

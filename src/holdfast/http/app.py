@@ -15,6 +15,7 @@ from fastapi import APIRouter, FastAPI, Request
 import holdfast
 from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
+from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
 from holdfast.kernel.explain import iso
 from holdfast.operator.desk import Desk
@@ -44,6 +45,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         lifespan=_look_meanwhile,
     )
     app.state.auth = Auth(settings)
+    app.state.callers = Callers(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
     app.state.desk = Desk(app.state.systems)

@@ -91,7 +91,8 @@ SELECT /*Claimed*/ FROM got WHERE act <> 'admit'
  UNION ALL
 SELECT string_agg(CAST(id AS TEXT) || CASE WHEN goes THEN '+' ELSE '' END, ','), /*Claimed absent*/ FROM fin
  UNION ALL
-SELECT CAST(pg_notify('holdfast', h) AS TEXT), /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
+SELECT CAST(pg_notify('holdfast', h || CASE WHEN h LIKE 'queue:%' THEN ' #' || txid_current() ELSE '' END) AS TEXT),
+       /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
 
 -- name: promote
 -- brief
