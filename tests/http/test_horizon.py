@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from tests.http.conftest import Client
 
-from holdfast.http import snapshot
-from holdfast.http.snapshot import held_back
 from holdfast.kernel.kernel import Kernel
+from holdfast.operator import snapshot
+from holdfast.operator.snapshot import held_back
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import horizon
 from holdfast.tables.horizon import Horizon
@@ -22,7 +22,7 @@ async def test_the_console_names_who_holds_old_versions_back(
     monkeypatch.setattr(snapshot, "HORIZON_LONG_S", 0.001)
     if not isinstance(kernel.store, PostgresStore):
         (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
-        assert view["held_back"] is None
+        assert "old_transaction" not in [notice["topic"] for notice in view["asks"]]
         return
     with psycopg.connect(kernel.store._url.partition("?")[0], application_name="yearly-report") as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -31,7 +31,8 @@ async def test_the_console_names_who_holds_old_versions_back(
             held = await horizon.read(tx)
         assert (held.what, held.name, held.pid) == ("session", "yearly-report", reader.info.backend_pid)
         (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
-        assert "session 'yearly-report', pid" in view["held_back"]
+        (notice,) = (notice for notice in view["asks"] if notice["topic"] == "old_transaction")
+        assert "session 'yearly-report', pid" in notice["sentence"]
         scraped = (await client().get("/metrics")).text
         assert 'holdfast_oldest_transaction_seconds{system="wishes"}' in scraped
     async with kernel.store.reading() as tx:

@@ -127,19 +127,19 @@ async def test_a_lost_answer_before_the_send_is_no_doubt_about_it(
     """The database commits that the send begins, and its answer is lost: who asked knows that nothing was sent."""
     post = Post(kind, lookup=True)
     world, job_id = await started(deploy, post)
-    intact, lost = effects.begin, list[Any]()
+    intact, lost = effects.begin_new, list[Any]()
 
-    async def begin(tx: Any, begins: Any, now: int) -> dict[str, int]:
-        begun = await intact(tx, begins, now)
+    async def begin_new(tx: Any, plans: Any, now: int) -> set[str]:
+        begun = await intact(tx, plans, now)
         if not lost:
-            lost.append(begins)
+            lost.append(plans)
             tx.then(away)
         return begun
 
     def away() -> None:
         raise StoreUnavailable("the answer was lost")
 
-    monkeypatch.setattr(effects, "begin", begin)
+    monkeypatch.setattr(effects, "begin_new", begin_new)
     monkeypatch.setattr(effect_open, "ASK_AGAIN_S", (0.0,))
     await world.work()
     assert await world.state(job_id) == "succeeded" and len(lost) == 1

@@ -124,6 +124,7 @@ class Step:
     run: Callable[[Kernel], Awaitable[int]]
     every_s: float
     channel: str | None = None
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +249,12 @@ class App:
 
         return declare
 
-    def step(self, *, every_s: float, channel: str | None = None) -> Callable[[F], F]:
-        """Repeat the function while a worker runs, at once when `channel` is hinted."""
+    def step(self, *, every_s: float, channel: str | None = None, everywhere: bool = False) -> Callable[[F], F]:
+        """Repeat the function while a worker runs, at once when `channel` is hinted. One process does it for all, or
+        each for itself if `everywhere`, as for files on its own disk."""
 
         def declare(function: F) -> F:
-            self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel))
+            self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel, everywhere))
             return function
 
         return declare

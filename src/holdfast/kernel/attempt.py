@@ -32,9 +32,8 @@ from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.path import earlier_stage, stored_result
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.trace import span
-from holdfast.kernel.turn import Taken
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
@@ -69,6 +68,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         duration_ms=kernel.now() - started,
         provider_status=context.provider_status,
         has_answers=context.paid is not None,
+        taken=taken,
     )
 
 

@@ -38,7 +38,7 @@ class ForeignTx:
                 ) from error
             raise
 
-    async def hint(self, channel: str) -> None:
+    async def hint(self, channel: str, *, to_all: bool = False) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
 
     def then(self, tell: Callable[[], None]) -> None:

@@ -38,6 +38,7 @@ class Tuning:
     lease_s: float = 60.0
     renew_s: float = 20.0
     poll_s: float = 1.0
+    keeper_s: float = 15.0
     reap_s: float = 5.0
     sweep_s: float = 60.0
     breaker_s: float = 1.0

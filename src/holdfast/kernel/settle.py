@@ -11,7 +11,7 @@ late one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,18 @@ VALUED = (Done, Next, Called)
 """Outcomes whose value is the stage's result."""
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A leased job and the results of its earlier stages."""
+
+    job: Claimed
+    results: Mapping[str, str] = field(default_factory=dict)
+    since: int = 0
+    """When it was claimed; it may have gone on since, from stage to stage."""
+    went_on: bool = False
+    """Whether its holder kept it, from the stage before."""
+
+
 @dataclass(slots=True)
 class Settlement:
     """One attempt's end, before it is decided. `value` is the stage's result as JSON."""
@@ -53,6 +65,8 @@ class Settlement:
     """Whether answers are kept for this stage: they go when the job leaves it."""
     spoiled: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
+    taken: Taken | None = None
+    """What the attempt was given, if its worker may go on with the job's next stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +137,12 @@ def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: 
     return ends
 
 
-def lefts(kernel: Kernel, ends: Ends) -> list[jobs.Left]:
-    """The rows to write: one for each job, its newest end."""
+def lefts(kernel: Kernel, ends: Ends, going: Collection[str] = ()) -> list[jobs.Left]:
+    """The rows to write: one for each job, its newest end. `going`: the jobs whose holder would go on with them."""
     newest = {one.job.id: (one, decision) for one, decision in ends}
     return [
-        jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d))
-        for one, d in newest.values()
+        jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d), job_id in going)
+        for job_id, (one, d) in newest.items()
     ]
 
 
@@ -234,13 +248,14 @@ async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
         await events.append(tx, [(one.job.id, one.job.attempt, "stale", batch.text({"event": decision.event}))], now)
 
 
-def hints(kernel: Kernel, ends: Ends, now: int) -> list[str]:
-    """Which channels to ring for these ends."""
+def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> list[str]:
+    """Which channels to ring for these ends. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
     kinds = kernel.registry.kinds
     for one, decision in ends:
         kind = kinds.get(one.job.kind)
-        if decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now):
+        is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
+        if is_due and one.job.id not in going:
             channels.add(f"queue:{one.job.queue}")
         if kind is not None and kind.announce:
             channels.add("events")

@@ -9,7 +9,7 @@ SELECT CAST(e.key AS uuid), e.value->>0, e.value->>1, e.value->>2, e.value->>3, 
        e.value->>9, e.value->>10, e.value->>11, e.value->>12, e.value->>13
   FROM json_each(:batch) AS e
     ON CONFLICT DO NOTHING
-RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
+RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue || ' #' || txid_current())
 
 -- name: insert_one @postgres
 -- As `insert`, for the usual case: plain parameters cost 100 us less than a batch of one (0.56 against 0.69 ms).
@@ -20,7 +20,7 @@ VALUES (CAST(:id AS uuid), CAST(:kind AS TEXT), CAST(:queue AS TEXT), CAST(:stag
         CAST(:is_due AS SMALLINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(:job_key AS TEXT),
         CAST(:fingerprint AS TEXT), CAST(:owner AS TEXT), CAST(:trace AS TEXT), CAST(:payload AS TEXT))
     ON CONFLICT DO NOTHING
-RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
+RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue || ' #' || txid_current())
 
 -- name: insert @sqlite
 -- brief

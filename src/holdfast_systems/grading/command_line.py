@@ -12,11 +12,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast import NotFound
-from holdfast.cli_reach import fail, on_systems, say, show, show_rows
+from holdfast.cli_reach import at_desk, fail, say, show, show_rows
 from holdfast.cli_start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading import attempts, desk, letters, submissions
+from holdfast_systems.grading.calibration_commands import grading_cli
 from holdfast_systems.grading.desk import Wanted
 from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.settings import MainSettings
@@ -33,9 +34,10 @@ dlq_cli = typer.Typer(help="See what lies in grading.dlq; send it again or archi
 
 
 def add_to(cli: typer.Typer) -> None:
-    """Add the two groups of commands."""
+    """Add the groups of commands."""
     cli.add_typer(submissions_cli, name="submissions")
     cli.add_typer(dlq_cli, name="dlq")
+    cli.add_typer(grading_cli, name="grading")
 
 
 @submissions_cli.command("list")
@@ -147,11 +149,7 @@ def _act(
 
 def _on_main(act: Callable[[Kernel], Awaitable[T]]) -> T:
     """Act on the main app; a refusal is one sentence on standard error and exit code 1."""
-
-    async def go(places: list[tuple[str, Kernel]]) -> T:
-        return await act(places[0][1])
-
-    return on_systems([SYSTEM], None, go)
+    return at_desk([SYSTEM], None, lambda desk: act(desk.systems[0].kernel))
 
 
 def _settings() -> MainSettings:

@@ -15,7 +15,7 @@ import httpx
 from fastapi import APIRouter, Body, Path, Request
 
 from holdfast.http.auth import require
-from holdfast.http.ops_reach import Words
+from holdfast.http.ops_asked import Words
 from holdfast.http.problem import Problem
 from holdfast_systems.grading.settings import MainSettings
 
