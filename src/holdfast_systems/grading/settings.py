@@ -36,6 +36,9 @@ class MainSettings:
         "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
     )
 
+    calibrate_every_h: float = setting(
+        "GRADING_CALIBRATE_EVERY_HOURS", 24.0, "How often reviews calibrate the grader; 0: only by command", minimum=0
+    )
     service_url: str | None = setting(
         "GRADING_SERVICE_URL",
         None,
