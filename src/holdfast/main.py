@@ -17,6 +17,7 @@ from holdfast.extras import missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import armed, nowhere
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.signing import CallbackSigner
 from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.settings import Settings
 from holdfast.stores.connecting import Connecting, beside
@@ -70,6 +71,7 @@ def open_kernel(
         failpoint=armed(settings.failpoints) if settings.failpoints else nowhere,
         watch=watch or LogWatch(),
         auto_migrate=AutoMigrate(settings.auto_migrate),
+        callbacks=CallbackSigner(settings.public_url, settings.callback_secret),
     )
 
 

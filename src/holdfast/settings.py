@@ -276,6 +276,12 @@ class Settings:
     migrate_wait_s: float = setting(
         "HOLDFAST_MIGRATE_WAIT_SEC", 300.0, "How long a migration keeps trying to get its locks", minimum=0.01
     )
+    public_url: str | None = setting(
+        "HOLDFAST_PUBLIC_URL", None, "Where holdfast serve is reached from outside, for callback URLs"
+    )
+    callback_secret: str | None = setting(
+        "HOLDFAST_CALLBACK_SECRET", None, "Signs callback URLs; 32 characters or more", secret=True
+    )
     retention_days: float = setting("HOLDFAST_RETENTION_DAYS", 30.0, "How long finished jobs are kept", minimum=0.0001)
 
     def problems(self) -> list[str]:
@@ -294,6 +300,10 @@ class Settings:
             found.append("HOLDFAST_FAILPOINTS is for tests; unset it where HOLDFAST_ENV is production.")
         if self.env == "production" and not (self.jwt_secret or self.jwks_url):
             found.append("HOLDFAST_ENV is production: set HOLDFAST_JWT_SECRET or HOLDFAST_JWKS_URL.")
+        if self.callback_secret is not None and len(self.callback_secret) < 32:
+            found.append("HOLDFAST_CALLBACK_SECRET is too short: 32 characters or more.")
+        if self.public_url is not None and urlsplit(self.public_url).scheme not in ("http", "https"):
+            found.append("HOLDFAST_PUBLIC_URL must start with http:// or https://.")
         if self.jwt_secret is not None and len(self.jwt_secret) < 32:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
         return found

@@ -45,6 +45,7 @@ EXCEPTIONS = {
     "docs/how-to/read-a-dead-letter.md": "run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-the-two-services-apart.md#1": "needs two databases: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-the-two-services-apart.md#2": "asks a server: run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/compose-jobs.md": "commands like these are run by tests/cli/test_schedules.py",
     "docs/how-to/deploy-with-compose.md#1": "needs Docker: run, or checked, by tests/docs/test_docker.py",
     "docs/how-to/put-your-own-main-app-in-front.md#1": "needs a broker: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/put-your-own-main-app-in-front.md#2": "needs Node: run by tests/interop",

@@ -31,11 +31,13 @@ from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.schema import bring_forward, check_schema
 from holdfast.kernel.trace import HEADER, span
 from holdfast.kernel.verify import checkable, verify_once
+from holdfast.kernel.wake import wake_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
 SCHEDULE_S = 1.0
+WAKE_S = 1.0
 DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
 BROKER, RELAY, CONSUME, SHOW = "broker", "relay", "consume", "show only"
 T = TypeVar("T")
@@ -117,13 +119,13 @@ def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop:
 
     keep("reap", partial(_reap, worker=worker), tuning.reap_s)
     keep("sweep", sweep_once, tuning.sweep_s)
+    keep("wake", wake_once, WAKE_S, "wakes")
     keep("breakers", _steady(hold_once), tuning.breaker_s, "breakers")
     keep("reconcile", _steady(reconcile_once), tuning.reconcile_s)
     if checkable(kernel):
         keep("verify", _steady(verify_once), tuning.verify_s)
     keep("prune", prune_once, tuning.prune_s)
-    if any(app.schedules for app in kernel.registry.apps):
-        keep("schedule", schedule_once, SCHEDULE_S)
+    keep("schedule", schedule_once, SCHEDULE_S)
     for app in kernel.registry.apps:
         for step in app.steps:
             keep(step.name, step.run, step.every_s, step.channel, step.everywhere)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast.core.classify import Rules
 from holdfast.core.failure import Failure, PublicFailure
@@ -135,6 +135,9 @@ class Schedule:
     cron: str
     job: type[Job[Any]]
     input: object
+    timezone: str = "UTC"
+    jitter_s: float = 0.0
+    overlap: Literal["allow", "skip"] = "allow"
 
 
 def stage(
@@ -259,13 +262,25 @@ class App:
 
         return declare
 
-    def schedule(self, cron: str, job: type[Job[In]], input: In, *, name: str | None = None) -> None:
-        """Enqueue `job` by the clock (five cron fields, UTC). Each tick is enqueued once, however many workers run."""
+    def schedule(
+        self,
+        cron: str,
+        job: type[Job[In]],
+        input: In,
+        *,
+        name: str | None = None,
+        timezone: str = "UTC",
+        jitter_s: float = 0.0,
+        overlap: Literal["allow", "skip"] = "allow",
+    ) -> None:
+        """Enqueue `job` by the clock: five cron fields, read in the time zone. Each tick is enqueued once, however many
+        workers run, and is due up to `jitter_s` later. With `overlap="skip"` a tick is left out while the job of the
+        one before has not ended."""
         from holdfast.kernel.schedule import check_cron
 
-        check_cron(cron)
+        check_cron(cron, timezone, jitter_s, overlap)
         kind = kind_of(job)
-        schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input)
+        schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input, timezone, float(jitter_s), overlap)
         if any(known.name == schedule.name for known in self.schedules):
             raise BadDeclaration(f"The schedule '{schedule.name}' is declared twice; give one of them another name=.")
         try:

@@ -11,6 +11,7 @@ late one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,14 +20,14 @@ from holdfast.core import budget
 from holdfast.core.budget import Gates
 from holdfast.core.decide import Decision, StagePlan, decide
 from holdfast.core.job import TERMINAL, Claimed, State
-from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
+from holdfast.core.outcome import Called, Done, Failed, Next, Outcome, Parked
 from holdfast.core.redact import redact_message
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.path import done_after, former_names_done, stage_after
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, breakers, events, jobs, outbox, results
+from holdfast.tables import answers, batch, breakers, events, jobs, joins, outbox, results
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
@@ -102,6 +103,23 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
             await bury(kernel, tx, one.job, decision, now)
         if not one.spoiled:
             await _hook(kernel, tx, one, decision, now)
+    await _tell_family(tx, kept, now)
+
+
+async def _tell_family(tx: Tx, kept: Ends, now: int) -> None:
+    """Count down for parents whose children end here, and leave the children of parents that end otherwise than well. A
+    replayed child was counted when it ended first. Last in the transaction: a join's row is held for a moment only."""
+    parents = [one.job.id for one, decision in kept if decision.state in (State.DEAD, State.CANCELLED)]
+    told = await joins.leave(tx, parents, now) if parents else False
+    ended = Counter(one.job.join_id for one, d in kept if _counts(one.job, d) and one.job.join_id is not None)
+    if ended:
+        told = await joins.count_down(tx, ended, now) or told
+    if told:
+        await tx.hint("wakes")
+
+
+def _counts(job: Claimed, decision: Decision) -> bool:
+    return job.join_id is not None and job.epoch == 0 and decision.state in TERMINAL
 
 
 async def gates_of(kernel: Kernel, settlements: Sequence[Settlement]) -> Gates:
@@ -159,7 +177,9 @@ def parted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
 def is_plain(kernel: Kernel, ends: Ends) -> bool:
     """Whether nothing but the jobs' own rows, events, results and rings is to be written: then one statement does."""
     for one, decision in ends:
-        if one.messages or one.events or one.has_answers or decision.state is State.DEAD:
+        if one.messages or one.events or one.has_answers or decision.state in (State.DEAD, State.CANCELLED):
+            return False
+        if one.job.join_id is not None and _counts(one.job, decision):
             return False
     return not any(_writes_beside(kernel, kind) for kind in {one.job.kind for one, _ in ends})
 
@@ -257,6 +277,8 @@ def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> 
         is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
         if is_due and one.job.id not in going:
             channels.add(f"queue:{one.job.queue}")
+        if isinstance(one.outcome, Parked):  # what it waits for may be there already
+            channels.add("wakes")
         if kind is not None and kind.announce:
             channels.add("events")
         if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:

@@ -231,7 +231,7 @@ def _parted(change: Change) -> list[Change]:
     return [left, entered]
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed", "resumed")
 EVENTS = frozenset(
     ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
 )

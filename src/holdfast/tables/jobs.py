@@ -156,14 +156,8 @@ async def promote(tx: Tx, queue: str, now: int, limit: int = 500) -> int:
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
     """Lease one job, whatever its queue; the caller logs it."""
-    rows = await tx.rows(
-        sql.claim_one,
-        id=job_id,
-        declared=claim.declared,
-        owner=claim.owner,
-        now=now,
-        lease_until=claim.lease_until,
-    )
+    lease = {"owner": claim.owner, "lease_until": claim.lease_until}
+    rows = await tx.rows(sql.claim_one, id=job_id, declared=claim.declared, now=now, **lease)
     return Claimed._make(rows[0]) if rows else None
 
 
