@@ -72,7 +72,7 @@ async def test_a_replica_serves_and_takes_over_under_load_with_nothing_lost(pair
     migrated = site.start("migrate")
     assert await migrated.until_ended() == 0, migrated.tail()
     async with site.kernel() as kernel:
-        await submit(kernel, kind(kernel, "order"), OrderIn(1))
+        await submit(kernel, kind(kernel, "order"), OrderIn(999_999_999))  # no number of a client's
     pair.primary.halt(immediate=True)
     await a_replica_serves_whoever_only_looks(pair)
     pair.primary.resume()

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(mutants_jobs.retry_after_ignored, ("S13",), 60),
     Mutant(mutants_jobs.retry_after_lost_in_replay, ("S13",), 600, shown_by=33, ring=186),
     Mutant(mutants_jobs.replay_from_the_first_stage, ("S3", "S19"), 60),
-    Mutant(mutants_world.keeper_never_replaced, ("L1",), 60),
+    Mutant(mutants_world.keeper_never_replaced, ("L1",), 60, ring=1),
     Mutant(mutants_world.ack_before_commit, ("S16", "S18"), 20),
     Mutant(mutants_world.no_inbox, ("S17",), 20),
     Mutant(mutants_world.published_before_confirmed, ("S16",), 20),
