@@ -26,6 +26,7 @@ async def wake_once(kernel: Kernel) -> int:
         ready = await joins.ready(tx, BATCH)
         awaited = await callbacks.awaited(tx, BATCH)
         left = await joins.left(tx, BATCH)
+        late = await jobs.unanswered(tx, kernel.registry.queues, kernel.now(), BATCH)
     done = sum([await _wake_parent(kernel, join_id) for join_id in ready])
     for key in awaited:
         try:
@@ -34,7 +35,7 @@ async def wake_once(kernel: Kernel) -> int:
             continue  # left to a process whose code declares the stage
     for join_id in left:
         done += await _cancel_children(kernel, join_id)
-    return done + await _end_waits(kernel)
+    return done + (await _end_waits(kernel) if late else 0)
 
 
 async def _wake_parent(kernel: Kernel, join_id: str) -> bool:
