@@ -23,7 +23,7 @@ PARTS = [
     ("conversion", 18),
     ("review", 50),
     ("releases", 50),
-    ("family", 25),
+    ("family", 8),
 ]
 """Which world, and how many fresh seeds of it."""
 HUNT = 80
