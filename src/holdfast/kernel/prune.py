@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.clock import SeededDice, uuid7
-from holdfast.tables import answers, calls, cases, events, idempotency, inbox, jobs, outbox, results
+from holdfast.tables import answers, callbacks, calls, cases, events, idempotency, inbox, jobs, joins, outbox, results
 
 BATCH = 200
 
@@ -22,6 +22,7 @@ async def prune_once(kernel: Kernel) -> int:
     async with kernel.store.transaction() as tx:
         removed += await inbox.prune(tx, kept_until, BATCH)
         removed += await idempotency.prune(tx, kept_until, BATCH)
+        removed += await callbacks.prune(tx, kept_until, BATCH)
     return removed
 
 
@@ -35,4 +36,5 @@ async def _prune_jobs(kernel: Kernel, before: int) -> int:
             await results.forget(tx, gone)
             await answers.forget(tx, gone)
             await cases.forget(tx, gone)
+            await joins.forget(tx, gone)
     return len(gone)

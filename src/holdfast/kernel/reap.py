@@ -10,7 +10,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import AWAY, end, end_apart
 from holdfast.stores.seam import Tx
-from holdfast.tables import jobs
+from holdfast.tables import answers, jobs
 
 BATCH = 200
 
@@ -29,14 +29,17 @@ async def reap_once(kernel: Kernel) -> int:
 
 
 async def sweep_once(kernel: Kernel) -> int:
-    """Fail what is past its deadline, and what nobody called back in time. Safe with many instances."""
+    """Fail what is past its deadline, and what nobody called back in time. Safe with many instances. Who waits
+    inside of a stage goes on there instead (`kernel.wake`)."""
 
     async def find(tx: Tx) -> list[Settlement]:
         now = kernel.now()
         late = await jobs.overdue(tx, kernel.registry.queues, now, BATCH)
         ended = [Settlement(job, Overdue(), expected=State(job.state), provider=provider) for job, provider in late]
         known = {job.id for job, _ in late}
-        for job, provider in await jobs.unanswered(tx, kernel.registry.queues, now, BATCH):
+        unanswered = await jobs.unanswered(tx, kernel.registry.queues, now, BATCH)
+        known |= await answers.parked(tx, [job.id for job, _ in unanswered]) if unanswered else set()
+        for job, provider in unanswered:
             if job.id not in known:
                 ended.append(Settlement(job, Overdue("CALLBACK_OVERDUE"), expected=State.WAITING, provider=provider))
         return ended

@@ -40,6 +40,7 @@ class Ended(NamedTuple):
     data: str | None
     from_stage: str
     value: str | None
+    goes_on: int
 
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
@@ -57,6 +58,8 @@ class Left(NamedTuple):
     """The stage's result as JSON, if it is one to keep."""
     done: str | None = None
     """The stages completed so far, if that has changed."""
+    goes_on: bool = False
+    """Whether the next stage is to be leased with this end, to whoever holds the job."""
 
 
 class Claim(NamedTuple):
@@ -73,10 +76,11 @@ NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 
 class Turned(NamedTuple):
-    """What came of a turn: the attempts whose end was accepted, the jobs leased, and how many were parked instead,
-    because their provider is held."""
+    """What came of a turn: the attempts whose end was accepted, those of them whose next one is leased already, the
+    jobs leased besides, and how many were parked instead, because their provider is held."""
 
     accepted: set[str]
+    went_on: set[str]
     leased: list[Claimed]
     parked: int
 
@@ -88,10 +92,10 @@ async def turn(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Seq
     if tx.dialect == "postgres":
         return await _turn_at_once(tx, lefts, claim, now, hints)
     leased, parked = _parted(await _claim_lane_by_lane(tx, claim, now)) if claim.limit > 0 else ([], 0)
-    accepted = await _end(tx, lefts, now) if lefts else set()
+    accepted, went_on = await _end(tx, lefts, claim.lease_until, now) if lefts else (set(), set())
     for channel in hints:
         await tx.hint(channel)
-    return Turned(accepted, leased, parked)
+    return Turned(accepted, went_on, leased, parked)
 
 
 def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
@@ -116,8 +120,10 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
         hints=list(hints),
     )
     taken = [row for row in rows if row["kind"] is not None]
-    accepted = {job_id for row in rows[len(taken) :] for job_id in (row["id"] or "").split(",")} - {""}
-    return Turned(accepted, *_parted(taken))
+    ended = {job_id for row in rows[len(taken) :] for job_id in (row["id"] or "").split(",")} - {""}
+    went_on = {job_id[:-1] for job_id in ended if job_id[-1] == "+"}
+    accepted = {job_id.rstrip("+") for job_id in ended} if went_on else ended
+    return Turned(accepted, went_on, *_parted(taken))
 
 
 async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> Sequence[Row]:
@@ -150,14 +156,8 @@ async def promote(tx: Tx, queue: str, now: int, limit: int = 500) -> int:
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
     """Lease one job, whatever its queue; the caller logs it."""
-    rows = await tx.rows(
-        sql.claim_one,
-        id=job_id,
-        declared=claim.declared,
-        owner=claim.owner,
-        now=now,
-        lease_until=claim.lease_until,
-    )
+    lease = {"owner": claim.owner, "lease_until": claim.lease_until}
+    rows = await tx.rows(sql.claim_one, id=job_id, declared=claim.declared, now=now, **lease)
     return Claimed._make(rows[0]) if rows else None
 
 
@@ -184,22 +184,26 @@ async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
         await events.append(tx, [(row["id"], row["attempt"], "parked", None) for row in parked], now)
 
 
-async def _end(tx: Tx, lefts: Sequence[Left], now: int) -> set[str]:
+async def _end(tx: Tx, lefts: Sequence[Left], lease_until: int, now: int) -> tuple[set[str], set[str]]:
+    """End attempts; return the jobs whose end was accepted, and those of them that went on."""
     rows = {left.job.id: _ended(left, now) for left in lefts}
     ended = batch.keyed(rows)
-    accepted = {row["id"] for row in await tx.rows(sql.end, batch=ended, now=now)}
-    if len(accepted) < len(rows):
-        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in accepted})
-    if accepted:
+    states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
+    if len(states) < len(rows):
+        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in states})
+    if states:
         await tx.rows(sql.log_ends, batch=ended, now=now)
     if any(left.value is not None for left in lefts):
         await tx.rows(sql.keep_values, batch=ended, now=now)
-    return accepted
+    went_on = {job_id: rows[job_id][0] + 1 for job_id, state in states.items() if state == State.PROCESSING}
+    if went_on:
+        await events.append(tx, [(job_id, attempt, "claimed", None) for job_id, attempt in went_on.items()], now)
+    return set(states), set(went_on)
 
 
 def _ended(left: Left, now: int) -> tuple[Any, ...]:
     """The fields of `Ended`, in their order. A plain tuple: JSON takes 1.6 times as long to write a named one."""
-    job, expected, decision, error, data, value, done = left
+    job, expected, decision, error, data, value, done, goes_on = left
     return (
         job.attempt,
         expected,
@@ -221,6 +225,7 @@ def _ended(left: Left, now: int) -> tuple[Any, ...]:
         data,
         job.stage,
         value,
+        int(goes_on),
     )
 
 
