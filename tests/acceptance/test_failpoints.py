@@ -29,7 +29,19 @@ pytestmark = pytest.mark.slow
 
 AT_ONCE = 5
 # No cell of the matrix: nothing that runs as a process of Holdfast comes by.
-OUT_OF_REACH = {"paid.after_record": "no stage of the orders pays; tests/kernel/test_paid.py crashes there"}
+OUT_OF_REACH = {
+    "paid.after_record": "no stage of the orders pays; tests/kernel/test_paid.py crashes there",
+    **{
+        name: "no order has children or checkpoints; tests/kernel/test_family.py and the simulated families crash there"
+        for name in NAMES
+        if name.startswith(("spawn.", "wake.", "checkpoint."))
+    },
+    **{
+        name: "no order has rows of its own; tests/kernel/test_own_rows.py crashes there"
+        for name in NAMES
+        if name.startswith("own_rows.")
+    },
+}
 EMBEDDED = ("claim.after_commit", "settle.before_commit", "effect.after_send", "relay.after_publish")
 
 
