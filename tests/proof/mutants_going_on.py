@@ -50,10 +50,14 @@ def goes_on_under_the_old_number() -> Iterator[None]:
 
 @contextmanager
 def goes_on_past_a_held_provider() -> Iterator[None]:
-    """The next stage is entered whatever its provider's breaker says."""
+    """The next stage is entered whatever its provider's breaker says, however long ago the job was claimed."""
     held = "AND (r.provider IS NULL OR r.provider NOT IN ("
     open_to_all = "AND (TRUE OR r.provider NOT IN ("
-    with respelled(jobs.sql, "end", (held, open_to_all)), respelled(jobs.sql, "turn", (held, open_to_all)):
+    with (
+        swapped(go_on, "GOES_ON_MS", 10**9),
+        respelled(jobs.sql, "end", (held, open_to_all)),
+        respelled(jobs.sql, "turn", (held, open_to_all)),
+    ):
         yield
 
 
