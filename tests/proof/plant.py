@@ -18,13 +18,14 @@ from holdfast.stores.statement import Statements, _render
 class Mutant:
     """A bug, the promises that catch it, and the seeds that must suffice. `shown_by` is the one that showed a rare bug
     last: it is tried before the hunt begins. `ring` is one that shows it on PostgreSQL, if it is in a statement's
-    text."""
+    text; `elsewhere` names the test that catches it there instead, where no seed of a reasonable hunt does."""
 
     plant: Callable[[], AbstractContextManager[None]]
     caught_by: tuple[str, ...]
     seeds: int
     shown_by: int | None = None
     ring: int | None = None
+    elsewhere: str | None = None
 
     @property
     def name(self) -> str:
