@@ -58,6 +58,12 @@ MUTANTS = (
         elsewhere="tests/kernel/test_going_on.py::test_a_stage_whose_provider_is_held_is_not_entered",
     ),
     Mutant(mutants_going_on.result_only_handed_on, ("S3",), 20, ring=1),
-    Mutant(mutants_going_on.new_effect_unfenced, ("S4", "S7", "S8"), 600, shown_by=85, ring=85),
+    Mutant(
+        mutants_going_on.new_effect_unfenced,
+        ("S4", "S7", "S8"),
+        600,
+        shown_by=85,
+        elsewhere="tests/kernel/test_lease.py::test_an_effect_is_not_begun_without_the_lease",
+    ),
     Mutant(mutants_world.paused_before_the_send, ("S4", "S7", "S8"), 600, shown_by=85),
 )

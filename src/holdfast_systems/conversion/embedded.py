@@ -9,7 +9,7 @@ What an ending means, and whether another attempt may help:
     refused by content (password, damage, no text, pages)   VALIDATION   no
     died of a limit, or crashed on the file                 VALIDATION   no: it would die the same way again
     took too long by the wall clock, with little CPU        NETWORK      yes: the machine may have been busy
-    took too long by the wall clock, and worked             VALIDATION   no
+    took all the time a document may take, and worked       VALIDATION   no
     killed from outside (SIGKILL), or could not be started  UPSTREAM     yes: local pressure
 
 A hostile file is thus run once, not three times for nothing. A crash is read as the file's doing because the
@@ -86,7 +86,7 @@ class EmbeddedGateway:
         with document, tempfile.TemporaryFile(buffering=0) as output:
             ending = await self._read_in_sandbox(document, output, wall_s)
             if ending.out_of_time:
-                raise _late(ending, wall_s, self.limits.cpu_s)
+                raise _late(ending, wall_s, self.limits)
             if ending.status != 0:
                 raise failed(ending.status, ending.complaint)
             try:
@@ -120,9 +120,10 @@ def _opened(source: Path) -> IO[bytes]:
         raise CallError.of(Category.UPSTREAM, "IO_ERROR", message) from error
 
 
-def _late(ending: Ending, wall_s: float, cpu_s: int) -> CallError:
-    """A busy machine explains a child that hardly ran; one that ran on and on would do so again."""
-    if ending.cpu_s >= 0.5 * min(cpu_s, wall_s):
+def _late(ending: Ending, wall_s: float, limits: Limits) -> CallError:
+    """A busy machine explains a child that hardly ran; one that ran on and on would do so again. A caller who gave it
+    less time than a document may take has learned nothing about the document."""
+    if wall_s >= limits.wall_s and ending.cpu_s >= 0.5 * min(limits.cpu_s, wall_s):
         message = f"The conversion took {ending.cpu_s:.0f} s of processor time and was not done."
         return CallError.of(Category.VALIDATION, "DOCUMENT_TOO_COMPLEX", message)
     return CallError.of(Category.NETWORK, "GATEWAY_TIMEOUT", f"The conversion took longer than {wall_s:g} s.")

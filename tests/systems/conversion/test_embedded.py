@@ -91,7 +91,10 @@ def confined(pid: int) -> bool:
 
 def children_cpu_s() -> float:
     """The processor time of all children that have ended. The file of 20,000 pages, left alone, takes many seconds."""
-    ticks = process(sandbox_for(TASK).server_pid or 0, "stat").rpartition(")")[2].split()[13:15]
+    server = sandbox_for(TASK).server_pid
+    if server is None:  # nothing has been converted yet
+        return 0.0
+    ticks = process(server, "stat").rpartition(")")[2].split()[13:15]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
