@@ -44,3 +44,11 @@ def test_the_link_check_sees() -> None:
     page = "[a](b.md#c) ![d](e.png) [f](https://x.test) `[g](h)`\n```\n[i](j)\n```\n[k]: l.md\n"
     assert list(links(page)) == ["b.md#c", "e.png", "l.md"]
     assert headings("# One `two`, three!\n") == {"one-two-three"}
+
+
+def test_every_decision_has_a_number_of_its_own_and_says_it() -> None:
+    numbers = []
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        numbers.append(int(page.name[:4]))
+        assert page.read_text().startswith(f"# {numbers[-1]}. "), page.name
+    assert len(numbers) == len(set(numbers))
