@@ -17,7 +17,7 @@ from holdfast.proof.run import reports, run_seed, simulate
 from tests.proof.seeds import corpus, first_fresh_seed, keep, told
 
 FAST_SEEDS = 25
-FRESH_SEEDS = 1_500
+FRESH_SEEDS = 900
 CHUNKS = 3
 """So that the test workers share them. Each is large enough to see everything by itself."""
 

@@ -21,6 +21,9 @@ BROKER_FAULTS = frozenset(
 )
 PROVIDER_FAULTS = frozenset((*ILLNESSES, "timeout", "answer_unheard", "deduplicated"))
 ALL_FAULTS = FAULT_KINDS | BROKER_FAULTS | PROVIDER_FAULTS
+EVERY_JOBS = frozenset(name for name in NAMES if not name.startswith(("spawn.", "wake.", "checkpoint.", "own_rows.")))
+"""The failpoints that any job may come by. The others are met only by jobs with children, checkpoints or rows of their
+own: the world of families has those, and tests/kernel/test_own_rows.py crashes at the last two."""
 ALL_EDGES = frozenset(f"{old} -> {new}" for old, new in EDGES)
 
 
@@ -37,7 +40,7 @@ def _one_each() -> dict[str, float]:
 class Coverage:
     """What must be seen at least once, and what at least how often per seed."""
 
-    failpoints: frozenset[str] = NAMES
+    failpoints: frozenset[str] = EVERY_JOBS
     faults: frozenset[str] = ALL_FAULTS
     edges: frozenset[str] = ALL_EDGES
     seen: frozenset[str] = frozenset()
