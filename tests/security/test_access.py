@@ -94,7 +94,14 @@ def rules() -> dict[str, Rule]:
 
 
 RULES = rules()
+SIGNED = {"POST /api/callbacks/{queue}/{key}"}
+"""Whoever has an address that was signed may use it, and nobody else, whatever token they have."""
 STREAMS = {request for request in RULES if request.endswith("/events")} | {"GET /api/ops/changes"}
+
+
+def by_token() -> dict[str, Any]:
+    """The rules of the routes that a token opens."""
+    return {request: rule for request, rule in RULES.items() if request not in SIGNED}
 
 
 def routes(web: FastAPI) -> set[str]:
@@ -180,7 +187,7 @@ async def test_without_a_good_token_only_what_is_public_answers(access: Access) 
     wrong = []
     for name, token in tokens.items():
         client = access.place.bearing(token)
-        for request, rule in RULES.items():
+        for request, rule in by_token().items():
             status = await access.status(client, request)
             fits = status < 400 or (status == 404 and "{" in request) if rule.public else status == 401
             wrong += [] if fits else [f"{request} with {name} token: {status}"]
@@ -193,16 +200,26 @@ async def test_every_route_answers_to_its_roles_and_to_no_other(access: Access) 
     wrong = []
     for role in ROLES:
         client = access.place.client("ann", role)
-        for request, rule in RULES.items():
+        for request, rule in by_token().items():
             status = await access.status(client, request)
             fits = status not in (401, 403) and status < 500 if role in rule.roles else status == 403
             wrong += [] if fits else [f"{request} as {role}: {status}"]
     client = access.place.client("ann")
-    for request, rule in RULES.items():
+    for request, rule in by_token().items():
         status = await access.status(client, request)
         fits = status == 403 if rule.roles != frozenset(ROLES) else status not in (401, 403)
         wrong += [] if fits else [f"{request} without any role: {status}"]
     assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K24")
+async def test_an_address_for_a_callback_needs_its_own_signature(access: Access) -> None:
+    queue = access.place.systems[0].kernel.registry.queues[0]
+    for client in (access.place.client(), access.place.client("olga", "operator")):
+        for signature in ("", "0" * 64):
+            answer = await client.post(f"/api/callbacks/{queue}/k?expires=9999999999999&signature={signature}", json=1)
+            assert answer.status_code == 403, answer.text
 
 
 async def test_what_is_another_ones_is_refused_or_not_there(access: Access) -> None:
