@@ -17,9 +17,10 @@ from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages
 from holdfast.http.auth import Auth, Principal, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
+from holdfast.http.looking import keep_looking
 from holdfast.kernel.explain import iso
 from holdfast.operator.desk import Desk
-from holdfast.operator.history import Looks, keep_looking
+from holdfast.operator.history import Looks
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 

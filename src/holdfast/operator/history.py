@@ -6,16 +6,11 @@ each web process looks every few seconds and keeps an hour of what it saw.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
-
-from holdfast.errors import HoldfastError
 from holdfast.kernel.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.snapshot import BreakerView, Snapshot, snapshot
@@ -67,27 +62,6 @@ def _numbers(view: Snapshot) -> dict[str, Any]:
         "oldest_age_s": max(due, default=0.0),
         "outbox_pending": view.outbox_pending,
     }
-
-
-@asynccontextmanager
-async def keep_looking(desk: Desk, looks: Looks) -> AsyncIterator[None]:
-    """Look at every system now and then, for as long as the caller runs."""
-    task = asyncio.ensure_future(_look_on(desk, looks))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _look_on(desk: Desk, looks: Looks) -> None:
-    while True:
-        for system in desk.systems:
-            with suppress(HoldfastError):  # a store that is down for a while leaves a gap in a chart, no more
-                with anyio.CancelScope(shield=True):  # a shutdown must not leave a transaction open
-                    looks.add(system.name, await snapshot(system.kernel))
-        await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def show_history(desk: Desk, looks: Looks, minutes: int) -> dict[str, Any]:
