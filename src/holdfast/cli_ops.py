@@ -147,7 +147,7 @@ def breakers_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Every provider that was ever called: its gate, and how many jobs wait for it."""
-    show_page(system, app, breakers.every, ["name", "gate", "parked", "not_before", "updated_at"], as_json, watch)
+    show_page(system, app, breakers.listed, ["name", "gate", "parked", "not_before", "updated_at"], as_json, watch)
 
 
 @breakers_cli.command("history")

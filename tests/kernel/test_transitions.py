@@ -17,7 +17,7 @@ from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import claim_one, end
 from holdfast.stores.statement import _statement
-from holdfast.tables import jobs
+from holdfast.tables import jobs, leases
 from holdfast.testing import World
 from tests.kernel.places import Deploy, take
 
@@ -111,7 +111,7 @@ async def _revive(world: World, job_id: str) -> None:
 
 async def _renew(world: World, job_id: str) -> None:
     async with world.kernel.store.transaction() as tx:
-        assert await jobs.renew(tx, {job_id: 7}, world.kernel.now() + 1) == set(), "not under another attempt"
+        assert await leases.renew(tx, {job_id: 7}, world.kernel.now() + 1) == set(), "not under another attempt"
 
 
 @pytest.mark.spec("K15")

@@ -12,7 +12,7 @@ from holdfast.core.decide import Decision, decide
 from holdfast.core.failure import Category, failure
 from holdfast.core.outcome import Failed, Held, Lost
 from holdfast.kernel import context, operate
-from holdfast.tables import jobs
+from holdfast.tables import jobs, leases
 from tests.proof.plant import decided, respelled, swapped
 
 # Fences
@@ -45,7 +45,7 @@ def unfenced_attempt() -> Iterator[None]:
 @contextmanager
 def unfenced_reaper() -> Iterator[None]:
     """The reaper takes leases that have not ended."""
-    with respelled(jobs.sql, "expired", ("lease_until < :now", "lease_until - 45000 < :now")):
+    with respelled(leases.sql, "expired", ("lease_until < :now", "lease_until - 45000 < :now")):
         yield
 
 
@@ -65,7 +65,7 @@ def progress_unfenced() -> Iterator[None]:
 def sweep_touches_the_ended() -> Iterator[None]:
     """The sweep does not care whether a job has ended."""
     with respelled(
-        jobs.sql, "overdue", ("state IN ('queued', 'processing', 'waiting')", "state NOT IN ('dead', 'cancelled')")
+        leases.sql, "overdue", ("state IN ('queued', 'processing', 'waiting')", "state NOT IN ('dead', 'cancelled')")
     ):
         yield
 

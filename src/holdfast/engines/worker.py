@@ -28,7 +28,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import Taken, turn
-from holdfast.tables import jobs, workers
+from holdfast.tables import leases, workers
 
 STORE_BACKOFF_S = 0.5
 STORE_BACKOFF_CAP_S = 10.0
@@ -253,7 +253,7 @@ class Worker:
         began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
             await workers.seen(tx, self.name, ",".join(self.queues), len(held), now, self.kernel.registry.declared)
-            kept = await jobs.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
+            kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
             self._renewal.renewed()
@@ -283,7 +283,7 @@ class Worker:
             if not self._doubt:
                 return
             async with self.kernel.store.reading() as tx:
-                held = await jobs.held_by(tx, self.name)
+                held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
             known = set(self._running) | {(one.job.id, one.job.attempt) for one in self._finished}
             lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:

@@ -41,7 +41,7 @@ from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
-from holdfast.tables import audit, breakers, calls, cases, effects, events, jobs, ops, outbox, results
+from holdfast.tables import audit, breakers, calls, cases, depth, effects, events, jobs, ops, outbox, results
 
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
@@ -74,7 +74,7 @@ async def _glance(one: OpenSystem) -> dict[str, Any]:
     view = await snapshot(one.kernel)
     due = [lane.oldest_age_s for lane in view.lanes if lane.state == "queued"]
     async with one.kernel.store.reading() as tx:
-        ended = await jobs.finished_since(tx, view.now - 3_600_000)
+        ended = await depth.finished_since(tx, view.now - 3_600_000)
     return {
         "system": one.name,
         "title": one.system.title,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.breaker import BreakerState, Gate, from_row
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
+from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
+from holdfast.kernel.depth import read_depths, read_doubtful, read_letters
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Row
-from holdfast.tables import breakers, cases, effects, horizon, jobs, outbox, workers
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import breakers, horizon, outbox, workers
 from holdfast.tables.horizon import NOBODY, Horizon
 
 HORIZON_LONG_S = 300.0
@@ -89,48 +91,52 @@ def held_back(view: Horizon) -> str | None:
 async def snapshot(kernel: Kernel) -> Snapshot:
     now = kernel.now()
     async with kernel.store.reading() as tx:
-        lag = await outbox.lag(tx)
+        lag = await _lag(kernel, tx)
+        depths = await read_depths(kernel, tx)
         alive = [row for row in await workers.every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
         return Snapshot(
             now=now,
-            lanes=[_lane(row, now) for row in await jobs.depth(tx)],
+            lanes=[Lane(one.queue, one.state, one.jobs, _age_s(one.oldest, now)) for one in depths.every()],
             outbox_pending=lag["pending"],
             outbox_lag_s=_age_s(lag["oldest"], now),
-            letters=_letters(kernel, await cases.count(tx)),
-            breakers=_breakers(kernel, await breakers.every(tx)),
-            effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
+            letters=_letters(kernel, await read_letters(tx)),
+            breakers=_breakers(kernel, await breakers.every(tx), depths.parked),
+            effects=[(row["provider"], row["status"], row["effects"]) for row in await read_doubtful(kernel, tx)],
             workers_alive=len(alive),
-            undeclared=await undeclared(kernel, tx),
+            undeclared=await undeclared(kernel, tx, depths.due),
             horizon=await horizon.read(tx),
         )
 
 
-def _letters(kernel: Kernel, rows: Sequence[Row]) -> dict[tuple[str, str, str], int]:
+async def _lag(kernel: Kernel, tx: Tx) -> Row:
+    with kernel.floors.times("lag").scan(kernel.now) as scan:
+        now = kernel.now()
+        lag = await outbox.lag(tx, scan.start or BOTTOM)
+        scan.reached(now - SLACK_MS if lag["first"] is None else lag["first"])
+    return lag
+
+
+def _letters(kernel: Kernel, rows: Sequence[tuple[str, Row]]) -> dict[tuple[str, str, str], int]:
     found: Counter[tuple[str, str, str]] = Counter()
-    for row in rows:
+    for state, row in rows:
         why = failure(Category(row["category"]), row["error_class"], "")
         cause = kernel.registry.public_failure(row["kind"], why, row["stage"]).cause
-        found[row["state"], row["category"], cause] += row["letters"]
+        found[state, row["category"], cause] += row["letters"]
     return found
 
 
-def _lane(row: Row, now: int) -> Lane:
-    state = "parked" if row["parked"] else row["state"]
-    return Lane(row["queue"], state, row["jobs"], _age_s(row["oldest"], now))
-
-
-def _breakers(kernel: Kernel, rows: Sequence[Row]) -> list[BreakerView]:
+def _breakers(kernel: Kernel, rows: Sequence[Row], parked: Mapping[str, int]) -> list[BreakerView]:
     """Every provider: those that ever were in trouble by their row, the others as closed."""
-    known = {row["name"]: _breaker(row) for row in rows}
+    known = {row["name"]: _breaker(row, parked.get(row["name"], 0)) for row in rows}
     for name in kernel.registry.providers:
         known.setdefault(name, BreakerView(name, BreakerState(), 0, None, None))
     return [known[name] for name in sorted(known)]
 
 
-def _breaker(row: Row) -> BreakerView:
+def _breaker(row: Row, parked: int) -> BreakerView:
     stored = json.loads(row["state"])
     state = from_row(stored) if stored else BreakerState()
-    return BreakerView(row["name"], state, row["parked"], row["not_before"], row["updated_at"])
+    return BreakerView(row["name"], state, parked, row["not_before"], row["updated_at"])
 
 
 def _age_s(oldest: int | None, now: int) -> float:

@@ -69,7 +69,7 @@ def enqueue_many(
     async def write() -> list[str]:
         ids: list[str] = []
         for start in range(0, len(orders), PART):
-            ids += await submit_in(tx, orders[start : start + PART], now)
+            ids += await submit_in(tx, orders[start : start + PART], now + start // PART)
         return ids
 
     return EnqueuedMany(f"The enqueue_many of '{kind_of(job).name}'", write(), sync=not tx.is_async)

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.core.breaker import Gate
 from holdfast.core.failure import Failure, PublicFailure
+from holdfast.core.floor import FloorBook
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
@@ -156,6 +157,9 @@ class Kernel:
     """When providers asked this process to be called again."""
     gates: dict[str, Gate] = field(default_factory=dict, init=False, repr=False)
     """How this process saw providers' breakers last, for its log."""
+    floors: FloorBook = field(default_factory=FloorBook, init=False, repr=False)
+    """From where its scans begin."""
+    looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
 
     def now(self) -> int:
         return self.store.now()

@@ -194,7 +194,7 @@ async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[tuple[Report, int]], 
         return
     row = await breakers.lock(tx, provider.name, now)
     if provider.concurrency is not None:
-        await _give_places_back(tx, provider, row, reports, now)
+        await _give_places_back(kernel, tx, provider, row, reports, now)
     if asked_until is not None:
         await breakers.gate_until(tx, provider.name, asked_until)
     if provider.breaker is None:
@@ -222,12 +222,15 @@ def _asked_ms(report: Report) -> int:
     return report.provider.asked_ms(found.retry_after_ms or 0)
 
 
-async def _give_places_back(tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int) -> None:
+async def _give_places_back(
+    kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int
+) -> None:
     """The places go to whoever waits longest for one. What this misses, `hold_once` sees."""
     free = row.places
     for report in reports:
         free = places.give_back(free, now, report.ticket.id)
     await breakers.set_places(tx, provider.name, free)
     if row.state.gate is Gate.CLOSED:
-        for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now)):
+        floor = kernel.floors.parked_since(provider.name)
+        for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now, floor)):
             await tx.hint(f"queue:{queue}")

@@ -11,8 +11,10 @@ import asyncio
 import json
 from collections.abc import Sequence
 
+from holdfast.core.floor import BOTTOM, SLACK_MS, Floors
 from holdfast.core.redact import redact_message
-from holdfast.errors import NotHandled, TransportDown, TransportError
+from holdfast.errors import NotHandled, StoreError, TransportDown, TransportError
+from holdfast.kernel.floors import OUTBOX, watch_outbox
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.trace import HEADER, span
 from holdfast.stores.seam import Row, Tx
@@ -59,10 +61,7 @@ async def relay_once(kernel: Kernel) -> int:
     assert kernel.transport is not None, "a relay needs a transport"
     token = kernel.new_id()
     now = kernel.now()
-    async with kernel.store.alone() as tx:
-        rows = await outbox.claim(
-            tx, token, now, now + int(kernel.tuning.relay_lease_s * 1_000), kernel.tuning.relay_batch
-        )
+    rows = await _claim(kernel, token, now)
     if not rows:
         return 0
     await kernel.failpoint("relay.after_claim")
@@ -75,6 +74,29 @@ async def relay_once(kernel: Kernel) -> int:
     if down is not None:
         raise down
     return sum(answer is None for answer in answers)
+
+
+async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[Row]:
+    """Claim a batch, from the floor on. The floor is the first message that is not confirmed, since one that waits for
+    another of its aggregate must be found as soon as that is out."""
+    floors = kernel.floors.outbox
+    claiming = floors.begin(now)
+    start = claiming.floors.get(OUTBOX, BOTTOM)
+    lease_until = now + int(kernel.tuning.relay_lease_s * 1_000)
+    try:
+        async with kernel.store.alone() as tx:
+            rows = await outbox.claim(tx, token, now, lease_until, kernel.tuning.relay_batch, start)
+        reached: Floors = {}
+        if len(rows) < kernel.tuning.relay_batch or claiming.serial % ROUNDS_MAX == 0:
+            async with kernel.store.reading() as tx:
+                first = await outbox.first_pending(tx, start)
+            reached = {OUTBOX: now - SLACK_MS if first is None else first}
+    except StoreError:
+        floors.forget()
+        raise
+    floors.end(claiming, reached, {}, kernel.now())
+    watch_outbox(kernel)
+    return rows
 
 
 async def _publish(kernel: Kernel, row: Row) -> TransportError | None:

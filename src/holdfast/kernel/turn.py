@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.core.classify import classify
 from holdfast.core.failure import Category
+from holdfast.core.floor import Floors
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.kernel.floors import watch_claims
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.report import report
 from holdfast.kernel.settle import (
@@ -64,15 +66,21 @@ async def turn(
             now = kernel.now()
             ends = decided(kernel, finished, now, gates)
             plain = is_plain(kernel, ends)
-            written = await _commit(kernel, ends, _claim(kernel, owner, queues, limit, now), now, plain)
+            claiming = kernel.floors.claims.begin(now)
+            claim = _claim(kernel, owner, queues, limit, now, claiming.floors)
+            written = await _commit(kernel, ends, claim, now, plain)
         turned, kept, refused = written
+        kernel.floors.claims.end(claiming, turned.reached, turned.entered, kernel.now())
     except AWAY:
+        kernel.floors.claims.forget()
         raise
     except Exception as error:  # an end that cannot be written: find it, and let the others pass
+        kernel.floors.claims.forget()
         if not finished:
             raise
         await end_apart(kernel, finished, error)
         return await turn(kernel, owner, queues, (), limit)
+    watch_claims(kernel)
     report(kernel, kept, refused)
     if refused:
         async with kernel.store.transaction() as tx:
@@ -81,8 +89,9 @@ async def turn(
     return await _with_results(kernel, turned.leased), again
 
 
-def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int) -> jobs.Claim:
-    return jobs.Claim(owner, queues, kernel.registry.declared, limit, now + int(kernel.tuning.lease_s * 1_000))
+def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int, floors: Floors) -> jobs.Claim:
+    lease_until = now + int(kernel.tuning.lease_s * 1_000)
+    return jobs.Claim(owner, queues, kernel.registry.declared, limit, lease_until, floors)
 
 
 async def _commit(
@@ -159,7 +168,7 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
     """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        job = await jobs.claim_one(tx, job_id, _claim(kernel, owner, (), 1, now), now)
+        job = await jobs.claim_one(tx, job_id, _claim(kernel, owner, (), 1, now, {}), now)
         if job is None:
             return None
         await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)

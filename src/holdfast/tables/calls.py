@@ -45,5 +45,6 @@ async def spending(tx: Tx, since: int) -> Sequence[Row]:
     return await tx.rows(sql.spending, since=since)
 
 
-async def prune(tx: Tx, before: int, limit: int) -> int:
-    return len(await tx.rows(sql.prune, before=before, limit=limit))
+async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:
+    """Forget a batch of the oldest; returns their ids in order."""
+    return sorted(row["id"] for row in await tx.rows(sql.prune, after=after, upto=upto, before=before, limit=limit))

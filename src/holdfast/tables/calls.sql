@@ -24,5 +24,8 @@ SELECT c.started_at / 86400000 AS day, c.provider, j.kind, COUNT(*) AS calls,
  WHERE c.started_at >= :since GROUP BY c.started_at / 86400000, c.provider, j.kind ORDER BY 1 DESC, 2, 3
 
 -- name: prune
-DELETE FROM holdfast_calls WHERE id IN (SELECT id FROM holdfast_calls WHERE started_at < :before LIMIT :limit)
+-- Ids sort by time, as those of jobs do.
+DELETE FROM holdfast_calls WHERE id IN (
+  SELECT id FROM holdfast_calls WHERE id > CAST(:after AS /*id*/) AND id < CAST(:upto AS /*id*/) AND started_at < :before
+   ORDER BY id LIMIT :limit)
 RETURNING CAST(id AS TEXT) AS id

@@ -154,9 +154,9 @@ async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
     await tx.rows(sql.hand_over, from_job=from_job, to_job=to_job, now=now)
 
 
-async def in_doubt(tx: Tx, before: int, limit: int) -> Sequence[Row]:
-    """Effects nobody is working on and nobody knows the fate of."""
-    return await tx.rows(sql.in_doubt, before=before, limit=limit)
+async def in_doubt(tx: Tx, before: int, limit: int, floor: int = 0) -> Sequence[Row]:
+    """Effects nobody is working on and nobody knows the fate of, in the order of their last change."""
+    return await tx.rows(sql.in_doubt, floor=floor, before=before, limit=limit)
 
 
 async def sample(tx: Tx, provider: str, first_job: str, *, scan: int, limit: int) -> list[EffectRow]:

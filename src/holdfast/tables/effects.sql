@@ -98,10 +98,10 @@ UPDATE holdfast_effects SET job_id = CAST(:to_job AS /*id*/), updated_at = CAST(
 -- name: in_doubt
 SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
        f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket, f.marked_at, f.kind,
-       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held
+       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held, f.updated_at
   FROM holdfast_effects AS f
  WHERE (f.status IN ('sending', 'unknown') OR (f.status = 'sent' AND f.provider_id IS NULL))
-   AND f.updated_at <= :before
+   AND f.updated_at >= :floor AND f.updated_at <= :before
    AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
                     WHERE j.id IN (f.job_id, f.sender) AND j.state IN ('processing', 'queued'))
  ORDER BY f.updated_at LIMIT :limit

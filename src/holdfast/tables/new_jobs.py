@@ -73,15 +73,17 @@ async def load(tx: LoadingTx, jobs: Sequence[tuple[str, NewJob]], now: int) -> N
 
 def _pieces(jobs: Sequence[tuple[str, NewJob]], now: int, rows: int = 200) -> Iterator[str]:
     """The text form of COPY, some rows at a time. Jobs of one bulk differ in little else than their payloads: the rest
-    is written once."""
+    is written once. Some hundreds share a millisecond of creation, no more: claims go on from the last one that they
+    took, and would walk over all of its equals. No bulk is written faster than that."""
     written: tuple[Any, ...] = ()
     middle = ""
     for start in range(0, len(jobs), rows):
         lines = []
+        written, created_at = (), now + start // rows
         for job_id, job in jobs[start : start + rows]:
             if written != job[:-1]:
                 written = job[:-1]
-                middle = "\t".join(map(batch.copied, (*written, is_due(job.run_at, now), now, now)))
+                middle = "\t".join(map(batch.copied, (*written, is_due(job.run_at, now), created_at, now)))
             lines.append(f"{job_id}\t{middle}\t{batch.copied(job.payload)}\n")
         yield batch.storable("".join(lines))
 

@@ -15,7 +15,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
    AND (CAST(:stage AS TEXT) IS NULL OR stage = :stage)
    AND (CAST(:provider AS TEXT) IS NULL OR provider = :provider)
    AND (CAST(:owner AS TEXT) IS NULL OR owner = :owner)
- ORDER BY id DESC LIMIT :limit
+ ORDER BY holdfast_jobs.id DESC LIMIT :limit
 
 -- name: jobs_found
 -- By any id that a person may hold in hand: of the job, its key, its callback, its trace, its dead letter, its
@@ -35,7 +35,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
         OR id IN (SELECT n.id FROM (SELECT j.id, j.payload FROM holdfast_jobs AS j
                                      ORDER BY j.id DESC LIMIT :payloads_max) AS n
                    WHERE n.payload LIKE :quoted ESCAPE '!'))
- ORDER BY id DESC LIMIT :limit
+ ORDER BY holdfast_jobs.id DESC LIMIT :limit
 
 -- name: outbox_page
 SELECT seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, created_at, available_at,
@@ -83,9 +83,10 @@ SELECT seq, gate, at, reason FROM holdfast_breaker_events
 
 -- name: mark
 -- Differs whenever something has happened that an operator might be looking at.
-SELECT (SELECT CAST(id AS TEXT) FROM holdfast_jobs ORDER BY id DESC LIMIT 1) AS newest,
+SELECT (SELECT CAST(j.id AS TEXT) FROM holdfast_jobs AS j ORDER BY j.id DESC LIMIT 1) AS newest,
        (SELECT MAX(seq) FROM holdfast_job_events) AS events,
        (SELECT MAX(seq) FROM holdfast_audit) AS audit,
        (SELECT MAX(seq) FROM holdfast_breaker_events) AS gates,
        (SELECT MAX(seq) FROM holdfast_outbox) AS messages,
-       (SELECT COUNT(*) FROM holdfast_outbox WHERE status = 'pending') AS pending
+       (SELECT COUNT(*) FROM (SELECT status FROM holdfast_outbox ORDER BY seq DESC LIMIT 20) AS newest
+         WHERE status = 'pending') AS pending
