@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core import budget
+from holdfast.core import budget, floor
 from holdfast.core.decide import Decision, decide
 from holdfast.core.failure import Category, failure
 from holdfast.core.outcome import Failed, Held, Lost
@@ -67,6 +67,20 @@ def sweep_touches_the_ended() -> Iterator[None]:
     with respelled(
         leases.sql, "overdue", ("state IN ('queued', 'processing', 'waiting')", "state NOT IN ('dead', 'cancelled')")
     ):
+        yield
+
+
+# Floors
+
+
+@contextmanager
+def floors_never_reset() -> Iterator[None]:
+    """A scan begins for ever where an earlier one ended: neither time nor an error brings it down to the bottom."""
+
+    def once(self: Any, now: int) -> bool:
+        return self.looked_at is None
+
+    with swapped(floor.Rhythm, "is_due", once), swapped(floor.Lanes, "forget", lambda self: None):
         yield
 
 
