@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bench.arithmetic import ratios, spread
-from bench.model import NOTHING, Book, Measured, Row, Run, at_most, rate_ratio
+from bench.model import NOTHING, Book, Measured, Row, Run, at_least, at_most, rate_ratio
 
 DEPTH = Run("holdfast", "depth", 1_000_000, 50_000, timeout_s=1_800)
 EMBEDDED = (Run("holdfast", "embedded", 20_000, 8_000), Run("floor", "embedded", 20_000, 8_000))
 IDLE = Run("holdfast", "idle", 0, 0)
 GROWTH = Run("holdfast", "growth", 1_000_000, 40_000, timeout_s=1_800)
 HISTORY = Run("holdfast", "history", 10_000_000, 100_000, timeout_s=3_600)
+HELD = Run("holdfast", "held", 300_000, 20_000, timeout_s=1_800)
 CASES = {
     "queued": "a million queued",
     "finished": "a million finished",
@@ -78,9 +81,48 @@ def prune(book: Book) -> Measured:
     return Measured(text, longest <= 100.0, longest)
 
 
+def held(figure: str, more: str) -> Callable[[Book], Measured]:
+    """A rate behind a held snapshot, as a part of that without it."""
+
+    def judge(book: Book) -> Measured:
+        if not book.has("holdfast", "held"):
+            return NOTHING
+        rates = [book.spread("holdfast", "held", name).median for name in ("held_per_s", "free_per_s")]
+        costs = [book.spread("holdfast", "held", f"{name}_database_us").median for name in ("held", "free")]
+        text = f": {rates[0]:,.0f}/s against {rates[1]:,.0f}/s, database {costs[0]:.0f} us a job against {costs[1]:.0f}"
+        return at_least(book.spread("holdfast", "held", figure), 0.9, text if more == "rates" else "")
+
+    return judge
+
+
+def held_buffers(book: Book) -> Measured:
+    if not book.has("holdfast", "held"):
+        return NOTHING
+    ours, free = (book.spread("holdfast", "held", f"{name}_buffers").median for name in ("held", "free"))
+    jobs = book.spread("holdfast", "held", "jobs").median
+    text = f"{ours:.0f} buffers behind the dead versions of {jobs:,.0f} jobs, {free:.0f} without"
+    return Measured(text, ours <= 1.5 * free + 5, ours / free)
+
+
 ROWS = [
     flat("ms"),
     flat("buffers"),
+    Row(
+        "held",
+        "a burst of 300,000 behind a held snapshot",
+        ">= 0.9 of the same without",
+        (HELD,),
+        held("ratio", "rates"),
+    ),
+    Row("held-flat", "the last third of it", ">= 0.9 of the same without", (HELD,), held("last_ratio", "")),
+    Row("held-buffers", "a claim that finds nothing, behind it", "<= 1.5 x", (HELD,), held_buffers),
+    Row(
+        "released",
+        "the tenth after the snapshot's release",
+        ">= 0.9 of the same without",
+        (HELD,),
+        held("released_ratio", ""),
+    ),
     Row(
         "embedded",
         "embedded SQLite, accepted to settled, one process",
