@@ -1,6 +1,6 @@
 # Holdfast. `make` prints what there is. Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help install up test check conformance sim sim-long bench bench-quick docs servers fmt lock clean
+.PHONY: help install up test check conformance sim sim-long bench bench-quick quality docs servers fmt lock clean
 
 # Each of the hundreds of processes that the tests start would compile everything again if none might keep it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,6 +56,9 @@ bench: $(DEV) servers ## measure Holdfast and its peers on the same work, and wr
 
 bench-quick: $(DEV) servers ## the ratios to pgqueuer and to the floor, in under two minutes
 	@$(BIN)/python -m bench --quick
+
+quality: $(DEV) ## measure grades, transcripts, XML and reviews on inputs with known answers, against their goals
+	@$(BIN)/python -m quality
 
 docs: $(DEV) ## write the reference pages from the code, and check the documentation: examples run, links lead somewhere
 	@$(BIN)/python scripts/reference

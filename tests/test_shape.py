@@ -14,6 +14,7 @@ import holdfast
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src"
 TABLES = SOURCE / "holdfast" / "tables"
+CODE = ("src", "tests", "bench", "quality")
 FILE_LINES_MAX = 350
 FUNCTION_LINES_MAX = 60
 # "src/holdfast/x.py" or "src/holdfast/x.py:function", each with its reason. Empty is how it should stay.
@@ -36,13 +37,13 @@ def named(path: Path) -> str:
 
 
 def test_no_file_is_longer_than_a_person_reads_at_once() -> None:
-    lengths = {named(path): len(path.read_text().splitlines()) for path in python_files("src", "tests", "bench")}
+    lengths = {named(path): len(path.read_text().splitlines()) for path in python_files(*CODE)}
     assert {name: n for name, n in lengths.items() if n > FILE_LINES_MAX and name not in ALLOWED} == {}
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
     long = {}
-    for path in python_files("src", "tests", "bench"):
+    for path in python_files(*CODE):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -143,7 +144,7 @@ def test_no_group_repeats_possessively() -> None:
 def text_files() -> Iterator[Path]:
     """What we write by hand; the compiled requirements are not."""
     kinds = {".py", ".md", ".toml", ".sql", ".yaml", ".yml", ".html", ".css", ".js", ".cfg"}
-    for folder in ("src", "tests", "bench", "docs", "scripts", ".ci"):
+    for folder in (*CODE, "docs", "scripts", ".ci"):
         for path in sorted((REPOSITORY / folder).rglob("*")):
             by_hand = path.suffix in kinds or (path.suffix == "" and folder in ("scripts", ".ci"))
             if by_hand and path.is_file():

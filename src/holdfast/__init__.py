@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ProviderHeld,
     )
     from holdfast.kernel.app import App, Job, stage
+    from holdfast.kernel.aside import SyncContext
     from holdfast.kernel.context import Context
     from holdfast.kernel.enqueue import Enqueued, enqueue
     from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
@@ -54,6 +55,7 @@ __all__ = [
     "ProviderHeld",
     "Retry",
     "Snooze",
+    "SyncContext",
     "Wait",
     "enqueue",
     "enqueue_many",
@@ -85,6 +87,7 @@ _HOMES = {
     "ProviderHeld": "holdfast.errors:ProviderHeld",
     "Retry": "holdfast.core.retry:Retry",
     "Snooze": "holdfast.core.outcome:Snooze",
+    "SyncContext": "holdfast.kernel.aside:SyncContext",
     "Wait": "holdfast.core.outcome:Wait",
     "enqueue": "holdfast.kernel.enqueue:enqueue",
     "enqueue_many": "holdfast.kernel.enqueue_many:enqueue_many",

@@ -31,6 +31,7 @@ from holdfast.kernel.app import App, Job
 from holdfast.kernel.failpoint import NAMES
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.lockstep import Lockstep
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
@@ -97,6 +98,7 @@ class World:
             dice=SeededDice(seed),
             failpoint=self._failpoint,
             reach=self._reach,
+            aside=Lockstep(),
         )
 
     def script(

@@ -28,6 +28,7 @@ from holdfast.testing import world
 PAGES = {
     "README.md": "here",
     "docs/how-to/limit-schedule-and-bulk.md": "here",
+    "docs/how-to/run-blocking-and-cpu-code.md": "here",
     "docs/how-to/write-a-job.md": "here",
     "docs/tutorial/first-job.md": "tests/docs/test_tutorial.py",
 }
@@ -128,3 +129,11 @@ def test_the_page_about_writing_a_job_tests_one() -> None:
 @pytest.mark.parametrize("name", sorted(holdfast.__all__))
 def test_every_public_name_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(getattr(holdfast, name))
+
+
+def test_the_blocking_and_computing_job_runs(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text("hello")
+    page = Page("docs/how-to/run-blocking-and-cpu-code.md", PAGE=file.as_uri())
+    page.run(0)
+    asyncio.run(page.run(1).test_a_page_is_mirrored())

@@ -200,7 +200,7 @@ MISTAKES: list[tuple[Callable[[App], Any], str]] = [
     (result_of_another_type, "The stage 'Ship.send' takes 'pack' as int, but the stage 'pack' returns str; "),
     (input_of_another_type, "The stage 'Ship.pack' takes 'order' as str, but the job's input is Order; "),
     (input_before_the_context, "The stage 'Ship.pack' takes 'ctx' as Context, but the job's input is Order; "),
-    (sync_stage, "The stage 'Ship.pack' must be an async function."),
+    (sync_stage, "The stage 'Ship.pack' is a plain def: its ctx is a SyncContext, whose methods are not awaited; "),
     (job_without_input, "'Ship' must say what it takes: class Ship(Job[YourInput])."),
     (stage_without_context, "The stage 'Ship.pack' must take (self, ctx, input) and then earlier results."),
     (job_without_stage, "'Ship' has no stage; mark at least one method with @stage()."),

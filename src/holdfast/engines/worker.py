@@ -56,6 +56,7 @@ class Worker:
         self.name = name_here(kernel.new_uuid4()[:8])
         self.queues: Sequence[str] = kernel.registry.queues
         self.concurrency = concurrency
+        kernel.aside.allow(concurrency)
         self.streams = streams or (2 if kernel.store.dialect == "postgres" else 1)
         self.grace_s = grace_s
         self.completed = 0
@@ -95,6 +96,7 @@ class Worker:
             self._renewal.stop()
         for bell in bells:
             bell.close()
+        await self.kernel.aside.close()
         await self._sign_off()
 
     async def run_until_idle(self) -> int:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 J = TypeVar("J", bound="type[Job[Any]]")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+S = TypeVar("S", bound=Callable[..., Any])
 
 NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,62}$")
 
@@ -132,7 +133,8 @@ def stage(
     never: tuple[type[BaseException], ...] = (),
     formerly: Sequence[str] = (),
     upgrade: Upgrade | None = None,
-) -> Callable[[F], F]:
+    cpu: bool = False,
+) -> Callable[[S], S]:
     """Mark a method as a stage. Stages run in the order they are written, each with its own budget.
 
     `reads` names the fields of the input that the stage depends on, so that a correction of others does not make a
@@ -141,14 +143,17 @@ def stage(
     of exceptions that nothing recognises.
 
     `formerly`: names it had; jobs that stand there run it, and results stored under them are its own. `upgrade` turns
-    a stored result that no longer fits into one that does."""
+    a stored result that no longer fits into one that does.
+
+    An `async def` runs on the worker's event loop and must not block it. A plain `def` runs in a thread of the worker;
+    with `cpu` in a process of its own, so that it may compute. Its `ctx` is a `SyncContext`."""
     refuse_bare("stage", bare)
 
-    def mark(function: F) -> F:
+    def mark(function: S) -> S:
         named = None if reads is None else frozenset(reads)
         rules = Rules(retry_on, never)
         policy = Retry() if retry is None else retry
-        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade)
+        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade, cpu)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 

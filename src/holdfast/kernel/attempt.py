@@ -15,7 +15,7 @@ from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Next, Outcome, Overdue, Snooze, Unfit
+from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Lost, Next, Outcome, Overdue, Snooze, Unfit
 from holdfast.core.redact import redact_stack
 from holdfast.errors import (
     BadDeclaration,
@@ -26,6 +26,7 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from holdfast.kernel.aside import ProcessLost
 from holdfast.kernel.context import Context
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
@@ -86,7 +87,7 @@ async def _outcome(
         handler = _begin(stage, kind.instance, context, arguments)
         ended, answer = first_step(handler)
         if not ended:
-            limit = asyncio.timeout(_limit_s(kernel, stage, taken))
+            limit = context.limit = asyncio.timeout(_limit_s(kernel, stage, taken))
             async with limit:
                 answer = await rest(handler, answer)
         if context.promised:
@@ -95,6 +96,8 @@ async def _outcome(
         raise
     except (StoreUnavailable, StoreBusy, StoreFull):
         return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
+    except ProcessLost:
+        return Lost(), None
     except ProviderHeld as held:
         return Held(held.provider, held.reason, held.retry_at, held.parks, held.asked, held.hold_max_ms), None
     except asyncio.CancelledError as error:

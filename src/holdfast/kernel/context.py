@@ -5,10 +5,11 @@ Everything here that writes is guarded by the attempt's lease: a worker that los
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -61,6 +62,7 @@ class Context:
         "job",
         "kernel",
         "kind",
+        "limit",
         "messages",
         "paid",
         "promised",
@@ -76,6 +78,7 @@ class Context:
         self.messages: list[NewMessage] = []
         self.events: list[NewEvent] = []
         self.paid: Paid | None = None
+        self.limit: asyncio.Timeout | None = None
         self.provider_status: int | None = None
         self.promised: list[tuple[str, Coroutine[Any, Any, Any]]] = []
 
@@ -205,6 +208,18 @@ class Context:
             if locked is None or (locked[0].attempt, locked[0].state) != (self.job.attempt, State.PROCESSING):
                 raise LeaseLost(f"Job {self.job.id} is no longer held by attempt {self.job.attempt}.")
             yield tx
+
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """Stop the stage's time while it has to wait for a place to run in."""
+        if self.limit is None:
+            yield
+            return
+        loop, ends_at = asyncio.get_running_loop(), self.limit.when()
+        left_s = None if ends_at is None else ends_at - loop.time()
+        self.limit.reschedule(None)
+        yield
+        self.limit.reschedule(None if left_s is None else loop.time() + left_s)
 
     def check_awaited(self) -> None:
         """Raise if the handler has ended without awaiting something it asked for."""

@@ -14,9 +14,11 @@ from holdfast.core.floor import FloorBook
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
+from holdfast.kernel.aside import Aside
 from holdfast.kernel.failpoint import Failpoint, nowhere
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
+from holdfast.kernel.processes import Pools
 from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
 from holdfast.stores.migration import Patience
@@ -133,8 +135,8 @@ async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any
 
 @dataclass(slots=True)
 class Kernel:
-    """What the verbs of `kernel/` need. All state is in the store; the fields after `auto_migrate` are only what is on
-    its way there."""
+    """What the verbs of `kernel/` need. All state is in the store; the fields after `aside` are only what is on its
+    way there."""
 
     store: Store
     registry: Registry
@@ -145,6 +147,7 @@ class Kernel:
     reach: Reach = straight
     watch: Watch = field(default_factory=LogWatch)
     auto_migrate: AutoMigrate = AutoMigrate.TRUE
+    aside: Aside = field(default_factory=Pools)
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
     duties: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """What this process does for the apps, by name: `running`, or what it waits for."""

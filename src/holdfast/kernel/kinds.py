@@ -20,6 +20,7 @@ from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.errors import BadDeclaration, InvalidInput
+from holdfast.kernel.blocking import handler_of
 from holdfast.kernel.declaring import check_inherited, check_options, check_type, check_versions, checked_rules
 from holdfast.kernel.fitting import first_problem, is_plain, missing_await, read_back, unwritable
 
@@ -44,6 +45,7 @@ class StageMark:
     rules: Rules = NO_RULES
     formerly: tuple[str, ...] = ()
     upgrade: Upgrade | None = None
+    cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +244,12 @@ def _stages(
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
         check_options(place, mark.retry, mark.provider, mark.timeout_s)
-        if not inspect.iscoroutinefunction(method):
-            raise BadDeclaration(f"The stage '{place}' must be an async function.")
         hints = _hints(method, place)
         returns = _plain(hints.get("return", Any))
         stages.append(
             Stage(
                 name=name,
-                run=method,
+                run=handler_of(method, mark.cpu, cls, hints),
                 provider=mark.provider,
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),

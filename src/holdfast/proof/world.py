@@ -47,6 +47,7 @@ from typing import Any, ClassVar
 
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel, Registry, Tuning
+from holdfast.kernel.lockstep import Lockstep
 from holdfast.proof.audit import audit
 from holdfast.proof.broker import Broker, Faults
 from holdfast.proof.chaos import Chaos, draw_swarm
@@ -191,6 +192,7 @@ class World:
             dice=SeededDice(stream.getrandbits(64)),
             tuning=self.tuning,
             failpoint=self.chaos.failpoint,
+            aside=Lockstep(),
         )
 
     # The seed

@@ -1,0 +1,117 @@
+"""The process of `cpu=True` stages: takes one stage after the other from its worker, and ends with it.
+
+Messages are pickles with their length in front, over standard input and output; what a handler prints goes to
+standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import signal
+import struct
+import sys
+import time
+import traceback
+from functools import reduce
+from typing import Any, BinaryIO, cast
+
+from holdfast.engines.children import end_with_parent
+from holdfast.kernel.aside import Ask, Ended, Facts, Raised, SyncContext, Where, come_of
+
+SIZE = struct.Struct(">I")
+
+
+class StageRaised(Exception):
+    """What a handler raised in its process, where the exception itself cannot be sent."""
+
+
+class Portable:
+    """An exception on its way. Many cannot be made again from their arguments alone: what is read is made of what it
+    holds."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_again, (type(self._error), self._error.args, self._error.__dict__)
+
+
+def make_again(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class Pipe:
+    """The way to the worker. The handler's end of the conversation."""
+
+    def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def read(self) -> Any:
+        """The next thing; None when the worker is gone, or wants this process to end."""
+        head = self._reader.read(SIZE.size)
+        if len(head) < SIZE.size:
+            return None
+        return pickle.loads(self._reader.read(SIZE.unpack(head)[0]))
+
+    def write(self, thing: object) -> None:
+        self._put(pickle.dumps(thing))
+
+    def write_end(self, ended: Ended | Raised) -> None:
+        """Say what came of a handler: as text, if it cannot be sent as it is."""
+        if isinstance(ended, Raised):
+            ended = Raised(cast(Any, Portable(ended.error)))
+        try:
+            text = pickle.dumps(ended)
+            pickle.loads(text)  # what can be written cannot always be read
+        except Exception as problem:
+            text = pickle.dumps(Raised(_in_words(ended, problem)))
+        self._put(text)
+
+    def _put(self, text: bytes) -> None:
+        self._writer.write(SIZE.pack(len(text)) + text)
+        self._writer.flush()
+
+    def ask(self, message: Ask) -> Any:
+        self.write(message)
+        reply = self.read()
+        if reply is None:
+            os._exit(0)
+        return come_of(reply)
+
+
+def _in_words(ended: Ended | Raised, problem: Exception) -> StageRaised:
+    if isinstance(ended, Raised):
+        error = cast(Any, ended.error)._error
+        return StageRaised(f"{type(error).__name__}: {error}")
+    return StageRaised(f"The stage returned a {type(ended.value).__name__}, which cannot be sent: {problem}")
+
+
+def run_stage(pipe: Pipe, where: Where, facts: Facts, now: int, arguments: bytes) -> Ended | Raised:
+    """Run one stage to its end."""
+    began = time.monotonic()
+    try:
+        job = reduce(getattr, where.job.split("."), importlib.import_module(where.module))
+        context = SyncContext(facts, pipe, lambda: now + int((time.monotonic() - began) * 1_000))
+        kind = vars(job)["__holdfast__"]
+        return Ended(vars(job)[where.stage](kind.instance, context, *pickle.loads(arguments)))
+    except (SystemExit, KeyboardInterrupt) as error:  # ends the stage, and not the worker that reads this
+        return Raised(StageRaised(f"{type(error).__name__}: {error}"))
+    except BaseException as error:
+        error.add_note(f"In the process of the stage:\n{traceback.format_exc()}")
+        return Raised(error)
+
+
+def main() -> None:
+    end_with_parent(int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker decides when it is time
+    pipe = Pipe(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))
+    os.dup2(2, 1)
+    sys.path[:] = pipe.read() or sys.path
+    while (order := pipe.read()) is not None:
+        pipe.write_end(run_stage(pipe, *order))
