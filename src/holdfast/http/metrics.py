@@ -107,10 +107,14 @@ async def _view(one: OpenSystem) -> Snapshot | None:
 def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     up = _gauge("store_up", "1 while the database answers", "system")
     depth = _gauge(
-        "queue_depth", "Jobs that have not ended; parked ones wait for a provider", "system", "queue", "state"
+        "queue_depth",
+        "Jobs that have not ended (10000: so many or more); parked ones wait for a provider",
+        "system",
+        "queue",
+        "state",
     )
     age = _gauge("queue_oldest_age_seconds", "Age of the oldest job that is due", "system", "queue")
-    pending = _gauge("outbox_pending", "Messages not yet confirmed", "system")
+    pending = _gauge("outbox_pending", "Messages not yet confirmed (10000: so many or more)", "system")
     lag = _gauge("outbox_lag_seconds", "Age of the oldest message not yet confirmed", "system")
     letters = _gauge(
         "dead_letters", "Dead letters by state, category of failure and cause", "system", "state", "category", "cause"
@@ -118,7 +122,7 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     unworked = _gauge("dead_letters_open", "Dead letters that wait for a person", "system")
     gate = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "system", "provider")
     open_s = _gauge("breaker_open_seconds", "How long the breaker has not been closed", "system", "provider")
-    effects = _gauge("effects", "External effects by status", "system", "provider", "status")
+    effects = _gauge("effects", "External effects whose fate is open, by status", "system", "provider", "status")
     alive = _gauge("workers", "Workers that reported lately", "system")
     undeclared = _gauge(
         "undeclared_jobs", "Due jobs, of those in front, that no running worker declares", "system", "kind", "stage"

@@ -33,11 +33,12 @@ from holdfast.http.ops_reach import (
     systems_of,
 )
 from holdfast.http.ops_report import router as report_router
-from holdfast.http.snapshot import BreakerView, held_back, snapshot
+from holdfast.http.snapshot import BreakerView, snapshot
 from holdfast.kernel import operate
 from holdfast.kernel.effects import answer
 from holdfast.kernel.explain import explain, iso
 from holdfast.kernel.hold import force
+from holdfast.kernel.horizon import held_back
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem

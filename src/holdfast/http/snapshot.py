@@ -18,8 +18,6 @@ from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers, horizon, outbox, workers
 from holdfast.tables.horizon import NOBODY, Horizon
 
-HORIZON_LONG_S = 300.0
-"""An open transaction is worth a word from here on."""
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
 """Dead letters that still ask something of a person."""
 
@@ -74,18 +72,6 @@ class Snapshot:
     @property
     def dead_letters_open(self) -> int:
         return sum(self.dead_letters.get(state, 0) for state in UNWORKED)
-
-
-def held_back(view: Horizon) -> str | None:
-    """Who keeps old row versions from being removed, in words; None while that is nobody, or not for long."""
-    if view.open_s < HORIZON_LONG_S:
-        return None
-    who = f"{view.what} '{view.name}'" if view.name else f"{view.what} without a name"
-    pid = f", pid {view.pid}" if view.pid is not None else ""
-    return (
-        f"A transaction has been open for {view.open_s / 60:.0f} min ({who}{pid}) and keeps {view.dead_versions:,} old "
-        "row versions from being removed: everything gets slower until it ends."
-    )
 
 
 async def snapshot(kernel: Kernel) -> Snapshot:

@@ -152,14 +152,18 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
 
 def _put_back(lefts: Sequence[Left], claim: Claim, now: int) -> Floors:
     """The lanes that ended attempts entered, and the oldest job of each."""
-    back = [left.job for left in lefts if left.decision.state is State.QUEUED and _is_due(left, claim, now)]
+    queued = [left for left in lefts if left.decision.state is State.QUEUED and left.decision.hold != "limit"]
+    back = [left.job for left in queued if _is_due(left, claim, now)]
     return lowest(*({(job.queue, job.priority): job.created_at} for job in back))
 
 
 def _is_due(left: Left, claim: Claim, now: int) -> int:
     """Whether the job goes straight back into its lane: for its next stage, if whoever puts it there claims as well and
-    so knows of it. Everything else comes back through the later lane, where every claim sees it."""
-    return is_due(left.decision.run_at, now) if claim.limit > 0 and left.decision.event == "advanced" else 0
+    so knows of it. What is parked at once is in no lane. Everything else comes back through the later lane, where every
+    claim sees it."""
+    decision = left.decision
+    is_known = decision.hold == "limit" or (claim.limit > 0 and decision.event == "advanced")
+    return is_due(decision.run_at, now) if is_known else 0
 
 
 async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[Row], Floors, Floors]:

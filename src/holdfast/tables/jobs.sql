@@ -51,7 +51,7 @@ come AS MATERIALIZED (
            (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
              SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
       FROM holdfast_jobs
-     WHERE state = 'queued' AND is_due = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
+     WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
             SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d),

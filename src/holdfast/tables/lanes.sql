@@ -3,7 +3,7 @@
 -- Lets into the ready index what has come due. PostgreSQL's `turn` does it by itself.
 WITH come AS MATERIALIZED (
   SELECT id AS k FROM holdfast_jobs
-   WHERE state = 'queued' AND is_due = 0 AND queue = :queue AND run_at >= :floor AND run_at <= :now
+   WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = :queue AND run_at >= :floor AND run_at <= :now
    ORDER BY run_at LIMIT :limit /*skip_locked*/)
 UPDATE holdfast_jobs SET is_due = 1 WHERE id IN (SELECT k FROM come)
 RETURNING priority, created_at, run_at
@@ -38,7 +38,7 @@ SELECT e.value->>0 AS queue, CAST(e.value->>1 AS INTEGER) AS priority,
 -- The same of what has come due or come back.
 SELECT e.value->>0 AS queue,
        (SELECT j.run_at FROM holdfast_jobs AS j
-         WHERE j.state = 'queued' AND j.is_due = 0 AND j.queue = e.value->>0
+         WHERE j.state = 'queued' AND j.is_due = 0 AND j.parked = 0 AND j.queue = e.value->>0
            AND j.run_at < CAST(e.value->>2 AS BIGINT)
            AND CASE WHEN j.kind || ' ' || j.stage || ' ' || j.version IN (
                 SELECT d.key FROM json_each(:declared) AS d) THEN TRUE ELSE FALSE END
