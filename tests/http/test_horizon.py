@@ -8,6 +8,7 @@ from tests.http.conftest import Client
 from tests.http.wishes import Grant, Wish
 
 from holdfast.kernel import horizon as words
+from holdfast.kernel.explain import explain
 from holdfast.kernel.horizon import held_back
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
