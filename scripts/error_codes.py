@@ -27,6 +27,7 @@ REASONS = {
     "no_time": "The next try could only have come after its deadline; the error class is the real cause.",
     "permanent": "It failed in a way that no retry mends.",
     "poison": "It lost too many workers; it may be what kills them.",
+    "taken_back": "It had succeeded, and its provider does not know the effect that it was marked with.",
 }
 Table = Callable[..., str]
 
@@ -45,7 +46,7 @@ def page(source: Path, table: Table) -> str:
         table(("class", "category", "from"), _class_rows(source)),
         "## Reasons of a dead letter",
         "The `failure_reason`: why nothing was tried any more.",
-        table(("reason", "what it means"), _reason_rows(source / "holdfast" / "core" / "decide.py")),
+        table(("reason", "what it means"), _reason_rows(source / "holdfast")),
         "## Codes of an explanation",
         "The `code` that `holdfast jobs show --json` and `GET /api/ops/jobs/{job_id}` give with the sentence that says "
         "why a job is where it is.",
@@ -221,12 +222,15 @@ def _code(node: ast.expr) -> list[str]:
     return _texts(node)
 
 
-def _reason_rows(decide: Path) -> list[tuple[str, str]]:
+def _reason_rows(holdfast: Path) -> list[tuple[str, str]]:
     """Every reason that a decision gives; one that has no sentence here, or no decision any more, is a KeyError."""
     found = set()
-    for node in ast.walk(ast.parse(decide.read_text())):
+    for node in ast.walk(ast.parse((holdfast / "core" / "decide.py").read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "_buried":
             found.add(ast.literal_eval(node.args[3]))
+    for node in ast.walk(ast.parse((holdfast / "kernel" / "reopen.py").read_text())):
+        if isinstance(node, ast.keyword) and node.arg == "buried":
+            found.add(ast.literal_eval(node.value))
     if found != set(REASONS):
         raise KeyError(f"reasons of a dead letter that are told on one side only: {found ^ set(REASONS)}")
     return [(f"`{reason}`", REASONS[reason]) for reason in sorted(found)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,24 +12,19 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import cell, check_id, each, fail, on_case, on_systems, say, show, show_page
+from holdfast.cli_reach import at_desk, cell, fail, say, show, show_items
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
-from holdfast.core.case import NEXT_STEP, CaseState, Cause
-from holdfast.core.correction import value_of_text
-from holdfast.errors import InvalidInput
-from holdfast.kernel import operate
-from holdfast.kernel.bulk import FORMS, bulk
-from holdfast.kernel.correct import Correction, correct, history
-from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Row, Tx
-from holdfast.system import OpenSystem
-from holdfast.tables import cases, jobs
+from holdfast.core.case import CaseState, Cause
+from holdfast.kernel.bulk import FORMS
+from holdfast.kernel.correct import Correction
+from holdfast.operator import letters
+from holdfast.operator.desk import Desk
+from holdfast.operator.page import Page
 
 dead_cli = typer.Typer(
     help="Work through dead letters: triage, remediate or edit, replay, resolve.", no_args_is_help=True
 )
 
-AS_JSON = ("input", "original_input", "corrections")
 OnlyState = Annotated[CaseState | None, typer.Option(help="Only dead letters in this state.")]
 OnlyClass = Annotated[str | None, typer.Option(help="Only this error class.")]
 WithoutReplay = Annotated[str | None, typer.Option(help="Why it is closed although no replay has succeeded.")]
@@ -57,12 +51,18 @@ def dead_list(
     as_json: AsJson = False,
 ) -> None:
     """Dead letters, the newest first."""
-
-    async def read(tx: Tx) -> Sequence[Row]:
-        return await cases.page(tx, state=state, error_class=error_class, kind=kind, stage=stage, limit=limit)
-
+    which = letters.LetterFilter(state=state, error_class=error_class, kind=kind, stage=stage)
     columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
-    show_page(system, app, read, columns, as_json, watch, newest="id", limit=limit)
+    show_items(system, app, lambda desk: letters.list_letters(desk, Page(limit), which), columns, as_json, watch)
+
+
+@dead_cli.command("groups")
+def dead_groups(
+    limit: Limit = 50, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Dead letters that a person would treat as one, escalated ones and large groups first."""
+    columns = ["letters", "state", "kind", "stage", "error_class", "failure_reason", "fingerprint"]
+    show_items(system, app, lambda desk: letters.list_groups(desk, limit), columns, as_json, watch)
 
 
 @dead_cli.command("show")
@@ -70,25 +70,11 @@ def dead_show(
     case_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Everything about one dead letter, and the next step."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            row = await cases.show(tx, case_id)
-            return [] if row is None else [dict(row) | await history(tx, row["job_id"])]
-
-    def found() -> dict[str, Any]:
-        rows = each(system, app, go)
-        if not rows:
-            fail(f"There is no dead letter {case_id}.")
-        return {**rows[0], "next": NEXT_STEP[CaseState(rows[0]["state"])]}
-
-    check_id(case_id, "dead letter")
-    show(found, _letter, as_json, watch)
+    show(lambda: at_desk(system, app, lambda desk: letters.show_letter(desk, case_id)), _draw_letter, as_json, watch)
 
 
-def _letter(case: dict[str, Any]) -> RenderableType:
+def _draw_letter(case: dict[str, Any]) -> RenderableType:
     shown = {name: value for name, value in case.items() if value not in (None, "", [])}
-    shown |= {name: json.dumps(value, ensure_ascii=False) for name, value in shown.items() if name in AS_JSON}
     return Text("\n".join(f"{name:18} {cell(name, value)}" for name, value in shown.items()))
 
 
@@ -103,8 +89,10 @@ def dead_triage(
     as_json: AsJson = False,
 ) -> None:
     """Step 1: say what kind of cause it was."""
-    on_case(system, app, case_id, lambda k: operate.triage(k, case_id, cause=cause, actor=actor, notes=notes))
-    say(f"Dead letter {case_id} is triaged as {cause}.", as_json, id=case_id, state="triaged", cause=cause)
+    done = at_desk(
+        system, app, lambda desk: letters.triage_letter(desk, case_id, cause=cause, actor=actor, notes=notes)
+    )
+    say(f"Dead letter {case_id} is triaged as {cause}.", as_json, **done)
 
 
 @dead_cli.command("remediate")
@@ -117,8 +105,8 @@ def dead_remediate(
     as_json: AsJson = False,
 ) -> None:
     """Step 2: record what was mended. A replay refuses without it."""
-    on_case(system, app, case_id, lambda k: operate.remediate(k, case_id, evidence=evidence, actor=actor))
-    say(f"Dead letter {case_id} is remediated.", as_json, id=case_id, state="remediated")
+    done = at_desk(system, app, lambda desk: letters.remediate_letter(desk, case_id, evidence=evidence, actor=actor))
+    say(f"Dead letter {case_id} is remediated.", as_json, **done)
 
 
 @dead_cli.command("edit")
@@ -143,18 +131,18 @@ def dead_edit(
         raise typer.BadParameter("Give either --set (as often as needed) or --file.")
     document = None if file is None else _document(file)
 
-    async def go(kernel: Kernel) -> Correction:
-        values = None if document is not None else await _values(kernel, case_id, set_ or [])
-        return await correct(
-            kernel, case_id, actor=actor, values=values, document=document, reason=reason, dry_run=dry_run
+    async def go(desk: Desk) -> tuple[dict[str, Any], Correction]:
+        values = None if document is not None else await letters.parse_assignments(desk, case_id, set_ or [])
+        return await letters.correct_letter(
+            desk, case_id, actor=actor, values=values, document=document, reason=reason, dry_run=dry_run
         )
 
-    done = on_case(system, app, case_id, go)
+    answer, done = at_desk(system, app, go)
     lines = [f"{change.path}: {_word(change.before)} -> {_word(change.after)}" for change in done.changes]
     lines.append(done.reason())
     lines += [f"The effect {key} is {status} under the old input." for key, status in done.effects]
     said = "would be corrected; nothing was changed" if dry_run else "is corrected, and remediated by that"
-    say("\n".join([*lines, f"Dead letter {case_id} {said}."]), as_json, **done.shown())
+    say("\n".join([*lines, f"Dead letter {case_id} {said}."]), as_json, **answer)
 
 
 def _document(file: Path) -> Any:
@@ -165,27 +153,6 @@ def _document(file: Path) -> Any:
         fail(f"{file} cannot be read: {error.strerror}.")
     except ValueError as error:
         fail(f"{file} is not JSON: {error}.")
-
-
-async def _values(kernel: Kernel, case_id: str, words: list[str]) -> dict[str, Any]:
-    """`field=text` as what stands in the input now suggests, `field:=value` as JSON."""
-    async with kernel.store.reading() as tx:
-        case = await cases.show(tx, case_id)
-        job = None if case is None else await jobs.show(tx, case["job_id"])
-    present = {} if job is None else json.loads(job["payload"])
-    values: dict[str, Any] = {}
-    for word in words:
-        path, equals, text = word.partition("=")
-        if not equals or not path.strip(":"):
-            raise InvalidInput(f"'{word}' must be field=value, or field:=JSON.")
-        if not path.endswith(":"):
-            values[path] = value_of_text(present, path, text)
-            continue
-        try:
-            values[path.removesuffix(":")] = json.loads(text)
-        except ValueError:
-            raise InvalidInput(f"The value of '{path.removesuffix(':')}' is not JSON: {text}.") from None
-    return values
 
 
 def _word(value: Any) -> str:
@@ -202,9 +169,8 @@ def dead_replay(
     as_json: AsJson = False,
 ) -> None:
     """Step 3: put the job back at its failed stage, with fresh budgets."""
-    done = on_case(system, app, case_id, lambda k: operate.replay(k, case_id, actor=actor, full=full))
-    sentence = f"Job {done.job_id} is queued at stage '{done.stage}'."
-    say(sentence, as_json, job_id=done.job_id, stage=done.stage, run_at=done.run_at)
+    done = at_desk(system, app, lambda desk: letters.replay_letter(desk, case_id, actor=actor, full=full))
+    say(f"Job {done['job_id']} is queued at stage '{done['stage']}'.", as_json, **done)
 
 
 @dead_cli.command("resolve")
@@ -218,12 +184,12 @@ def dead_resolve(
     as_json: AsJson = False,
 ) -> None:
     """Step 4: close the case, after its replay has succeeded, or with a reason why none is needed."""
-
-    async def go(kernel: Kernel) -> None:
-        await operate.resolve(kernel, case_id, notes=notes, without_replay=without_replay, actor=actor)
-
-    on_case(system, app, case_id, go)
-    say(f"Dead letter {case_id} is resolved.", as_json, id=case_id, state="resolved")
+    done = at_desk(
+        system,
+        app,
+        lambda desk: letters.resolve_letter(desk, case_id, actor=actor, notes=notes, without_replay=without_replay),
+    )
+    say(f"Dead letter {case_id} is resolved.", as_json, **done)
 
 
 @dead_cli.command("bulk")
@@ -255,7 +221,7 @@ def dead_bulk(
     if needed and not given[needed] and not (step is Step.RESOLVE and without_replay):
         raise typer.BadParameter(f"{step} needs --{needed}.")
     form = FORMS[step].model_validate({"filter": which, "dry_run": dry_run, "limit": limit, **given})
-    done = on_systems(system, app, lambda places: bulk(places, form, actor))
+    done = at_desk(system, app, lambda desk: letters.step_many(desk, form, actor))
     would = "would be" if dry_run else "were"
     sentence = f"{len(done['done'])} of {done['matched']} {would} taken through {step}; {len(done['refused'])} refused."
     say(sentence, as_json, **done)

@@ -1,45 +1,22 @@
-"""The operator's commands: jobs, breakers, effects, costs. They work on the databases directly. Dead letters and the
-outbox have modules of their own."""
+"""The operator's commands: jobs, breakers, effects, costs. Each is a line of the desk's (`holdfast.operator`). Dead
+letters and the outbox have modules of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast import cli_complete, cli_dead, cli_outbox
-from holdfast.cli_reach import (
-    check_id,
-    dicts,
-    each,
-    fail,
-    on_job,
-    on_provider,
-    say,
-    show,
-    show_page,
-    show_rows,
-    table_of,
-)
+from holdfast import cli_complete, cli_dead, cli_outbox, cli_status
+from holdfast.cli_reach import at_desk, say, show, show_items, table_of
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
-from holdfast.core.case import CaseState, Cause
+from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
-from holdfast.errors import NotFound
-from holdfast.kernel import operate
-from holdfast.kernel.deploy import WORKER_FRESH_MS
-from holdfast.kernel.effects import answer
-from holdfast.kernel.explain import explain
-from holdfast.kernel.hold import force
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.schedule import list_schedules
-from holdfast.kernel.spending import DAY_MS, spending
-from holdfast.stores.seam import Row, Tx
-from holdfast.system import OpenSystem
-from holdfast.tables import breakers, effects, events, jobs, ops, workers
+from holdfast.operator import deliveries, fleet, jobs, providers
+from holdfast.operator.page import Page
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
@@ -54,6 +31,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.add_typer(breakers_cli, name="breakers")
     cli.add_typer(effects_cli, name="effects")
     cli.add_typer(cli_outbox.outbox_cli, name="outbox")
+    cli.command("status")(cli_status.status)
     cli.command()(costs)
     cli.command("schedules")(schedules_list)
     cli.command("workers")(workers_list)
@@ -71,12 +49,9 @@ def jobs_list(
     as_json: AsJson = False,
 ) -> None:
     """The newest jobs first."""
-
-    async def read(tx: Tx) -> Sequence[Row]:
-        return await jobs.page(tx, state=state, kind=kind, limit=limit)
-
+    which = jobs.JobFilter(state=state, kind=kind)
     columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
-    show_page(system, app, read, columns, as_json, watch, newest="id", limit=limit)
+    show_items(system, app, lambda desk: jobs.list_jobs(desk, Page(limit), which), columns, as_json, watch)
 
 
 @jobs_cli.command("show")
@@ -84,25 +59,10 @@ def jobs_show(
     job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            row = await jobs.show(tx, job_id)
-            if row is None:
-                return []
-            history = dicts(await events.of_job(tx, job_id))
-        why = await explain(one.kernel, job_id)
-        return [{**dicts([row])[0], "why": why.sentence, "events": history}]
-
-    def found() -> dict[str, Any]:
-        rows = each(system, app, go)
-        return rows[0] if rows else fail(f"There is no job {job_id}.")
-
-    check_id(job_id, "job")
-    show(found, _story, as_json, watch)
+    show(lambda: at_desk(system, app, lambda desk: jobs.show_job(desk, job_id)), _draw_job, as_json, watch)
 
 
-def _story(job: dict[str, Any]) -> RenderableType:
+def _draw_job(job: dict[str, Any]) -> RenderableType:
     title = Text.assemble((job["kind"], "bold"), f" {job['id']} is ", (job["state"], "bold"))
     return Group(title, Text(job["why"]), table_of(job["events"], ["at", "attempt", "type", "data"]))
 
@@ -112,14 +72,14 @@ def jobs_cancel(
     job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """End a job that has not ended."""
-    on_job(system, app, job_id, lambda kernel: operate.cancel(kernel, job_id, actor))
-    say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, state="cancelled")
+    done = at_desk(system, app, lambda desk: jobs.cancel_job(desk, job_id, actor))
+    say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, **done)
 
 
 @jobs_cli.command("retry")
 def jobs_retry(
     job_id: str,
-    evidence: Annotated[str, typer.Option(help="What was mended, and how that is known.")],
+    evidence: Annotated[str, typer.Option(help="What was fixed, and how that is known.")],
     cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")] = Cause.TRANSIENT,
     actor: Actor = ME,
     system: SystemNames = None,
@@ -127,27 +87,17 @@ def jobs_retry(
     as_json: AsJson = False,
 ) -> None:
     """Take a dead job through triage, remediation and replay in one go."""
-
-    async def go(kernel: Kernel) -> None:
-        async with kernel.store.reading() as tx:
-            case = await ops.case_of_job(tx, job_id)
-        if case is None:
-            raise NotFound(f"Job {job_id} has no dead letter; only a dead job can be retried by hand.")
-        if case["state"] != CaseState.REMEDIATED:  # somebody may have come so far already
-            await operate.triage(kernel, case["id"], cause=cause, actor=actor)
-        await operate.remediate(kernel, case["id"], evidence=evidence, actor=actor)
-        await operate.replay(kernel, case["id"], actor=actor)
-
-    on_job(system, app, job_id, go)
-    say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, state="queued")
+    done = at_desk(system, app, lambda desk: jobs.retry_job(desk, job_id, cause=cause, evidence=evidence, actor=actor))
+    say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, **done)
 
 
 @breakers_cli.command("list")
 def breakers_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
-    """Every provider that was ever called: its gate, and how many jobs wait for it."""
-    show_page(system, app, breakers.listed, ["name", "gate", "parked", "not_before", "updated_at"], as_json, watch)
+    """Every provider's breaker: its gate, why, until when, and how many jobs wait for it."""
+    columns = ["name", "gate", "reason", "parked", "open_s", "open_until", "not_before"]
+    show_items(system, app, providers.list_breakers, columns, as_json, watch)
 
 
 @breakers_cli.command("history")
@@ -155,11 +105,8 @@ def breakers_history(
     name: ProviderName, limit: Limit = 50, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """When a breaker opened and closed, and why, the newest first."""
-
-    async def read(tx: Tx) -> Sequence[Row]:
-        return await breakers.history(tx, name, limit)
-
-    show_page(system, app, read, ["name", "gate", "at", "reason"], as_json)
+    columns = ["name", "gate", "at", "reason"]
+    show_items(system, app, lambda desk: providers.list_gate_changes(desk, name, limit), columns, as_json)
 
 
 @breakers_cli.command("open")
@@ -172,8 +119,8 @@ def breakers_open(
     as_json: AsJson = False,
 ) -> None:
     """Stop all calls to a provider until it is closed by hand."""
-    on_provider(system, app, name, lambda k: force(k, name, open=True, actor=actor, reason=reason))
-    say(f"Breaker {name} is open; its jobs wait and spend nothing.", as_json, name=name, gate="open")
+    done = at_desk(system, app, lambda desk: providers.force_breaker(desk, name, open=True, actor=actor, reason=reason))
+    say(f"Breaker {name} is open; its jobs wait and spend nothing.", as_json, **done)
 
 
 @breakers_cli.command("close")
@@ -181,8 +128,11 @@ def breakers_close(
     name: ProviderName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Let calls through again."""
-    on_provider(system, app, name, lambda k: force(k, name, open=False, actor=actor, reason="closed by hand"))
-    say(f"Breaker {name} is closed; its jobs drain with a ramp.", as_json, name=name, gate="closed")
+    reason = "closed by hand"
+    done = at_desk(
+        system, app, lambda desk: providers.force_breaker(desk, name, open=False, actor=actor, reason=reason)
+    )
+    say(f"Breaker {name} is closed; its jobs drain with a ramp.", as_json, **done)
 
 
 @effects_cli.command("list")
@@ -195,12 +145,8 @@ def effects_list(
     as_json: AsJson = False,
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
-
-    async def read(tx: Tx) -> Sequence[Row]:
-        return await effects.by_status(tx, status, limit)
-
     columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
-    show_page(system, app, read, columns, as_json, watch)
+    show_items(system, app, lambda desk: deliveries.list_effects(desk, Page(limit), status), columns, as_json, watch)
 
 
 @effects_cli.command("answer")
@@ -214,14 +160,12 @@ def effects_answer(
     as_json: AsJson = False,
 ) -> None:
     """Say whether a doubtful effect happened; then replay its job."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        done = await answer(one.kernel, key, sent=sent, provider_id=provider_id, actor=actor)
-        return [{"key": key}] if done else []
-
-    if not each(system, app, go):
-        fail(f"No effect with the key '{key}' waits for an answer.")
-    say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, key=key, sent=sent)
+    done = at_desk(
+        system,
+        app,
+        lambda desk: deliveries.answer_effect(desk, key, sent=sent, provider_id=provider_id, actor=actor),
+    )
+    say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, **done)
 
 
 def costs(
@@ -231,48 +175,30 @@ def costs(
     as_json: AsJson = False,
 ) -> None:
     """What the calls to providers cost: by day, provider and kind of job, in millionths of a currency unit."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        today = one.kernel.now() // DAY_MS
-        return await spending(one.kernel, (today - days + 1) * DAY_MS)
-
-    def found() -> dict[str, Any]:
-        items = sorted(each(system, app, go), key=lambda item: item["day"], reverse=True)
-        return {"items": items, "total_cost_micros": sum(item["cost_micros"] for item in items)}
-
-    show(found, _bill, as_json)
+    show(lambda: at_desk(system, app, lambda desk: fleet.sum_costs(desk, days)), _draw_bill, as_json)
 
 
-def _bill(found: dict[str, Any]) -> RenderableType:
-    if not found["items"]:
+def _draw_bill(bill: dict[str, Any]) -> RenderableType:
+    if not bill["items"]:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
-    return Group(table_of(found["items"], columns), Text(f"In all: {found['total_cost_micros']:,} millionths"))
+    return Group(table_of(bill["items"], columns), Text(f"In all: {bill['total_cost_micros']:,} millionths"))
 
 
 def schedules_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Cron schedules: what each enqueues, when it last did, and when it does next."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        return await list_schedules(one.kernel)
-
-    show_rows(lambda: each(system, app, go), ["name", "cron", "kind", "last_at", "next_at"], as_json, watch)
+    columns = ["name", "cron", "kind", "last_at", "next_at"]
+    show_items(system, app, fleet.list_schedules, columns, as_json, watch)
 
 
 def workers_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Workers by their last report; one that was silent for long is not alive."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        oldest = one.kernel.now() - WORKER_FRESH_MS
-        async with one.kernel.store.reading() as tx:
-            return [{**dict(row), "alive": row["seen_at"] >= oldest} for row in await workers.every(tx)]
-
     columns = ["name", "queues", "in_flight", "started_at", "seen_at", "alive"]
-    show_rows(lambda: each(system, app, go), columns, as_json, watch)
+    show_items(system, app, fleet.list_workers, columns, as_json, watch)
 
 
 def actions_list(
@@ -284,8 +210,5 @@ def actions_list(
     as_json: AsJson = False,
 ) -> None:
     """Who did what, the newest first: every act of an operator or an instructor."""
-
-    async def read(tx: Tx) -> Sequence[Row]:
-        return await ops.audit_page(tx, before=None, limit=limit, actor=by, subject=subject)
-
-    show_page(system, app, read, ["at", "actor", "action", "subject", "data"], as_json, newest="at", limit=limit)
+    columns = ["at", "actor", "action", "subject", "data"]
+    show_items(system, app, lambda desk: fleet.list_actions(desk, Page(limit), by, subject), columns, as_json)

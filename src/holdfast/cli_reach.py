@@ -9,10 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from operator import itemgetter
-from typing import Any, NoReturn, TypeVar
-from uuid import UUID
+from typing import Any, NoReturn, TypeVar, cast
 
 import typer
 from rich.console import Console, RenderableType
@@ -21,55 +18,30 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.errors import HoldfastError, SchemaMismatch
-from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.schema import check_schema
 from holdfast.main import close_systems, load_app, open_systems
+from holdfast.operator.desk import Desk
 from holdfast.settings import Settings, read
-from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
-from holdfast.tables import cases, jobs
 
 T = TypeVar("T")
+Items = list[dict[str, Any]]
 PIPED_WIDTH = 240  # a program that reads a table wants whole cells
 WATCH_S = 2.0
 
 
-def each(
-    names: list[str] | None,
-    apps: list[str] | None,
-    go: Callable[[OpenSystem], Awaitable[list[dict[str, Any]]]],
-) -> list[dict[str, Any]]:
-    """Ask every system; each row says which one it comes from."""
+def at_desk(names: list[str] | None, apps: list[str] | None, act: Callable[[Desk], Awaitable[T]]) -> T:
+    """Open the systems, check their databases, act, and close them whatever happens. To look changes no schema."""
 
-    async def ask(opened: list[OpenSystem]) -> list[dict[str, Any]]:
-        return [{"system": one.name, **row} for one in opened for row in await go(one)]
-
-    return _in_all(names, apps, ask)
-
-
-def on_systems(
-    names: list[str] | None, apps: list[str] | None, act: Callable[[list[tuple[str, Kernel]]], Awaitable[T]]
-) -> T:
-    """Act in all systems together."""
-
-    async def go(opened: list[OpenSystem]) -> T:
-        return await act([(one.name, one.kernel) for one in opened])
-
-    return _in_all(names, apps, go)
-
-
-def _in_all(names: list[str] | None, apps: list[str] | None, go: Callable[[list[OpenSystem]], Awaitable[T]]) -> T:
-    """Open the systems, check their databases, and close them whatever happens. To look changes no schema."""
-
-    async def ask() -> T:
+    async def go() -> T:
         opened = await open_systems(read(Settings, os.environ), os.environ, names, [load_app(a) for a in apps or ()])
         try:
-            return await go(await with_tables(opened, chosen=bool(names or apps)))
+            return await act(Desk(await with_tables(opened, chosen=bool(names or apps))))
         finally:
             await close_systems(opened)
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(go())
     except HoldfastError as error:
         fail(str(error))
 
@@ -92,97 +64,16 @@ async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[Ope
     return fit
 
 
-def on_job(
-    names: list[str] | None, apps: list[str] | None, job_id: str, act: Callable[[Kernel], Awaitable[Any]]
-) -> Any:
-    async def has(kernel: Kernel) -> bool:
-        async with kernel.store.reading() as tx:
-            return await jobs.show(tx, job_id) is not None
-
-    check_id(job_id, "job")
-    return _on_first(names, apps, has, act, f"There is no job {job_id}.")
-
-
-def on_case(names: list[str] | None, apps: list[str] | None, case_id: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
-    async def has(kernel: Kernel) -> bool:
-        async with kernel.store.reading() as tx:
-            return await cases.show(tx, case_id) is not None
-
-    check_id(case_id, "dead letter")
-    return _on_first(names, apps, has, act, f"There is no dead letter {case_id}.")
-
-
-def on_provider(names: list[str] | None, apps: list[str] | None, name: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
-    """Act in the system that declares the provider; two that do must be told apart by `--system`."""
-
-    async def has(kernel: Kernel) -> bool:
-        return name in kernel.registry.providers
-
-    async def declares(one: OpenSystem) -> list[dict[str, Any]]:
-        return [{}] if await has(one.kernel) else []
-
-    found = [row["system"] for row in each(names, apps, declares)]
-    if len(found) > 1:
-        fail(f"Several systems have a provider named '{name}'; add --system with one of {', '.join(found)}.")
-    return _on_first(names, apps, has, act, f"No loaded app declares a provider named '{name}'.")
-
-
-def check_id(text: str, noun: str) -> None:
-    """Refuse what cannot be an id before a database does, in the words for one that is not there."""
-    try:
-        UUID(text)
-    except ValueError:
-        fail(f"There is no {noun} {text}.")
-
-
-def _on_first(
+def show_items(
     names: list[str] | None,
     apps: list[str] | None,
-    has: Callable[[Kernel], Awaitable[bool]],
-    act: Callable[[Kernel], Awaitable[T]],
-    missing: str,
-) -> T:
-    """Act in the one system that has it."""
-    done: list[T] = []
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        if not done and await has(one.kernel):
-            done.append(await act(one.kernel))
-        return []
-
-    each(names, apps, go)
-    if not done:
-        fail(missing)
-    return done[0]
-
-
-def dicts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [dict(row) for row in rows]
-
-
-def show_page(
-    names: list[str] | None,
-    apps: list[str] | None,
-    read: Callable[[Tx], Awaitable[Sequence[Row]]],
+    ask: Callable[[Desk], Awaitable[dict[str, Any]]],
     columns: list[str],
     as_json: bool,
     watch: bool = False,
-    *,
-    newest: str | None = None,
-    limit: int | None = None,
 ) -> None:
-    """What every system's database says, as one list: as it comes, or by the column `newest` (ids sort by time too) and
-    no more than `limit`."""
-
-    async def go(one: OpenSystem) -> list[dict[str, Any]]:
-        async with one.kernel.store.reading() as tx:
-            return dicts(await read(tx))
-
-    def found() -> list[dict[str, Any]]:
-        rows = each(names, apps, go)
-        return rows if newest is None else sorted(rows, key=itemgetter(newest), reverse=True)[:limit]
-
-    show_rows(found, columns, as_json, watch)
+    """The items of one of the desk's lists."""
+    show_rows(lambda: cast(Items, at_desk(names, apps, ask)["items"]), columns, as_json, watch)
 
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
@@ -244,9 +135,9 @@ def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
 def cell(column: str, value: Any) -> str:
     if value is None:
         return ""
-    if column.endswith("_at") or column in ("at", "not_before"):
-        return datetime.fromtimestamp(int(value) / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return str(value)
+    if isinstance(value, str) and (column.endswith("_at") or column in ("at", "not_before")):
+        return value[:19].replace("T", " ")
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
 def fail(sentence: str) -> NoReturn:

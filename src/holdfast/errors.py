@@ -7,6 +7,7 @@
      │   ├─ InvalidInput         input that does not fit the type it was declared with
      │   ├─ IdempotencyConflict  the key was used before, with another payload
      │   ├─ NotFound             no row with this id (or not yours)
+     │   ├─ SystemAmbiguous      several systems have what was named
      │   └─ NotAllowed           the state machine has no such step from here
      ├─ SettingsError          settings that cannot work; says all of them
      ├─ StoreError             the database failed
@@ -75,6 +76,14 @@ class IdempotencyConflict(UsageError):
 
 class NotFound(UsageError):
     """No such row, or none that this caller may see."""
+
+
+class SystemAmbiguous(UsageError):
+    """Several systems have a thing of this name; the caller must say which is meant."""
+
+    def __init__(self, thing: str, systems: Iterable[str]) -> None:
+        self.systems = list(systems)
+        super().__init__(f"Several systems have {thing}; name the system: {', '.join(self.systems)}.")
 
 
 class NotAllowed(UsageError):

@@ -13,7 +13,7 @@ from holdfast.core.job import State
 from holdfast.core.redact import MASK, redact, redact_message, redact_text
 from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
-from holdfast.kernel.app import Corrected
+from holdfast.kernel.app import Corrected, TakenBack
 from holdfast.kernel.correct import correct
 from holdfast.kernel.counters import Counter
 from holdfast.kernel.effects import answer, ask_person
@@ -52,6 +52,7 @@ __all__ = [
     "State",
     "StoreBusy",
     "StoreError",
+    "TakenBack",
     "Tx",
     "answer",
     "ask_person",

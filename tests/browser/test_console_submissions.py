@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tests.browser.deployment import Deployment
-from tests.browser.pages import says, signed_in
+from tests.browser.pages import HOSTILE, says, signed_in
 
 from holdfast.transports.seam import Delivery
-from holdfast_systems.grading.contract import DEAD_LETTER_QUEUE
+from holdfast_systems.grading.callbacks import receive_callback
+from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE
 from holdfast_systems.grading.letters import keep_letter
 
 # An address that nobody may make the service fetch: it fails at once, and for good.
@@ -21,7 +22,10 @@ SPOKEN = {"audioUrl": "http://127.0.0.1:9/a.wav", "durationSeconds": 5, "questio
 async def test_an_operator_finds_a_failed_submission_and_submits_it_again(browser: Any, place: Deployment) -> None:
     asked = {"json": {"skill": "speaking", "payload": SPOKEN}, "headers": {"Idempotency-Key": str(uuid.uuid4())}}
     made = await place.ask("POST", "/api/submissions", sub="lena", **asked)
+    await receive_callback(place.kernel("grading-main"), Delivery(CALLBACK_QUEUE, HOSTILE.encode()))
     async with signed_in(browser, place, to="/console#submissions") as page:
+        refused = page.locator("section", has_text="Refused callbacks")
+        await refused.get_by_text("The message is not JSON").wait_for()
         await page.get_by_label("Status").select_option("FAILED")
         row = page.locator("tbody tr", has_text=made["id"])
         await row.get_by_text("AUDIO_UNAVAILABLE").wait_for()
@@ -39,6 +43,9 @@ async def test_an_operator_archives_a_letter_of_the_queue(browser: Any, place: D
     await keep_letter(place.kernel("grading-main"), Delivery(DEAD_LETTER_QUEUE, body, "m-77"))
     async with signed_in(browser, place, to="/console#dlq") as page:
         row = page.locator("tbody tr", has_text="R-77")
+        await row.get_by_role("button", name="Show").click()
+        await page.get_by_role("dialog").get_by_text("s-77").wait_for()
+        await page.get_by_role("dialog").get_by_role("button", name="Close").click()
         await row.get_by_role("button", name="Archive").click()
         dialog = page.get_by_role("dialog")
         await dialog.get_by_label("Why (for the audit)").fill("a stranger's noise")

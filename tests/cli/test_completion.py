@@ -76,6 +76,7 @@ def needs(shell: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.may_skip("fish")
 @pytest.mark.parametrize(
     "shell", [["bash", "-c", IN_BASH, "bash"], ["fish", "--no-config", "-c", IN_FISH]], ids=["bash", "fish"]
 )
@@ -89,6 +90,7 @@ def test_a_shell_completes_by_the_script_that_we_print(shell: list[str], env: di
 
 
 @pytest.mark.slow
+@pytest.mark.may_skip("zsh")
 def test_zsh_completes_at_the_press_of_tab(env: dict[str, str], tmp_path: Path) -> None:
     """At a terminal, for zsh completes nowhere else."""
     needs("zsh")

@@ -27,14 +27,18 @@ def test_a_message_that_was_set_aside_is_seen_and_sent_again(place: Place) -> No
     assert message["status"] == "pending" and place.json("outbox", "list", "--status", "failed") == []
     place.in_kernel(set_all_aside)
     assert "nobody took it" in place.ok("outbox", "list", "--status", "failed")
-    assert place.json("outbox", "requeue", message["id"]) == {"id": message["id"], "status": "pending"}
+    assert place.json("outbox", "requeue", message["id"]) == {
+        "system": "shop",
+        "id": message["id"],
+        "status": "pending",
+    }
     assert "that was set aside" in place.refused("outbox", "requeue", message["id"])
     assert place.json("actions")[0]["action"] == "outbox.requeued"
 
 
 def test_a_message_that_nobody_knows_is_one_sentence(place: Place) -> None:
     assert place.refused("outbox", "requeue", NOBODY) == f"There is no message {NOBODY} that was set aside."
-    assert place.refused("outbox", "requeue", "x") == "There is no message x."
+    assert place.refused("outbox", "requeue", "x") == "There is no message x that was set aside."
 
 
 @pytest.mark.spec("K9")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from tests.deploy.alarms import pages, tool
 from tests.services.found import REPOSITORY
 
-from holdfast import App, CallError, Category, Context, Job, stage
+from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, stage
 from holdfast.http.metrics import PrometheusWatch, exposition
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.operate import triage
@@ -88,6 +89,46 @@ async def test_the_page_ends_when_somebody_has_taken_the_letter(tmp_path: Path) 
         triaged = await scrape(deployed.kernel)
     assert pages(tmp_path, [open_letter] * 3) == {"HoldfastBug"}
     assert pages(tmp_path, [open_letter] * 3 + [triaged]) == set()
+
+
+down = Provider("oracle", breaker=Breaker(cooldown_s=30, failures_in_a_row=3))
+shop = App("errands")
+
+
+@shop.job()
+class Ask(Job[str]):
+    @stage(provider=down)
+    async def ask(self, ctx: Context, question: str) -> None:
+        await ctx.call(lambda: asyncio.sleep(0))
+
+
+@pytest.mark.spec("K17", "K9")
+async def test_an_outage_of_twenty_minutes_pages_although_it_is_tried_again_and_again(tmp_path: Path) -> None:
+    async with world(shop) as deployed:
+        deployed.kernel.watch = PrometheusWatch()
+        deployed.script(down, server_errors=1_000)
+        for number in range(8):
+            await deployed.enqueue(Ask, str(number))
+        scrapes = []
+        for _ in range(20):
+            for _ in range(6):
+                await deployed.tick()
+                deployed.clock.advance(10)
+            scrapes.append(await scrape(deployed.kernel))
+    assert "HoldfastBreakerOpenLong" not in pages(tmp_path, scrapes[:12])
+    assert pages(tmp_path, scrapes) == {"HoldfastBreakerOpenLong"}
+
+
+@pytest.mark.spec("K17")
+async def test_work_that_nobody_takes_pages_within_minutes(tmp_path: Path) -> None:
+    async with world(shop) as deployed:
+        deployed.kernel.watch = PrometheusWatch()
+        await deployed.enqueue(Ask, "why")
+        scrapes = []
+        for _ in range(5):
+            deployed.clock.advance(60)
+            scrapes.append(await scrape(deployed.kernel))
+    assert pages(tmp_path, scrapes) == {"HoldfastNoWorkers"}
 
 
 @pytest.mark.spec("004.28", "K17")

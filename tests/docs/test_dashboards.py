@@ -20,6 +20,7 @@ from holdfast.core.job import State
 from holdfast.http import metrics
 from holdfast.kernel.counters import COUNTERS, TIMINGS
 from holdfast.main import load_systems
+from holdfast.operator.attention import Topic
 
 pytestmark = pytest.mark.spec("K17")
 ROOT = Path(__file__).parents[2]
@@ -148,14 +149,15 @@ def test_every_section_of_the_runbook_belongs_to_an_alert() -> None:
 def test_what_on_call_needs_is_alerted_on() -> None:
     asked = {name for rule in RULES for name, _ in promql.read(rule["expr"]).metrics}
     needed = [
-        "holdfast_queue_oldest_age_seconds",
-        "holdfast_breaker_state",
-        "holdfast_dead_letters_open",
-        "holdfast_workers",
-        "holdfast_outbox_lag_seconds",
+        "holdfast_asks_for_a_person",
         "holdfast_lease_reclaims_total",
         "holdfast_jobs_failed_total",
         "holdfast_provider_seconds_bucket",
         "holdfast_store_up",
     ]
     assert set(needed) <= asked
+
+
+def test_whatever_asks_for_a_person_is_alerted_on() -> None:
+    alerted = {topic for rule in RULES for topic in re.findall(r'topic="(\w+)"', rule["expr"])}
+    assert alerted == set(Topic)

@@ -63,6 +63,7 @@ def test_what_the_docker_block_starts_is_in_the_compose_file_though_nothing_is_s
 
 
 @pytest.mark.slow
+@pytest.mark.may_skip("docker")
 def test_the_docker_block_brings_both_main_apps_up_where_there_is_docker(tmp_path: Path) -> None:
     """With a project name of its own, and everything removed at the end."""
     if not has_docker():

@@ -15,7 +15,6 @@ from holdfast import App, Breaker, Context, Job, Provider, stage
 from holdfast.core.outcome import Done, Next
 from holdfast.engines.doorbell import Bells
 from holdfast.engines.presence import expire_the_dead
-from holdfast.http.snapshot import snapshot
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.prune import prune_once
@@ -25,6 +24,7 @@ from holdfast.kernel.relay import relay_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
+from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import depth, jobs, lanes, leases, ops
 from holdfast.testing import HandClock
@@ -70,7 +70,8 @@ MEASURED = {
 """Everything that a worker, a keeper, a relay or a metric repeats and that looks for rows."""
 EXCUSED = {
     "goes by a key: as dear as that row's own past": {
-        "jobs.claim_one", "leases.renew", "lanes.park", "jobs.lock_one", "jobs.lock_waiting", "jobs.revive",
+        "jobs.claim_one", "jobs.take_back", "effects.stage_of", "cases.begin_at",
+        "leases.renew", "lanes.park", "jobs.lock_one", "jobs.lock_waiting", "jobs.revive",
         "jobs.correct", "jobs.show",
         "new_jobs.by_key", "events.of_job", "events.failed_in_stage", "events.forget", "results.forget",
         "answers.of_stage", "answers.forget", "cases.lock_of_job", "cases.context", "cases.refer", "cases.step",
@@ -91,15 +92,17 @@ EXCUSED = {
         "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",
     },
     "the look from the bottom itself: a twentieth of the time": {"lanes.below", "lanes.below_later"},
+    "deadlines that are still to come": {"ops.at_risk"},
     "leases that have not run out: as many as there were in a minute": {"workers.expire"},
     "PostgreSQL's own statistics": {"horizon.holder", "horizon.dead_versions"},
     "asked for by a person, or by a command": {
-        "jobs.page", "jobs.forget", "depth.standing", "breakers.listed", "breakers.history", "cases.page",
+        "jobs.page", "jobs.forget", "depth.standing", "breakers.history", "cases.page",
         "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample", "calls.latencies",
         "calls.spending", "outbox.stuck", "outbox.requeue",
         "outbox.of_aggregate", "ops.jobs_page", "ops.jobs_found", "ops.outbox_page", "ops.effects_page",
         "ops.audit_page", "ops.ends_by_minute", "ops.calls_since", "ops.gates_since", "audit.of_subject",
         "audit.recent",
+        "ops.messages_aside",
     },
     "as many dead letters as people work through": {"depth.letters", "tickets.prune"},
 }  # fmt: skip

@@ -25,7 +25,7 @@ async def test_the_console_names_who_holds_old_versions_back(
     monkeypatch.setattr(words, "HORIZON_LONG_S", 0.001)
     if not isinstance(kernel.store, PostgresStore):
         (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
-        assert view["held_back"] is None
+        assert "old_transaction" not in [notice["topic"] for notice in view["asks"]]
         return
     with psycopg.connect(kernel.store._url.partition("?")[0], application_name="yearly-report") as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -34,7 +34,8 @@ async def test_the_console_names_who_holds_old_versions_back(
             held = await horizon.read(tx)
         assert (held.what, held.name, held.pid) == ("session", "yearly-report", reader.info.backend_pid)
         (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
-        assert "session 'yearly-report', pid" in view["held_back"]
+        (notice,) = (notice for notice in view["asks"] if notice["topic"] == "old_transaction")
+        assert "session 'yearly-report', pid" in notice["sentence"]
         job_id = await submit(kernel, Grant, Wish(text="rain"))
         assert "session 'yearly-report', pid" in (await explain(kernel, job_id)).sentence
         scraped = (await client().get("/metrics")).text

@@ -283,8 +283,9 @@ async def test_the_overview_shows_each_system(kernel: Kernel, operator: httpx.As
     item = (await got(operator, "/overview"))["items"][0]
     assert (item["system"], item["oldest_age_s"], item["dead_letters_open"]) == ("wishes", 5.0, 0)
     assert item["runs_jobs"] is True
-    assert item["lanes"] == [{"queue": "wishes", "state": "queued", "jobs": 1}]
+    assert item["lanes"] == [{"queue": "wishes", "state": "queued", "jobs": 1, "oldest_age_s": 5.0}]
     assert item["undeclared"] == []
+    assert item["light"] == "red" and [notice["topic"] for notice in item["asks"]] == ["no_worker"]
 
 
 @pytest.mark.spec("K22")

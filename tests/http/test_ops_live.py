@@ -12,11 +12,11 @@ from tests.http.conftest import Client
 from tests.http.wishes import Grant, Wish
 
 from holdfast.engines.worker import Worker
-from holdfast.http.history import Looks
-from holdfast.http.snapshot import Lane, Snapshot
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
+from holdfast.operator.history import Looks
+from holdfast.operator.snapshot import Lane, Snapshot
 from holdfast.tables import calls, effects, outbox
 from holdfast.tables.calls import NewCall
 from holdfast.testing import HandClock

@@ -58,6 +58,18 @@ async def test_a_retry_goes_before_what_came_after_it(deploy: Deploy) -> None:
 
 
 @pytest.mark.spec("K2", "001.12")
+async def test_what_came_due_and_was_not_claimed_at_once_is_claimed_by_age(deploy: Deploy) -> None:
+    """The older ones come due later, and stay behind in the claim that lets all of them in."""
+    world = await deploy(app)
+    made = []
+    for number in range(4):
+        made.append(await world.enqueue(Note, f"n{number}", delay_s=40 - 10 * number))
+        world.clock.advance(1)
+    world.clock.advance(60)
+    assert [(await take(world.kernel, limit=1))[0].id for _ in made] == made
+
+
+@pytest.mark.spec("K2", "001.12")
 async def test_priority_comes_before_age_also_for_what_has_just_come_due(deploy: Deploy) -> None:
     world = await deploy(app)
     delayed = await world.enqueue(Note, "delayed and low", delay_s=5, priority=Priority.LOW)

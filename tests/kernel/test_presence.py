@@ -16,7 +16,10 @@ from holdfast.tables import workers
 from tests.kernel.places import Deploy
 
 app = App("presence")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to prove anything by")
+pytestmark = [
+    pytest.mark.may_skip("/proc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to prove anything by"),
+]
 
 
 def named(identity: Identity) -> str:

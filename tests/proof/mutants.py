@@ -43,6 +43,7 @@ MUTANTS = (
     Mutant(mutants_world.refusal_wipes_out_doubt, ("S20",), 600),
     Mutant(mutants_world.late_results_tell, ("S16",), 600, shown_by=272),
     Mutant(mutants_effects.nobody_waits, ("S22",), 200),
+    Mutant(mutants_effects.silence_is_a_no, ("S2", "S7", "S20"), 60, shown_by=19),
     Mutant(mutants_effects.keys_joined, ("S6",), 200),
     Mutant(mutants_effects.evidence_not_asked_for, ("S6",), 20),
     Mutant(mutants_effects.answer_not_kept, ("S23",), 20),

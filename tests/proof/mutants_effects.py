@@ -10,8 +10,8 @@ from typing import Any
 
 from holdfast.core import effect, effect_key
 from holdfast.core.effect import LookUp, Send
-from holdfast.errors import LeaseLost
-from holdfast.kernel import call, effect_open, effects, paid
+from holdfast.errors import CallError, LeaseLost
+from holdfast.kernel import call, effect_open, effects, paid, verify
 from holdfast.tables import answers
 from holdfast.tables import effects as ledger
 from tests.proof.plant import respelled, swapped
@@ -107,6 +107,21 @@ def nobody_waits() -> Iterator[None]:
         return intact(replace(row, is_held=False), *rest, **given)
 
     with swapped(effect_open, "next_step", impatient):
+        yield
+
+
+@contextmanager
+def silence_is_a_no() -> Iterator[None]:
+    """A keeper whose question is not answered takes that for 'I do not know it', and takes the mark back."""
+    intact = verify.find_at_provider
+
+    async def guess(kernel: Any, provider: Any, row: Any, find: Any, **given: Any) -> str | None:
+        try:
+            return await intact(kernel, provider, row, find, **given)
+        except CallError:
+            return None
+
+    with swapped(verify, "find_at_provider", guess):
         yield
 
 

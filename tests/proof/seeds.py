@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.proof.report import Totals
+from holdfast.proof.report import SeedReport, Totals
 from holdfast.proof.run import run_seed
 from tests.proof.plant import Mutant
 
 FOLDER = Path(__file__).parent
 FALLBACK_SEED = 7_000_000
+CORPORA = {"kernel": "corpus.txt"}
 FIRST_SEED = 500_000
 """Where the hunt for planted bugs begins."""
 
@@ -29,7 +30,21 @@ def first_fresh_seed() -> int:
     return 10_000_000 + int(asked.stdout[:7], 16) if asked.returncode == 0 else FALLBACK_SEED
 
 
+def keep(report: SeedReport, folder: Path = FOLDER) -> None:
+    """Write a seed that failed into its system's corpus. The seeds of the next commit are others: what this run has
+    found would be lost with it."""
+    name = CORPORA.get(report.system, f"corpus_{report.system}.txt")
+    path = folder / name
+    known = path.read_text() if path.exists() else ""
+    if str(report.seed) not in (line.partition(" ")[0] for line in known.splitlines()):
+        with path.open("a") as file:
+            file.write(f"{report.seed} {' '.join(str(report.findings[0]).split())[:150]}\n")
+
+
 def told(totals: Totals) -> str:
+    """What is wrong, for the failure's message. Every seed that failed is in the corpus from now on."""
+    for report in totals.failed:
+        keep(report)
     return "\n".join([totals.text(), *(report.text() for report in totals.failed[:3]), *totals.problems()])
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from holdfast.proof.command import main
-from holdfast.proof.report import Totals
+from holdfast.proof.finding import Finding
+from holdfast.proof.report import SeedReport, Totals
 from holdfast.proof.run import reports, run_seed, simulate
-from tests.proof.seeds import corpus, first_fresh_seed, told
+from tests.proof.seeds import corpus, first_fresh_seed, keep, told
 
 FAST_SEEDS = 25
 FRESH_SEEDS = 1_500
@@ -55,6 +58,16 @@ def test_a_seed_has_one_history_in_every_process() -> None:
     run_seed(5)  # another seed before it in the same process changes nothing
     here = " ".join(run_seed(seed).hash for seed in (3, 11, 42))
     assert answers == {here}
+
+
+def test_a_seed_that_fails_is_in_the_corpus_of_its_system_from_then_on(tmp_path: Path) -> None:
+    broken = Finding("S7", "mail did the effect twice,\nas m-1 and m-2.", "j-1")
+    (tmp_path / "corpus.txt").write_text("# known\n12 an earlier one\n")
+    for system, seed in (("kernel", 10_000_017), ("kernel", 10_000_017), ("kernel", 12), ("releases", 5)):
+        keep(SeedReport(seed, system, [broken], "", Counter()), tmp_path)
+    kept = (tmp_path / "corpus.txt").read_text().splitlines()
+    assert len(kept) == 3 and kept[2].startswith("10000017 ") and "m-1 and m-2" in kept[2]
+    assert (tmp_path / "corpus_releases.txt").read_text().startswith("5 ")
 
 
 def test_two_seeds_have_two_histories() -> None:

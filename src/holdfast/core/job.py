@@ -5,6 +5,8 @@
       |<--retried, lost-----|    \\--waits--> waiting --called--> queued
       \\--cancelled--> cancelled   (also from processing and waiting)
 
+    succeeded --taken_back--> dead   (an effect of it turned out not to have happened)
+
 `attempt` is the fence and always rises. `failures` counts what the present stage has used of its budget; `tally` is
 what else it has spent, as `core.budget` writes it (None while nothing has gone wrong).
 `crashes` counts workers lost while holding the job. `epoch` rises with each replay.
@@ -45,6 +47,7 @@ EDGES: frozenset[tuple[State, State]] = frozenset(
         (State.WAITING, State.CANCELLED),
         (State.DEAD, State.QUEUED),
         (State.DEAD, State.CANCELLED),
+        (State.SUCCEEDED, State.DEAD),
     }
 )
 

@@ -6,7 +6,8 @@ It starts no worker: `holdfast up` runs those beside it, `holdfast serve` leaves
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -15,8 +16,9 @@ import holdfast
 from holdfast.http import docs, health, metrics, ops, ops_live, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
 from holdfast.http.guard import Guard, Web
-from holdfast.http.history import Looks, looking
 from holdfast.kernel.explain import iso
+from holdfast.operator.desk import Desk
+from holdfast.operator.history import Looks, keep_looking
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
@@ -39,11 +41,12 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         openapi_url="/openapi.json",
         redirect_slashes=False,
         responses=PROBLEMS,
-        lifespan=looking,
+        lifespan=_look_meanwhile,
     )
     app.state.auth = Auth(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
+    app.state.desk = Desk(app.state.systems)
     app.state.stopping = asyncio.Event()
     app.state.looks = Looks()
     problem.install(app, [one.system.problems for one in systems if one.system.problems is not None])
@@ -54,6 +57,12 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         app.include_router(router)
     app.add_middleware(Guard)
     return app
+
+
+@asynccontextmanager
+async def _look_meanwhile(app: FastAPI) -> AsyncIterator[None]:
+    async with keep_looking(app.state.desk, app.state.looks):
+        yield
 
 
 shared = APIRouter()

@@ -21,9 +21,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from holdfast.core.breaker import Gate
 from holdfast.errors import StoreError
 from holdfast.http import health, problem
-from holdfast.http.snapshot import Snapshot, snapshot
 from holdfast.kernel.counters import COUNTERS, TIMINGS, Counter
 from holdfast.kernel.watch import LogWatch
+from holdfast.operator.attention import what_asks
+from holdfast.operator.overview import read_snapshot
+from holdfast.operator.snapshot import Snapshot
 from holdfast.system import OpenSystem
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
@@ -89,19 +91,12 @@ class _Gauges:
 
 async def exposition(systems: Sequence[OpenSystem]) -> bytes:
     """The whole text of a scrape. A store that is away costs its gauges, not the scrape."""
-    views = [(one.name, await _view(one)) for one in systems]
+    views = [(one.name, await read_snapshot(one)) for one in systems]
     registry = CollectorRegistry()
     registry.register(_Gauges([*_families(views), *await _system_families(systems)]))
     watches = {id(one.kernel.watch): one.kernel.watch for one in systems}
     counted = [generate_latest(watch.registry) for watch in watches.values() if isinstance(watch, PrometheusWatch)]
     return b"".join([*counted, generate_latest(registry)])
-
-
-async def _view(one: OpenSystem) -> Snapshot | None:
-    try:
-        return await snapshot(one.kernel)
-    except StoreError:
-        return None
 
 
 def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
@@ -131,8 +126,13 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
         "oldest_transaction_seconds", "How long old row versions have been kept from being removed", "system"
     )
     dead_versions = _gauge("dead_row_versions", "Old versions of rows in the tables that every job writes to", "system")
+    asks = _gauge(
+        "asks_for_a_person", "What asks for a person: how many it is about", "system", "topic", "severity", "subject"
+    )
     for name, view in views:
         up.add_metric([name], 0 if view is None else 1)
+        for notice in what_asks(view):
+            asks.add_metric([name, notice.topic, notice.severity, notice.subject], max(1, notice.number))
         if view is None:
             continue
         for lane in view.lanes:
@@ -155,7 +155,7 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
         open_transaction.add_metric([name], view.horizon.open_s)
         dead_versions.add_metric([name], view.horizon.dead_versions)
     queue = [up, depth, age, pending, lag, letters, unworked, alive, undeclared]
-    return [*queue, gate, open_s, effects, open_transaction, dead_versions]
+    return [*queue, gate, open_s, effects, open_transaction, dead_versions, asks]
 
 
 async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:

@@ -33,6 +33,7 @@ KNOWN: Sequence[tuple[type[errors.HoldfastError], int, str, str | None]] = (
     (errors.InvalidInput, 422, "INVALID_INPUT", None),
     (errors.NotFound, 404, "NOT_FOUND", None),
     (errors.NotAllowed, 409, "NOT_ALLOWED", None),
+    (errors.SystemAmbiguous, 409, "SYSTEM_AMBIGUOUS", None),
     (errors.IdempotencyConflict, 409, "IDEMPOTENCY_KEY_REUSED", None),
     (errors.UnknownKind, 422, "INVALID_INPUT", None),
     (errors.LeaseLost, 409, "NOT_ALLOWED", "Another attempt owns this job now."),

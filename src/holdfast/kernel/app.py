@@ -56,6 +56,12 @@ class Job(Generic[In]):
         """Follow a correction of a dead job's input in the app's own tables, or refuse it by raising `InvalidInput` or
         `NotAllowed`. Called in the transaction that writes the correction; also for a preview, which is rolled back."""
 
+    async def taken_back(self, kernel: Kernel, tx: Tx, lost: TakenBack) -> bool:
+        """An effect of a job that has ended was marked as sent, and its provider does not know it: its marks are
+        cleared. True: this app sees to it that it happens. False, the default: a job that had succeeded becomes a dead
+        letter, for a person to replay. Called in the transaction that clears the marks."""
+        return False
+
     def public_failure(self, why: Failure, stage: str) -> PublicFailure:
         """What this kind's users are told of a stage's failure: the code of its log lines and metrics."""
         return PublicFailure(why.error_class)
@@ -90,6 +96,15 @@ class Corrected(Generic[In]):
     before: In | None
     after: In
     now: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """An effect that did not happen although it was marked as sent, by its key, and the stage that planned it."""
+
+    job_id: str
+    effect: str
+    stage: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
     known                            the mark stands
     known, but the mark is wrong     it gets the time that it lacks, or the id that the token gives
-    unknown, and that is proof       both marks are cleared: whoever has the effect to do sends it again
+    unknown, and that is proof       both marks are cleared, and the job is reopened (`kernel.reopen`)
+    unknown, and its job still runs  nothing is concluded before the job has ended
     unknown, and only a person can   set aside for a person
     unknown, and long ago            the provider may have forgotten it: nothing is concluded
 
@@ -22,6 +23,7 @@ from holdfast.core.redact import redact_text
 from holdfast.errors import CallError
 from holdfast.kernel.effects import ask_person, find_at_provider
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.reopen import StillRuns, lock_ended, reopen
 from holdfast.stores.clock import uuid7
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, effects
@@ -38,6 +40,7 @@ class Verdict(StrEnum):
     CORRECTED = "corrected"
     TAKEN_BACK = "taken_back"
     PERSON = "person"
+    LATER = "later"
     NOTHING = "nothing"
 
 
@@ -124,9 +127,15 @@ async def _conclude(kernel: Kernel, provider: Provider, row: EffectRow) -> Verdi
     async with kernel.store.transaction() as tx:
         if any(entry["action"] == "effect.answered" for entry in await audit.of_subject(tx, _subject(row))):
             why = "a person said that it was sent, and the provider does not know its id"
+        try:
+            job = await lock_ended(tx, row)
+        except StillRuns:
+            return Verdict.LATER
         now = kernel.now()
         if why is None and await effects.unsent(tx, row.key, row.sends, now, was=row.provider_id):
             await _write(tx, row, "effect.taken_back", now)
+            if job is not None:
+                await reopen(kernel, tx, row, job, now)
             return Verdict.TAKEN_BACK
     if why is None:
         return Verdict.NOTHING  # somebody sent or marked it meanwhile

@@ -40,6 +40,7 @@ STEPS: dict[str, tuple[frozenset[str], str]] = {
     "expired": (ANY, "dead"),
     "cancelled": (ANY, "cancelled"),
     "replayed": (frozenset({"dead"}), "queued"),
+    "taken_back": (frozenset({"succeeded"}), "dead"),
     **dict.fromkeys(("snoozed", "held", "released", "lost", "retried", "rewound"), (BUSY, "queued")),
 }
 
@@ -55,7 +56,8 @@ class Story(NamedTuple):
 
 
 UNKNOWN = {
-    Verdict.TAKEN_BACK: "its marks were cleared, and its job or a replay sends it",
+    Verdict.TAKEN_BACK: "its marks were cleared, and its job is reopened: holdfast dead list",
+    Verdict.LATER: "nothing was changed: its job still runs, and what it comes to decides",
     Verdict.CORRECTED: "it was sent, and its row has the right id and time now",
     Verdict.PERSON: "a person must say whether it was sent: holdfast effects list --status review",
     Verdict.NOTHING: "nothing was changed: see that the provider is the one that sent it",

@@ -211,7 +211,9 @@ def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
 
 
 BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
-EVENTS = frozenset(("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", *BACK))
+EVENTS = frozenset(
+    ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
+)
 
 
 def fingerprint(history: History) -> str:

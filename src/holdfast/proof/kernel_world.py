@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from holdfast.kernel.loop import repeat
 from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.submit import Order as Enqueued
 from holdfast.kernel.submit import SharedCommit, prepare, submit_orders
+from holdfast.kernel.verify import verify_once
 from holdfast.proof import workload
 from holdfast.proof.coverage import Coverage, edges_but
 from holdfast.proof.finding import Finding
@@ -82,8 +83,8 @@ class KernelWorld(World):
     databases = {"main": [workload.app]}  # noqa: RUF012
     stubs = workload.STUBS
     watched = {"main": workload.TOLD_CONSUMED}  # noqa: RUF012
-    # The table allows two more edges, which the kernel's present verbs never take or this workload has no job for.
-    coverage = Coverage(edges=edges_but("dead -> cancelled", "waiting -> succeeded"), seen=SEEN)
+    # The table allows more edges, which the kernel's verbs never take, or no honest provider here brings about.
+    coverage = Coverage(edges=edges_but("dead -> cancelled", "waiting -> succeeded", "succeeded -> dead"), seen=SEEN)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -110,6 +111,8 @@ class KernelWorld(World):
         self.role("operator", self.operator)
         if self.dice.random() < 0.3:
             self.role("clock", self.clock)
+        if self.loop.stream("sampling").random() < 0.12:  # of a stream of its own: a seed without it is the seed it was
+            self.role("verifier", self.verifier)
 
     def is_quiet(self) -> bool:
         return all(wish.done for wish in self.wishes) and self.mostly_quiet()
@@ -216,6 +219,19 @@ class KernelWorld(World):
             return 0
 
         await repeat(kernel, "schedule", step, 45, stop)
+
+    async def verifier(self, kernel: Kernel, stop: asyncio.Event) -> None:
+        """The keeper's sample, of providers that know their ids: it may take back nothing that was done."""
+        kernel.registry = Registry([workload.app])
+        for provider in (workload.by_token, workload.by_lookup):
+            stub = self.providers[provider.name]
+            kernel.registry.providers[provider.name] = replace(provider, has_id=stub.has_id)
+
+        async def step(kernel: Kernel) -> int:
+            await verify_once(kernel)
+            return 0
+
+        await repeat(kernel, "verify", step, 20, stop)
 
     # The operator
 

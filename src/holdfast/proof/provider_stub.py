@@ -134,6 +134,10 @@ class ProviderStub:
             raise CallError.of(Category.BUG, "LOOKUP_UNSUPPORTED", f"{self.name} cannot look up.")
         return await self._call("lookup", token, None)
 
+    async def has_id(self, provider_id: str) -> bool:
+        """Whether it has done something under an id of its own."""
+        return await self._call("lookup", provider_id, None) is not None
+
     def effects_of(self, token: str) -> list[Effect]:
         return [effect for effect in self.effects if effect.token == token]
 
@@ -188,7 +192,7 @@ class ProviderStub:
         """Do what was asked, now; return the provider's id of it."""
         first = self._first.get(request.token)
         if request.kind == "lookup":
-            return first.provider_id if first else None
+            return first.provider_id if first else self._known_id(request.token)
         now_ms = self.loop.now_ms
         remembered = first is not None and now_ms - first.at_ms < self.retention_ms
         if first is not None and remembered and self.dedup is Dedup.TOKEN:
@@ -201,6 +205,9 @@ class ProviderStub:
             self._first[request.token] = effect
         self._note(request, "effect", provider_id)
         return provider_id
+
+    def _known_id(self, provider_id: str) -> str | None:
+        return provider_id if any(effect.provider_id == provider_id for effect in self.effects) else None
 
     def _fall_silent(self, request: _Request) -> None:
         lands = self.dice.random() < self.faults.silent_lands

@@ -105,11 +105,6 @@ async def every(tx: Tx) -> Sequence[Row]:
     return await tx.rows(sql.every)
 
 
-async def listed(tx: Tx) -> Sequence[Row]:
-    """Every breaker with how many jobs wait for it: so many, or more, from ten thousand on."""
-    return await tx.rows(sql.listed)
-
-
 async def names(tx: Tx) -> list[str]:
     return [row["name"] for row in await tx.rows(sql.names)]
 

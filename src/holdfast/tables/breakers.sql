@@ -47,13 +47,6 @@ SELECT name, gate, at, reason FROM holdfast_breaker_events
 -- name: every
 SELECT name, gate, state, not_before, updated_at, ramp FROM holdfast_breakers ORDER BY name
 
--- name: listed
--- For a person: with how many jobs wait for each.
-SELECT b.name, b.gate, b.state, b.not_before, b.updated_at, b.ramp,
-       (SELECT COUNT(*) FROM (SELECT 1 FROM holdfast_jobs AS j
-                               WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name LIMIT 10000) AS p) AS parked
-  FROM holdfast_breakers AS b ORDER BY b.name
-
 -- name: names
 SELECT name FROM holdfast_breakers ORDER BY name
 

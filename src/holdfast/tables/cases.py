@@ -70,6 +70,11 @@ async def correct(
     return bool(rows)
 
 
+async def begin_at(tx: Tx, job_id: str, stage: str) -> None:
+    """Let the replay of a dead job's case begin at `stage`."""
+    await tx.rows(sql.begin_at, job_id=job_id, stage=stage)
+
+
 async def keep_correction(
     tx: Tx, case_id: str, job_id: str, now: int, *, actor: str, reason: str | None, before: str, after: str
 ) -> None:

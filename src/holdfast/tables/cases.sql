@@ -1,5 +1,5 @@
 -- name: lock_of_job
-SELECT CAST(id AS TEXT) AS id, state, error_class, deaths FROM holdfast_dead_letters
+SELECT CAST(id AS TEXT) AS id, state, error_class, deaths, replay_stage FROM holdfast_dead_letters
  WHERE job_id = CAST(:job_id AS /*id*/) /*for_update*/
 
 -- name: open
@@ -39,6 +39,10 @@ UPDATE holdfast_dead_letters
        updated_at = CAST(:now AS BIGINT)
  WHERE id = CAST(:id AS /*id*/) AND state = :expected
 RETURNING CAST(id AS TEXT) AS id
+
+-- name: begin_at
+-- A replay begins no later than at this stage, and what it returned is out of date.
+UPDATE holdfast_dead_letters SET replay_stage = :stage WHERE job_id = CAST(:job_id AS /*id*/)
 
 -- name: keep_correction
 INSERT INTO holdfast_corrections (case_id, job_id, at, actor, reason, before, after)

@@ -149,6 +149,11 @@ async def unsent(tx: Tx, key: str, sends: int, now: int, *, was: str | None = No
     return bool(await tx.rows(sql.unsent, key=key, sends=sends, was=was, now=now))
 
 
+async def stage_of(tx: Tx, key: str) -> str:
+    """The stage that planned an effect."""
+    return str((await tx.rows(sql.stage_of, key=key))[0]["stage"])
+
+
 async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
     """Give the effects that a job has planned and not brought about to another."""
     await tx.rows(sql.hand_over, from_job=from_job, to_job=to_job, now=now)

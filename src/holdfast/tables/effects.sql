@@ -124,6 +124,9 @@ SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.
  WHERE f.key > :after AND f.status = 'sent' AND f.provider_id IS NOT NULL AND f.provider = :provider
  ORDER BY f.key LIMIT :limit
 
+-- name: stage_of
+SELECT stage FROM holdfast_effects WHERE key = :key
+
 -- name: of_job
 SELECT key, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at, error_class,
        error

@@ -299,6 +299,11 @@ async def show(tx: Tx, job_id: str) -> Row | None:
     return rows[0] if rows else None
 
 
+async def take_back(tx: Tx, job_id: str, stage: str, error: str, now: int) -> bool:
+    """End a job that had succeeded as dead in `stage`; False if it is not a success any more."""
+    return bool(await tx.rows(sql.take_back, id=job_id, stage=stage, error=error, now=now))
+
+
 async def page(
     tx: Tx,
     *,

@@ -192,6 +192,12 @@ UPDATE holdfast_jobs
  WHERE id = CAST(:id AS /*id*/) AND state = 'dead'
 RETURNING attempt, run_at, queue
 
+-- name: take_back
+-- A success without its evidence: as a death leaves it, so that a replay, and nothing else, brings it back.
+UPDATE holdfast_jobs SET state = 'dead', stage = :stage, error = :error, finished_at = :now, updated_at = :now
+ WHERE id = CAST(:id AS /*id*/) AND state = 'succeeded'
+RETURNING attempt
+
 -- name: correct
 -- Another input for a job that is dead: nobody runs it, and a replay is the only way back.
 UPDATE holdfast_jobs SET payload = :payload, version = :version, updated_at = :now

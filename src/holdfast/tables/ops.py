@@ -14,6 +14,9 @@ PAYLOADS_MAX = 20_000
 EVENTS_MAX = 50_000
 CALLS_MAX = 5_000
 GATES_MAX = 500
+AT_RISK_MAX = 1_000
+AT_RISK_AHEAD_MS = 3_600_000
+ASIDE_MAX = 1_000
 
 
 async def case_of_job(tx: Tx, job_id: str) -> Row | None:
@@ -91,3 +94,14 @@ async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
 async def mark(tx: Tx) -> tuple[int | str | None, ...]:
     """A value that differs whenever something has happened."""
     return tuple((await tx.rows(sql.mark))[0])
+
+
+async def at_risk(tx: Tx, now: int) -> tuple[int, int | None]:
+    """How many of the jobs whose deadline comes soon have used three quarters of their time, and the first deadline."""
+    rows = await tx.rows(sql.at_risk, now=now, until=now + AT_RISK_AHEAD_MS, limit=AT_RISK_MAX)
+    return rows[0]["jobs"], rows[0]["first_at"]
+
+
+async def messages_aside(tx: Tx) -> int:
+    rows = await tx.rows(sql.messages_aside, limit=ASIDE_MAX)
+    return int(rows[0]["messages"])

@@ -90,3 +90,16 @@ SELECT (SELECT CAST(j.id AS TEXT) FROM holdfast_jobs AS j ORDER BY j.id DESC LIM
        (SELECT MAX(seq) FROM holdfast_outbox) AS messages,
        (SELECT COUNT(*) FROM (SELECT status FROM holdfast_outbox ORDER BY seq DESC LIMIT 20) AS newest
          WHERE status = 'pending') AS pending
+
+-- name: at_risk
+-- Jobs with less than a quarter of their time left: only those whose deadline comes soon are looked at.
+SELECT COUNT(*) AS jobs, MIN(soon.deadline_at) AS first_at
+  FROM (SELECT deadline_at, created_at FROM holdfast_jobs
+         WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting')
+           AND deadline_at >= :now AND deadline_at < :until
+         ORDER BY deadline_at LIMIT :limit) AS soon
+ WHERE (soon.deadline_at - CAST(:now AS BIGINT)) * 4 < soon.deadline_at - soon.created_at
+
+-- name: messages_aside
+-- Messages that were set aside after their last try, as far as anybody would count them.
+SELECT COUNT(*) AS messages FROM (SELECT 1 FROM holdfast_outbox WHERE status = 'failed' LIMIT :limit) AS aside

@@ -1,15 +1,15 @@
-"""The embedded gateway: each conversion is a child process that may die without hurting anyone.
+"""The embedded gateway: each document is read in a sandbox, where it may die without hurting anyone.
 
-    parent (worker)                                child (`pdf_to_xml`)
-    spawn: own session, no fds, no environment --> limits itself: memory, CPU, output, no core, low priority,
-    wait with a timeout                            dies with its parent; only then opens the file
-    read the exit code, then the output       <--  writes to an unnamed file: nothing to clean up, ever
+    worker                                               child of the fork server (`pdf_to_xml`)
+    opens the document, hands it over             -->    confined: memory, CPU, output; no files, no network
+    waits as long as a document may take          <--    ends with a code; its output is an unnamed file
 
 What an ending means, and whether another attempt may help:
 
     refused by content (password, damage, no text, pages)   VALIDATION   no
     died of a limit, or crashed on the file                 VALIDATION   no: it would die the same way again
-    took too long by the wall clock                         NETWORK      yes: the machine may have been busy
+    took too long by the wall clock, with little CPU        NETWORK      yes: the machine may have been busy
+    took too long by the wall clock, and worked             VALIDATION   no
     killed from outside (SIGKILL), or could not be started  UPSTREAM     yes: local pressure
 
 A hostile file is thus run once, not three times for nothing. A crash is read as the file's doing because the
@@ -19,33 +19,31 @@ None counts against a breaker: no pause mends a document, and one user's file mu
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
-import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from holdfast import CallError, Category
+from holdfast.sandbox.parent import Confines, Ending, SandboxDown, sandbox_for
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 
-_CHILD = "holdfast_systems.conversion.pdf_to_xml"
+TASK = "holdfast_systems.conversion.pdf_to_xml:TASK"
 _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one document may cost. Generous for honest files: 400 dense pages take about 4 s and 40 MB."""
+    """What one document may cost. Generous for honest files: 2,000 dense pages take about 13 s of CPU."""
 
     pages: int = 2_000
     memory_bytes: int = 512 << 20
-    cpu_s: int = 60
+    cpu_s: int = 18
     output_bytes: int = 64 << 20
+    wall_s: float = 25.0
+    page_cpu_s: float = 5.0
 
 
 # The exit codes of `pdf_to_xml.Exit`, read here by number so that the parent never loads the PDF library.
@@ -56,7 +54,7 @@ _REFUSALS: Mapping[int, tuple[str, str]] = {
     13: ("DOCUMENT_EMPTY", "The document has no text."),
     14: ("DOCUMENT_TOO_COMPLEX", "The document needs more memory or output than the limit."),
 }
-_LOCAL_IO = 15
+_DAMAGED, _LOCAL_IO = 11, 15
 # The C library's loader neither raises nor aborts when the first thing that fits no more is a thread's own data.
 _LOADER_GAVE_UP, _OUT_OF_MEMORY = 127, "cannot allocate memory"
 _DEATHS_BY_FILE = frozenset(
@@ -65,6 +63,7 @@ _DEATHS_BY_FILE = frozenset(
         signal.SIGBUS,
         signal.SIGFPE,
         signal.SIGILL,
+        signal.SIGPROF,  # one page took longer than any may
         signal.SIGSEGV,
         signal.SIGSYS,
         signal.SIGTRAP,
@@ -82,84 +81,51 @@ class EmbeddedGateway:
 
     async def convert(self, source: Path, *, timeout_s: float) -> bytes:
         """The TEI of `source`. Raises CallError. The child is gone at the end, whatever the end is."""
-        with _unnamed() as output, _unnamed() as complaints:
-            status = await self._run(_arguments(source, output, self.limits), output, complaints, timeout_s)
-            if status != 0:
-                raise failed(status, await in_thread(_start_of, complaints))
+        wall_s = min(timeout_s, self.limits.wall_s)
+        document = await in_thread(_opened, source)
+        with document, tempfile.TemporaryFile(buffering=0) as output:
+            ending = await self._read_in_sandbox(document, output, wall_s)
+            if ending.out_of_time:
+                raise _late(ending, wall_s, self.limits.cpu_s)
+            if ending.status != 0:
+                raise failed(ending.status, ending.complaint)
             try:
                 return await in_thread(_checked, output, self.limits.output_bytes)
             except BadXml as error:
                 raise CallError.of(Category.VALIDATION, "PARSE_ERROR", f"Bad output: {error}") from error
 
     async def healthy(self) -> bool:
-        """Whether the child can be started and finds its library."""
-        with _unnamed() as output, _unnamed() as complaints:
+        """Whether a child can be started and finds its library."""
+        with tempfile.TemporaryFile(buffering=0) as nothing, tempfile.TemporaryFile(buffering=0) as output:
             try:
-                return await self._run(["--help"], output, complaints, timeout_s=30) == 0
+                return (await self._read_in_sandbox(nothing, output, 30.0)).status == _DAMAGED
             except CallError:
                 return False
 
-    async def _run(self, arguments: list[str], output: IO[bytes], complaints: IO[bytes], timeout_s: float) -> int:
-        child = await _spawned(arguments, output, complaints)
+    async def _read_in_sandbox(self, source: IO[bytes], output: IO[bytes], wall_s: float) -> Ending:
+        limits = self.limits
+        confines = Confines(limits.cpu_s, limits.memory_bytes, limits.output_bytes, wall_s)
+        options = {"pages": limits.pages, "page_cpu_s": limits.page_cpu_s}
         try:
-            async with asyncio.timeout(timeout_s):
-                return await child.wait()
-        except TimeoutError:
-            message = f"The conversion took longer than {timeout_s:g} s."
-            raise CallError.of(Category.NETWORK, "GATEWAY_TIMEOUT", message) from None
-        finally:
-            await _ended(child)
+            return await sandbox_for(TASK).run(source, output, confines, options)
+        except SandboxDown as error:
+            raise CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", str(error)) from error
 
 
-def _unnamed() -> IO[bytes]:
-    return tempfile.TemporaryFile(buffering=0)
-
-
-def _arguments(source: Path, output: IO[bytes], limits: Limits) -> list[str]:
-    return [
-        os.path.abspath(source),
-        f"/dev/fd/{output.fileno()}",
-        f"--pages={limits.pages}",
-        f"--memory-bytes={limits.memory_bytes}",
-        f"--cpu-s={limits.cpu_s}",
-        f"--output-bytes={limits.output_bytes}",
-        f"--parent={os.getpid()}",
-    ]
-
-
-async def _spawned(arguments: list[str], output: IO[bytes], complaints: IO[bytes]) -> Process:
-    # The limits are set by the child and not in a `preexec_fn`, which may deadlock a parent with threads.
+def _opened(source: Path) -> IO[bytes]:
     try:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-X", "utf8", "-m", _CHILD, *arguments),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=complaints,
-            pass_fds=[output.fileno()],
-            start_new_session=True,
-            env={},
-            cwd="/",
-        )
+        return source.open("rb", buffering=0)
     except OSError as error:
-        message = f"The converter could not be started: {error.strerror}."
-        raise CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", message) from error
+        message = "The document or its output is out of reach."
+        raise CallError.of(Category.UPSTREAM, "IO_ERROR", message) from error
 
 
-async def _ended(child: Process) -> None:
-    """Kill what still runs of the child's group, and wait until it is gone, cancelled or not."""
-    if child.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    gone = asyncio.ensure_future(child.wait())
-    cancelled = False
-    while not gone.done():
-        try:
-            await asyncio.wait([gone])
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
+def _late(ending: Ending, wall_s: float, cpu_s: int) -> CallError:
+    """A busy machine explains a child that hardly ran; one that ran on and on would do so again."""
+    if ending.cpu_s >= 0.5 * min(cpu_s, wall_s):
+        message = f"The conversion took {ending.cpu_s:.0f} s of processor time and was not done."
+        return CallError.of(Category.VALIDATION, "DOCUMENT_TOO_COMPLEX", message)
+    return CallError.of(Category.NETWORK, "GATEWAY_TIMEOUT", f"The conversion took longer than {wall_s:g} s.")
 
 
 def failed(status: int, complaint: str) -> CallError:
@@ -178,11 +144,6 @@ def failed(status: int, complaint: str) -> CallError:
         return CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", message)
     message = f"The converter ended with {status}: {complaint}"
     return CallError.of(Category.UPSTREAM, "CONVERTER_BROKEN", message)
-
-
-def _start_of(complaints: IO[bytes]) -> str:
-    complaints.seek(0)
-    return complaints.read(2_000).decode("utf-8", errors="replace")
 
 
 def _checked(output: IO[bytes], bytes_max: int) -> bytes:

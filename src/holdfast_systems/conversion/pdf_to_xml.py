@@ -1,33 +1,36 @@
-"""Turns one PDF into TEI P5 XML: `python -m holdfast_systems.conversion.pdf_to_xml IN OUT --pages N`.
+"""Turns one PDF into TEI P5 XML: the task that a sandbox runs, and `python -m ... IN OUT` to try it by hand.
 
-It runs as a process of its own because the file is hostile until shown otherwise: the parent in `embedded`
-may lose it at any moment. It limits itself before it opens the file, says how it went by its exit code (and
-as one JSON line on stdout), and imports as little as it can, because every conversion pays for its start.
+The file is hostile until shown otherwise, so the sandbox may lose this process at any moment; how it went is said by
+an exit code. A page that burns more processor time than any honest one ends the process too.
 The same file gives the same bytes: nothing of the clock, the machine or the path is in the output.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import errno
-import json
+import mmap
 import os
-import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from enum import IntEnum
-from typing import Any
+from io import TextIOWrapper
+from itertools import islice
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from holdfast_systems.conversion.layout import SOFT_HYPHEN, Run, blocks
-from holdfast_systems.conversion.tei import METADATA, Page, write_tei
+from holdfast.sandbox.task import Options, Task
+from holdfast_systems.conversion.blocks import blocks_of_page
+from holdfast_systems.conversion.inline import link_targets
+from holdfast_systems.conversion.pdf_page import read_page
+from holdfast_systems.conversion.pdf_tags import read_tags
+from holdfast_systems.conversion.structure import Entry, Page, mark_structure
+from holdfast_systems.conversion.tei import METADATA, write_tei
 
-Turn = Callable[[float, float], tuple[float, float]]
+_OUTLINE_MAX = 20_000
 
 
 class Exit(IntEnum):
@@ -50,63 +53,11 @@ class Refused(Exception):
         self.kind = kind
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    wanted = _arguments(arguments)
-    confine(wanted)
-    kind = _converted(wanted.source, wanted.target, wanted.pages)
-    print(json.dumps({"error": None if kind is Exit.CONVERTED else kind.name.lower()}))
-    return kind
-
-
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="pdf_to_xml", description="Turn a PDF into TEI XML.")
-    parser.add_argument("source", metavar="IN")
-    parser.add_argument("target", metavar="OUT")
-    parser.add_argument("--pages", type=int, default=2_000, help="refuse a file with more pages than this")
-    parser.add_argument("--memory-bytes", type=int, help="limit of the address space")
-    parser.add_argument("--cpu-s", type=int, help="limit of the processor time")
-    parser.add_argument("--output-bytes", type=int, help="limit of the output file")
-    parser.add_argument("--parent", type=int, help="end when this process, the parent, ends")
-    return parser.parse_args(arguments)
-
-
-def confine(wanted: argparse.Namespace) -> None:
-    """Give up, for good, what a hostile file could abuse."""
-    if wanted.parent is not None:
-        _end_with(wanted.parent)
-        os.nice(10)
-    _limit(resource.RLIMIT_CORE, 0)
-    if wanted.cpu_s is not None:
-        # At the soft limit comes SIGXCPU, which says why; at the hard one SIGKILL, which does not.
-        _limit(resource.RLIMIT_CPU, wanted.cpu_s, slack=1)
-    if wanted.output_bytes is not None:
-        _limit(resource.RLIMIT_FSIZE, wanted.output_bytes)
-    if wanted.memory_bytes is not None:
-        # Some systems have no limit on the address space; the time limit holds there all the same.
-        with suppress(OSError, ValueError):
-            _limit(resource.RLIMIT_AS, wanted.memory_bytes)
-
-
-def _limit(kind: int, wanted: int, slack: int = 0) -> None:
-    _, present = resource.getrlimit(kind)
-    hard = wanted + slack if present == resource.RLIM_INFINITY else min(wanted + slack, present)
-    resource.setrlimit(kind, (min(wanted, hard), hard))
-
-
-def _end_with(parent: int) -> None:
-    """Ask the kernel (on Linux) to kill this process when its parent ends, and not to let it gain rights."""
-    set_death_signal, set_no_new_privileges = 1, 38
-    with suppress(AttributeError, OSError):
-        control = ctypes.CDLL(None).prctl
-        control(set_death_signal, signal.SIGKILL, 0, 0, 0)
-        control(set_no_new_privileges, 1, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(Exit.LOCAL_IO)  # it ended before the request was made
-
-
-def _converted(source: str, target: str, pages_max: int) -> Exit:
+def run(source: int, target: int, options: Options) -> int:
+    """Convert one open file into another, and say how it went."""
     try:
-        convert(source, target, pages_max)
+        with open(target, "wb", closefd=False) as out:
+            convert(source, out, int(options["pages"] or 0), float(options["page_cpu_s"] or 0))
     except Refused as refused:
         return refused.kind
     except (MemoryError, RecursionError):
@@ -116,24 +67,31 @@ def _converted(source: str, target: str, pages_max: int) -> Exit:
     return Exit.CONVERTED
 
 
-def convert(source: str, target: str, pages_max: int) -> None:
-    """Write `source` as TEI to `target`, or raise `Refused`."""
+def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0) -> None:
+    """Write the open file `source` as TEI to `out`, or raise `Refused`."""
     document = _opened(source)
     count = len(document)
     if count > pages_max:
         raise Refused(Exit.TOO_MANY_PAGES)
-    pages = [_page(document, index) for index in range(count)]
+    pages, tagged = [], bool(raw.FPDFCatalog_IsTagged(document))
+    for index in range(count):
+        # The signal's own effect is to end the process: a handler would never run inside the library.
+        signal.setitimer(signal.ITIMER_PROF, page_cpu_s)
+        pages.append(_page(document, index, tagged))
+    signal.setitimer(signal.ITIMER_PROF, 0)
     if not any(page.readable for page in pages):
         raise Refused(Exit.DAMAGED if pages else Exit.EMPTY)
     if not any(page.blocks for page in pages):
         raise Refused(Exit.EMPTY)
-    with open(target, "w", encoding="utf-8", newline="\n") as out:
-        write_tei(out, pages, {key: _metadata(document, key) for key in METADATA})
+    mark_structure(pages, _outline(document))
+    text = TextIOWrapper(out, encoding="utf-8", newline="\n")
+    write_tei(text, pages, {key: _metadata(document, key) for key in METADATA}, _language(document))
+    text.detach()
 
 
-def _opened(source: str) -> Any:
+def _opened(source: int) -> Any:
     try:
-        return pdfium.PdfDocument(source)
+        return pdfium.PdfDocument(_content(source))
     except pdfium.PdfiumError as error:
         kinds = {
             raw.FPDF_ERR_SUCCESS: Exit.EMPTY,  # a sound file without a page
@@ -144,6 +102,14 @@ def _opened(source: str) -> Any:
         raise Refused(kinds.get(error.err_code, Exit.DAMAGED)) from None
 
 
+def _content(source: int) -> Any:
+    """The file as memory: a child in the sandbox can open no path."""
+    size = os.fstat(source).st_size
+    if not size:
+        raise Refused(Exit.DAMAGED)
+    return (ctypes.c_char * size).from_buffer(mmap.mmap(source, size, access=mmap.ACCESS_COPY))
+
+
 def _metadata(document: Any, key: str) -> str:
     size = raw.FPDF_GetMetaText(document, key.encode() + b"\0", None, 0)
     buffer = ctypes.create_string_buffer(size)
@@ -151,78 +117,65 @@ def _metadata(document: Any, key: str) -> str:
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", errors="ignore")
 
 
-def _page(document: Any, index: int) -> Page:
+def _page(document: Any, index: int, tagged: bool) -> Page:
     try:
         page = document[index]
         text = page.get_textpage()
     except pdfium.PdfiumError:
-        return Page(index + 1, (), readable=False)
+        return Page(index + 1, [], readable=False)
     try:
-        return Page(index + 1, tuple(blocks(_words(text, _upright(page)))))
+        content = read_page(document, page, text)
+        blocks = blocks_of_page(content.words, read_tags(page) if tagged else {})
     finally:
         text.close()
         page.close()
+    targets = link_targets(content.words, content.links) if content.links else {}
+    for block in blocks:
+        for line in block.all_lines:
+            line.settle(targets)
+    return Page(index + 1, blocks, height=content.height, images=content.images)
 
 
-def _upright(page: Any) -> Turn:
-    """Turns a point of the page into what the reader sees, as pages may be shown rotated."""
-    turned = page.get_rotation()
-    return {
-        90: lambda x, y: (y, -x),
-        180: lambda x, y: (-x, -y),
-        270: lambda x, y: (-y, x),
-    }.get(turned, lambda x, y: (x, y))
+def _outline(document: Any) -> list[Entry]:
+    found = []
+    try:
+        for bookmark in islice(document.get_toc(max_depth=15), _OUTLINE_MAX):
+            target = bookmark.get_dest()
+            index = target.get_index() if target else None
+            found.append(Entry(bookmark.get_title(), bookmark.level + 1, 0 if index is None else index + 1))
+    except pdfium.PdfiumError:
+        return found
+    return found
 
 
-_BLANKS = frozenset(map(ord, " \t\n\r\u00a0"))
-_LINE_END_HYPHENS = (0x02, 0xFFFE)  # what the library gives for a hyphen at a line's end
+def _language(document: Any) -> str:
+    units = (ctypes.c_ushort * 64)()
+    size = min(128, raw.FPDFCatalog_GetLanguage(document, units, 128))
+    return bytes(units)[: max(0, size - 2)].decode("utf-16-le", errors="ignore")
 
 
-def _words(text: Any, upright: Turn) -> Iterator[Run]:
-    """The words of a page in the order of its content."""
-    edges = [ctypes.c_double() for _ in range(4)]
-    left, right, bottom, top = edges
-    pointers = [ctypes.byref(edge) for edge in edges]
-    letters: list[int] = []
-    x0 = x1 = y = size = 0.0
-    for index in range(text.count_chars()):
-        code = raw.FPDFText_GetUnicode(text, index)
-        hyphen = code in _LINE_END_HYPHENS
-        if code < 0x20 and not hyphen and code not in _BLANKS:
-            continue
-        blank = code in _BLANKS or not raw.FPDFText_GetCharBox(text, index, *pointers)
-        near, far = sorted((upright(left.value, bottom.value)[0], upright(right.value, top.value)[0]))
-        if letters and (blank or near < x0 - 0.5 * size or near - x1 > size):
-            yield Run(_text(letters), x0, x1, y, size)
-            letters = []
-        if blank:
-            continue
-        if not letters:
-            x0, x1, (y, size) = near, far, _baseline(text, index, upright)
-        x1 = max(x1, far)
-        letters.append(ord(SOFT_HYPHEN) if hyphen else code)
-        if hyphen:
-            yield Run(_text(letters), x0, x1, y, size)
-            letters = []
-    if letters:
-        yield Run(_text(letters), x0, x1, y, size)
+def warm_up() -> None:
+    """Convert one small page of our own, so that everything it takes is loaded."""
+    with TemporaryFile() as source, TemporaryFile() as target:
+        source.write(_SAMPLE)
+        source.flush()
+        convert(source.fileno(), target, 1)
 
 
-def _text(codes: list[int]) -> str:
-    """Characters from code points, with halves of surrogate pairs put together again."""
-    units = "".join(map(chr, codes)).encode("utf-16-le", "surrogatepass")
-    return units.decode("utf-16-le", errors="ignore")
+_SAMPLE = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Resources<</Font<</F 5 0 R>>>>/Contents 4 0 R>>endobj\n"
+    b"4 0 obj<</Length 36>>stream\nBT /F 9 Tf 9 50 Td (Warm & up) Tj ET \nendstream endobj\n"
+    b"5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj trailer<</Root 1 0 R>>\n%%EOF\n"
+)
+
+TASK = Task(run, warm_up)
 
 
-def _baseline(text: Any, index: int, upright: Turn) -> tuple[float, float]:
-    """The height of the baseline, and the size of the font as it is shown."""
-    x, y, matrix = ctypes.c_double(), ctypes.c_double(), raw.FS_MATRIX()
-    raw.FPDFText_GetCharOrigin(text, index, ctypes.byref(x), ctypes.byref(y))
-    scale = 1.0
-    if raw.FPDFText_GetMatrix(text, index, ctypes.byref(matrix)):
-        scale = abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5
-    return upright(x.value, y.value)[1], max(0.1, round(raw.FPDFText_GetFontSize(text, index) * scale, 1))
+def main(source: str, target: str) -> int:
+    with open(source, "rb") as given, open(target, "wb") as out:
+        return run(given.fileno(), out.fileno(), {"pages": 10_000, "page_cpu_s": 0})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from holdfast import Breaker, Retry
 from holdfast.http.limits import UserLimits
 from holdfast.providers.outbound import OutboundPolicy
+from holdfast.sandbox.probe import weaknesses
 from holdfast.settings import database_problems, setting
 from holdfast_systems.conversion.embedded import Limits
 
@@ -60,7 +61,8 @@ class ConversionSettings:
     memory_bytes_max: int = setting(
         "CONVERTER_MEMORY_BYTES_MAX", 512 << 20, "Memory of one embedded conversion", minimum=64 << 20
     )
-    cpu_s_max: int = setting("CONVERTER_CPU_SEC_MAX", 60, "Processor time of one embedded conversion", minimum=1)
+    cpu_s_max: int = setting("CONVERTER_CPU_SEC_MAX", 18, "Processor time of one embedded conversion", minimum=1)
+    wall_s_max: float = setting("CONVERTER_WALL_SEC_MAX", 25.0, "One embedded conversion may take", minimum=0.1)
     result_retention_s: float = setting("RESULT_RETENTION_SEC", 604_800.0, "A result is kept for", minimum=0.001)
     source_retention_s: float = setting(
         "SOURCE_RETENTION_SEC", 86_400.0, "A failed job's PDF is kept for a retry for", minimum=0
@@ -97,6 +99,10 @@ class ConversionSettings:
             found.append("CIRCUIT_MIN_CALLS must not be more than CIRCUIT_WINDOW.")
         return found
 
+    def notes(self) -> list[str]:
+        """How strong the sandbox is on this system, where the embedded converter is used."""
+        return [] if self.gateway_url else weaknesses()
+
     @property
     def uploads(self) -> Path:
         return Path(self.uploads_dir or Path(self.data_dir) / "uploads")
@@ -115,7 +121,7 @@ class ConversionSettings:
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.pages_max, self.memory_bytes_max, self.cpu_s_max, self.result_bytes_max)
+        return Limits(self.pages_max, self.memory_bytes_max, self.cpu_s_max, self.result_bytes_max, self.wall_s_max)
 
     @property
     def retry(self) -> Retry:

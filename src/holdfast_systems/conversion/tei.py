@@ -1,6 +1,6 @@
-"""Writes pages of blocks as TEI P5: a header with what the file says of itself, then nested divisions.
+"""Writes a document as TEI P5: a header with what the file says of itself, then nested divisions.
 
-    <div> per heading, nested by its size      <head>, <p>      <pb n="7"/> where page 7 begins
+    <div> per heading      <head> <p> <list> <table> <figure> <note> <fw>      <pb n="7"/> where page 7 begins
 
 Whatever text comes in, well-formed XML comes out: characters that XML cannot hold are left out.
 """
@@ -8,73 +8,146 @@ Whatever text comes in, well-formed XML comes out: characters that XML cannot ho
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import TextIO
+from urllib.parse import quote
 
-from holdfast_systems.conversion.layout import Block
+from holdfast_systems.conversion.blocks import BULLETS, Block, Line
+from holdfast_systems.conversion.inline import join_lines
+from holdfast_systems.conversion.structure import Page
 
-METADATA = ("Title", "Author", "CreationDate")  # the keys of a PDF's information that go into the header
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """`readable` is false where the file gives a page that cannot be loaded."""
-
-    number: int
-    blocks: tuple[Block, ...]
-    readable: bool = True
+METADATA = ("Title", "Author", "Keywords", "CreationDate")  # of a PDF's information; they go into the header
+_MADE_BY_TOOLS = re.compile(
+    r"(microsoft word - )|\.(dvi|docx?|tex|indd|qxd|rtf|pdf|html?)\s*$|^(untitled|about:blank)$", re.IGNORECASE
+)
+_IN_ADDRESSES = "#%/:?&=@+,;~!$()*'"
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
-def write_tei(out: TextIO, pages: Sequence[Page], metadata: dict[str, str]) -> None:
+def write_tei(out: TextIO, pages: Sequence[Page], metadata: dict[str, str], language: str = "") -> None:
     """Write a whole document. At least one page has a block."""
-    heads = _heading_levels([block for page in pages for block in page.blocks])
     out.write('<?xml version="1.0" encoding="UTF-8"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0">\n')
-    out.write(_header(metadata, len(pages), _first_heading(pages, heads)))
-    out.write("<text>\n<body>\n")
+    language = language if _LANGUAGE.fullmatch(language) else ""
+    out.write(_header(metadata, len(pages), _first_heading(pages), language))
+    out.write(f'<text xml:lang="{language}">\n<body>\n' if language else "<text>\n<body>\n")
     depths: list[int] = []  # the levels of the divisions that are open
     for page in pages:
         gap = "" if page.readable else '<gap reason="damaged"/>'
-        out.write(f'<pb n="{page.number}"/>{gap}\n')
-        for block in page.blocks:
-            level = heads.get(block.size) if len(block.text) <= 300 else None
-            if level is not None:
-                while depths and depths[-1] >= level:
-                    depths.pop()
-                    out.write("</div>\n")
-            if level is not None or not depths:
-                depths.append(level or 1)
-                out.write("<div>\n")
-            name = "p" if level is None else "head"
-            out.write(f"<{name}>{_escaped(block.text)}</{name}>\n")
+        out.write(f'<pb n="{page.number}" xml:id="page-{page.number}"/>{gap}\n')
+        for item, group in groupby(page.blocks, key=lambda block: block.kind == "item"):
+            if item:
+                _open_division(out, depths)
+                out.writelines(_list(list(group)))
+                continue
+            for block in group:
+                if block.kind == "head":
+                    while depths and depths[-1] >= block.level:
+                        depths.pop()
+                        out.write("</div>\n")
+                    depths.append(block.level)
+                    out.write("<div>\n")
+                elif block.kind not in ("fw", "note"):
+                    _open_division(out, depths)
+                out.write(_written(block))
+    if not depths:  # a body must hold a division or a paragraph
+        out.write("<p/>\n")
     out.write("</div>\n" * len(depths) + "</body>\n</text>\n</TEI>\n")
 
 
-def _heading_levels(found: Sequence[Block]) -> dict[float, int]:
-    """Sizes clearly above the body's, the largest being level 1."""
-    weights: Counter[float] = Counter()
-    for block in found:
-        weights[block.size] += len(block.text)
-    body = max(weights, key=lambda size: (weights[size], -size))
-    larger = sorted((size for size in weights if size >= 1.15 * body), reverse=True)
-    return {size: min(6, rank) for rank, size in enumerate(larger, start=1)}
+def _open_division(out: TextIO, depths: list[int]) -> None:
+    if not depths:
+        depths.append(1)
+        out.write("<div>\n")
 
 
-def _first_heading(pages: Sequence[Page], heads: dict[float, int]) -> str:
-    """The first of the largest headings: the title of a file that does not name it."""
-    largest = (block.text for page in pages for block in page.blocks if heads.get(block.size) == 1)
-    return next(largest, "")[:300]
+def _written(block: Block) -> str:
+    if block.kind == "table":
+        return _table(block)
+    content = _inline(block.lines)
+    if block.kind == "fw":
+        kind = {"top": "header", "bottom": "footer"}.get(block.place, "margin")
+        place = f' place="{block.place}"' if block.place in ("top", "bottom", "margin") else ""
+        return f'<fw type="{kind}"{place}>{content}</fw>\n'
+    if block.kind == "note":
+        return f'<note place="bottom" n="{_attribute(block.marker)}">{content}</note>\n'
+    if block.kind == "figure":
+        return (
+            f"<figure><head>{content}</head></figure>\n" if content else "<figure><figDesc>Image</figDesc></figure>\n"
+        )
+    name = "head" if block.kind == "head" else "p"
+    number = f"{_escaped(block.marker)} " if block.marker else ""
+    return f"<{name}>{number}{content}</{name}>\n"
 
 
-def _header(metadata: dict[str, str], pages: int, heading: str) -> str:
-    title = _escaped(metadata["Title"]).strip() or _escaped(heading).strip() or "Untitled"
+def _table(block: Block) -> str:
+    head = f"<head>{_inline(block.lines)}</head>" if block.lines else ""
+    rows = []
+    for index, cells in enumerate(block.cells):
+        role = ' role="label"' if index < block.labels else ""
+        rows.append(f"<row{role}>{''.join(f'<cell>{_inline(cell)}</cell>' for cell in cells)}</row>\n")
+    return f"<table>{head}\n{''.join(rows)}</table>\n"
+
+
+def _list(items: Sequence[Block]) -> Iterator[str]:
+    """Items of several depths as lists within items."""
+    open_lists: list[tuple[int, str]] = []  # the depth and kind of each
+    for item in items:
+        kind = "bulleted" if item.marker in BULLETS else "numbered"
+        while len(open_lists) > 1 and open_lists[-1][0] > item.level:
+            open_lists.pop()
+            yield "</item></list>"
+        again = item.marker.strip("().") in ("1", "a", "i")
+        if open_lists and open_lists[-1][0] >= item.level and (open_lists[-1][1] != kind or again):
+            open_lists.pop()
+            yield "</item></list>\n"
+        if open_lists and open_lists[-1][0] >= item.level:
+            yield "</item>\n"
+        else:
+            open_lists.append((item.level, kind))
+            yield f'<list rend="{kind}">\n'
+        marker = "" if item.marker in BULLETS else _attribute(item.marker.strip("().: "))
+        number = f' n="{marker}"' if marker else ""
+        yield f"<item{number}>{_inline(item.lines)}"
+    yield "</item></list>" * len(open_lists) + "\n"
+
+
+def _inline(lines: Iterable[Line]) -> str:
+    parts = []
+    for span in join_lines(line.spans for line in lines):
+        text = _escaped(span.text)
+        if span.raised:
+            text = f'<hi rend="superscript">{text}</hi>'
+        if span.target:
+            text = f'<ref target="{_attribute(quote(span.target, safe=_IN_ADDRESSES))}">{text}</ref>'
+        parts.append(text)
+    return "".join(parts)
+
+
+def _attribute(text: str) -> str:
+    return _escaped(text).replace("\n", " ").replace("\t", " ")
+
+
+def _first_heading(pages: Sequence[Page]) -> str:
+    """The largest heading of the first pages: the title of a file that does not name it."""
+    heads = [block for page in pages[:3] for block in page.blocks if block.kind == "head"]
+    return max(heads, key=lambda block: block.size).text[:300] if heads else ""
+
+
+def _header(metadata: dict[str, str], pages: int, heading: str, language: str) -> str:
+    given = "" if _MADE_BY_TOOLS.search(metadata["Title"]) else _escaped(metadata["Title"]).strip()
+    title = given or _escaped(heading).strip() or "Untitled"
     author = _escaped(metadata["Author"]).strip()
     when = _iso(metadata["CreationDate"])
     by = f"<author>{author}</author>" if author else ""
     date = f'<creation><date when="{when}">{when}</date></creation>'
-    created = f"<profileDesc>{date}</profileDesc>\n" if when else ""
+    used = f'<langUsage><language ident="{language}">{language}</language></langUsage>' if language else ""
+    words = [_escaped(word).strip() for word in re.split("[,;]", metadata.get("Keywords", ""))]
+    terms = "".join(f"<term>{word}</term>" for word in words if word)
+    keywords = f"<textClass><keywords>{terms}</keywords></textClass>" if terms else ""
+    profile = (date if when else "") + used + keywords
+    created = f"<profileDesc>{profile}</profileDesc>\n" if profile else ""
     return (
         f"<teiHeader>\n<fileDesc>\n<titleStmt><title>{title}</title>{by}</titleStmt>\n"
         f'<extent><measure unit="page" quantity="{pages}"/></extent>\n'

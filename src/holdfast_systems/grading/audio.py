@@ -1,26 +1,28 @@
 """Turns a stranger's audio file into 16 kHz mono samples, or says why it cannot.
 
-Undecodable, silent about its end or too long: none of that gets better by trying again. Containers that can
-name other files or hosts (playlists, concatenations) are not opened at all. Decoding is CPU work: call it
-from a thread.
+Undecodable, silent about its end or too long: none of that gets better by trying again. The file is opened only in a
+sandbox (`audio_samples`), which may die of it. Decoding waits for that: call it from a thread.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
+import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from holdfast import CallError, Category
+from holdfast.sandbox.parent import Confines, Ending, SandboxDown, sandbox_for
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 SAMPLE_RATE = 16_000
-# FFmpeg's names of what is read: wav, mp3, m4a/mp4, ogg/opus, webm, flac, and raw AAC from phones.
-_CONTAINERS = "wav,mp3,mov,mp4,m4a,3gp,3g2,mj2,ogg,matroska,webm,flac,aac"
+_SAMPLE_BYTES = 4
+_TASK = "holdfast_systems.grading.audio_samples:TASK"
+_MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 20, 60.0
+_SIGKILL = -9
+_NO_AUDIO, _TOO_LONG, _TOO_COMPLEX, _UNDECODABLE = 21, 22, 23, 20  # `audio_samples.Exit`, which loads the decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +50,43 @@ def decode(audio: bytes, limits: AudioLimits, *, duration_s: float | None = None
 
     if len(audio) > limits.bytes_max:
         raise _invalid("AUDIO_TOO_LARGE", f"The audio has {len(audio)} bytes; the limit is {limits.bytes_max}.")
-    samples_max = int(limits.duration_s_max * SAMPLE_RATE)
-    blocks: list[NDArray[np.float32]] = []
-    count = 0
-    for block in _blocks(audio):
-        blocks.append(block)
-        count += len(block)
-        if count > samples_max:
-            raise _invalid("AUDIO_TOO_LONG", f"The audio is longer than {limits.duration_s_max:g} s.")
-    if not count:
-        raise _invalid("AUDIO_UNDECODABLE", "The file holds no audio.")
-    speech = Speech(np.clip(np.concatenate(blocks), -1.0, 1.0))
+    with tempfile.TemporaryFile(buffering=0) as output:
+        ending = _decode_in_sandbox(audio, output, limits)
+        if ending.status != 0 or ending.out_of_time:
+            raise _failed(ending, limits)
+        output.seek(0)
+        samples = np.frombuffer(output.read(), np.float32)
+    speech = Speech(np.clip(np.nan_to_num(samples), -1.0, 1.0))
     if duration_s is not None:
         _refuse_truncated(speech, duration_s)
     return speech
+
+
+def _decode_in_sandbox(audio: bytes, output: IO[bytes], limits: AudioLimits) -> Ending:
+    output_bytes = int(limits.duration_s_max * SAMPLE_RATE + 1) * _SAMPLE_BYTES
+    with tempfile.TemporaryFile(buffering=0) as source:
+        source.write(audio)
+        source.seek(0)
+        confines = Confines(_CPU_S, _MEMORY_BYTES, output_bytes, _WALL_S)
+        try:
+            return sandbox_for(_TASK).run_blocking(source, output, confines, {"duration_s_max": limits.duration_s_max})
+        except SandboxDown as error:
+            raise CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", str(error)) from error
+
+
+def _failed(ending: Ending, limits: AudioLimits) -> CallError:
+    """What the child's end means. A limit or a crash is the file's doing; a kill from outside is the machine's."""
+    if ending.status == _TOO_LONG:
+        return _invalid("AUDIO_TOO_LONG", f"The audio is longer than {limits.duration_s_max:g} s.")
+    if ending.status == _NO_AUDIO:
+        return _invalid("AUDIO_UNDECODABLE", "The file holds no audio.")
+    if ending.status == _UNDECODABLE:
+        return _invalid("AUDIO_UNDECODABLE", f"The audio cannot be decoded ({ending.complaint.strip()}).")
+    if ending.status == _SIGKILL and ending.cpu_s < _CPU_S / 2:
+        return CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", "The decoder was killed, or had no time to run.")
+    if ending.status < 0 or ending.status == _TOO_COMPLEX:
+        return _invalid("AUDIO_UNDECODABLE", "The audio takes more time or memory than any honest file.")
+    return CallError.of(Category.UPSTREAM, "DECODER_BROKEN", f"The decoder ended with {ending.status}.")
 
 
 def _refuse_truncated(speech: Speech, promised_s: float) -> None:
@@ -69,29 +94,6 @@ def _refuse_truncated(speech: Speech, promised_s: float) -> None:
     if speech.duration_s < promised_s * 0.9 - 1.0:
         found = f"The audio ends after {speech.duration_s:.1f} s; {promised_s:g} s were promised."
         raise _invalid("AUDIO_TRUNCATED", found)
-
-
-def _blocks(audio: bytes) -> Iterator[NDArray[np.float32]]:
-    import av
-    from av.error import FFmpegError
-
-    options = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "none"}
-    try:
-        with av.open(io.BytesIO(audio), mode="r", options=options, metadata_errors="ignore") as container:
-            if not container.streams.audio:
-                raise _invalid("AUDIO_UNDECODABLE", "The file has no audio stream.")
-            resampler = av.AudioResampler(format="flt", layout="mono", rate=SAMPLE_RATE)
-            for frame in container.decode(container.streams.audio[0]):
-                yield from _resampled(resampler, frame)
-            yield from _resampled(resampler, None)
-    except (FFmpegError, ValueError, OverflowError, MemoryError) as error:
-        message = f"The audio cannot be decoded ({type(error).__name__})."
-        raise _invalid("AUDIO_UNDECODABLE", message) from None
-
-
-def _resampled(resampler: Any, frame: Any) -> Iterator[NDArray[np.float32]]:
-    for piece in resampler.resample(frame):
-        yield piece.to_ndarray().reshape(-1)
 
 
 def _invalid(error_class: str, message: str) -> CallError:

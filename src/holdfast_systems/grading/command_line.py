@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast import NotFound
-from holdfast.cli_reach import fail, on_systems, say, show, show_rows
+from holdfast.cli_reach import at_desk, fail, say, show, show_rows
 from holdfast.cli_start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
@@ -70,6 +70,18 @@ def submissions_show(submission_id: str, as_json: AsJson = False) -> None:
         return whole
 
     show(lambda: _on_main(ask), _lines, as_json)
+
+
+@submissions_cli.command("refused")
+def submissions_refused(limit: Limit = 50, as_json: AsJson = False) -> None:
+    """What came on grading.callback and was no callback, the newest first, whether or not it names a submission."""
+
+    async def ask(kernel: Kernel) -> list[dict[str, Any]]:
+        async with kernel.store.reading() as tx:
+            return [desk.shown_refusal(row) for row in await desk.refused(tx, None, limit)]
+
+    columns = ["lastAt", "times", "requestId", "submissionId", "sizeBytes", "reason"]
+    show_rows(lambda: _on_main(ask), columns, as_json)
 
 
 @submissions_cli.command("resubmit")
@@ -135,11 +147,7 @@ def _act(
 
 def _on_main(act: Callable[[Kernel], Awaitable[T]]) -> T:
     """Act on the main app; a refusal is one sentence on standard error and exit code 1."""
-
-    async def go(places: list[tuple[str, Kernel]]) -> T:
-        return await act(places[0][1])
-
-    return on_systems([SYSTEM], None, go)
+    return at_desk([SYSTEM], None, lambda desk: act(desk.systems[0].kernel))
 
 
 def _settings() -> MainSettings:

@@ -1,12 +1,13 @@
 """How sure we are of a grade: four factors, weighed; a missing factor's weight goes to the others.
 
-    model consistency   30 %   separate runs agree (missing with fewer than two runs)
+    model consistency   30 %   separate estimates agree (missing with fewer than two)
     rule validation     25 %   what can be checked about the grade by rule holds
     content similarity  25 %   the answer is about its question (missing without the question's text)
     length heuristic    20 %   there is enough of it, and not too much, to show a level
 
 Honest by construction: a rule that nobody can check counts as not held. The offline grader checks form only,
-three of its five rules at most, so that a grade of its alone stays below 85 and a person looks at it.
+three of its five rules at most, and its estimates part with the distance from the usual: an unusual text stays below 85
+and a person looks at it.
 """
 
 from __future__ import annotations

@@ -120,6 +120,8 @@ class WritingPayload(Piece):
     text: str
     task_type: TaskType
     question_id: Id
+    # The question as the learner saw it, where the sender knows it: then an answer beside the point is noticed.
+    question_text: Annotated[str, Field(max_length=4000)] | None = None
 
 
 class SpeakingPayload(Piece):
@@ -127,6 +129,7 @@ class SpeakingPayload(Piece):
     duration_seconds: Positive
     question_id: Id
     part: SpeakingPart | None = None
+    question_text: Annotated[str, Field(max_length=4000)] | None = None
 
 
 class _Request(Message):
@@ -181,6 +184,8 @@ class Result(Piece):
     signals: Json = None
     method: Json = None
     transcript: Json = None
+    # The offline grader's measurements, in standard deviations: what instructors' reviews calibrate it by.
+    features: Json = None
 
 
 class CompletedData(Piece):

@@ -12,7 +12,10 @@ import threading
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
+
+from holdfast_systems.grading.word_order import impossible_pairs
 
 # Longer texts are measured by their beginning: the score does not change any more, the time would.
 CHARACTERS_MAX = 30_000
@@ -40,6 +43,9 @@ _FUNCTION_WORDS = _set(
     had i you he she it we they me him her us them my your his its our their this that these those not no will
     would can could should may might must so because when which who what there very more than about"""
 )
+_FILLERS = _set("um umm uh uhm uhh er erm err eh hmm hm mm mmm ah")
+# Said twice for a reason.
+_DOUBLED = _set("very really had that no yes bye so blah")
 _SUBORDINATE = _set(
     """because although though while whereas unless since which who whom whose that if when whenever until before
     after where whether despite"""
@@ -49,12 +55,13 @@ _ADVANCED_LINKS = _set(
     conversely accordingly ultimately albeit notwithstanding likewise"""
 )
 _LINKS = {
-    "addition": "also,too,moreover,furthermore,in addition,besides,as well as,not only",
-    "contrast": "but,however,although,though,whereas,while,on the other hand,nevertheless,despite,in spite of,yet",
-    "cause": "because,since,so,therefore,thus,as a result,consequently,due to,for this reason,hence",
+    "addition": "also,too,moreover,furthermore,in addition,besides,as well as,not only,what is more",
+    "contrast": "but,however,although,though,whereas,while,on the other hand,nevertheless,despite,in spite of,yet,"
+    "nonetheless,even so,that said,by contrast",
+    "cause": "because,since,so,therefore,thus,as a result,consequently,due to,for this reason,hence,given that",
     "example": "for example,for instance,such as,in particular,namely",
     "order": "first,firstly,second,secondly,third,next,then,finally,to begin with,after that,first of all",
-    "summary": "in conclusion,to sum up,overall,in short,to conclude,all in all,in summary",
+    "summary": "in conclusion,to sum up,overall,in short,to conclude,all in all,in summary,after all,ultimately",
 }
 
 
@@ -81,6 +88,8 @@ class Features:
     function_share: float
     repeated_share: float
     squeeze: float
+    impossible_rate: float
+    stumbles_rate: float
 
 
 class Measurer:
@@ -140,6 +149,8 @@ class Measurer:
             function_share=sum(1 for word in words if word in _FUNCTION_WORDS) / max(1, len(words)),
             repeated_share=1 - len(distinct) / max(1, len(sentences)),
             squeeze=_squeeze(" ".join(words)),
+            impossible_rate=impossible_pairs(text) * per_hundred,
+            stumbles_rate=_stumbles(words) * per_hundred,
         )
 
     def _slips(self, text: str, words: list[str], spoken: bool) -> list[tuple[float, str, str]]:
@@ -207,6 +218,12 @@ def _links(text: str) -> tuple[int, int]:
     flat = " " + " ".join(_WORD.findall(text.lower())) + " "
     counts = [sum(flat.count(f" {phrase} ") for phrase in phrases.split(",")) for phrases in _LINKS.values()]
     return sum(1 for count in counts if count), sum(counts)
+
+
+def _stumbles(words: list[str]) -> int:
+    """Fillers, and words said twice in a row."""
+    fillers = sum(1 for word in words if word in _FILLERS)
+    return fillers + sum(1 for word, following in pairwise(words) if word == following and word not in _DOUBLED)
 
 
 def _squeeze(text: str) -> float:

@@ -10,8 +10,8 @@ is enough to flag a grade for audit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 Band = Literal["A1", "A2", "B1", "B2", "C1"]
@@ -32,7 +32,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A finished grade. `runs` are the overall scores of the separate gradings behind it; tokens, their cost."""
+    """A finished grade. `runs` are the separate estimates of the overall score behind it; tokens, their cost."""
 
     overall_score: float
     band: Band
@@ -42,6 +42,8 @@ class Grade:
     runs: tuple[float, ...]
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    # What was measured, in standard deviations from the usual. Kept so that reviews can teach the scale.
+    features: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def feedback(self) -> str:
@@ -57,6 +59,7 @@ class Grade:
             "feedback": self.feedback,
             "signals": list(self.signals),
             "method": self.method,
+            "features": dict(self.features) or None,
         }
 
 

@@ -14,8 +14,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast import App, Context, Failure, Job, Provider, Retry, stage
-from holdfast.kit import Delivery, Gate, Kernel, PublicFailure, Settled, State, Tx, breakers, load_migrations
+from holdfast import App, Context, Failure, InvalidInput, Job, Provider, Retry, stage
+from holdfast.kit import (
+    Corrected,
+    Delivery,
+    Gate,
+    Kernel,
+    PublicFailure,
+    Settled,
+    State,
+    Tx,
+    breakers,
+    load_migrations,
+)
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
 from holdfast_systems.grading import answers, grading_jobs, refused, retention, stages
@@ -107,6 +118,9 @@ def _writing(app: App, engine: Engine) -> type[Job[Any]]:
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await answer_settled(kernel, tx, change)
 
+        async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[WritingRequest]) -> None:
+            await check_correction(tx, correction.job_id, correction.after)
+
     return GradeWriting
 
 
@@ -133,6 +147,9 @@ def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
         async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
             await answer_settled(kernel, tx, change)
 
+        async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[SpeakingRequest]) -> None:
+            await check_correction(tx, correction.job_id, correction.after)
+
     return GradeSpeaking
 
 
@@ -153,6 +170,18 @@ def _refused(app: App, jobs: Mapping[str, type[Job[Any]]]) -> type[Job[Any]]:
                 await accept_read(kernel, tx, read, jobs)
 
     return ReadRefused
+
+
+async def check_correction(tx: Tx, job_id: str, after: GradingRequest) -> None:
+    """Refuse to make another request of this one: its answer goes to whoever asked for it, by these very ids."""
+    known = await grading_jobs.of_job(tx, job_id)
+    if known is None:
+        return  # enqueued by hand: nobody waits for its answer
+    asked = (known.request_id, known.submission_id, known.user_id, known.attempt, known.deadline_at)
+    if asked != (after.dedup_key, after.submission_id, after.user_id, after.attempt, after.deadline_ms):
+        raise InvalidInput(
+            "Only the payload of a grading request can be corrected, not its ids, its attempt or its deadline."
+        )
 
 
 async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:

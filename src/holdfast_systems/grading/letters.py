@@ -132,7 +132,18 @@ async def _act(kernel: Kernel, letter_id: str, state: State, actor: str, reason:
                 if held is not None:
                     await held.take()
                 return acted
-    raise NotFound(f"There is no letter {letter_id} in {DEAD_LETTER_QUEUE}.")
+    raise await _missing(kernel, letter_id)
+
+
+async def _missing(kernel: Kernel, letter_id: str) -> NotFound | NotAllowed:
+    """Why a letter that somebody asks for does not lie there: it was acted on before, or it never did."""
+    async with kernel.store.reading() as tx:
+        before = (await _marks(tx, [letter_id])).get(letter_id)
+    if before is None:
+        return NotFound(f"There is no letter {letter_id} in {DEAD_LETTER_QUEUE}.")
+    return NotAllowed(
+        f"Letter {letter_id} was {before['state']} by {before['acted_by']} and is not in the queue any more."
+    )
 
 
 async def _record(kernel: Kernel, letter: Letter, state: State, actor: str, why: str) -> Letter:

@@ -39,8 +39,8 @@ REVIEW_BELOW = 85
 AUDIT_BELOW = 90
 
 
-def review_required(confidence: int) -> bool:
-    return confidence < REVIEW_BELOW
+def review_required(confidence: int, review_below: int = REVIEW_BELOW) -> bool:
+    return confidence < review_below
 
 
 def review_priority(confidence: int) -> Priority | None:
@@ -56,8 +56,11 @@ def audit_flag(confidence: int, signals: Sequence[str] = ()) -> bool:
     return REVIEW_BELOW <= confidence < AUDIT_BELOW or bool(signals)
 
 
-def result_of(grade: Grade, confidence: int, *, transcript: str | None = None) -> Result:
-    """The callback's result for a grade and the confidence in it."""
+def result_of(
+    grade: Grade, confidence: int, *, transcript: str | None = None, review_below: int = REVIEW_BELOW
+) -> Result:
+    """The callback's result for a grade and the confidence in it. `review_below` is the operator's word on how sure is
+    sure enough; what completes below 90 is flagged for audit wherever that is."""
     return result(
         grade.overall_score,
         grade.band,
@@ -65,6 +68,7 @@ def result_of(grade: Grade, confidence: int, *, transcript: str | None = None) -
         signals=grade.signals,
         transcript=transcript,
         extras=grade.wire(),
+        review_below=review_below,
     )
 
 
@@ -76,21 +80,25 @@ def result(
     signals: Sequence[str] = (),
     transcript: str | None = None,
     extras: dict[str, Any] | None = None,
+    review_below: int = REVIEW_BELOW,
 ) -> Result:
     """A result whose review fields follow from its confidence."""
     known = extras or {}
+    reviewed = review_required(confidence, review_below)
+    unsure = not reviewed and confidence < AUDIT_BELOW
     return Result(
         overall_score=overall_score,
         band=band,
         confidence_score=confidence,
-        review_required=review_required(confidence),
-        review_priority=review_priority(confidence),
-        audit_flag=audit_flag(confidence, signals),
+        review_required=reviewed,
+        review_priority=(review_priority(confidence) or "Low") if reviewed else None,
+        audit_flag=unsure or audit_flag(confidence, signals),
         criteria=known.get("criteria"),
         feedback=known.get("feedback"),
         signals=list(signals),
         method=known.get("method"),
         transcript=transcript,
+        features=known.get("features"),
     )
 
 

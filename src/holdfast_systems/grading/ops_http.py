@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require
-from holdfast.http.ops_reach import Filter
+from holdfast.http.ops_asked import Filter
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel
 from holdfast_systems.grading import desk, letters

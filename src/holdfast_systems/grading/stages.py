@@ -16,25 +16,28 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from holdfast import Context, Cost, Provider
+from holdfast import CallError, Category, Context, Cost, Provider
 from holdfast.kit import Kernel
 from holdfast.providers.openai import OpenAIClient
 from holdfast.providers.outbound import Fetched, OutboundPolicy, fetch
 from holdfast_systems.grading import answers
-from holdfast_systems.grading.audio import Speech, decode
+from holdfast_systems.grading.audio import SAMPLE_RATE, Speech, decode
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.contract import GradingRequest, Progress, Result, SpeakingRequest, WritingRequest
+from holdfast_systems.grading.delivery import Delivery, delivery_of
 from holdfast_systems.grading.grade import Grade, TaskType
 from holdfast_systems.grading.grader import Asked, Guard, ModelSettings, grade_speaking, grade_writing
 from holdfast_systems.grading.intake import trace_id_of
 from holdfast_systems.grading.messages import result_of
-from holdfast_systems.grading.offline_grader import SPOKEN_WORDS_PER_MINUTE, WORDS_EXPECTED, OfflineGrader
+from holdfast_systems.grading.offline_grader import WORDS_EXPECTED, OfflineGrader, words_expected_of_speech
 from holdfast_systems.grading.recording_files import uploaded
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.transcriber import OfflineTranscriber
 
 T = TypeVar("T")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# Transcribers hear a word or two in silence.
+_INVENTED_WORDS_MAX = 3
 # Endpoints tell the format by the name's end; one that is not known travels as the commonest.
 _SUFFIXES = frozenset({".wav", ".mp3", ".m4a", ".mp4", ".ogg", ".oga", ".opus", ".webm", ".flac"})
 
@@ -42,7 +45,7 @@ _SUFFIXES = frozenset({".wav", ".mp3", ".m4a", ".mp4", ".ogg", ".oga", ".opus", 
 class TextGrader(Protocol):
     def grade_writing(self, text: str, task_type: TaskType) -> Grade: ...
 
-    def grade_speaking(self, transcript: str, duration_s: float) -> Grade: ...
+    def grade_speaking(self, transcript: str, duration_s: float, delivery: Delivery | None = None) -> Grade: ...
 
 
 class SpeechReader(Protocol):
@@ -76,10 +79,11 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What was said, and for how long."""
+    """What was said, for how long, and how. A reading of an earlier release has no delivery."""
 
     transcript: str
     duration_s: float
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +127,11 @@ async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> R
         engine,
         ctx,
         lambda: engine.grader.grade_writing(text, task_type),
-        lambda client, guard: grade_writing(client, engine.model, text, task_type, guard=guard),
+        lambda client, guard: grade_writing(
+            client, engine.model, text, task_type, question=request.payload.question_text, guard=guard
+        ),
     )
-    words = len(_WORD.findall(text))
-    sure = confidence_in(grade, words=words, words_expected=WORDS_EXPECTED[task_type], answer=text, measured=measured)
-    return result_of(grade, sure.score)
+    return _result(engine, grade, measured, text, WORDS_EXPECTED[task_type], request.payload.question_text)
 
 
 async def fetch_audio(engine: Engine, ctx: Context, request: SpeakingRequest) -> Audio:
@@ -155,24 +159,51 @@ async def transcribe(engine: Engine, ctx: Context, request: SpeakingRequest, aud
     else:
         async with engine.reading_turn:
             words = await ctx.call(lambda: engine.run_blocking(lambda: engine.reader.transcribe(speech)))
-    return Heard(words, speech.duration_s)
+    delivery = await engine.run_blocking(lambda: delivery_of(speech.samples, SAMPLE_RATE))
+    if not words.strip() or (not delivery.voice_s and len(words.split()) <= _INVENTED_WORDS_MAX):
+        raise CallError.of(Category.VALIDATION, "AUDIO_SILENT", "No speech can be heard in the audio.")
+    return Heard(words, speech.duration_s, delivery)
 
 
 async def grade_speech(engine: Engine, ctx: Context, request: SpeakingRequest, heard: Heard) -> Result:
     """The result of a spoken answer, from its transcript. Its audio is not needed any more."""
     await _tell(ctx, request, "GRADING", 0.7)
     await engine.run_blocking(lambda: _forget(engine.settings.audio_folder / f"{ctx.job_id}.audio"))
-    said, duration_s, part = heard.transcript, heard.duration_s, request.payload.part
+    said, duration_s, payload = heard.transcript, heard.duration_s, request.payload
     grade, measured = await _grade(
         engine,
         ctx,
-        lambda: engine.grader.grade_speaking(said, duration_s),
-        lambda client, guard: grade_speaking(client, engine.model, said, duration_s=duration_s, part=part, guard=guard),
+        lambda: engine.grader.grade_speaking(said, duration_s, heard.delivery),
+        lambda client, guard: grade_speaking(
+            client,
+            engine.model,
+            said,
+            duration_s=duration_s,
+            part=payload.part,
+            question=payload.question_text,
+            guard=guard,
+        ),
     )
-    expected = max(40, round(min(duration_s, 240) / 60 * SPOKEN_WORDS_PER_MINUTE))
-    words = len(_WORD.findall(said))
-    sure = confidence_in(grade, words=words, words_expected=expected, answer=said, measured=measured)
-    return result_of(grade, sure.score, transcript=said)
+    expected = words_expected_of_speech(duration_s)
+    return _result(engine, grade, measured, said, expected, payload.question_text, transcript=said)
+
+
+def _result(
+    engine: Engine,
+    grade: Grade,
+    measured: Grade | None,
+    answer: str,
+    words_expected: int,
+    question: str | None,
+    *,
+    transcript: str | None = None,
+) -> Result:
+    """The callback's result. A model's grade carries the measurements of the same words, for calibration."""
+    words = len(_WORD.findall(answer))
+    sure = confidence_in(
+        grade, words=words, words_expected=words_expected, answer=answer, question=question, measured=measured
+    )
+    return result_of(grade, sure.score, transcript=transcript, review_below=engine.settings.review_below)
 
 
 async def prune_audio(engine: Engine, kernel: Kernel) -> int:

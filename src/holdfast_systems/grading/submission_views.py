@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast_systems.grading.attempts import PastAttempt
 from holdfast_systems.grading.outgoing import iso
+from holdfast_systems.grading.reasons import advice
 from holdfast_systems.grading.submissions import Stored
 
 
@@ -28,7 +29,7 @@ def shown(stored: Stored) -> dict[str, Any]:
     if state.status == "COMPLETED":
         body |= {"result": state.final_result, "completedAt": iso(state.finished_at or stored.updated_at)}
     if state.status == "FAILED":
-        body["failureReason"] = state.failure_reason
+        body |= {"failureReason": state.failure_reason, "failureAdvice": advice(state.failure_reason)}
     return body
 
 

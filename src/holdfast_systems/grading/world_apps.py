@@ -25,6 +25,7 @@ from holdfast.providers.openai import OpenAIClient
 from holdfast.providers.outbound import Fetched, OutboundPolicy
 from holdfast.settings import read
 from holdfast_systems.grading.audio import SAMPLE_RATE
+from holdfast_systems.grading.delivery import Delivery
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of
 from holdfast_systems.grading.grading_service import engine_for, service_app
 from holdfast_systems.grading.main_app import build_main
@@ -144,7 +145,7 @@ class Ruler:
     def grade_writing(self, text: str, task_type: TaskType) -> Grade:
         return _measured(len(text))
 
-    def grade_speaking(self, transcript: str, duration_s: float) -> Grade:
+    def grade_speaking(self, transcript: str, duration_s: float, delivery: Delivery | None = None) -> Grade:
         return _measured(len(transcript))
 
 

@@ -24,6 +24,7 @@ from holdfast.kit import (
     Kernel,
     Settled,
     State,
+    TakenBack,
     Tx,
     effects,
     load_migrations,
@@ -117,6 +118,9 @@ def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
         async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Order]) -> None:
             await follow(tx, correction)
 
+        async def taken_back(self, kernel: Kernel, tx: Tx, lost: TakenBack) -> bool:
+            return True  # `requeue_taken_back` mails those who were not told, and nobody else
+
     return ReviewChangelist
 
 
@@ -136,6 +140,9 @@ def _declare_again(app: App, engine: Engine) -> type[Job[Any]]:
 
         async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Again]) -> None:
             raise NotAllowed("What is told again is the review as it was; ask for a rerun under a higher version.")
+
+        async def taken_back(self, kernel: Kernel, tx: Tx, lost: TakenBack) -> bool:
+            return True
 
     return NotifyAgain
 

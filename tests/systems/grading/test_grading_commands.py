@@ -60,6 +60,7 @@ async def fill(env: dict[str, str]) -> None:
         await receive_callback(kernel, Delivery(CALLBACK_QUEUE, callback.body()))
     spoiled = json.dumps({"requestId": one.request_id, "submissionId": one.id, "kind": "dance"}).encode()
     await receive_callback(kernel, Delivery(CALLBACK_QUEUE, spoiled))
+    await receive_callback(kernel, Delivery(CALLBACK_QUEUE, b"<html>"))
     await keep_letter(kernel, Delivery(DEAD_LETTER_QUEUE, b'{"requestId": "R-1", "submissionId": "s-1"}', "m-1"))
     await close_systems(opened)
 
@@ -85,6 +86,15 @@ def test_an_operator_finds_shows_and_resubmits_submissions(env: dict[str, str]) 
         assert run(env, "submissions", *words).exit_code == 1
 
 
+@pytest.mark.spec("000.22")
+def test_an_operator_sees_every_refused_callback(env: dict[str, str]) -> None:
+    """Also one that names nobody's submission, which no submission can show."""
+    stranger, named = said(env, "submissions", "refused")
+    assert (stranger["submissionId"], stranger["sizeBytes"]) == (None, 6) and named["submissionId"]
+    assert run(env, "submissions", "refused").output.split()[:2] == ["lastAt", "times"]
+    assert len(said(env, "submissions", "refused", "--limit", "1")) == 1
+
+
 @pytest.mark.spec("002.3")
 def test_an_operator_lists_shows_resends_and_archives_letters(env: dict[str, str]) -> None:
     (letter,) = said(env, "dlq", "list")
@@ -94,5 +104,7 @@ def test_an_operator_lists_shows_resends_and_archives_letters(env: dict[str, str
     assert run(env, "dlq", "resend", letter["id"]).exit_code == 2, "a reason is required"
     assert said(env, "dlq", "resend", letter["id"], "--reason", "mended", "--actor", "olga")["state"] == "resent"
     assert said(env, "dlq", "list") == []
-    assert run(env, "dlq", "archive", letter["id"], "--reason", "gone").exit_code == 1
+    again = run(env, "dlq", "archive", letter["id"], "--reason", "gone")
+    assert again.exit_code == 1 and "was resent by olga" in again.output, "who did what, and not only that it is gone"
+    assert "There is no letter" in run(env, "dlq", "archive", "f" * 32, "--reason", "gone").output
     assert said(env, "dlq", "show", letter["id"])["actedBy"] == "olga"

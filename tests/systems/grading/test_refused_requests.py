@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
 from tests.systems.grading.pair import WRITING, Pair
 from tests.systems.grading.test_grading_service import graded, kinds, request, send
 
+from holdfast import InvalidInput
+from holdfast.kernel import correct as corrections
 from holdfast.kernel import operate
 from holdfast.stores.statement import Statement
 from holdfast_systems.grading import grading_jobs, retention
@@ -68,6 +71,25 @@ async def test_the_case_of_a_failed_grading_names_its_request_and_submission(pai
     (case,) = await pair.query(pair.service, "SELECT * FROM holdfast_dead_letters")
     assert case["request_id"] == asked["requestId"]
     assert json.loads(case["sanitized_context"])["submissionId"] == "foreign-1"
+
+
+@pytest.mark.spec("K8", "004.13")
+async def test_the_payload_of_a_failed_request_is_corrected_and_what_names_it_is_not(pair: Pair) -> None:
+    pair.service.script(pair.engine.llm, refusals=1)
+    asked = request(pair)
+    await send(pair, asked)
+    await pair.settle()
+    (case,) = await pair.service.dead_letters()
+    kernel = pair.service.kernel
+    later = asked["deadlineAt"].replace("20", "21", 1)
+    named = {"request_id": str(uuid.uuid4()), "submission_id": "other", "user_id": "eve", "attempt": 2}
+    for field, value in (named | {"deadline_at": later}).items():
+        with pytest.raises(InvalidInput, match="Only the payload"):
+            await corrections.correct(kernel, case["id"], actor="olga", values={field: value})
+    await corrections.correct(kernel, case["id"], actor="olga", values={"payload.task_type": "email"})
+    await operate.replay(kernel, case["id"], actor="olga")
+    await pair.settle()
+    assert pair.callbacks[-1]["kind"] == "completed"
 
 
 @pytest.mark.spec("G5", "K8", "000.17")

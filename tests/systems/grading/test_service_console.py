@@ -50,7 +50,10 @@ async def test_what_is_done_there_is_done_in_the_operators_name(pair: Pair, tmp_
         path = f"/api/ops/service/dead-letters/{letter['id']}"
         early = await main.ask("POST", f"{path}/replay", json={})
         assert (early.status_code, early.json()["code"]) == (409, "NOT_ALLOWED"), "the service's own problem"
-        for step, body in (("triage", {"cause": "code"}), ("remediate", {"evidence": "deployed"}), ("replay", {})):
+        mended = {"set": {"payload.duration_seconds": 17}, "reason": "it was cut"}
+        seen = (await main.ask("POST", f"{path}/correct", json=mended | {"dry_run": True})).json()
+        assert [change["path"] for change in seen["changes"]] == ["payload.duration_seconds"]
+        for step, body in (("triage", {"cause": "code"}), ("correct", mended), ("replay", {})):
             assert (await main.ask("POST", f"{path}/{step}", json=body)).status_code == 200
         shut = await main.ask("POST", "/api/ops/service/breakers/llm/open", json={"reason": "maintenance"})
         assert shut.json()["gate"] == "open"
@@ -59,7 +62,7 @@ async def test_what_is_done_there_is_done_in_the_operators_name(pair: Pair, tmp_
         steps = await audit.of_subject(tx, f"case:{letter['id']}")
         assert [(row["actor"], row["action"]) for row in steps][-3:] == [
             ("olga", "case.triaged"),
-            ("olga", "case.remediated"),
+            ("olga", "case.corrected"),
             ("olga", "case.replayed"),
         ]
         (opened,) = await audit.of_subject(tx, "breaker:llm")

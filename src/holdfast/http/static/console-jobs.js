@@ -243,6 +243,7 @@ const WORDS = {
   expired: () => "Its deadline passed",
   cancelled: (data) => `Cancelled ${data.note ?? ""}`,
   succeeded: () => "Succeeded",
+  taken_back: (data) => `Taken back: its effect ${data.effect} did not happen`,
   replayed: (data) => `Replayed from ${data.stage}${data.full ? ", from the start" : ""}`,
   stale: () => "An answer of an old attempt came and was refused",
 };

@@ -6,13 +6,15 @@ import { ask, count, doing, facts, field, link, pill, pretty, table, text, when 
 const REASONS = {
   permanent: "no retry can mend it",
   exhausted: "its attempts are used up",
+  no_time: "the next try could only have come after its deadline",
   deadline: "its deadline passed",
+  taken_back: "it had succeeded, but an effect of it did not happen",
   poison: "it lost three workers",
   discarded: "it was given up on purpose",
 };
 const AT = { open: 0, escalated: 0, triaged: 1, remediated: 2, replayed: 4, resolved: 5 };
 
-const EDITABLE = ["open", "escalated", "triaged", "remediated"];
+export const EDITABLE = ["open", "escalated", "triaged", "remediated"];
 
 // The difference that a person has looked at, by letter, with the words that it was made from.
 const previews = new Map();
@@ -149,7 +151,7 @@ function remediate({ one, again, at }) {
   ];
 }
 
-const differences = (rows) =>
+export const differences = (rows) =>
   table(
     [
       ["Field", (row) => el("code", {}, row.path)],

@@ -1,6 +1,7 @@
 // The grading service, where it is another process: its breakers, dead letters and jobs, through the main app's API.
 import { api, el } from "/static/holdfast.js";
-import { ask, count, doing, errorOf, facts, link, pill, short, table, text, when } from "/static/parts.js";
+import { ask, count, doing, errorOf, facts, link, pill, pretty, short, table, text, when } from "/static/parts.js";
+import { EDITABLE, differences } from "/static/console-letter.js";
 import { CAUSES } from "/static/console-letters.js";
 
 const ofService = (path, body) => api(`/api/ops/service/${path}`, body === undefined ? {} : { method: "POST", body });
@@ -44,7 +45,7 @@ async function lists(again) {
         ["Last words", (row) => short(text(row.last_error))],
         ["Died", (row) => when(row.last_failure_at)],
         ["Job", (row) => link(jobHref(row.job_id), "its story")],
-        ["", (row) => stepButton(row, again)],
+        ["", (row) => [stepButton(row, again), correctButton(row, again)]],
       ],
       letters.items,
       (row) => row.id,
@@ -129,4 +130,24 @@ function stepButton(row, again) {
     return given && ofService(`dead-letters/${row.id}/${step}`, given);
   };
   return el("button", { class: "quiet", onclick: doing(run, `Done: ${step}.`, again) }, title);
+}
+
+// Correct the input of a letter's job: the difference is looked at before anything is written.
+function correctButton(row, again) {
+  if (!EDITABLE.includes(row.state)) return null;
+  const path = `dead-letters/${row.id}`;
+  const run = async () => {
+    const whole = await ofService(path);
+    const fields = [
+      { name: "input", label: "The input; masked values stay as they are", kind: "long", rows: "12", value: pretty(whole.input) },
+      { name: "reason", label: "Why it is corrected" },
+    ];
+    const given = await ask("Correct the input", { fields, verb: "Show the difference" });
+    if (!given) return null;
+    const body = { input: JSON.parse(given.input), reason: given.reason || null };
+    const seen = await ofService(`${path}/correct`, { ...body, dry_run: true });
+    const words = [differences(seen.changes), el("p", {}, seen.replay_reason)];
+    return (await ask("Correct it so?", { words, verb: "Correct it" })) && ofService(`${path}/correct`, body);
+  };
+  return el("button", { class: "quiet", onclick: doing(run, "The input is corrected.", again) }, "Correct");
 }

@@ -22,6 +22,7 @@ export async function submissions({ query }, again) {
   if (cursor) asked.set("cursor", cursor);
   const page = await orNothing(api(`/api/ops/submissions?${asked}`));
   if (page === null) return elsewhere("Submissions");
+  const refused = await api("/api/ops/refused-callbacks?limit=20");
   const go = (change) => {
     location.hash = `submissions?${new URLSearchParams({ status, only, ...change })}`;
   };
@@ -58,8 +59,30 @@ export async function submissions({ query }, again) {
       "None.",
     ),
     page.nextCursor ? el("p", {}, link(`#submissions?${next(status, only, page.nextCursor)}`, "Older ones")) : null,
+    refusedCallbacks(refused.items),
   );
 }
+
+// What came as a callback and was none. Most of it names nobody's submission, so that no other page shows it.
+const refusedCallbacks = (rows) =>
+  rows.length
+    ? el(
+        "section",
+        {},
+        el("h3", {}, "Refused callbacks"),
+        table(
+          [
+            ["Why", "reason"],
+            ["Request", (row) => el("code", {}, text(row.requestId))],
+            ["Submission", (row) => el("code", {}, text(row.submissionId))],
+            ["Times", "times"],
+            ["Last", (row) => when(row.lastAt)],
+          ],
+          rows,
+          (row) => row.fingerprint,
+        ),
+      )
+    : null;
 
 export async function submission({ parts }, again) {
   const [id] = parts;
@@ -114,20 +137,7 @@ export async function submission({ parts }, again) {
       (row) => row.eventId,
       "None has come.",
     ),
-    one.refusedCallbacks.length
-      ? [
-          el("h3", {}, "Refused callbacks"),
-          table(
-            [
-              ["Why", "reason"],
-              ["Times", "times"],
-              ["Last", (row) => when(row.lastAt)],
-            ],
-            one.refusedCallbacks,
-            (row) => row.fingerprint,
-          ),
-        ]
-      : null,
+    refusedCallbacks(one.refusedCallbacks),
   );
 }
 
@@ -171,7 +181,17 @@ function acts(row, again) {
       done,
       again,
     );
+  const look = doing(
+    async () => {
+      const whole = await api(`/api/ops/dlq/${row.id}`);
+      await ask("The letter", { words: el("pre", {}, pretty(whole.originalMessage)), verb: "Close", isNews: true });
+      return null;
+    },
+    null,
+    () => {},
+  );
   return [
+    el("button", { class: "quiet", onclick: look }, "Show"),
     row.state === "open"
       ? el("button", { onclick: act("resend", "Send again", "Its request is on its way again.") }, "Send again")
       : null,

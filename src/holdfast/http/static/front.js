@@ -241,10 +241,9 @@ async function glances() {
 }
 
 function line(name, state, glance) {
-  const held = glance?.breakers_not_closed ?? [];
-  const kind = state !== "ready" ? "error" : held.length ? "warn" : "good";
-  const words = state !== "ready" ? state : held.length ? `waits for ${held.join(", ")}` : "ready";
-  const live = glance?.lanes.reduce((sum, lane) => sum + lane.jobs, 0);
+  const kind = state !== "ready" ? "error" : { red: "error", yellow: "warn" }[glance?.light] ?? "good";
+  const words = state !== "ready" ? state : glance?.asks[0]?.topic.replaceAll("_", " ") ?? "ready";
+  const live = glance?.lanes?.reduce((sum, lane) => sum + lane.jobs, 0) ?? 0;
   return el(
     "li",
     {},

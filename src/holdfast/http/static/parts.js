@@ -112,7 +112,7 @@ export function field({ name, label, kind = "text", options = [], id = `f-${name
           options.map(([value, words]) => el("option", { value, selected: value === rest.value }, words)),
         )
       : kind === "long"
-        ? el("textarea", { id, name, ...rest })
+        ? el("textarea", { id, name, ...rest }, rest.value ?? null)
         : el("input", { id, name, type: kind, ...rest });
   return el("div", {}, el("label", { for: id }, label), inner);
 }
@@ -124,7 +124,7 @@ export function ask(title, { words = null, fields = [], verb = "Go on", danger =
       "form",
       { method: "dialog" },
       el("h2", {}, title),
-      words && el("p", {}, words),
+      words && el(typeof words === "string" ? "p" : "div", {}, words),
       fields.map(field),
       el(
         "div",

@@ -1,4 +1,4 @@
-"""How a system is at this moment, read from its store: for the metrics, the overview and the front page."""
+"""How a system is at this moment, read from its store: for the lights, the metrics, the overview and the front page."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from holdfast.core.breaker import BreakerState, Gate, from_row
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
+from holdfast.core.redact import redact_text
 from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.kernel.depth import read_depths, read_doubtful, read_letters
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, horizon, outbox, workers
+from holdfast.tables import breakers, horizon, ops, outbox, workers
 from holdfast.tables.horizon import NOBODY, Horizon
 
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
@@ -41,14 +43,30 @@ class BreakerView:
     updated_at: int | None
 
     def open_s(self, now: int) -> float:
-        """How long it has let nobody, or only trials, through."""
-        if self.state.gate is Gate.CLOSED or self.state.opened_at is None:
-            return 0.0
-        return max(0, now - self.state.opened_at) / 1_000
+        """How long the present outage lasts: from its first opening, through all trials that failed since."""
+        began_at = self.began_at()
+        return 0.0 if began_at is None else max(0, now - began_at) / 1_000
+
+    def began_at(self) -> int | None:
+        """When the present outage began; None while the gate is closed."""
+        return None if self.state.gate is Gate.CLOSED else self.state.down_since or self.state.opened_at
+
+
+class AtRisk(NamedTuple):
+    """Jobs that have used three quarters of their time and have not ended; at most `ops.AT_RISK_MAX` are counted."""
+
+    jobs: int = 0
+    first_at: int | None = None
+    """When the first of them misses its deadline."""
+
+
+NO_RISK = AtRisk()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """One system, read in one transaction."""
+
     now: int
     lanes: Sequence[Lane]
     outbox_pending: int
@@ -58,6 +76,11 @@ class Snapshot:
     breakers: Sequence[BreakerView]
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
+    served_queues: frozenset[str] = frozenset()
+    """The queues of workers that reported lately."""
+    at_risk: AtRisk = NO_RISK
+    messages_aside: int = 0
+    broker_trouble: str | None = None
     undeclared: Sequence[Undeclared] = ()
     horizon: Horizon = NOBODY
 
@@ -89,6 +112,10 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             breakers=_breakers(kernel, await breakers.every(tx), depths.parked),
             effects=[(row["provider"], row["status"], row["effects"]) for row in await read_doubtful(kernel, tx)],
             workers_alive=len(alive),
+            served_queues=frozenset(name for row in alive for name in row["queues"].split(",") if name),
+            at_risk=AtRisk(*await ops.at_risk(tx, now)),
+            messages_aside=await ops.messages_aside(tx),
+            broker_trouble=_broker_trouble(kernel),
             undeclared=await undeclared(kernel, tx, depths.due),
             horizon=await horizon.read(tx),
         )
@@ -100,6 +127,12 @@ async def _lag(kernel: Kernel, tx: Tx) -> Row:
         lag = await outbox.lag(tx, scan.start or BOTTOM)
         scan.reached(now - SLACK_MS if lag["first"] is None else lag["first"])
     return lag
+
+
+def _broker_trouble(kernel: Kernel) -> str | None:
+    """Why this process cannot reach the broker, redacted; None if it can, or has none."""
+    trouble = kernel.transport.trouble() if kernel.transport is not None else None
+    return None if trouble is None else redact_text(trouble)
 
 
 def _letters(kernel: Kernel, rows: Sequence[tuple[str, Row]]) -> dict[tuple[str, str, str], int]:

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from fastapi import FastAPI
 
 from holdfast.errors import HoldfastError
-from holdfast.http.snapshot import BreakerView, Snapshot, snapshot
 from holdfast.kernel.explain import iso
+from holdfast.operator.desk import Desk
+from holdfast.operator.snapshot import BreakerView, Snapshot, snapshot
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import ops
 
 LOOK_EVERY_S = 10.0
 LOOKS_KEPT = 360
+LOOKS_TO_JUDGE = 30
 MINUTE_MS = 60_000
 DONE, FAILED = ("succeeded",), ("retried", "lost", "buried", "expired")
 ENDED = (*DONE, *FAILED, "advanced")
@@ -45,7 +46,12 @@ class Looks:
         seen.append({"at": view.now, **_numbers(view)})
 
     def of(self, system: str, since: int) -> list[dict[str, Any]]:
-        return [{**one, "at": iso(one["at"])} for one in self.kept.get(system, ()) if one["at"] >= since]
+        return [{**look, "at": iso(look["at"])} for look in self.kept.get(system, ()) if look["at"] >= since]
+
+    def usual_age_s(self, system: str) -> float | None:
+        """How old the oldest due job mostly was, by the looks of the last hour; None with too few of them to tell."""
+        ages = sorted(look["oldest_age_s"] for look in self.kept.get(system, ()))
+        return ages[len(ages) // 2] if len(ages) >= LOOKS_TO_JUDGE else None
 
 
 def _numbers(view: Snapshot) -> dict[str, Any]:
@@ -64,9 +70,9 @@ def _numbers(view: Snapshot) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def looking(app: FastAPI) -> AsyncIterator[None]:
-    """Look at every system now and then, for as long as the application runs."""
-    task = asyncio.ensure_future(_look_on(app))
+async def keep_looking(desk: Desk, looks: Looks) -> AsyncIterator[None]:
+    """Look at every system now and then, for as long as the caller runs."""
+    task = asyncio.ensure_future(_look_on(desk, looks))
     try:
         yield
     finally:
@@ -75,29 +81,34 @@ async def looking(app: FastAPI) -> AsyncIterator[None]:
             await task
 
 
-async def _look_on(app: FastAPI) -> None:
+async def _look_on(desk: Desk, looks: Looks) -> None:
     while True:
-        for one in app.state.systems:
+        for system in desk.systems:
             with suppress(HoldfastError):  # a store that is down for a while leaves a gap in a chart, no more
                 with anyio.CancelScope(shield=True):  # a shutdown must not leave a transaction open
-                    app.state.looks.add(one.name, await snapshot(one.kernel))
+                    looks.add(system.name, await snapshot(system.kernel))
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def history(one: OpenSystem, looks: Looks, minutes: int) -> dict[str, Any]:
+async def show_history(desk: Desk, looks: Looks, minutes: int) -> dict[str, Any]:
+    """The last minutes of each system: depth, age, throughput, error rate, latency by provider, gates of breakers."""
+    return {"items": [await _read_history(system, looks, minutes) for system in desk.systems]}
+
+
+async def _read_history(system: OpenSystem, looks: Looks, minutes: int) -> dict[str, Any]:
     """One system's last minutes. The present moment is always among them."""
-    view = await snapshot(one.kernel)
-    looks.add(one.name, view)
+    view = await snapshot(system.kernel)
+    looks.add(system.name, view)
     since = view.now - minutes * MINUTE_MS
-    async with one.kernel.store.reading() as tx:
+    async with system.kernel.store.reading() as tx:
         ends = await ops.ends_by_minute(tx, since)
         providers = [await _provider(tx, breaker, since) for breaker in view.breakers]
     return {
-        "system": one.name,
-        "title": one.system.title,
+        "system": system.name,
+        "title": system.system.title,
         "now": iso(view.now),
         "since": iso(since),
-        "looks": looks.of(one.name, since),
+        "looks": looks.of(system.name, since),
         "minutes": _minutes(ends, since, view.now),
         "providers": providers,
     }

@@ -1,0 +1,33 @@
+"""What the operator's routes are asked with: which systems, which page, who asks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+
+from holdfast.core.words import Words as Words
+from holdfast.http.auth import Principal, require
+from holdfast.operator.desk import Desk
+from holdfast.operator.page import PAGE_MAX, Page
+
+OPERATOR = require("operator")
+Operator = Annotated[Principal, OPERATOR]
+
+Filter = Annotated[Words | None, Query()]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+SystemName = Annotated[str | None, Query(description="Only this system.")]
+Cursor = Annotated[str | None, Query(alias="next", description="`next` of the page before.", max_length=4_000)]
+
+
+def _desk(request: Request, system: SystemName = None) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk.narrow(system)
+
+
+def _page(limit: Limit = 50, cursor: Cursor = None) -> Page:
+    return Page(limit, cursor)
+
+
+AtDesk = Annotated[Desk, Depends(_desk)]
+OnPage = Annotated[Page, Depends(_page)]

@@ -1,0 +1,220 @@
+"""What asks for a person. The one function that decides it: console, front page, API, command line, metrics and alert
+rules all read its answer, so that no two lights can differ.
+
+It is pure: a look at a system goes in, notices come out. A notice of severity `page` wakes somebody, one of severity
+`ticket` waits for the morning. A light that is on says what it is about, since when, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from holdfast.core.breaker import Gate
+from holdfast.core.case import CaseState
+from holdfast.core.failure import Category
+from holdfast.kernel.explain import iso
+from holdfast.kernel.horizon import held_back
+from holdfast.operator.snapshot import BreakerView, Snapshot
+
+OUTBOX_LAG_S = 60.0
+WAIT_LONG_S = 300.0
+WAIT_TOO_LONG_S = 1_800.0
+WAIT_FACTOR = 5.0
+"""Waiting is unusual from so many times the usual wait on, and never below a minute."""
+UNUSUAL_S = 60.0
+OUTAGE_LONG_S = 900.0
+
+
+class Severity(StrEnum):
+    PAGE = "page"
+    TICKET = "ticket"
+
+
+class Topic(StrEnum):
+    """What a notice is about; the page of the console that helps is named after it."""
+
+    STORE = "store_down"
+    BROKER = "broker_down"
+    NO_WORKER = "no_worker"
+    UNDECLARED = "undeclared"
+    WAITING = "waiting_long"
+    DEADLINES = "deadlines_at_risk"
+    OUTBOX = "outbox_lag"
+    ASIDE = "messages_set_aside"
+    PROVIDER = "provider_down"
+    DOUBT = "effects_in_doubt"
+    ESCALATED = "letters_escalated"
+    BUG = "letters_of_bugs"
+    LETTERS = "letters_open"
+    HORIZON = "old_transaction"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One thing that asks for a person. `sentence` says what, since when, who is hit and what to do."""
+
+    topic: Topic
+    severity: Severity
+    sentence: str
+    number: int = 1
+    """How many jobs, messages, letters or effects it is about."""
+    subject: str = ""
+    """Which of several: a queue, a provider, a stage."""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[Notice]:
+    """All that asks for a person in one system, the worst first. `view` is None where the database did not answer;
+    `usual_age_s` is how old the oldest due job mostly is, if anybody knows."""
+    if view is None:
+        sentence = "The database does not answer: nothing is accepted and nothing runs until it does."
+        return [Notice(Topic.STORE, Severity.PAGE, sentence)]
+    notices = [
+        *_broker(view),
+        *_workers(view),
+        *_waiting(view, usual_age_s),
+        *_deadlines(view),
+        *_outbox(view),
+        *_providers(view),
+        *_effects(view),
+        *_letters(view),
+        *_horizon(view),
+    ]
+    return sorted(notices, key=lambda notice: notice.severity is not Severity.PAGE)
+
+
+def _broker(view: Snapshot) -> Iterator[Notice]:
+    if view.broker_trouble is not None:
+        sentence = f"The message broker cannot be reached ({view.broker_trouble}): messages wait and go out later."
+        yield Notice(Topic.BROKER, Severity.PAGE, sentence)
+
+
+def _workers(view: Snapshot) -> Iterator[Notice]:
+    for lane in view.lanes:
+        if lane.state == "queued" and lane.oldest_age_s > 0 and lane.queue not in view.served_queues:
+            sentence = (
+                f"{_count(lane.jobs, 'job')} of the queue '{lane.queue}' queued, the oldest has been due for "
+                f"{_span(lane.oldest_age_s)}, and no worker serves it: start `holdfast worker`."
+            )
+            yield Notice(Topic.NO_WORKER, Severity.PAGE, sentence, lane.jobs, lane.queue)
+    for waiting in view.undeclared:
+        sentence = (
+            f"{_count(waiting.jobs, 'job')} due: no running worker declares the stage '{waiting.stage}' of "
+            f"'{waiting.kind}'. Start a worker whose code has it."
+        )
+        yield Notice(Topic.UNDECLARED, Severity.PAGE, sentence, waiting.jobs, f"{waiting.kind}/{waiting.stage}")
+
+
+def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[Notice]:
+    unusual_s = WAIT_LONG_S if usual_age_s is None else max(UNUSUAL_S, usual_age_s * WAIT_FACTOR)
+    for lane in view.lanes:
+        if lane.state != "queued" or lane.queue not in view.served_queues or lane.oldest_age_s < unusual_s:
+            continue
+        severity = Severity.PAGE if lane.oldest_age_s >= WAIT_TOO_LONG_S else Severity.TICKET
+        usually = "" if usual_age_s is None else f" (usually {_span(usual_age_s)})"
+        sentence = (
+            f"The oldest job of the queue '{lane.queue}' has been due for {_span(lane.oldest_age_s)}{usually}; "
+            f"{_count(lane.jobs, 'job')} queued: start more workers, or see what the running ones do."
+        )
+        yield Notice(Topic.WAITING, severity, sentence, lane.jobs, lane.queue)
+
+
+def _deadlines(view: Snapshot) -> Iterator[Notice]:
+    risk = view.at_risk
+    if risk.jobs and risk.first_at is not None:
+        sentence = (
+            f"{_count(risk.jobs, 'job')} {_verb(risk.jobs, 'has', 'have')} used three quarters of "
+            f"{_verb(risk.jobs, 'its', 'their')} time; the first misses its deadline at {_clock(risk.first_at)}."
+        )
+        yield Notice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, facts={"first_at": iso(risk.first_at)})
+
+
+def _outbox(view: Snapshot) -> Iterator[Notice]:
+    if view.outbox_lag_s > OUTBOX_LAG_S:
+        sentence = (
+            f"{_count(view.outbox_pending, 'message')} not yet published, the oldest for {_span(view.outbox_lag_s)}: "
+            "see whether a relay runs and the broker answers."
+        )
+        yield Notice(Topic.OUTBOX, Severity.PAGE, sentence, view.outbox_pending)
+    if view.messages_aside:
+        sentence = f"{_count(view.messages_aside, 'message')} set aside after the last try: publish again or let go."
+        yield Notice(Topic.ASIDE, Severity.TICKET, sentence, view.messages_aside)
+
+
+def _providers(view: Snapshot) -> Iterator[Notice]:
+    for breaker in view.breakers:
+        began_at = breaker.began_at()
+        if breaker.state.gate is Gate.CLOSED or began_at is None:
+            continue
+        severity = Severity.PAGE if breaker.open_s(view.now) >= OUTAGE_LONG_S else Severity.TICKET
+        facts = {"since": iso(began_at), "reason": breaker.state.reason, "held": breaker.parked}
+        yield Notice(Topic.PROVIDER, severity, _outage(breaker, began_at), breaker.parked, breaker.name, facts)
+
+
+def _outage(breaker: BreakerView, began_at: int) -> str:
+    state = breaker.state
+    why = f" ({state.reason})" if state.reason else ""
+    held = f"{_count(breaker.parked, 'job')} {_verb(breaker.parked, 'waits', 'wait')} for it and spend nothing"
+    if state.forced:
+        after = "a person opened its breaker, and a person must close it"
+    elif state.open_until is None or state.gate is Gate.HALF_OPEN:
+        after = "it is being tried"
+    else:
+        after = f"next trial {_clock(state.open_until)}"
+    return f"Provider '{breaker.name}' has been left alone since {_clock(began_at)}{why}; {held}; {after}."
+
+
+def _effects(view: Snapshot) -> Iterator[Notice]:
+    for provider, status, number in view.effects:
+        if status == "review":
+            sentence = (
+                f"{_count(number, 'effect')} of '{provider}' in doubt: only a person can know whether "
+                f"{_verb(number, 'it', 'they')} happened."
+            )
+            yield Notice(Topic.DOUBT, Severity.TICKET, sentence, number, provider)
+
+
+def _letters(view: Snapshot) -> Iterator[Notice]:
+    """What a user's own input caused is work, and wakes nobody."""
+    escalated = bugs = 0
+    for (state, category, cause), number in view.letters.items():
+        if state == CaseState.ESCALATED and cause == "service":
+            escalated += number
+        elif state == CaseState.OPEN and category == Category.BUG:
+            bugs += number
+    if escalated:
+        sentence = f"{_count(escalated, 'dead letter')} escalated: fixed, replayed, and dead again in the same way."
+        yield Notice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
+    if bugs:
+        sentence = f"{_count(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
+        yield Notice(Topic.BUG, Severity.PAGE, sentence, bugs)
+    rest = view.dead_letters_open - escalated - bugs
+    if rest:
+        yield Notice(Topic.LETTERS, Severity.TICKET, f"{_count(rest, 'dead letter')} to work on.", rest)
+
+
+def _horizon(view: Snapshot) -> Iterator[Notice]:
+    sentence = held_back(view.horizon)
+    if sentence is not None:
+        yield Notice(Topic.HORIZON, Severity.TICKET, sentence, view.horizon.dead_versions)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _verb(number: int, singular: str, plural: str) -> str:
+    return singular if number == 1 else plural
+
+
+def _clock(at_ms: int) -> str:
+    return f"{iso(at_ms)[11:16]} UTC"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.0f} h"

@@ -1,0 +1,71 @@
+"""The open systems of a deployment, and how one thing is found among them.
+
+Several systems are several databases: an id is looked up in all of them, and a name may be narrowed to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import NotFound, SystemAmbiguous
+from holdfast.operator.shape import shape_row
+from holdfast.stores.seam import Row, Tx
+from holdfast.system import OpenSystem
+
+ReadRows = Callable[[Tx], Awaitable[Sequence[Row]]]
+ReadOne = Callable[[Tx, str], Awaitable[Row | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What an operator works at. Cheap to make: it holds the systems and nothing else."""
+
+    systems: Sequence[OpenSystem]
+
+    def narrow(self, name: str | None) -> Desk:
+        """The desk of one system only; None leaves it as it is."""
+        if name is None:
+            return self
+        chosen = [system for system in self.systems if system.name == name]
+        if not chosen:
+            known = ", ".join(system.name for system in self.systems)
+            raise NotFound(f"No system named '{name}' runs here; known: {known}.")
+        return Desk(chosen)
+
+    async def read_all(self, read: ReadRows) -> list[dict[str, Any]]:
+        """A short list that needs no pages: the rows of every system, each with its name."""
+        items: list[dict[str, Any]] = []
+        for system in self.systems:
+            async with system.kernel.store.reading() as tx:
+                items += [{"system": system.name, **shape_row(row)} for row in await read(tx)]
+        return items
+
+    async def find(self, read: ReadOne, id: str, noun: str) -> tuple[OpenSystem, Row]:
+        """The system whose database has this id, and the row. What cannot be an id is not there either."""
+        if _is_id(id):
+            for system in self.systems:
+                async with system.kernel.store.reading() as tx:
+                    row = await read(tx, id)
+                if row is not None:
+                    return system, row
+        raise NotFound(f"There is no {noun} {id}.")
+
+    def find_provider(self, name: str) -> OpenSystem:
+        """The system that declares a provider; where two do, the caller must say which."""
+        declaring = [system for system in self.systems if name in system.kernel.registry.providers]
+        if not declaring:
+            raise NotFound(f"No system here declares a provider named '{name}'.")
+        if len(declaring) > 1:
+            raise SystemAmbiguous(f"a provider named '{name}'", [system.name for system in declaring])
+        return declaring[0]
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Each system at a glance, with what asks for a person; and a mark that differs whenever something has happened."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from holdfast.errors import StoreError
+from holdfast.operator.attention import Notice, Severity, what_asks
+from holdfast.operator.desk import Desk
+from holdfast.operator.history import Looks
+from holdfast.operator.shape import shape_row
+from holdfast.operator.snapshot import Snapshot, snapshot
+from holdfast.stores.seam import Tx
+from holdfast.system import OpenSystem
+from holdfast.tables import depth, ops
+
+HOUR_MS = 3_600_000
+
+
+async def show_overview(desk: Desk, looks: Looks | None = None) -> dict[str, Any]:
+    """Each system at a glance: what asks for a person, depth, age, lag, dead letters, breakers, workers. A system whose
+    database does not answer says that, and hides nobody else's."""
+    return {"items": [await _glance(system, looks) for system in desk.systems]}
+
+
+async def read_snapshot(system: OpenSystem) -> Snapshot | None:
+    """None while the database does not answer."""
+    try:
+        return await snapshot(system.kernel)
+    except StoreError:
+        return None
+
+
+async def _glance(system: OpenSystem, looks: Looks | None) -> dict[str, Any]:
+    view = await read_snapshot(system)
+    notices = what_asks(view, None if looks is None else looks.usual_age_s(system.name))
+    about = {
+        "system": system.name,
+        "title": system.system.title,
+        "runs_jobs": bool(system.kernel.registry.kinds),
+        "light": light_of(notices),
+        "asks": [asdict(notice) for notice in notices],
+    }
+    return about if view is None else about | await _numbers(system, view)
+
+
+def light_of(notices: list[Notice]) -> str:
+    """`red` where somebody should be awake, `yellow` where something waits for a person, else `green`."""
+    if any(notice.severity is Severity.PAGE for notice in notices):
+        return "red"
+    return "yellow" if notices else "green"
+
+
+async def _numbers(system: OpenSystem, view: Snapshot) -> dict[str, Any]:
+    due = [lane.oldest_age_s for lane in view.lanes if lane.state == "queued"]
+    held = [lane.oldest_age_s for lane in view.lanes if lane.state == "parked"]
+    async with system.kernel.store.reading() as tx:
+        ended = await depth.finished_since(tx, view.now - HOUR_MS)
+    return {
+        "lanes": [asdict(lane) for lane in view.lanes],
+        "oldest_age_s": max(due, default=0.0),
+        "oldest_held_age_s": max(held, default=0.0),
+        "finished_last_hour": [shape_row(row) for row in ended],
+        "outbox_pending": view.outbox_pending,
+        "outbox_lag_s": view.outbox_lag_s,
+        "dead_letters": view.dead_letters,
+        "dead_letters_open": view.dead_letters_open,
+        "breakers_not_closed": [breaker.name for breaker in view.breakers if breaker.state.gate != "closed"],
+        "workers": view.workers_alive,
+        "undeclared": [waiting._asdict() for waiting in view.undeclared],
+    }
+
+
+async def read_mark(system: OpenSystem, tx: Tx | None = None) -> tuple[int | str | None, ...]:
+    """A value that differs whenever something has happened; read in the caller's transaction, if it has one."""
+    if tx is not None:
+        return await ops.mark(tx)
+    async with system.kernel.store.reading() as own:
+        return await ops.mark(own)

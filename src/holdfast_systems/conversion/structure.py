@@ -1,0 +1,310 @@
+"""What only the whole document tells: its running lines, headings, notes and captions.
+
+outline of the file --> headings it names       bold, large, numbered lines --> headings it does not
+one place, many pages --> running lines         small print with a raised number --> notes
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from holdfast_systems.conversion.blocks import BULLETS, Block, Line
+from holdfast_systems.conversion.inline import Area
+
+_HEAD_LETTERS_MAX, _HEAD_LINES_MAX = 200, 4
+_NUMBERED = re.compile(
+    r"(?:(?:appendix|chapter|section|part)\s+)?(\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|[IVX]+|[A-Z])[.)]?\s+\S", re.I
+)
+_KNOWN = re.compile(
+    r"(abstract|(\d+\.?\s+)?introduction|(\d+\.?\s+)?conclusions?|references|bibliography|acknowledge?ments?|appendix|"
+    r"contents|table of contents|index|preface|summary|tóm tắt|tài liệu tham khảo|kết luận|mục lục)",
+    re.IGNORECASE,
+)
+_CAPTION = re.compile(
+    r"(figure|fig\.?|table|tab\.?|hình|bảng|abbildung|tabelle|tableau|figura|рис\.?|listing|algorithm)\s*[\dIVX]+(\.\d+)*\s*([.:])?",
+    re.IGNORECASE,
+)
+_TABLE = re.compile(r"ta|bả", re.IGNORECASE)
+_NOTE_MARK = re.compile(r"(\d{1,3}|[*†‡§¶]{1,3})")
+_NUMBER = re.compile(r"\d+")
+_ROMAN = re.compile(r"[ivxlc]{1,7}", re.IGNORECASE)
+
+
+class Entry(NamedTuple):
+    """A line of the file's outline; `page` counts from one, 0 where it leads nowhere."""
+
+    title: str
+    level: int
+    page: int
+
+
+@dataclass(slots=True)
+class Page:
+    """`readable` is false where the file gives a page that cannot be loaded."""
+
+    number: int
+    blocks: list[Block]
+    readable: bool = True
+    height: float = 0.0
+    images: list[Area] = field(default_factory=list)
+
+
+def mark_structure(pages: Sequence[Page], outline: Sequence[Entry]) -> None:
+    """Give every block its kind."""
+    body = _body_size(pages)
+    _mark_running_lines(pages, body)
+    matched = _mark_outline(pages, outline)
+    tagged = any(block.kind == "head" for page in pages for block in page.blocks) and not matched
+    if not tagged:
+        _mark_heads(pages, body, by_outline=len(outline) >= 3 and matched >= 0.6 * len(outline))
+    for page in pages:
+        page.blocks = list(_with_notes(page, body))
+        _mark_captions(page, body)
+        _unmark_lonely_items(page.blocks)
+
+
+def _body_size(pages: Iterable[Page]) -> float:
+    weights: Counter[float] = Counter()
+    for page in pages:
+        for block in page.blocks:
+            for line in block.lines:
+                weights[line.size] += len(line.text)
+    return max(weights, key=lambda size: (weights[size], -size)) if weights else 0.0
+
+
+def _mark_running_lines(pages: Sequence[Page], body: float) -> None:
+    """Lines at one height on several pages, with the same words but for numbers, or with the page's number."""
+    same: defaultdict[tuple[str, int, str], list[Block]] = defaultdict(list)
+    numbered: defaultdict[tuple[str, int, int], list[Block]] = defaultdict(list)
+    for page in pages:
+        for place, block in _outermost(page):
+            block.place = place
+            if block.size > 1.1 * body or len(block.lines) > 1 or block.kind in ("table", "fw", "head"):
+                continue
+            if block.lines[0].raised:
+                continue  # a note, which may stand as far down
+            height, text = round(block.lines[0].y / 3), block.text
+            same[place, height, _NUMBER.sub("#", text)].append(block)
+            for number in {int(found) for found in _NUMBER.findall(text)[:6] if len(found) < 6}:
+                numbered[place, height, number - page.number].append(block)
+            if _ROMAN.fullmatch(text):
+                same[place, height, "roman"].append(block)
+    for found in (*same.values(), *numbered.values()):
+        if len(found) >= 3 or (len(found) == 2 and len(pages) <= 3):
+            for block in found:
+                block.kind = "fw"
+    for page in pages:
+        for block in page.blocks:
+            if block.kind == "artifact":
+                block.kind = "fw" if block.place else "p"
+
+
+def _outermost(page: Page) -> Iterator[tuple[str, Block]]:
+    """What stands in the top or bottom margin: the first and the last line of the page, and a second close to it."""
+    shown = [block for block in page.blocks if block.lines and block.place != "margin"]
+    for place, sign in (("top", 1), ("bottom", -1)):
+        edge = max((sign * block.lines[0].y for block in shown), default=0.0)
+        for block in shown:
+            y = block.lines[0].y
+            inside = y > 0.86 * page.height if place == "top" else y < 0.14 * page.height
+            if inside and page.height and edge - sign * y < 1.7 * block.size:
+                yield place, block
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+def _without_number(text: str) -> str:
+    return re.sub(
+        r"^\W*(?:(?:appendix|chapter|section|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*|[IVXivx]+)[.):]?\s+", "", text
+    )
+
+
+def _mark_outline(pages: Sequence[Page], outline: Sequence[Entry]) -> int:
+    """Mark the blocks that the outline names; returns how many of its lines were there."""
+    by_page: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in outline:
+        by_page[entry.page].append(entry)
+    running = Counter(block.text for page in pages for block in page.blocks if block.kind == "fw")
+    matched = 0
+    for page in pages:
+        once = {text for text in (block.text for block in page.blocks if block.kind == "fw") if running[text] == 1}
+        for entry in by_page[page.number]:
+            matched += _mark_entry(page, entry, set()) or (bool(once) and _mark_entry(page, entry, once))
+    return matched
+
+
+def _mark_entry(page: Page, entry: Entry, running: set[str]) -> bool:
+    """Find an entry on its page; among lines at a running line's place only if their text is in `running`."""
+    wanted = {_plain(entry.title), _plain(_without_number(entry.title))} - {""}
+    for index, block in enumerate(page.blocks):
+        if block.place == "matched" or (block.kind not in ("p", "item", "head") and block.text not in running):
+            continue
+        for count in range(1, min(_HEAD_LINES_MAX, len(block.lines)) + 1):
+            text = " ".join([block.marker, *(line.text for line in block.lines[:count])])
+            if not {_plain(text), _plain(_without_number(text.strip()))} & wanted:
+                continue
+            if count < len(block.lines):
+                page.blocks.insert(index + 1, Block(block.lines[count:]))
+                block.lines = block.lines[:count]
+            block.kind, block.level, block.place = "head", max(1, entry.level), "matched"
+            _take_number(page.blocks, index)
+            return True
+    return False
+
+
+def _take_number(blocks: list[Block], index: int) -> None:
+    """A chapter's number on a line of its own belongs to its heading."""
+    before = blocks[index - 1] if index else None
+    if before is None or before.kind != "p" or before.size < blocks[index].size:
+        return
+    if re.fullmatch(r"(?:chapter|part|appendix)?\s*[\dA-ZIVX]{1,4}\.?", before.text, re.IGNORECASE):
+        blocks[index].lines = [*before.lines, *blocks[index].lines]
+        blocks.pop(index - 1)
+
+
+def _mark_heads(pages: Sequence[Page], body: float, *, by_outline: bool) -> None:
+    """Headings by their looks: larger, bold, numbered, or one of the words that head a part of a paper."""
+    looks: Counter[tuple[float, str]] = Counter()
+    for page in pages:
+        for block in page.blocks:
+            for line in block.lines:
+                looks[line.size, line.font] += len(line.text)
+    total, usual = sum(looks.values()), looks.most_common(1)[0][0][1] if looks else ""
+    found = [(page, block) for page in pages for block in page.blocks if _may_head(block, body, usual)]
+    largest = max((block.size for page, block in found if page.number == pages[0].number), default=0.0)
+    if by_outline:
+        found = [(page, block) for page, block in found if block.size >= max(largest, 1.3 * body) and page is pages[0]]
+    elsewhere = {(block.size, block.lines[0].font) for page, block in found if page is not pages[0]}
+    kept = []
+    for page, block in found:
+        look = (block.size, block.lines[0].font)
+        if looks[look] > max(0.1 * total, 60) and not _named(block) and block.size < 1.12 * body:
+            continue
+        if page is pages[0] and len(pages) > 2 and block.size < largest and look not in elsewhere and not _named(block):
+            continue
+        kept.append(block)
+    _give_levels(kept, largest)
+
+
+def _named(block: Block) -> bool:
+    text = f"{block.marker} {block.text}".strip()
+    return bool(_NUMBERED.match(text) or _KNOWN.fullmatch(text.rstrip(":.")))
+
+
+def _may_head(block: Block, body: float, usual: str) -> bool:
+    if block.kind not in ("p", "item") or not block.lines or len(block.lines) > _HEAD_LINES_MAX:
+        return False
+    if block.kind == "item" and block.marker in BULLETS:
+        return False
+    text = f"{block.marker} {block.text}".strip()
+    letters = sum(letter.isalpha() for letter in text)
+    if not 2 <= letters <= _HEAD_LETTERS_MAX or letters < 0.4 * len(text.replace(" ", "")):
+        return False
+    first = block.lines[0]
+    size, distinct = block.size, first.font != usual
+    if size >= 1.12 * body and size >= body + 0.9:
+        return not text.endswith((",", ";"))
+    if size < 0.95 * body or (text.endswith((".", ",", ";", ":")) and not _KNOWN.fullmatch(text[:-1])):
+        return False
+    if len(block.lines) > 2 or len(text) > 120:
+        return False
+    if all(line.bold for line in block.lines) and distinct:
+        return True
+    shouted = text.isupper() and letters > 3
+    if _NUMBERED.match(text):
+        return (distinct and (first.italic or "capitals" in first.font or shouted)) or shouted
+    return (bool(_KNOWN.fullmatch(text)) and (distinct or shouted)) or ("capitals" in first.font and distinct)
+
+
+def _give_levels(heads: Sequence[Block], largest: float) -> None:
+    ranks = sorted({(-block.size, not block.lines[0].bold, block.lines[0].italic) for block in heads})
+    titled = any(block.size == largest and not _NUMBERED.match(block.text) for block in heads[:1])
+    for block in heads:
+        numbers = _NUMBERED.match(f"{block.marker} {block.text}".strip())
+        rank = ranks.index((-block.size, not block.lines[0].bold, block.lines[0].italic)) + 1
+        level = numbers[1].count(".") + 1 + titled if numbers and numbers[1][0].isdigit() else rank
+        block.kind, block.level = "head", min(6, max(1, level))
+
+
+def _with_notes(page: Page, body: float) -> Iterator[Block]:
+    """Small print that begins with a raised number is a note, and each such number begins one."""
+    for block in page.blocks:
+        raised = block.lines[0].raised if block.lines else ""
+        if block.kind not in ("p", "item") or block.size > 0.94 * body or not _NOTE_MARK.fullmatch(raised):
+            yield block
+            continue
+        for lines in _parts(block.lines):
+            first, mark = lines[0], lines[0].raised
+            if first.spans and first.spans[0].text.strip() == mark:
+                first.spans = first.spans[1:]
+            if first.spans or len(lines) > 1:
+                yield Block(lines, "note", marker=mark, place="bottom")
+
+
+def _parts(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    held: list[Line] = []
+    for line in lines:
+        if held and _NOTE_MARK.fullmatch(line.raised):
+            yield held
+            held = []
+        held.append(line)
+    if held:
+        yield held
+
+
+def _mark_captions(page: Page, body: float) -> None:
+    """A caption goes to the table beside it; any other is that of a figure, which may have an image on the page."""
+    images = _apart(page.images)
+    for index, block in enumerate(page.blocks):
+        if block.kind == "p":
+            match = _CAPTION.match(block.text)
+            if match is None or not (match[3] or block.size < 0.95 * body) or len(block.text) > 1_500:
+                continue
+        elif block.kind != "caption":
+            continue
+        if _TABLE.match(block.text):
+            beside = [page.blocks[at] for at in (index + 1, index - 1) if 0 <= at < len(page.blocks)]
+            table = next((each for each in beside if each.kind == "table" and not each.lines), None)
+            if table is not None:
+                table.lines, block.kind = block.lines, "gone"
+                continue
+        block.kind = "figure"
+        if images:
+            images.remove(min(images, key=lambda box: min(abs(box.y0 - block.top), abs(box.y1 - block.top))))
+    page.blocks = [block for block in page.blocks if block.kind != "gone"]
+    for box in images:
+        at = next(
+            (at for at, block in enumerate(page.blocks) if block.kind != "fw" and block.top < box.y0), len(page.blocks)
+        )
+        page.blocks.insert(at, Block([], "figure"))
+
+
+def _apart(images: Sequence[Area]) -> list[Area]:
+    """Images that touch each other are one picture."""
+    found: list[Area] = []
+    for box in sorted(images, key=lambda each: -each.y1)[:200]:
+        for index, other in enumerate(found):
+            if box.x0 < other.x1 + 4 and other.x0 < box.x1 + 4 and box.y0 < other.y1 + 4 and other.y0 < box.y1 + 4:
+                found[index] = Area(
+                    min(box.x0, other.x0), min(box.y0, other.y0), max(box.x1, other.x1), max(box.y1, other.y1)
+                )
+                break
+        else:
+            found.append(box)
+    return found[:50]
+
+
+def _unmark_lonely_items(blocks: Sequence[Block]) -> None:
+    """A number or a dash that begins only one paragraph is no list."""
+    for index, block in enumerate(blocks):
+        if block.kind != "item" or block.marker in "•◦▪‣●○■□":
+            continue
+        beside = [blocks[at] for at in (index - 1, index + 1) if 0 <= at < len(blocks)]
+        if not any(each.kind == "item" for each in beside):
+            block.kind = "p"

@@ -1,0 +1,132 @@
+"""From measurements to a score between 0 and 10. Nothing here was fitted to anybody's essays.
+
+Seven measurements that go with a marker's judgement count the same, each in standard deviations from what learners
+usually write; a language model's surprisal counts three times. The sum is put on the scale so that a usual learner's
+text gets 5.2 and two of three texts lie within 1.6 of it. What says little inside that range (how advanced the words
+are, how long the sentences, how many clauses) counts at its ends only: plain sentences of everyday words are no B2
+however correct, and rare words well used may be C1.
+
+    variety of words, misspelt words, slips, length, kinds of links, share of common English words, distance from a
+    natural sentence length: sign +1 or -1 each                                                      `_USUAL`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp, log, sqrt, tanh
+from types import MappingProxyType
+
+from holdfast_systems.grading.features import Features
+from holdfast_systems.grading.line import Line, on_line
+
+CENTRE = 5.2
+POINTS_PER_DEVIATION = 1.6
+SURPRISAL_WEIGHT = 3.0
+# Measurements go with each other: their usual correlation, from which the spread of a sum of them follows.
+_RELATED = 0.2
+_PRAISE_MAX, _BLAME_MAX = 1.5, 3.0
+# What learners usually write: mean and standard deviation. Priors, rounded: a wrong one shifts or stretches the
+# scale a little, but changes hardly anybody's place on it.
+_USUAL: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "variety": (0.775, 0.045),
+        "misspelt": (-0.2, 0.8),
+        "slips": (0.75, 0.7),
+        "length": (0.4, 0.5),
+        "links": (4.3, 1.1),
+        "english": (0.97, 0.022),
+        "sentences": (0.35, 0.33),
+        "surprisal": (3.65, 0.45),
+        "level": (2.6, 0.3),
+    }
+)
+_LOWER_IS_BETTER = frozenset({"misspelt", "slips", "sentences", "surprisal"})
+_WRITTEN_ONLY = frozenset({"misspelt", "english", "sentences"})
+SEVEN = ("variety", "misspelt", "slips", "length", "links", "english", "sentences")
+_NATURAL_SENTENCE = 18
+# Rare words surprise the model too, and are no fault: so much of a nat for each level of the words.
+_NATS_PER_LEVEL = 0.6
+
+# The ends of the range, in shares of 1.
+_SHORT_SENTENCES: Line = ((6, 1), (14, 0))
+_FEW_CLAUSES: Line = ((0, 1), (4, 0))
+_EVERYDAY_WORDS: Line = ((1.7, 1), (2.5, 0))
+_ADVANCED_WORDS: Line = ((2.9, 0), (3.8, 1))
+_CAREFUL: Line = ((0.2, 0), (1.0, 1))
+# Plain words are easy to foresee: where the model praised them for it, more is taken back.
+_PLAIN_COSTS, _PLAIN_COSTS_WITH_MODEL = 4.0, 6.5
+_RICH_EARNS = 2.5
+_LOW, _HIGH = 2.0, 8.5
+# Nobody shows C1 with the words of B1.
+_C1_BEGINS, _C1_WORDS = 8.5, 2.8
+
+
+def deviations(
+    measured: Features, words_expected: int, surprisal: float | None, *, spoken: bool = False
+) -> dict[str, float]:
+    """Each measurement in standard deviations from the usual, more being better. This is what is kept of an answer:
+    numbers from which no word of it can be read back. Without a language model there is no `surprisal` among them."""
+    values = {
+        "variety": measured.variety,
+        "misspelt": log(measured.misspelt_rate + 0.3),
+        "slips": log(measured.slips_rate + 0.5),
+        "length": log(max(1, measured.distinct_sentences_words) / words_expected),
+        "links": float(measured.link_kinds),
+        "english": measured.english_share,
+        "sentences": abs(log(max(1.0, measured.sentence_words) / _NATURAL_SENTENCE)),
+        "level": measured.level,
+    }
+    if spoken:
+        # Spelling and full stops are the transcriber's.
+        values = {name: value for name, value in values.items() if name not in _WRITTEN_ONLY}
+    if surprisal is not None:
+        values["surprisal"] = surprisal - _NATS_PER_LEVEL * (measured.level - _USUAL["level"][0])
+    return {name: round(_deviation(name, value), 3) for name, value in values.items()}
+
+
+def _deviation(name: str, value: float) -> float:
+    mean, spread = _USUAL[name]
+    away = (mean - value if name in _LOWER_IS_BETTER else value - mean) / spread
+    if away > 0:
+        # A text without a slip, or one that is easy to foresee, is not the better for having none: praise levels off.
+        return _PRAISE_MAX * tanh(away / _PRAISE_MAX)
+    return max(-_BLAME_MAX, away)
+
+
+def place(parts: Mapping[str, float]) -> float:
+    """How many standard deviations above the usual text one with these parts lies."""
+    counted = [parts[name] for name in SEVEN if name in parts]
+    weight = SURPRISAL_WEIGHT if "surprisal" in parts else 0.0
+    total = sum(counted) + weight * parts.get("surprisal", 0.0)
+    count = len(counted)
+    return total / sqrt(count + weight**2 + _RELATED * (count * (count - 1) + 2 * weight * count))
+
+
+def score_of(parts: Mapping[str, float], measured: Features) -> float:
+    """The overall score, 0 to 10, not rounded."""
+    plain_costs = _PLAIN_COSTS_WITH_MODEL if "surprisal" in parts else _PLAIN_COSTS
+    score = CENTRE + POINTS_PER_DEVIATION * place(parts) - plain_costs * plainness(measured)
+    careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)
+    score += _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful
+    score = _bend(score)
+    return score if measured.level >= _C1_WORDS else min(score, _C1_BEGINS - 0.5)
+
+
+def plainness(measured: Features) -> float:
+    """0 for a text with the sentences and words of an ordinary one, 1 for three-word sentences of first words. Two of
+    the three must be plain: good writers write short sentences too, and good essays are written in everyday words."""
+    shares = (
+        on_line(_SHORT_SENTENCES, measured.sentence_words),
+        on_line(_FEW_CLAUSES, measured.subordinate_rate),
+        on_line(_EVERYDAY_WORDS, measured.level),
+    )
+    return sorted(shares)[1]
+
+
+def _bend(score: float) -> float:
+    """The ends of the scale are approached, not hit: texts beyond them still differ."""
+    if score < _LOW:
+        return _LOW * exp((score - _LOW) / (2 * _LOW))
+    if score > _HIGH:
+        return _HIGH + (10 - _HIGH) * (1 - exp((_HIGH - score) / (10 - _HIGH)))
+    return score

@@ -1,0 +1,179 @@
+"""What a person sees on a page is told in TEI: order, headings, lists, tables, notes, links, figures, running lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import pytest
+from tests.systems.conversion import structured_pdfs as made
+from tests.systems.conversion.test_pdf_to_xml import TEI, tei_of, texts
+
+from holdfast_systems.conversion.blocks import blocks_of_page
+from holdfast_systems.conversion.inline import line_end
+from holdfast_systems.conversion.layout import Word
+
+# What TEI P5 allows inside each element that is written into a body, from its own content models.
+ALLOWED = {
+    "body": {"div", "pb", "fw", "note", "gap", "p"},
+    "div": {"div", "head", "p", "list", "table", "figure", "note", "fw", "pb", "gap"},
+    "head": {"hi", "ref"},
+    "p": {"hi", "ref"},
+    "fw": {"hi", "ref"},
+    "note": {"hi", "ref"},
+    "list": {"item"},
+    "item": {"list", "hi", "ref"},
+    "table": {"head", "row"},
+    "row": {"cell"},
+    "cell": {"hi", "ref"},
+    "figure": {"head", "figDesc"},
+    "hi": set(),
+    "ref": {"hi"},
+    "pb": set(),
+    "gap": set(),
+    "figDesc": set(),
+}
+EVERY = {
+    "paper": made.paper,
+    "columns": lambda: made.columns(3, row_by_row=True),
+    "lists and tables": made.lists_and_tables,
+    "links and pictures": made.linked_and_pictured,
+    "outline": made.outlined,
+    "hyphens": made.hyphenated,
+    "tags": made.tagged,
+}
+
+
+def name(element: Element) -> str:
+    return element.tag.removeprefix(TEI)
+
+
+@pytest.mark.spec("C9")
+@pytest.mark.parametrize("kind", EVERY)
+def test_what_is_written_keeps_the_rules_of_tei(tmp_path: Path, kind: str) -> None:
+    root = tei_of(tmp_path, EVERY[kind]())
+    body = root.find(f"{TEI}text/{TEI}body")
+    assert body is not None
+    for element in body.iter():
+        children = [name(child) for child in element]
+        assert set(children) <= ALLOWED[name(element)], f"{name(element)}: {children}"
+        if name(element) == "div":
+            blocks = [child for child in children if child not in ("pb", "fw", "note", "gap")]
+            assert "head" not in blocks[1:], "a head is the first of its division"
+            first_division = blocks.index("div") if "div" in blocks else len(blocks)
+            assert set(blocks[first_division:]) <= {"div"}, "nothing follows a division within a division"
+        if name(element) in ("list", "table", "row"):
+            assert children
+    marks = [found.get("{http://www.w3.org/XML/1998/namespace}id") for found in root.iter(f"{TEI}pb")]
+    assert len(set(marks)) == len(marks)
+
+
+@pytest.mark.spec("C9")
+@pytest.mark.parametrize("row_by_row", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_any_number_of_columns_is_read_one_after_the_other(tmp_path: Path, count: int, row_by_row: bool) -> None:
+    root = tei_of(tmp_path, made.columns(count, row_by_row=row_by_row))
+    found = re.findall(r"m(\d\d\d)", " ".join(texts(root, "p")))
+    assert found == [f"{number:03d}" for number in range(1, 24 * count + 1)]
+    assert texts(root, "head") == ["A Heading Over All Of The Columns"] and not list(root.iter(f"{TEI}table"))
+
+
+@pytest.mark.spec("C9")
+def test_a_paper_has_bold_headings_running_lines_notes_and_raised_numbers(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.paper())
+    assert texts(root, "head") == [f"{number} Tides of part {number}" for number in (1, 2, 3, 4)]
+    running = [found.get("type") for found in root.iter(f"{TEI}fw")]
+    assert running == ["header"] * len(running) and " ".join(texts(root, "fw")).split()[-1] == "14"
+    notes = list(root.iter(f"{TEI}note"))
+    assert [note.get("n") for note in notes] == ["1"] * 4
+    assert texts(root, "note")[1] == "See the almanac of year 2."
+    raised = [found.text for found in root.iter(f"{TEI}hi") if found.get("rend") == "superscript"]
+    assert raised == ["1"] * 4
+    assert any("The moon1 turns the sea" in paragraph for paragraph in texts(root, "p"))
+    assert not any("A Paper on Tides" in paragraph for paragraph in texts(root, "p"))
+
+
+@pytest.mark.spec("C9")
+def test_lists_and_tables_are_lists_and_tables(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.lists_and_tables())
+    kinds = [found.get("rend") for found in root.iter(f"{TEI}list")]
+    assert kinds == ["bulleted", "numbered"]
+    items = ["low water in the morning", "high water at noon", "low water at night"]
+    assert texts(root, "item") == [*items, "first the ebb", "then the flood", "and again the ebb"]
+    assert [found.get("n") for found in root.iter(f"{TEI}item")] == [None, None, None, "1", "2", "3"]
+    (table,) = root.iter(f"{TEI}table")
+    assert texts(table, "head") == ["Table 1: Heights of water"]
+    rows = [texts(row, "cell") for row in table.iter(f"{TEI}row")]
+    assert rows == [["Port", "Low", "High"], ["Brest", "1.2", "6.9"], ["Hue", "0.3", "0.9"]]
+
+
+@pytest.mark.spec("C9")
+def test_links_and_figures_are_marked(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.linked_and_pictured())
+    links = {"".join(found.itertext()): found.get("target") for found in root.iter(f"{TEI}ref")}
+    assert links == {"Read more here": "https://example.org/a%20b?c=1&d=2", "Go to the end now.": "#page-2"}
+    (figure,) = root.iter(f"{TEI}figure")
+    assert texts(figure, "head") == ["Figure 1: The harbour at low water"]
+
+
+@pytest.mark.spec("C9")
+def test_the_outline_names_headings_that_look_like_the_text(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.outlined())
+    assert texts(root, "head") == [f"Of the moon in house {number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.spec("C9")
+def test_tags_tell_what_cannot_be_seen(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.tagged())
+    assert texts(root, "head") == ["Of tides"] and texts(root, "item") == ["low water", "high water"]
+
+
+@pytest.mark.spec("C9")
+def test_the_header_tells_language_and_keywords_and_no_name_of_a_tool(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.paper())
+    assert texts(root, "title")[0] == "1 Tides of part 1" and texts(root, "term") == ["tides", "moon"]
+    (language,) = root.iter(f"{TEI}language")
+    assert language.get("ident") == "en-GB"
+
+
+@pytest.mark.spec("C9")
+@pytest.mark.parametrize(
+    ("text", "following", "joined"),
+    [
+        ("the stu\u2010", "dents", "the students"),
+        ("the stu-", "dents", "the students"),
+        ("the stu\u00ad", "dents", "the students"),
+        ("state-of-the-", "art", "state-of-the-art"),
+        ("Anglo-", "Saxon", "Anglo-Saxon"),
+        ("pages 3-", "4", "pages 3- 4"),
+        ("a dash -", "and more", "a dash - and more"),
+        ("a line", "and more", "a line and more"),
+    ],
+)
+def test_a_word_broken_by_any_hyphen_is_whole_again(text: str, following: str, joined: str) -> None:
+    assert "".join((*line_end(text, following), following)) == joined
+
+
+@pytest.mark.spec("C9")
+def test_a_hyphen_of_typesetters_is_joined_in_a_file(tmp_path: Path) -> None:
+    (paragraph,) = texts(tei_of(tmp_path, made.hyphenated()), "p")[-1:]
+    assert paragraph.endswith("dents of a state-of-the-art school of the sea.")
+
+
+@pytest.mark.spec("C9")
+def test_a_line_from_the_right_is_read_from_the_right() -> None:
+    """The words of the file run as they are seen, from the left; a number among them keeps its place."""
+    shown = ["מילים", "12", "עם", "משפט", "זה"]
+    words = [Word(text, 60.0 + 60 * at, 100.0 + 60 * at, 700.0, 10.0) for at, text in enumerate(shown)]
+    (block,) = blocks_of_page(words, {})
+    assert block.text == "זה משפט עם 12 מילים"
+
+
+@pytest.mark.spec("C9")
+def test_a_stamp_on_its_side_is_no_heading(tmp_path: Path) -> None:
+    stamp = b" BT /F1 20 Tf 0 1 -1 0 30 200 Tm (stamped 2024) Tj ET"
+    root = tei_of(
+        tmp_path, made.document([made.text([(60, 700 - 14 * row, 10, made.PROSE) for row in range(9)]) + stamp])
+    )
+    assert texts(root, "fw") == ["stamped 2024"] and texts(root, "head") == []

@@ -1,0 +1,19 @@
+"""A provider's row keeps the longest wait that anybody was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.tables import breakers
+from tests.kernel.places import AnyStore
+
+
+@pytest.mark.spec("K4", "K9")
+async def test_a_later_answer_never_shortens_a_gate(store: AnyStore) -> None:
+    """Two processes are told different times, one after the other: none of them knows what the other was told."""
+    for until, kept in ((1_000, 1_000), (400, 1_000), (1_000, 1_000), (1_001, 1_001)):
+        async with store.transaction() as tx:
+            await breakers.lock(tx, "llm", 1)
+            await breakers.gate_until(tx, "llm", until)
+        async with store.reading() as tx:
+            assert (await breakers.read(tx, "llm")).not_before == kept
