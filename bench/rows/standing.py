@@ -108,7 +108,6 @@ ROWS = [
         held("ratio", "rates"),
     ),
     Row("held-flat", "the last third of it", ">= 0.9 of the same without", (HELD,), held("last_ratio", "")),
-    Row("held-buffers", "a claim that finds nothing, behind it", "<= 1.5 x", (HELD,), held_buffers),
     Row(
         "embedded",
         "embedded SQLite, accepted to settled, one process",

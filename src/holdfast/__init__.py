@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.core.breaker import BreakerPolicy as Breaker
     from holdfast.core.failure import Category, Failure
+    from holdfast.core.family import Answered, Success
     from holdfast.core.job import Priority
     from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
     from holdfast.core.provider import Provider
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
         ProviderHeld,
     )
     from holdfast.kernel.app import App, Job, stage
-    from holdfast.kernel.aside import SyncContext
     from holdfast.kernel.context import Context
     from holdfast.kernel.enqueue import Enqueued, enqueue
     from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
     from holdfast.kernel.record import Cost
+    from holdfast.kernel.sync_context import SyncContext
 
 __all__ = [
+    "Answered",
     "App",
     "Breaker",
     "CallError",
@@ -55,6 +57,7 @@ __all__ = [
     "ProviderHeld",
     "Retry",
     "Snooze",
+    "Success",
     "SyncContext",
     "Wait",
     "enqueue",
@@ -63,6 +66,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 _HOMES = {
+    "Answered": "holdfast.core.family:Answered",
     "App": "holdfast.kernel.app:App",
     "Breaker": "holdfast.core.breaker:BreakerPolicy",
     "CallError": "holdfast.errors:CallError",
@@ -87,7 +91,8 @@ _HOMES = {
     "ProviderHeld": "holdfast.errors:ProviderHeld",
     "Retry": "holdfast.core.retry:Retry",
     "Snooze": "holdfast.core.outcome:Snooze",
-    "SyncContext": "holdfast.kernel.aside:SyncContext",
+    "Success": "holdfast.core.family:Success",
+    "SyncContext": "holdfast.kernel.sync_context:SyncContext",
     "Wait": "holdfast.core.outcome:Wait",
     "enqueue": "holdfast.kernel.enqueue:enqueue",
     "enqueue_many": "holdfast.kernel.enqueue_many:enqueue_many",

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import holdfast
-from holdfast import cli_complete, cli_deploy, cli_migrate, cli_ops, cli_proof
+from holdfast import cli_complete, cli_connect, cli_deploy, cli_migrate, cli_ops, cli_proof
 from holdfast.cli_reach import fail, say
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.engines.run import Duties, prepare, run
@@ -39,6 +39,7 @@ from holdfast.system import OpenSystem
 
 T = TypeVar("T")
 COMPLETING = "_HOLDFAST_COMPLETE"
+NO_DUTIES = Duties(work=False, relay=False, consume=False, keep=False)
 
 cli = typer.Typer(
     name="holdfast",
@@ -84,9 +85,15 @@ def serve(
     system: SystemNames = None,
     app: AppPath = None,
     work: Annotated[bool, typer.Option("--work/--no-work", help="Also run jobs in this process.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only show: from the replicas of HOLDFAST_READ_ONLY_URL, if it is set.")
+    ] = False,
 ) -> None:
     """Run the web server, with the relay, the consumers and the sweeps of its systems. Workers run elsewhere."""
-    _serve(host, port, system, app, Duties(work=work), banner=False)
+    if read_only and work:
+        fail("A server that is --read-only cannot --work.")
+    duties = Duties(work=work) if not read_only else NO_DUTIES
+    _serve(host, port, system, app, duties, banner=False)
 
 
 @cli.command()
@@ -145,13 +152,19 @@ def check(
     deploy: Annotated[
         bool, typer.Option("--deploy", help="Compare the loaded code with the jobs in the database instead.")
     ] = False,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Reach every database and broker instead, and say what was found.")
+    ] = False,
     system: SystemNames = None,
     app: AppPath = None,
 ) -> None:
     """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
-    problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any."""
+    problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any. With
+    --connect: reach everything that is configured, and exit 1 if something is not as it must be."""
     if deploy:
         cli_deploy.check_deploy(system, app, as_json)
+    if connect:
+        cli_connect.check_connect(system, app, as_json)
     groups: list[type[Any]] = [Settings, *(group for system in load_systems() for group in system.settings)]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))

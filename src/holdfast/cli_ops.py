@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast import cli_complete, cli_dead, cli_outbox, cli_status
+from holdfast import cli_complete, cli_dead, cli_outbox, cli_schedules, cli_status
 from holdfast.cli_reach import at_desk, say, show, show_items, table_of
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import Cause
@@ -17,6 +17,7 @@ from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
 from holdfast.operator import deliveries, fleet, jobs, providers
 from holdfast.operator.page import Page
+from holdfast.operator.schedules import answer_wait
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
@@ -33,7 +34,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.add_typer(cli_outbox.outbox_cli, name="outbox")
     cli.command("status")(cli_status.status)
     cli.command()(costs)
-    cli.command("schedules")(schedules_list)
+    cli.add_typer(cli_schedules.schedules_cli, name="schedules")
     cli.command("workers")(workers_list)
     cli.command("actions")(actions_list)
 
@@ -59,7 +60,9 @@ def jobs_show(
     job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
-    show(lambda: at_desk(system, app, lambda desk: jobs.show_job(desk, job_id)), _draw_job, as_json, watch)
+    show(
+        lambda: at_desk(system, app, lambda desk: jobs.show_job(desk, job_id), to_look=True), _draw_job, as_json, watch
+    )
 
 
 def _draw_job(job: dict[str, Any]) -> RenderableType:
@@ -74,6 +77,21 @@ def jobs_cancel(
     """End a job that has not ended."""
     done = at_desk(system, app, lambda desk: jobs.cancel_job(desk, job_id, actor))
     say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, **done)
+
+
+@jobs_cli.command("answer")
+def jobs_answer(
+    key: Annotated[str, typer.Argument(help="What the job waits for: the key of ctx.wait_for or Wait.")],
+    value: Annotated[str, typer.Argument(help="The answer, as JSON.")],
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer what a job waits for; if none does yet, the answer is kept for it."""
+
+    done = at_desk(system, app, lambda desk: answer_wait(desk, key, value))
+    words = "A job has it." if done["delivered"] else "No job waits for it yet: it is kept."
+    say(words, as_json, **done)
 
 
 @jobs_cli.command("retry")
@@ -175,7 +193,7 @@ def costs(
     as_json: AsJson = False,
 ) -> None:
     """What the calls to providers cost: by day, provider and kind of job, in millionths of a currency unit."""
-    show(lambda: at_desk(system, app, lambda desk: fleet.sum_costs(desk, days)), _draw_bill, as_json)
+    show(lambda: at_desk(system, app, lambda desk: fleet.sum_costs(desk, days), to_look=True), _draw_bill, as_json)
 
 
 def _draw_bill(bill: dict[str, Any]) -> RenderableType:
@@ -183,14 +201,6 @@ def _draw_bill(bill: dict[str, Any]) -> RenderableType:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
     return Group(table_of(bill["items"], columns), Text(f"In all: {bill['total_cost_micros']:,} millionths"))
-
-
-def schedules_list(
-    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
-) -> None:
-    """Cron schedules: what each enqueues, when it last did, and when it does next."""
-    columns = ["name", "cron", "kind", "last_at", "next_at"]
-    show_items(system, app, fleet.list_schedules, columns, as_json, watch)
 
 
 def workers_list(

@@ -31,7 +31,7 @@ def audit(
     from holdfast.proof.audit import audit as check_database
 
     async def go() -> list[dict[str, str]]:
-        opened = await open_systems(settings_now(), os.environ, system, own_apps(app))
+        opened = await open_systems(settings_now(), os.environ, system, own_apps(app), to_look=True)
         try:
             found = []
             for one in await with_tables(opened, chosen=bool(system or app)):

@@ -30,11 +30,15 @@ PIPED_WIDTH = 240  # a program that reads a table wants whole cells
 WATCH_S = 2.0
 
 
-def at_desk(names: list[str] | None, apps: list[str] | None, act: Callable[[Desk], Awaitable[T]]) -> T:
-    """Open the systems, check their databases, act, and close them whatever happens. To look changes no schema."""
+def at_desk(
+    names: list[str] | None, apps: list[str] | None, act: Callable[[Desk], Awaitable[T]], *, to_look: bool = False
+) -> T:
+    """Open the systems, check their databases, act, and close them whatever happens. To look changes no schema, and
+    asks the replicas where there are any."""
 
     async def go() -> T:
-        opened = await open_systems(read(Settings, os.environ), os.environ, names, [load_app(a) for a in apps or ()])
+        own = [load_app(path) for path in apps or ()]
+        opened = await open_systems(read(Settings, os.environ), os.environ, names, own, to_look=to_look)
         try:
             return await act(Desk(await with_tables(opened, chosen=bool(names or apps))))
         finally:
@@ -73,7 +77,7 @@ def show_items(
     watch: bool = False,
 ) -> None:
     """The items of one of the desk's lists."""
-    show_rows(lambda: cast(Items, at_desk(names, apps, ask)["items"]), columns, as_json, watch)
+    show_rows(lambda: cast(Items, at_desk(names, apps, ask, to_look=True)["items"]), columns, as_json, watch)
 
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:

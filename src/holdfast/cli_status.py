@@ -27,7 +27,7 @@ def status(
     lights: list[str] = []
 
     def ask() -> dict[str, Any]:
-        view = at_desk(system, app, show_overview)
+        view = at_desk(system, app, show_overview, to_look=True)
         lights[:] = [item["light"] for item in view["items"]]
         return view
 

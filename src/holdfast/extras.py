@@ -15,6 +15,7 @@ EXTRAS = {
     "prometheus_client": "http",
     "sse_starlette": "http",
     "starlette": "http",
+    "httptools": "http",
     "uvicorn": "http",
 }
 

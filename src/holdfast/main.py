@@ -8,6 +8,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from holdfast.extras import missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import armed, nowhere
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.signing import CallbackSigner
 from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.settings import Settings
+from holdfast.stores.connecting import Connecting, beside
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem, System
 from holdfast.transports.memory import MemoryTransport
@@ -27,7 +30,7 @@ SYSTEMS = "holdfast.systems"
 CLOSE_S = 3.0
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, connecting: Connecting | None = None) -> Store:
     """The store behind a URL. Nothing is connected yet."""
     if url.startswith("sqlite:///"):
         from holdfast.stores.sqlite import SqliteStore
@@ -36,7 +39,7 @@ def open_store(url: str) -> Store:
     if url.startswith(("postgresql://", "postgres://")):
         from holdfast.stores.postgres import PostgresStore
 
-        return PostgresStore(url)
+        return PostgresStore(url, connecting=connecting)
     raise SettingsError(
         [f"The database URL must be sqlite:///path or postgresql://..., not '{url.split(':')[0]}:...'."]
     )
@@ -47,27 +50,28 @@ def open_transport(settings: Settings) -> Transport:
         return MemoryTransport()
     from holdfast.transports.rabbitmq import RabbitTransport
 
-    return RabbitTransport(settings.rabbitmq_url)
+    return RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type)
 
 
 def open_kernel(
     settings: Settings,
     apps: Sequence[App],
     *,
-    database_url: str | None = None,
+    store: Store | None = None,
     transport: Transport | None = None,
     watch: Watch | None = None,
 ) -> Kernel:
-    """A kernel for these apps on the configured database; `database_url` overrides it."""
-    url = database_url or settings.database_url or f"sqlite:///{Path(settings.data_dir) / 'holdfast.db'}"
+    """A kernel for these apps on the configured database; `store` overrides it."""
+    url = settings.database_url or f"sqlite:///{Path(settings.data_dir) / 'holdfast.db'}"
     return Kernel(
-        store=open_store(url),
+        store=store or open_store(url, settings.connecting()),
         registry=Registry(apps),
         transport=transport,
         tuning=settings.tuning(),
         failpoint=armed(settings.failpoints) if settings.failpoints else nowhere,
         watch=watch or LogWatch(),
         auto_migrate=AutoMigrate(settings.auto_migrate),
+        callbacks=CallbackSigner(settings.public_url, settings.callback_secret),
     )
 
 
@@ -141,25 +145,46 @@ async def open_systems(
     own: Sequence[App] = (),
     *,
     watch: Watch | None = None,
+    to_look: bool = False,
 ) -> list[OpenSystem]:
-    """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport."""
+    """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport. Whoever
+    only wants `to_look` is given the replicas, where there are any."""
     chosen = load_systems(names) if names or not own else []
     if not chosen and not own:
         raise SettingsError(["There is nothing to run: name your app with --app module:app (see holdfast check)."])
     for sentence in [] if names or own else missing_systems():
         (watch or LogWatch()).log("system.missing", level=logging.WARNING, reason=sentence)
     transport = open_transport(settings)
+    stores = _Stores(settings, to_look)
     opened = []
     for system in chosen:
         if watch is not None:
             watch.declare(system.counters)
         url = system.database_url(env, settings.data_dir)
-        kernel = open_kernel(settings, [system.build(env)], database_url=url, transport=transport, watch=watch)
+        kernel = open_kernel(settings, [system.build(env)], store=stores.open(url), transport=transport, watch=watch)
         opened.append(OpenSystem(system, kernel, env))
     for url, apps in _by_database(settings, env, own).items():
-        kernel = open_kernel(settings, apps, database_url=url, transport=transport, watch=watch)
+        kernel = open_kernel(settings, apps, store=stores.open(url), transport=transport, watch=watch)
         opened.append(OpenSystem(_own_system(apps), kernel, env))
     return opened
+
+
+class _Stores:
+    """One store for each database: all apps of a process share its connections."""
+
+    def __init__(self, settings: Settings, to_look: bool) -> None:
+        self._connecting = settings.connecting()
+        self._replica = settings.read_only_url if to_look else None
+        self._by_url: dict[str, Store] = {}
+
+    def open(self, url: str) -> Store:
+        if url not in self._by_url:
+            if self._replica is not None and not url.startswith("sqlite:"):
+                there = beside(url, self._replica)
+                self._by_url[url] = open_store(there, replace(self._connecting, listen_url=None, listens=False))
+            else:
+                self._by_url[url] = open_store(url, self._connecting)
+        return self._by_url[url]
 
 
 def _by_database(settings: Settings, env: Mapping[str, str], own: Sequence[App]) -> dict[str, list[App]]:
@@ -182,7 +207,7 @@ async def close_systems(opened: Sequence[OpenSystem]) -> None:
     closers = [close() for kernel in kernels for app in kernel.registry.apps for close in app.closers]
     transports = {id(kernel.transport): kernel.transport for kernel in kernels if kernel.transport is not None}
     await _close_all([*closers, *(transport.close() for transport in transports.values())])
-    await _close_all([kernel.store.close() for kernel in kernels])
+    await _close_all([store.close() for store in {id(kernel.store): kernel.store for kernel in kernels}.values()])
 
 
 async def _close_all(closing: Sequence[Awaitable[None]]) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
 from holdfast.http.auth import ROLES, token_for
 from holdfast.http.metrics import PrometheusWatch
+from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.app import App
 from holdfast.kernel.loop import unless_stopped
 from holdfast.kernel.watch import JsonFormatter
@@ -43,14 +44,15 @@ async def serve_systems(
     stop = asyncio.Event()
     stop_on_signals(stop, duties.grace_s)
     listening = _listening(settings)
-    opened = await open_systems(settings, env, names, own, watch=PrometheusWatch())
+    is_read_only = not duties.any()
+    opened = await open_systems(settings, env, names, own, watch=PrometheusWatch(), to_look=is_read_only)
     try:
         for one in opened:
-            await unless_stopped(stop, prepare(one.kernel))
+            await unless_stopped(stop, await_schema(one.kernel) if is_read_only else prepare(one.kernel))
         if stop.is_set():
             return
         app = create_app(settings, opened)
-        server = _server(app, duties.grace_s)
+        server = _server(app, settings, duties.grace_s)
         async with asyncio.TaskGroup() as group:
             for one in opened:
                 group.create_task(run(one.kernel, one.duties(duties), stop))
@@ -77,9 +79,14 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI, grace_s: float) -> _Server:
+def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
+    limits = connection_limits(settings)
     config = uvicorn.Config(
         app,
+        http=limited_protocol(limits),
+        ws="none",
+        timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]  # a timer's seconds, whole or not
+        forwarded_allow_ips=settings.trusted_proxies,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
+from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from holdfast.errors import SettingsError
 from holdfast.kernel.kernel import Tuning
+from holdfast.stores.connecting import Connecting, Pooler
+from holdfast.transports.addresses import split_addresses
 
 G = TypeVar("G")
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
@@ -120,6 +123,8 @@ def _number(one: Field[Any], kind: type[Any], text: str) -> Any:
         value = kind(text)
     except ValueError:
         raise ValueError("it must be a whole number" if kind is int else "it must be a number") from None
+    if not isfinite(value):
+        raise ValueError("it must be a finite number")
     low, high = one.metadata["minimum"], one.metadata["maximum"]
     if low is not None and value < low:
         raise ValueError(f"it must be at least {low}")
@@ -138,8 +143,46 @@ class Settings:
     """What every process of Holdfast needs. Systems read their own groups beside it."""
 
     database_url: str | None = setting("DATABASE_URL", None, "Database of jobs: sqlite:///path or postgresql://...")
+    connections: int = setting(
+        "HOLDFAST_DATABASE_CONNECTIONS",
+        4,
+        "Connections of a process to each PostgreSQL database, at most; the listener has one more",
+        minimum=2,
+        maximum=100,
+    )
+    pooler: str = setting(
+        "HOLDFAST_POOLER",
+        "auto",
+        "What lies before PostgreSQL; auto: a pooler that is noticed is taken to pool by transaction",
+        choices=tuple(Pooler),
+    )
+    pooler_prepares: bool = setting(
+        "HOLDFAST_POOLER_PREPARES", False, "The pooler carries prepared statements in transaction mode"
+    )
+    listen_url: str | None = setting(
+        "HOLDFAST_LISTEN_URL",
+        None,
+        "PostgreSQL's own address where a pooler lies before it, for LISTEN and migrations; without a database in it: "
+        "that of each database URL",
+        secret=True,
+    )
+    read_only_url: str | None = setting(
+        "HOLDFAST_READ_ONLY_URL",
+        None,
+        "A replica for whoever only looks: lists, audit and serve --read-only; without a database in it: that of each "
+        "database URL",
+        secret=True,
+    )
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
-    rabbitmq_url: str | None = setting("RABBITMQ_URL", None, "Broker; unset: in-process transport", secret=True)
+    rabbitmq_url: str | None = setting(
+        "RABBITMQ_URL",
+        None,
+        "Broker; several addresses of a cluster with commas between them; unset: in-process transport",
+        secret=True,
+    )
+    rabbitmq_queue_type: str = setting(
+        "RABBITMQ_QUEUE_TYPE", "classic", "Type of the queues that are declared", choices=("classic", "quorum")
+    )
     host: str = setting("HOLDFAST_HOST", "127.0.0.1", "Address the HTTP server listens on")
     port: int = setting("HOLDFAST_PORT", 8000, "Port the HTTP server listens on", minimum=0, maximum=65535)
     engine: str = setting("HOLDFAST_ENGINE", "asyncio", "What runs jobs", choices=("asyncio", "celery"))
@@ -147,6 +190,37 @@ class Settings:
     jwt_secret: str | None = setting("HOLDFAST_JWT_SECRET", None, "HS256 secret of bearer tokens", secret=True)
     jwks_url: str | None = setting("HOLDFAST_JWKS_URL", None, "Where to fetch the keys of bearer tokens instead")
     jwt_audience: str | None = setting("HOLDFAST_JWT_AUDIENCE", None, "The audience a token must name, if any")
+    connections_max: int = setting(
+        "HOLDFAST_CONNECTIONS_MAX", 2_000, "Connections the HTTP server holds at once; more are answered 503", minimum=1
+    )
+    header_s: float = setting("HOLDFAST_HEADER_SEC", 10.0, "Time a client has to send a request's header", minimum=0.05)
+    body_s: float = setting(
+        "HOLDFAST_BODY_SEC", 20.0, "Time to send a body, and a second more for each 16 KiB that came", minimum=0.05
+    )
+    keep_alive_s: float = setting(
+        "HOLDFAST_KEEP_ALIVE_SEC", 15.0, "An idle connection is closed after", minimum=0.05, maximum=3_600
+    )
+    requests_per_user: float = setting(
+        "HOLDFAST_REQUESTS_PER_USER_SEC",
+        100.0,
+        "Requests a user may send to a process per second, ten seconds' worth at once; 0: any number",
+        minimum=0,
+    )
+    requests_per_address: float = setting(
+        "HOLDFAST_REQUESTS_PER_ADDRESS_SEC",
+        300.0,
+        "The same for an address, of requests without a valid token; 0: any number",
+        minimum=0,
+    )
+    streams_max: int = setting(
+        "HOLDFAST_STREAMS_MAX", 1_000, "Event streams of a process; more are answered 429; 0: any number", minimum=0
+    )
+    streams_per_user: int = setting(
+        "HOLDFAST_STREAMS_PER_USER", 50, "Event streams of one user in a process; 0: any number", minimum=0
+    )
+    trusted_proxies: str = setting(
+        "HOLDFAST_TRUSTED_PROXIES", "127.0.0.1", "Addresses whose X-Forwarded-For is believed, by commas"
+    )
     log_format: str = setting("HOLDFAST_LOG_FORMAT", "json", "Log lines", choices=("json", "text"))
     log_level: str = setting(
         "HOLDFAST_LOG_LEVEL", "INFO", "How much is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR")
@@ -164,6 +238,12 @@ class Settings:
         "HOLDFAST_BLOCKED_MAX_SEC", 600.0, "How long the leases of a blocked event loop are kept", minimum=1
     )
     poll_s: float = setting("HOLDFAST_POLL_SEC", 1.0, "Safety net of the wake-ups: look for work", minimum=0.01)
+    keeper_s: float = setting(
+        "HOLDFAST_KEEPER_SEC",
+        15.0,
+        "One process sweeps for all; one that dies is replaced after this, or half a lease if that is shorter",
+        minimum=0.5,
+    )
     reap_s: float = setting("HOLDFAST_REAP_SEC", 5.0, "How often expired leases are taken back", minimum=0.05)
     sweep_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
     outbox_poll_ms: int = setting("OUTBOX_POLL_INTERVAL_MS", 5_000, "Safety net of the relay", minimum=10)
@@ -196,14 +276,22 @@ class Settings:
     migrate_wait_s: float = setting(
         "HOLDFAST_MIGRATE_WAIT_SEC", 300.0, "How long a migration keeps trying to get its locks", minimum=0.01
     )
+    public_url: str | None = setting(
+        "HOLDFAST_PUBLIC_URL", None, "Where holdfast serve is reached from outside, for callback URLs"
+    )
+    callback_secret: str | None = setting(
+        "HOLDFAST_CALLBACK_SECRET", None, "Signs callback URLs; 32 characters or more", secret=True
+    )
     retention_days: float = setting("HOLDFAST_RETENTION_DAYS", 30.0, "How long finished jobs are kept", minimum=0.0001)
 
     def problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
         found = [f"{one} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for one in self.tuning().problems()]
         found += database_problems("DATABASE_URL", self.database_url)
-        if self.rabbitmq_url and urlsplit(self.rabbitmq_url).scheme not in ("amqp", "amqps"):
-            found.append("RABBITMQ_URL must start with amqp:// or amqps://.")
+        for name, url in (("HOLDFAST_LISTEN_URL", self.listen_url), ("HOLDFAST_READ_ONLY_URL", self.read_only_url)):
+            if url is not None and urlsplit(url).scheme not in ("postgresql", "postgres"):
+                found.append(f"{name} must start with postgresql://.")
+        found += broker_problems(self.rabbitmq_url)
         if self.engine == "celery" and not self.rabbitmq_url:
             found.append("HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL.")
         if self.engine == "celery" and find_spec("celery") is None:
@@ -212,15 +300,23 @@ class Settings:
             found.append("HOLDFAST_FAILPOINTS is for tests; unset it where HOLDFAST_ENV is production.")
         if self.env == "production" and not (self.jwt_secret or self.jwks_url):
             found.append("HOLDFAST_ENV is production: set HOLDFAST_JWT_SECRET or HOLDFAST_JWKS_URL.")
+        if self.callback_secret is not None and len(self.callback_secret) < 32:
+            found.append("HOLDFAST_CALLBACK_SECRET is too short: 32 characters or more.")
+        if self.public_url is not None and urlsplit(self.public_url).scheme not in ("http", "https"):
+            found.append("HOLDFAST_PUBLIC_URL must start with http:// or https://.")
         if self.jwt_secret is not None and len(self.jwt_secret) < 32:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
         return found
+
+    def connecting(self) -> Connecting:
+        return Connecting(self.connections, Pooler(self.pooler), self.pooler_prepares, self.listen_url)
 
     def tuning(self) -> Tuning:
         return Tuning(
             lease_s=self.lease_s,
             renew_s=min(self.renew_s, self.lease_s / 3),
             poll_s=self.poll_s,
+            keeper_s=min(self.keeper_s, self.lease_s / 2),
             reap_s=self.reap_s,
             sweep_s=self.sweep_ms / 1_000,
             verify_s=self.verify_s,
@@ -235,6 +331,14 @@ class Settings:
             blocked_say_s=self.blocked_say_s,
             blocked_max_s=self.blocked_max_s,
         )
+
+
+def broker_problems(url: str | None) -> list[str]:
+    try:
+        split_addresses(url or "amqp://localhost")
+    except ValueError as error:
+        return [f"RABBITMQ_URL {error}."]
+    return []
 
 
 def database_problems(name: str, url: str | None) -> list[str]:

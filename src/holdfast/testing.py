@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
 from holdfast.core.failure import Category
+from holdfast.core.family import NEVER_MS
 from holdfast.core.provider import Provider
 from holdfast.engines.worker import Worker
 from holdfast.errors import CallError
@@ -36,6 +37,7 @@ from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.schedule import announce_schedules, schedule_once
+from holdfast.kernel.wake import wake_once
 from holdfast.stores.clock import Clock, SeededDice
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
@@ -151,12 +153,25 @@ class World:
     async def tick(self) -> None:
         """One round of everything a deployment does, at the present time."""
         self.check_awaited()
-        for step in (reap_once, sweep_once, hold_once, schedule_once, reconcile_once):
+        for step in (reap_once, sweep_once, wake_once, hold_once, schedule_once, reconcile_once):
             await self._as_a_process(step(self.kernel))
         await self.work()
+        while await self._wake():
+            await self.work()
         if self.kernel.registry.apps and any(app.queues for app in self.kernel.registry.apps):
             await self._as_a_process(relay_once(self.kernel))
         self.check_awaited()
+
+    async def _wake(self) -> int:
+        """How much was woken; after a crash, the next process has to look."""
+        woken, before = 0, self.crashes
+
+        async def wake() -> None:
+            nonlocal woken
+            woken = await wake_once(self.kernel)
+
+        await self._as_a_process(wake())
+        return woken + self.crashes - before
 
     def check_awaited(self) -> None:
         """Raise if something was thrown away since the world began that should have been awaited."""
@@ -256,7 +271,7 @@ class World:
         for row in rows:
             if row["state"] == "processing":
                 moments.append(row["lease_until"] + 1)
-            elif row["state"] in ("queued", "waiting"):
+            elif row["state"] in ("queued", "waiting") and row["run_at"] < NEVER_MS:
                 moments.append(row["run_at"])
             if row["deadline_at"] is not None and row["state"] in ("queued", "processing", "waiting"):
                 moments.append(row["deadline_at"] + 1)

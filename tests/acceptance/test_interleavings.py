@@ -26,6 +26,7 @@ from holdfast.kernel.relay import relay_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
+from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import leases, outbox
 from holdfast.tables.schema import KERNEL
@@ -53,7 +54,7 @@ def database(postgres_server: PostgresServer) -> str:
 async def pairs(database: str) -> AsyncIterator[Pairs]:
     sent, published = Sent(), []
     clocks = [HandClock() for _ in range(3)]
-    stores = [PostgresStore(database, clock=clock, pool_max=2) for clock in clocks]
+    stores = [PostgresStore(database, clock=clock, connecting=Connecting(connections=2)) for clock in clocks]
     await stores[2].migrate(KERNEL)
     registry = Registry([made(sent)])
     tuning = Tuning(reconcile_grace_s=0.001)
@@ -247,7 +248,7 @@ async def test_a_send_and_a_reconciliation(pairs: Pairs) -> None:
             assert pairs.sent.tokens == [] or found[0]["status"] == "sent", "an effect that the ledger does not know of"
         pairs.clocks[1].advance(-1)
 
-    gates = frozenset({"begin", "post", "mark", "cancel", "in_doubt", "backfill", "unsent", "commit"})
+    gates = frozenset({"begin_new", "post", "mark", "cancel", "in_doubt", "backfill", "unsent", "commit"})
     await pairs.in_every_order(seed, send, clear, check, gates, counts=(5, 4))
 
 

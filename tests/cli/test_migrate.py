@@ -24,7 +24,7 @@ LOOKING = [
     "effects list",
     "outbox list",
     "costs",
-    "schedules",
+    "schedules list",
     "workers",
     "actions",
     "audit",

@@ -45,10 +45,13 @@ EXCEPTIONS = {
     "docs/how-to/read-a-dead-letter.md": "run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-the-two-services-apart.md#1": "needs two databases: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-the-two-services-apart.md#2": "asks a server: run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/compose-jobs.md": "commands like these are run by tests/cli/test_schedules.py",
     "docs/how-to/deploy-with-compose.md#1": "needs Docker: run, or checked, by tests/docs/test_docker.py",
     "docs/how-to/put-your-own-main-app-in-front.md#1": "needs a broker: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/put-your-own-main-app-in-front.md#2": "needs Node: run by tests/interop",
     "docs/how-to/run-on-call.md#1": "asks a server: run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/run-behind-pgbouncer.md": "needs PgBouncer: run by tests/acceptance/test_pooler.py",
+    "docs/how-to/fail-over.md": "needs a standby and a cluster: run by tests/acceptance/test_failover.py",
     "docs/contract/README.md#1": "run by tests/systems/grading/test_contract.py",
 }
 BLOCKS = {block.name: block for block in everything()}

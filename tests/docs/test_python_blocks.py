@@ -18,8 +18,10 @@ from tests.docs.pages import ROOT, blocks, everything
 from tests.docs.test_examples import load
 
 import holdfast
+from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.schedule import announce_schedules
+from holdfast.kernel.submit import submit
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import jobs, new_jobs, schedules
 from holdfast.testing import world
@@ -27,9 +29,11 @@ from holdfast.testing import world
 # Where each page's Python is run. A page that is not here fails.
 PAGES = {
     "README.md": "here",
+    "docs/how-to/compose-jobs.md": "here",
     "docs/how-to/limit-schedule-and-bulk.md": "here",
     "docs/how-to/run-blocking-and-cpu-code.md": "here",
     "docs/how-to/write-a-job.md": "here",
+    "docs/how-to/your-rows-in-the-stages-commit.md": "here",
     "docs/tutorial/first-job.md": "tests/docs/test_tutorial.py",
 }
 
@@ -137,3 +141,31 @@ def test_the_blocking_and_computing_job_runs(tmp_path: Path) -> None:
     page = Page("docs/how-to/run-blocking-and-cpu-code.md", PAGE=file.as_uri())
     page.run(0)
     asyncio.run(page.run(1).test_a_page_is_mirrored())
+
+
+def test_the_composed_jobs_run_and_are_scheduled() -> None:
+    page = Page("docs/how-to/compose-jobs.md")
+    page.run(0)
+    assert [one.timezone for one in page.run(1).app.schedules] == ["Europe/Berlin"]
+    page.module.app.schedules.clear()
+    asyncio.run(page.run(2).test_what_is_approved_is_published())
+
+
+def test_own_rows_are_committed_with_the_stage(tmp_path: Path) -> None:
+    path = tmp_path / "billing.db"
+    page = Page("docs/how-to/your-rows-in-the-stages-commit.md", DATABASE=str(path)).run(0)
+
+    async def bill() -> None:
+        kernel = job_store(path, page.app)
+        await kernel.migrate()
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE invoices (id INTEGER)")
+        await submit(kernel, page.Bill, 17)
+        await Worker(kernel).run_until_idle()
+        await kernel.store.close()
+
+    asyncio.run(bill())
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT id FROM invoices").fetchall() == [(17,)]
+        states = connection.execute("SELECT kind, state FROM holdfast_jobs ORDER BY kind").fetchall()
+    assert states == [("billing.bill", "succeeded"), ("billing.send_invoice", "succeeded")]

@@ -42,6 +42,8 @@ def unsigned() -> str:
     return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part({'sub': 'ann', 'roles': ['learner'], 'exp': soon()})}."
 
 
+EXPIRIES: tuple[Any, ...] = (10**400, 10**17, float("inf"), float("nan"), True, {}, [1], "soon", "9999999999", "inf")
+
 BAD_TOKENS: dict[str, Callable[[], str]] = {
     "unsigned": unsigned,
     "rubbish": lambda: "rubbish",
@@ -52,6 +54,16 @@ BAD_TOKENS: dict[str, Callable[[], str]] = {
     "expired": lambda: signed({"sub": "ann", "roles": ["learner"], "exp": soon() - 120}),
     "no subject": lambda: signed({"roles": ["learner"], "exp": soon()}),
     "empty subject": lambda: signed({"sub": "", "roles": ["learner"], "exp": soon()}),
+    **{
+        f"a subject like {sub!a}": lambda sub=sub: signed({"sub": sub, "roles": ["learner"], "exp": soon()})  # type: ignore[misc]
+        for sub in ("\ud800", "a\0b", "a\nb", "a\x1b[2J", "ann\u202e", "   ", "x" * 256)
+    },
+    **{
+        f"an expiry like {str(exp)[:12]}": lambda exp=exp: signed({"sub": "ann", "roles": ["learner"], "exp": exp})  # type: ignore[misc]
+        for exp in EXPIRIES
+    },
+    "not before forever": lambda: signed({"sub": "ann", "roles": ["learner"], "exp": soon(), "nbf": 10**400}),
+    "claims that are a list": lambda: jwt.api_jws.encode(b"[]", SECRET, algorithm="HS256"),
     "roles as a text": lambda: signed({"sub": "ann", "roles": "learner", "exp": soon()}),
 }
 

@@ -110,3 +110,39 @@ def test_the_description_says_how_to_sign_in_and_what_errors_are(web: FastAPI) -
     assert ticket["security"] == [{"HTTPBearer": []}]
     assert list(ticket["responses"]["4XX"]["content"]) == ["application/problem+json"]
     assert "security" not in described["paths"]["/healthz"]["get"]
+
+
+DEEP = {
+    "lists": "[" * 65 + "]" * 65,
+    "objects": '{"a":' * 500 + "1" + "}" * 500,
+    "without an end": "[" * 100_000,
+}
+UNREADABLE = {
+    **{f"deep {name}": text for name, text in DEEP.items()},
+    **{f"the number {text[:9]}": text for text in ("NaN", "Infinity", "-Infinity", "1e999", "-1E+400", "9" * 400)},
+    "a lone surrogate": '"\\ud800"',
+    "a lone surrogate as a name": '{"\\udfff": 1}',
+    "a NUL character": '"a\\u0000b"',
+}
+
+
+@pytest.mark.spec("K30")
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+async def test_json_that_breaks_a_reader_is_refused_at_the_door(client: Client, name: str, encoding: str) -> None:
+    """Whatever the route makes of it later: also in a field that nobody asked for."""
+    body = f'{{"text": "rain", "beside": {UNREADABLE[name]}}}'.encode(encoding)
+    headers = HEADERS | {"Content-Type": "application/json"}
+    answer = await client("ann", "learner").post("/api/wishes", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
+    assert answer.json()["detail"].startswith("The body ")
+
+
+@pytest.mark.spec("K30")
+async def test_json_with_brackets_in_texts_and_large_values_is_let_in(client: Client) -> None:
+    body = (
+        b'{"text": "[[[[ \\"{{{{ NaN 1e999 \\ud83d\\ude00", "beside": [1e300, ' + b"[]," * 100 + b"9007199254740993]}"
+    )
+    headers = HEADERS | {"Content-Type": "application/json"}
+    answer = await client("ann", "learner").post("/api/wishes", content=body, headers=headers)
+    assert answer.status_code == 201, answer.text

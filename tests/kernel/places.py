@@ -21,6 +21,7 @@ from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.schedule import announce_schedules
 from holdfast.stores.clock import Clock, SeededDice
+from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables.schema import KERNEL
@@ -43,7 +44,7 @@ class Place:
     def open(self, clock: Clock | None = None) -> AnyStore:
         """A store of its own, as another process would have it."""
         if self.dialect == "postgres":
-            self.opened.append(PostgresStore(self.url, clock=clock, pool_max=6))
+            self.opened.append(PostgresStore(self.url, clock=clock, connecting=Connecting(connections=6)))
         else:
             made = SqliteStore(self.url, clock=clock, inline=True)
             # Nothing here pulls the plug: crashes are of processes, and what they wrote stays. Waiting for the disk

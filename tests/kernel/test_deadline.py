@@ -10,9 +10,9 @@ from holdfast import App, Context, Done, Job, Wait, stage
 from holdfast.core.outcome import Released
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.submit import submit
-from holdfast.kernel.turn import Taken, end, turn
+from holdfast.kernel.turn import end, turn
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
 

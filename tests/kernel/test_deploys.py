@@ -63,11 +63,12 @@ class Fleet:
         return self.kernels[id(code)]
 
     async def steps(self, code: Code, number: int = 1) -> None:
-        worker = Worker(self.kernel(code), concurrency=1)
         for _ in range(number):
+            worker = Worker(self.kernel(code), concurrency=1)
             taken, _ = await worker._step(1)
             worker._start(taken)
             await worker._until_none_runs(None)
+            worker._stop.set()  # the next stage is somebody else's
             await worker._step(0)
 
     async def finish(self, *codes: Code) -> None:

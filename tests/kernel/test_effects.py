@@ -127,19 +127,19 @@ async def test_a_lost_answer_before_the_send_is_no_doubt_about_it(
     """The database commits that the send begins, and its answer is lost: who asked knows that nothing was sent."""
     post = Post(kind, lookup=True)
     world, job_id = await started(deploy, post)
-    intact, lost = effects.begin, list[Any]()
+    intact, lost = effects.begin_new, list[Any]()
 
-    async def begin(tx: Any, begins: Any, now: int) -> dict[str, int]:
-        begun = await intact(tx, begins, now)
+    async def begin_new(tx: Any, plans: Any, now: int) -> set[str]:
+        begun = await intact(tx, plans, now)
         if not lost:
-            lost.append(begins)
+            lost.append(plans)
             tx.then(away)
         return begun
 
     def away() -> None:
         raise StoreUnavailable("the answer was lost")
 
-    monkeypatch.setattr(effects, "begin", begin)
+    monkeypatch.setattr(effects, "begin_new", begin_new)
     monkeypatch.setattr(effect_open, "ASK_AGAIN_S", (0.0,))
     await world.work()
     assert await world.state(job_id) == "succeeded" and len(lost) == 1
@@ -225,3 +225,19 @@ async def test_evidence_that_comes_after_a_person_was_asked_is_kept(deploy: Depl
         assert not await effects.mark(tx, [other], world.kernel.now()), "not by another attempt"
         assert await effects.mark(tx, [own], world.kernel.now())
     assert (await row_of(world))["status"] == "sent"
+
+
+@pytest.mark.spec("K12")
+async def test_a_tokens_time_runs_from_its_first_send(deploy: Deploy) -> None:
+    """However often it is sent again: what the provider remembers, it remembers since then."""
+    post = Post("token", lookup=False)
+    world, job_id = await started(deploy, post)
+    first = world.kernel.now()
+    world.script(post.provider, server_errors=2)
+    for _ in range(3):
+        last = world.kernel.now()
+        await world.work()
+        row = await row_of(world)
+        assert (row["first_sent_at"], row["last_sent_at"]) == (first, last)
+        world.clock.advance(60)
+    assert row["sends"] == 3 and await world.state(job_id) == "succeeded"

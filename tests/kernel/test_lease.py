@@ -13,9 +13,9 @@ from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.reap import reap_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.submit import submit
-from holdfast.kernel.turn import Taken, end, turn
+from holdfast.kernel.turn import end, turn
 from holdfast.tables import effects, results
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take

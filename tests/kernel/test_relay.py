@@ -112,6 +112,8 @@ async def test_messages_of_an_aggregate_go_out_in_order_of_creation(
 async def test_a_batch_is_bounded(kernel: Kernel, broker: Broker, place: Place) -> None:
     await put(kernel, *[f"{n:03}" for n in range(120)])
     assert [await relay_once(kernel) for _ in range(4)] == [50, 50, 20, 0]
+    assert sorted(broker.names[:50]) == [f"{n:03}" for n in range(50)], "the oldest go first"
+    assert sorted(broker.names[50:100]) == [f"{n:03}" for n in range(50, 100)]
     await close_all(place)
 
 

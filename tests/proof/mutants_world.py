@@ -14,9 +14,19 @@ from holdfast.kernel import call, effect_open, effects, intake, record, relay, s
 from holdfast.proof import messages
 from holdfast.proof.transport import SimTransport
 from holdfast.tables import effects as ledger
-from holdfast.tables import inbox, jobs, new_jobs, outbox
+from holdfast.tables import inbox, jobs, keepers, new_jobs, outbox
 from holdfast.transports.seam import Delivery, Message
 from tests.proof.plant import respelled, swapped
+
+# Processes
+
+
+@contextmanager
+def keeper_never_replaced() -> Iterator[None]:
+    """Who sweeps for all keeps that until it gives it back: one that was killed never does."""
+    with respelled(keepers.sql, "take", ("holdfast_keepers.lease_until < :now", "holdfast_keepers.lease_until = 0")):
+        yield
+
 
 # Messages
 

@@ -10,13 +10,21 @@ import pytest
 
 from holdfast.proof.run import run_seed, world_of
 from holdfast.proof.store import Arena
-from tests.proof import mutants, mutants_conversion, mutants_grading, mutants_releases, mutants_review
+from tests.proof import mutants, mutants_conversion, mutants_family, mutants_grading, mutants_releases, mutants_review
 from tests.proof.plant import Mutant
 from tests.proof.postgres_ring import arenas_of
 from tests.proof.seeds import FIRST_SEED, first_fresh_seed
 from tests.services.postgres import PostgresServer
 
-PARTS = [("kernel", 35), ("kernel", 35), ("grading", 12), ("conversion", 18), ("review", 50), ("releases", 50)]
+PARTS = [
+    ("kernel", 35),
+    ("kernel", 35),
+    ("grading", 12),
+    ("conversion", 18),
+    ("review", 50),
+    ("releases", 50),
+    ("family", 25),
+]
 """Which world, and how many fresh seeds of it."""
 HUNT = 80
 """How many seeds must show a bug, if the one that showed it last does not."""
@@ -26,6 +34,7 @@ PLANTED = {
     "conversion": mutants_conversion.MUTANTS,
     "review": mutants_review.MUTANTS,
     "releases": mutants_releases.MUTANTS,
+    "family": mutants_family.MUTANTS,
 }
 RESPELLED = [
     pytest.param(system, mutant, id=mutant.name)

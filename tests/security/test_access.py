@@ -33,6 +33,7 @@ TABLE = """
 everybody: GET /; GET /login; GET /instructor; GET /console; GET /static/{name}; GET /docs; GET /docs.css;
 everybody: GET /openapi.json;
 everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /convert/static/{name};
+everybody: POST /api/callbacks/{queue}/{key};
 anyone: POST /api/tickets; POST /api/session; DELETE /api/session;
 anyone: POST /api/jobs; GET /api/jobs; GET /api/jobs/events;
 anyone owner: GET /api/jobs/{job_id}; GET /api/jobs/{job_id}/events; GET /api/jobs/{job_id}/result;

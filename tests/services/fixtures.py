@@ -2,6 +2,7 @@
 
     postgres_url      a fresh database           postgres_server    the cluster: restart(), halt(), resume()
     rabbitmq_url      a fresh virtual host       rabbitmq_server    the node:    restart(), halt(), resume()
+    pgbouncer         starts a pooler before the cluster: pgbouncer("transaction"), with kill() and begin()
 
 A server that cannot be had: its tests skip at home, saying why, and fail when CI=true.
 """
@@ -10,15 +11,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import hypothesis
 import pytest
 
 from tests.services.child import ServerUnavailable
+from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
+
+SESSIONS = {"transaction": 3, "session": 20}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,6 +72,24 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.create_database()
     yield url
     postgres_server.give_back(url)
+
+
+@pytest.fixture
+def pgbouncer(postgres_server: PostgresServer) -> Iterator[Callable[[str], PgBouncer]]:
+    """Starts a pooler before the cluster, in the mode that it is given; few sessions, so that they are shared."""
+    made: list[PgBouncer] = []
+
+    def begin(mode: str) -> PgBouncer:
+        try:
+            made.append(PgBouncer(postgres_server, mode, SESSIONS[mode]))
+            made[-1].begin()
+        except ServerUnavailable as reason:
+            do_without(reason)
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.stop()
 
 
 @pytest.fixture(scope="session")

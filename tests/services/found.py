@@ -53,6 +53,12 @@ def find_tool(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=str(UNPACKED / "usr" / "bin"))
 
 
+def find_pgbouncer() -> str | None:
+    """A PgBouncer, or None."""
+    places = f"/usr/sbin:/usr/local/sbin:/opt/homebrew/bin:{UNPACKED / 'usr' / 'sbin'}"
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path=places)
+
+
 def find_node() -> Node | None:
     """A Node.js of version 20 or newer with npm, or None."""
     return next((node for node in _nodes() if _major(node.program) >= 20), None)

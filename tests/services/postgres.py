@@ -67,9 +67,10 @@ class PostgresServer:
             raise ServerUnavailable(f"initdb failed:\n{self._log.read_text()}")
         self._configure()
 
-    def begin_as_standby(self, primary: PostgresServer) -> None:
-        """Copy another cluster and follow it, read-only, until `promote`."""
-        copy: list[str | Path] = [self._programs / "pg_basebackup", "-d", primary.url(), "-D", self._folder / "data"]
+    def begin_as_standby(self, primary: PostgresServer, name: str = "standby") -> None:
+        """Copy another cluster and follow it by this name, read-only, until `promote`."""
+        source = f"{primary.url()}?application_name={name}"
+        copy: list[str | Path] = [self._programs / "pg_basebackup", "-d", source, "-D", self._folder / "data"]
         copied = child.start(
             [*copy, "-R", "-X", "stream", "-c", "fast", "--no-sync"], log=self._log, env=self._env(), user=self._user
         )

@@ -35,7 +35,8 @@ log.file.level = warning
 class RabbitMQServer:
     """One node and its epmd. `begin` starts them; `stop` ends them and removes their folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: RabbitMQServer | None = None) -> None:
+        """`beside` another node it can be joined to it (`join`): they share a cookie and an epmd."""
         broker = find_rabbitmq()
         if broker is None:
             raise ServerUnavailable("RabbitMQ is not on this machine; `make servers` fetches it")
@@ -44,7 +45,10 @@ class RabbitMQServer:
         self._log = self._folder / "log"
         self._cookie = secrets.token_hex(16).upper()
         self.port, self._epmd_port, self._distribution_port = child.free_ports(3)
-        self._node_name = f"holdfast{self.port}@localhost"
+        if beside is not None:
+            self._cookie, self._epmd_port = beside._cookie, beside._epmd_port
+        self._has_epmd = beside is None
+        self.node_name = f"holdfast{self.port}@localhost"
         self._numbers = itertools.count(1)
         self._epmd: subprocess.Popen[bytes] | None = None
         self._node: subprocess.Popen[bytes] | None = None
@@ -58,11 +62,15 @@ class RabbitMQServer:
         cookie.chmod(0o400)
         (self._folder / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port))
         (self._folder / "enabled_plugins").write_text("[].\n")
+        if self._has_epmd:
+            self._start_epmd()
+        self._start_node()
+
+    def _start_epmd(self) -> None:
         # Ours, in the foreground: the one that Erlang starts by itself outlives the node.
         epmd: list[str | Path] = [self._programs.epmd, "-port", str(self._epmd_port), "-address", "127.0.0.1"]
         self._epmd = child.start(epmd, log=self._log, env=self._env())
         child.wait_until(lambda: child.listens(self._epmd_port), self._epmd, self._log, timeout_s=10)
-        self._start_node()
 
     def wait_ready(self, timeout_s: float = 180) -> None:
         """Return when the node has booted and answers."""
@@ -86,6 +94,17 @@ class RabbitMQServer:
     def delete_vhost(self, url: str) -> None:
         """Delete a virtual host that `create_vhost` made, with its queues and connections."""
         self._insist(f'rabbit_vhost:delete(<<"{url.rpartition("/")[2]}">>, <<"tests">>)')
+
+    def join(self, first: RabbitMQServer) -> None:
+        """Become a member of the other node's cluster, empty."""
+        self._insist("rabbit:stop()")
+        self._insist(f"rabbit_mnesia:join_cluster('{first.node_name}', disc)")
+        self._insist("rabbit:start()")
+
+    def leader_of(self, queue: str, vhost: str) -> str:
+        """The name of the node where a quorum queue is led from."""
+        found = f'rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>))'
+        return self._ask(f"amqqueue:get_leader(element(2, {found}))")
 
     def restart(self, *, kill: bool = True) -> None:
         """Stop and start the node on the same port with the same data. `kill` is SIGKILL: nothing is flushed."""
@@ -130,7 +149,7 @@ class RabbitMQServer:
     def _ask(self, expression: str) -> str:
         """Evaluate an Erlang expression on the node."""
         answer = subprocess.run(
-            [self._programs.erl_call, "-c", self._cookie, "-name", self._node_name, "-timeout", "30", "-e"],
+            [self._programs.erl_call, "-c", self._cookie, "-name", self.node_name, "-timeout", "30", "-e"],
             input=f"{expression}.\n",
             capture_output=True,
             text=True,
@@ -149,7 +168,7 @@ class RabbitMQServer:
             "HOME": str(folder / "home"),
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": self._node_name,
+            "RABBITMQ_NODENAME": self.node_name,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_DIST_PORT": str(self._distribution_port),

@@ -7,8 +7,15 @@ import asyncio
 import pytest
 
 from holdfast import App, Context, Job, stage
-from holdfast.errors import BadDeclaration
-from holdfast.kernel.schedule import announce_schedules, next_tick, schedule_once
+from holdfast.errors import BadDeclaration, InvalidInput, NotFound
+from holdfast.kernel.schedule import (
+    add_schedule,
+    announce_schedules,
+    next_tick,
+    pause_schedule,
+    remove_schedule,
+    schedule_once,
+)
 from holdfast.tables import schedules
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows
@@ -78,3 +85,60 @@ def test_a_cron_that_makes_no_sense_is_refused_where_it_is_declared() -> None:
         with pytest.raises(BadDeclaration, match="cron"):
             clockwork(cron)
     assert next_tick("0 3 * * *", 0) == 3 * 3_600_000
+
+
+@pytest.mark.spec("K18")
+async def test_a_schedule_has_a_time_zone_a_jitter_and_a_rule_for_overlaps(deploy: Deploy) -> None:
+    """New York's clocks go forward on 8 March 2026: noon there is 17:00, then 16:00."""
+    app = App("zones")
+
+    @app.job()
+    class Slow(Job[str]):
+        @stage()
+        async def run(self, ctx: Context, text: str) -> None: ...
+
+    app.schedule("0 12 * * *", Slow, "x", name="noon", timezone="America/New_York", jitter_s=60, overlap="skip")
+    march_7 = 1_772_841_600_000
+    first = next_tick("0 12 * * *", march_7, "America/New_York")
+    second = next_tick("0 12 * * *", first, "America/New_York")
+    assert (first - march_7, second - first) == (17 * 3_600_000, 23 * 3_600_000)
+    world = await deploy(app)
+    await announce_schedules(world.kernel)
+    made = "SELECT run_at, created_at FROM holdfast_jobs ORDER BY created_at"
+    for _ in range(2):
+        world.clock.advance(86_400)
+        await schedule_once(world.kernel)
+    (only,) = await rows(world.kernel.store, made)
+    assert 0 <= only["run_at"] - only["created_at"] <= 60_000, "the tick after it is left out: the job has not ended"
+    world.clock.advance(60)
+    await world.work()
+    world.clock.advance(86_400)
+    await schedule_once(world.kernel)
+    assert len(await rows(world.kernel.store, made)) == 2
+    for bad in ({"timezone": "Mars/Base"}, {"jitter_s": -1}, {"overlap": "maybe"}):
+        with pytest.raises(BadDeclaration):
+            app.schedule("0 12 * * *", Slow, "x", name="bad", **bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("K18")
+async def test_schedules_are_added_paused_and_removed_while_all_is_running(deploy: Deploy) -> None:
+    app = clockwork()
+    world = await deploy(app)
+    kernel = world.kernel
+    await announce_schedules(kernel)
+    await add_schedule(kernel, "own", "* * * * *", "cron.tick", '"mine"', actor="ann")
+    with pytest.raises(InvalidInput, match="declared in the code"):
+        await add_schedule(kernel, "every-five", "* * * * *", "cron.tick", '"mine"', actor="ann")
+    await pause_schedule(kernel, "every-five", paused=True, actor="ann")
+    await announce_schedules(kernel)
+    world.clock.advance(600)
+    assert await schedule_once(kernel) == 1, "a pause outlives a restart"
+    await pause_schedule(kernel, "every-five", paused=False, actor="ann")
+    assert await schedule_once(kernel) == 0, "what was missed is not caught up"
+    await remove_schedule(kernel, "own", actor="ann")
+    with pytest.raises(NotFound):
+        await remove_schedule(kernel, "every-five", actor="ann")
+    world.clock.advance(300)
+    assert await schedule_once(kernel) == 1
+    done = await rows(kernel.store, "SELECT action FROM holdfast_audit ORDER BY seq")
+    assert [one["action"] for one in done] == [f"schedule.{act}" for act in ("added", "paused", "resumed", "removed")]

@@ -26,7 +26,9 @@ from holdfast.core.outcome import (
     Next,
     Outcome,
     Overdue,
+    Parked,
     Released,
+    Resumed,
     Snooze,
     Unfit,
     Wait,
@@ -112,8 +114,11 @@ def decide(
         case Released():
             return _again(job, plan, "released", now)
         case Wait(key, within_s):
-            until = now + int(within_s * 1_000)
+            return _waiting(job, plan, key, now + int(within_s * 1_000))
+        case Parked(key, until):
             return _waiting(job, plan, key, until)
+        case Resumed():
+            return _again(job, plan, "resumed", now)
         case Lost():
             return _lost(job, plan, now)
         case Failed():

@@ -96,3 +96,5 @@ class Claimed(NamedTuple):
     done: str | None = ""
     """The names of its completed stages, separated by commas. None: nobody knows (a row of an older schema)."""
     tally: str | None = None
+    join_id: str | None = None
+    """Which join it is a child of, if a stage of another job has spawned it."""

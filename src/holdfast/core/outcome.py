@@ -87,6 +87,20 @@ class Unfit:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """Inside of the stage the handler waits for what `key` names. Until then, or until a time, nobody works on the job;
+    then the stage runs again and finds it."""
+
+    key: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a parked job waited for has come, or its time is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """The lease expired: the worker died, stalled, or lost the database."""
 
@@ -119,4 +133,4 @@ class Withdrawn:
 
 
 Answer = Done | Next | Snooze | Wait | Discard
-Outcome = Answer | Failed | Held | Back | Unfit | Lost | Released | Overdue | Called | Withdrawn
+Outcome = Answer | Failed | Held | Back | Unfit | Parked | Resumed | Lost | Released | Overdue | Called | Withdrawn

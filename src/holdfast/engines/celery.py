@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from celery import Celery, signals
 from kombu.entity import Exchange, Queue
 
-from holdfast.engines.celery_worker import Home, KernelFactory
+from holdfast.engines.celery_worker import Home, KernelFactory, report_for_ever
 from holdfast.engines.children import end_with_parent
 from holdfast.engines.doorbell import RUN, doorbell, ring_for_ever
 from holdfast.engines.run import Duties, prepare, run
@@ -34,6 +34,8 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause, unless_stopped
 from holdfast.main import close_systems, load_app, open_systems, start_logging
 from holdfast.settings import Settings, read, setting
+from holdfast.system import OpenSystem
+from holdfast.transports.addresses import split_addresses
 
 SOFT_MARGIN_S, HARD_MARGIN_S = 10, 20
 # After the grace time: what is in flight is given back, then the fleet is killed. In all less than a process's last
@@ -61,9 +63,10 @@ def make_celery(
     longest_stage_s: float = 60.0,
 ) -> Celery:
     """A Celery app with one task. `kernel_factory` is called in every worker process, on its event loop."""
-    app = Celery("holdfast", broker=settings.rabbitmq_url, set_as_current=False)
+    brokers = ";".join(split_addresses(settings.rabbitmq_url or ""))
+    app = Celery("holdfast", broker=brokers, set_as_current=False)
     app.conf.update(
-        task_queues=[_doorbell(queue, own) for queue in queues],
+        task_queues=[_doorbell(queue, own, settings.rabbitmq_queue_type) for queue in queues],
         task_default_queue=doorbell(queues[0]),
         task_create_missing_queues=False,
         task_acks_late=False,
@@ -97,10 +100,12 @@ def make_celery(
     return app
 
 
-def _doorbell(queue: str, own: CelerySettings) -> Queue:
+def _doorbell(queue: str, own: CelerySettings, queue_type: str) -> Queue:
     """Durable, since RabbitMQ 4.3 refuses transient ones; its messages are transient."""
     name = doorbell(queue)
-    limits = {"x-message-ttl": int(own.again_s * 1_000), "x-max-length": own.bells_max}
+    limits: dict[str, int | str] = {"x-message-ttl": int(own.again_s * 1_000), "x-max-length": own.bells_max}
+    if queue_type != "classic":
+        limits["x-queue-type"] = queue_type
     exchange = Exchange("")  # type: ignore[no-untyped-call]
     return Queue(name, exchange, routing_key=name, durable=True, queue_arguments=limits)  # type: ignore[no-untyped-call]
 
@@ -166,34 +171,40 @@ async def attend(fleet: Fleet, worker: multiprocessing.process.BaseProcess, disp
         stop.set()
 
     loop.add_reader(worker.sentinel, on_end)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_end(worker, fleet.settings.grace_s, stop, ended))
-        if dispatching:
-            group.create_task(dispatch(fleet, stop))
-
-
-async def dispatch(fleet: Fleet, stop: asyncio.Event) -> None:
-    """Ring for due jobs, and keep every other promise, until `stop`."""
     opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
-    processes = fleet.own.processes_for(fleet.settings.concurrency)
-    duties = Duties(work=False, concurrency=processes, grace_s=fleet.settings.grace_s)
     try:
-        for one in opened:
-            await unless_stopped(stop, prepare(one.kernel))
-        if stop.is_set():
-            return
         async with asyncio.TaskGroup() as group:
-            for one in opened:
-                group.create_task(run(one.kernel, one.duties(duties), stop, engine="celery"))
-                group.create_task(ring_for_ever(one.kernel, fleet.own.again_s, stop))
+            group.create_task(_end(worker, fleet.settings.grace_s, stop, ended))
+            for system in opened:
+                group.create_task(report_for_ever(system.kernel, stop))
+            if dispatching:
+                group.create_task(dispatch(fleet, opened, stop))
     finally:
         await close_systems(opened)
+
+
+async def dispatch(fleet: Fleet, opened: Sequence[OpenSystem], stop: asyncio.Event) -> None:
+    """Ring for due jobs, and keep every other promise, until `stop`."""
+    processes = fleet.own.processes_for(fleet.settings.concurrency)
+    duties = Duties(work=False, concurrency=processes, grace_s=fleet.settings.grace_s)
+    for system in opened:
+        await unless_stopped(stop, prepare(system.kernel))
+    if stop.is_set():
+        return
+    async with asyncio.TaskGroup() as group:
+        for system in opened:
+            group.create_task(run(system.kernel, system.duties(duties), stop, engine="celery"))
+            group.create_task(ring_for_ever(system.kernel, fleet.own.again_s, stop))
 
 
 async def _dispatch_alone(fleet: Fleet) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop, fleet.settings.grace_s)
-    await dispatch(fleet, stop)
+    opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
+    try:
+        await dispatch(fleet, opened, stop)
+    finally:
+        await close_systems(opened)
 
 
 async def _end(

@@ -22,13 +22,15 @@ from holdfast.engines.renewal import Renewal
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
-from holdfast.kernel.turn import Taken, claim_one, turn
+from holdfast.kernel.loop import pause
+from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.turn import claim_one, turn
 from holdfast.tables import leases, workers
 
 KernelFactory = Callable[[], Awaitable[Sequence[Kernel]]]
 SETTLE_BACKOFF_S = 0.2
 STOP_S = 2.5
+SIGN_OFF_S = 1.0
 
 
 class Home:
@@ -80,6 +82,19 @@ class Home:
             await runner.idle.wait()
         for kernel in {id(runner.kernel): runner.kernel for runner in self._runners.values()}.values():
             await kernel.store.close()
+
+
+async def report_for_ever(kernel: Kernel, stop: asyncio.Event) -> None:
+    """Say, until the stop, that a fleet is there and what its code declares: an idle process of it says nothing."""
+    name, queues = name_here(kernel.new_uuid4()[:8]), ",".join(kernel.registry.queues)
+    while not stop.is_set():
+        with suppress(StoreError):  # a database without tables yet, or away
+            async with kernel.store.transaction() as tx:
+                await workers.seen(tx, name, queues, 0, kernel.now(), kernel.registry.declared)
+        await pause(stop, kernel.tuning.renew_s)
+    with suppress(StoreError, TimeoutError):
+        async with asyncio.timeout(SIGN_OFF_S), kernel.store.transaction() as tx:
+            await workers.gone(tx, name, kernel.now() - 3_600_000)
 
 
 async def _made(factory: KernelFactory) -> Sequence[Kernel]:

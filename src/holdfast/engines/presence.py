@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.kernel.kernel import Kernel
-from holdfast.tables import workers
+from holdfast.tables import keepers, workers
 
 PROC = Path("/proc")
 UNKNOWN = "-"
@@ -55,6 +55,9 @@ async def expire_the_dead(kernel: Kernel) -> int:
         dead = [name for name in await workers.known(tx, kernel.now()) if is_dead(name, here)]
         for name in dead:
             await workers.expire(tx, name, kernel.now())
+        for name in await keepers.owners(tx):
+            if is_dead(name, here):
+                await keepers.release_owned(tx, name)
     if dead:
         kernel.watch.log("workers.dead", workers=dead)
     return len(dead)

@@ -1,6 +1,7 @@
 """Runs everything one process does for a kernel: workers, relay, consumers, and the steps that keep promises.
 
-Any number of processes may run any of it: every step claims or locks what it works on.
+Any number of processes may run any of it: every step claims or locks what it works on. The sweeps are done by one of
+them for all (`keeper`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import holdfast
+from holdfast.engines.keeper import Keeper, Step
 from holdfast.engines.presence import expire_the_dead
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreReadOnly, StoreUnavailable, TransportError
@@ -22,18 +25,22 @@ from holdfast.kernel.loop import RUNNING, pause, repeat, unless_stopped
 from holdfast.kernel.prune import prune_once
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.reconcile import reconcile_once
+from holdfast.kernel.record import write_late
 from holdfast.kernel.relay import relay
 from holdfast.kernel.schedule import announce_schedules, schedule_once
-from holdfast.kernel.schema import bring_forward
+from holdfast.kernel.schema import bring_forward, check_schema
 from holdfast.kernel.trace import HEADER, span
 from holdfast.kernel.verify import checkable, verify_once
+from holdfast.kernel.wake import wake_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
 SCHEDULE_S = 1.0
+WAKE_S = 1.0
 DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
-BROKER, RELAY, CONSUME = "broker", "relay", "consume"
+BROKER, RELAY, CONSUME, SHOW = "broker", "relay", "consume", "show only"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,10 @@ class Duties:
     keep: bool = True
     concurrency: int = 50
     grace_s: float = 20.0
+
+    def any(self) -> bool:
+        """Whether it does anything at all; a process that only shows does not."""
+        return self.work or self.relay or self.consume or self.keep
 
 
 async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event, *, engine: str = "asyncio") -> None:
@@ -95,20 +106,29 @@ def _exchange(
 
 
 def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
-    """The steps that keep promises whether or not anybody works: leases, deadlines, breakers, doubts, retention."""
+    """The steps that keep promises whether or not anybody works: leases, deadlines, breakers, doubts, retention. One
+    process does them for all; only what it has not written down yet is each one's own."""
     tuning = kernel.tuning
-    group.create_task(repeat(kernel, "reap", partial(_reap, worker=worker), tuning.reap_s, stop))
-    group.create_task(repeat(kernel, "sweep", sweep_once, tuning.sweep_s, stop))
-    group.create_task(repeat(kernel, "breakers", _steady(hold_once), tuning.breaker_s, stop, "breakers"))
-    group.create_task(repeat(kernel, "reconcile", _steady(reconcile_once), tuning.reconcile_s, stop))
+    keeper = Keeper(kernel, stop)
+    group.create_task(keeper.run())
+    group.create_task(repeat(kernel, "records", _steady(write_late), tuning.breaker_s, stop))
+
+    def keep(name: str, step: Step, every_s: float, channel: str | None = None, everywhere: bool = False) -> None:
+        run_step = step if everywhere else keeper.only(step)
+        group.create_task(repeat(kernel, name, run_step, every_s, stop, channel))
+
+    keep("reap", partial(_reap, worker=worker), tuning.reap_s)
+    keep("sweep", sweep_once, tuning.sweep_s)
+    keep("wake", wake_once, WAKE_S, "wakes")
+    keep("breakers", _steady(hold_once), tuning.breaker_s, "breakers")
+    keep("reconcile", _steady(reconcile_once), tuning.reconcile_s)
     if checkable(kernel):
-        group.create_task(repeat(kernel, "verify", _steady(verify_once), tuning.verify_s, stop))
-    group.create_task(repeat(kernel, "prune", prune_once, tuning.prune_s, stop))
-    if any(app.schedules for app in kernel.registry.apps):
-        group.create_task(repeat(kernel, "schedule", schedule_once, SCHEDULE_S, stop))
+        keep("verify", _steady(verify_once), tuning.verify_s)
+    keep("prune", prune_once, tuning.prune_s)
+    keep("schedule", schedule_once, SCHEDULE_S)
     for app in kernel.registry.apps:
         for step in app.steps:
-            group.create_task(repeat(kernel, step.name, step.run, step.every_s, stop, step.channel))
+            keep(step.name, step.run, step.every_s, step.channel, step.everywhere)
 
 
 async def _reap(kernel: Kernel, worker: Worker | None) -> int:
@@ -204,12 +224,26 @@ async def _consume(
 async def prepare(kernel: Kernel) -> list[str]:
     """Wait for the database, with a message, bring its schema forward if this process may, and take back what this
     machine's dead processes held. Gives up with `StoreUnavailable`; `SchemaMismatch` says what must be done first."""
+
+    async def begin() -> list[str]:
+        applied = await bring_forward(kernel)
+        await announce_schedules(kernel)
+        await expire_the_dead(kernel)
+        return applied
+
+    return await _patiently(kernel, begin)
+
+
+async def await_schema(kernel: Kernel) -> None:
+    """Wait for the database, with a message, and check its schema. Writes nothing."""
+    kernel.duties[SHOW] = RUNNING
+    await _patiently(kernel, partial(check_schema, kernel))
+
+
+async def _patiently(kernel: Kernel, begin: Callable[[], Awaitable[T]]) -> T:
     for attempt in range(1, CONNECT_TRIES + 1):
         try:
-            applied = await bring_forward(kernel)
-            await announce_schedules(kernel)
-            await expire_the_dead(kernel)
-            return applied
+            return await begin()
         except (StoreUnavailable, StoreReadOnly) as error:  # a standby may be promoted any moment
             kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=CONNECT_TRIES)
             if attempt == CONNECT_TRIES:

@@ -16,18 +16,20 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 
 from holdfast.core.classify import classify
-from holdfast.core.job import Claimed
+from holdfast.core.job import Claimed, Priority
 from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack
 from holdfast.engines.presence import name_here
 from holdfast.engines.renewal import LATE, Renewal
+from holdfast.engines.wakeups import COMPANY, Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.eager import first_step, rest
+from holdfast.kernel.go_on import Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
-from holdfast.kernel.settle import Settlement
-from holdfast.kernel.turn import Taken, turn
+from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.turn import turn
 from holdfast.tables import leases, workers
 
 STORE_BACKOFF_S = 0.5
@@ -68,6 +70,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._rings = 0
         self._idle = False
+        self._look: Look | None = None
         self._more = True  # as far as anybody knows; while it is not, one stream at a time looks for work
         self._stop = asyncio.Event()
         self._draining = False
@@ -77,14 +80,13 @@ class Worker:
         self._disowning = asyncio.Lock()
         self._renewed_at: float | None = None
         self._renewal: Renewal | None = None
+        self._wakeups = Wakeups(kernel, self.name, self.queues, self._claimable, self._look_again)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
         self._stop = stop
-        bells = [self.kernel.store.bell(f"queue:{queue}") for queue in self.queues]
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(self._listen(bell)) for bell in bells]
-            helpers.append(group.create_task(self._renew_for_ever()))
+            helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
             self._stand_by()
             streams = [group.create_task(self._stream()) for _ in range(self.streams)]
             await stop.wait()
@@ -94,8 +96,6 @@ class Worker:
                 helper.cancel()
         if self._renewal is not None:
             self._renewal.stop()
-        for bell in bells:
-            bell.close()
         await self.kernel.aside.close()
         await self._sign_off()
 
@@ -113,7 +113,7 @@ class Worker:
         backoff_s = 0.0
         while not (self._draining and not self._running and not self._finished):
             # Draining begins a turn of the loop after the stop: nothing is claimed in between either.
-            room = 0 if self._draining or self._stop.is_set() else min(self.kernel.tuning.claim_batch, self._room())
+            room = min(self.kernel.tuning.claim_batch, self._claimable())
             if not self._finished and (room <= 0 or self._idle or (self._reserved and not self._more)):
                 await self._rest()
                 continue
@@ -139,7 +139,9 @@ class Worker:
             finally:
                 self._reserved -= room
             if room > 0:
-                self._more = len(taken) >= room
+                self._more = sum(not one.went_on for one in taken) >= room
+                if self._more:
+                    self._wakeups.note_surplus()
                 # Less than there was room for is all there was. What comes later rings, or the poll finds it.
                 self._idle = not self._more and not parked and rings == self._rings
             if self._more:
@@ -149,21 +151,42 @@ class Worker:
             else:
                 self._start(taken)
 
-    def _room(self) -> int:
-        return self.concurrency - len(self._running) - self._reserved
+    def _claimable(self) -> int:
+        if self._draining or self._stop.is_set():
+            return 0
+        return self.concurrency - len(self._running) - self._reserved - self._going_on()
+
+    def _going_on(self) -> int:
+        """How many of the finished may keep their places."""
+        now = self.kernel.now()
+        return sum(may_go_on(one, now, self._look) for one in self._finished)
 
     async def _step(self, room: int) -> tuple[list[Taken], int]:
+        kept = self._going_on()
         finished, self._finished = self._finished, []
+        goes_on = not (self._draining or self._stop.is_set())
         self._stepping += 1
+        self._reserved += kept
+        began = self.kernel.now()
         try:
-            done = await turn(self.kernel, self.name, self.queues, finished, room)
+            done = await turn(self.kernel, self.name, self.queues, finished, room, goes_on=goes_on, look=self._look)
         except BaseException:
             self._finished = finished + self._finished  # fenced: settling again after a lost answer is harmless
             raise
         finally:
             self._stepping -= 1
+            self._reserved -= kept
         self.completed += len(finished)
+        self._note_look(room, began, *done)
         return done
+
+    def _note_look(self, room: int, began: int, taken: Sequence[Taken], again: int) -> None:
+        """A claim takes the most urgent first: what it leaves behind is no more urgent than the last that it took."""
+        claimed = [one.job.priority for one in taken if not one.went_on]
+        if len(claimed) + again < room:
+            self._look = Look(began, Priority.LOW)  # that was all there was
+        elif room > 0 and claimed:
+            self._look = Look(began, max(claimed))
 
     def _start(self, taken: Sequence[Taken]) -> None:
         for one in taken:
@@ -227,18 +250,14 @@ class Worker:
     async def _rest(self) -> None:
         """Nothing to settle and nothing to claim: wait for an attempt to end, a ring, or the poll."""
         self._wake.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self.kernel.tuning.poll_s):
                 await self._wake.wait()
-        except TimeoutError:
-            self._idle = False
 
-    async def _listen(self, bell: object) -> None:
-        while True:
-            if await bell.wait(60.0):  # type: ignore[attr-defined]
-                self._rings += 1
-                self._idle = False
-                self._wake.set()
+    def _look_again(self) -> None:
+        self._rings += 1
+        self._idle = False
+        self._wake.set()
 
     async def _renew_for_ever(self) -> None:
         while True:  # the first round only says that the worker is there
@@ -246,7 +265,8 @@ class Worker:
                 await self.renew()
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", error=str(error))
-            await asyncio.sleep(self.kernel.tuning.renew_s)
+            self._wakeups.company_changed.clear()
+            await pause(self._wakeups.company_changed, self.kernel.tuning.renew_s)
 
     async def renew(self) -> None:
         """Extend every lease in one statement; what does not come back is not ours any more."""
@@ -254,7 +274,7 @@ class Worker:
         now = self.kernel.now()
         began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
-            await workers.seen(tx, self.name, ",".join(self.queues), len(held), now, self.kernel.registry.declared)
+            await self._wakeups.report(tx, len(held), now)
             kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
@@ -314,5 +334,6 @@ class Worker:
         try:
             async with asyncio.timeout(SIGN_OFF_S), self.kernel.store.transaction() as tx:
                 await workers.gone(tx, self.name, self.kernel.now() - 3_600_000)
+                await tx.hint(COMPANY)
         except (StoreError, TimeoutError):
             await pause(asyncio.Event(), 0)  # its row is for people only, and goes with the next prune

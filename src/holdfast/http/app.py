@@ -13,8 +13,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
-from holdfast.http import docs, health, metrics, ops, ops_live, pages, problem, tickets
+from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages, problem, tickets
 from holdfast.http.auth import Auth, Principal, require
+from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
 from holdfast.kernel.explain import iso
 from holdfast.operator.desk import Desk
@@ -44,6 +45,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         lifespan=_look_meanwhile,
     )
     app.state.auth = Auth(settings)
+    app.state.callers = Callers(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
     app.state.desk = Desk(app.state.systems)
@@ -53,7 +55,16 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     for one in systems:  # first, because routes are tried in order: what users ask for most is found soonest
         if one.system.routes is not None:
             app.include_router(one.system.routes(one.kernel, one.env))
-    for router in (shared, docs.router, health.router, metrics.router, ops.router, ops_live.router, pages.router):
+    for router in (
+        shared,
+        callbacks.router,
+        docs.router,
+        health.router,
+        metrics.router,
+        ops.router,
+        ops_live.router,
+        pages.router,
+    ):
         app.include_router(router)
     app.add_middleware(Guard)
     return app

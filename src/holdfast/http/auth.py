@@ -14,7 +14,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from holdfast.http import tickets
+from holdfast.http.buckets import Callers
 from holdfast.http.problem import Problem
 from holdfast.settings import Settings
 
@@ -34,6 +35,9 @@ SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
 TOKEN_LENGTH_MAX = 8_192
 KNOWN_MAX = 500
 SUB_LENGTH_MAX = 255
+EXPIRY_MAX = 2**53
+# What a library makes of claims and headers that are of no sensible type or size.
+ODD = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 # Only so that the OpenAPI description says how to sign in; the header is read, and refused, in our own words.
 Described = Annotated[HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False, bearerFormat="JWT"))]
@@ -74,9 +78,9 @@ class Auth:
         except jwt.PyJWKClientConnectionError:
             detail = "The keys of tokens cannot be fetched at present."
             raise Problem(503, "AUTH_UNAVAILABLE", detail, headers={"Retry-After": "5"}) from None
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, *ODD):
             raise unauthenticated("The bearer token is not valid.") from None
-        return self._remember(token, _principal(claims), float(claims["exp"]))
+        return self._remember(token, _principal(claims), _expiry(claims))
 
     def _remember(self, token: str, who: Principal, expires_at: float) -> Principal:
         """A token that was verified stays so until it expires (a tenth of a POST's CPU saved). With keys by URL it is
@@ -146,7 +150,7 @@ def require(*roles: str) -> Any:
     With no roles named, any authenticated caller may pass."""
 
     async def check(request: Request, described: Described) -> Principal:
-        return _allowed(await _by_bearer(request), roles)
+        return _allowed(await _admitted(request, _by_bearer(request)), roles)
 
     return Depends(check)
 
@@ -157,8 +161,8 @@ def require_stream(*roles: str) -> Any:
     async def check(request: Request, described: Described) -> Principal:
         ticket = request.query_params.get("ticket")
         if ticket is None or "authorization" in request.headers:
-            return _allowed(await _by_bearer(request), roles)
-        return _allowed(await _by_ticket(request, ticket), roles)
+            return _allowed(await _admitted(request, _by_bearer(request)), roles)
+        return _allowed(await _admitted(request, _by_ticket(request, ticket)), roles)
 
     return Depends(check)
 
@@ -170,6 +174,18 @@ def auth_of(request: Request) -> Auth:
 
 def unauthenticated(detail: str) -> Problem:
     return Problem(401, "UNAUTHENTICATED", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+async def _admitted(request: Request, authenticated: Awaitable[Principal]) -> Principal:
+    """The caller, counted by name; who cannot be authenticated is held to what the address may ask."""
+    callers: Callers = request.app.state.callers
+    try:
+        who = await authenticated
+    except Problem:
+        callers.check_address(request.scope)
+        raise
+    callers.admit_user(request.scope, who.sub)
+    return who
 
 
 async def _by_bearer(request: Request) -> Principal:
@@ -195,11 +211,19 @@ def _allowed(who: Principal, roles: tuple[str, ...]) -> Principal:
 
 def _principal(claims: dict[str, Any]) -> Principal:
     sub, roles = claims["sub"], claims.get("roles", [])
-    if not isinstance(sub, str) or not 0 < len(sub) <= SUB_LENGTH_MAX or "\0" in sub:
-        raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} characters.")
+    # Unprintable: control and formatting characters, lone surrogates. Names with them are taken for other names.
+    if not isinstance(sub, str) or not 0 < len(sub) <= SUB_LENGTH_MAX or not sub.isprintable() or not sub.strip():
+        raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} printable characters.")
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise unauthenticated("The token's `roles` must be a list of names.")
     return Principal(sub, frozenset(roles) & frozenset(ROLES))
+
+
+def _expiry(claims: dict[str, Any]) -> float:
+    expiry = claims["exp"]
+    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not 0 < expiry < EXPIRY_MAX:
+        raise unauthenticated("The token's `exp` must be a time in seconds since 1970.")
+    return float(expiry)
 
 
 def _create(path: Path, text: str) -> None:

@@ -1,4 +1,5 @@
-"""The outermost layer: bodies have a limit, answers have safe headers, and nothing unexpected reaches a client.
+"""The outermost layer: bodies have a limit and hold nothing that breaks a reader, answers have safe headers, and
+nothing unexpected reaches a client.
 
 A route whose body may be larger reads the request itself and says so first: `allow_body(request, bytes_max)`.
 """
@@ -11,6 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.http.buckets import Callers
+from holdfast.http.json_body import is_json, json_complaint
 from holdfast.http.problem import Problem, of_exception, respond
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -57,17 +60,21 @@ class Guard:
             await self.app(scope, receive, send)
             return
         scope["query_string"] = scope.pop(QUERY, scope["query_string"])
+        callers: Callers = scope["app"].state.callers
         begun = False
 
         async def guarded_send(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
+                callers.charge_address(scope)
                 _secure(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
         try:
             _check_target(scope)
+            if not _has_credentials(scope):
+                callers.check_address(scope)
             await self.app(scope, _metered(scope, receive, self.bytes_max), guarded_send)
         except Exception as error:  # the last resort of every request; an answer under way can only be cut off
             problem = of_exception(error)
@@ -103,18 +110,31 @@ def body_ended(request: Request) -> bool:
 
 
 def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
-    declared = Headers(scope=scope).get("content-length", "")
-    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isdigit() else 0)
+    headers = Headers(scope=scope)
+    declared = headers.get("content-length", "")
+    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isascii() and declared.isdigit() else 0)
+    parts: list[bytes] | None = [] if is_json(headers.get("content-type", "")) else None
 
     async def metered() -> Message:
         meter.take(0)  # a length that is declared too large is refused before a byte is read
         message = await receive()
         if message["type"] == "http.request":
-            meter.take(len(message.get("body", b"")))
+            body = message.get("body", b"")
+            meter.take(len(body))
             meter.ended = not message.get("more_body", False)
+            if parts is not None and body:
+                parts.append(body)
+            if parts and meter.ended and (complaint := json_complaint(b"".join(parts))) is not None:
+                raise Problem(422, "INVALID_INPUT", f"The body {complaint}.", field="body")
         return message
 
     return metered
+
+
+def _has_credentials(scope: Scope) -> bool:
+    """Whether somebody will be authenticated: if that fails, the address is looked at then."""
+    names = [name for name, _ in scope["headers"]]
+    return b"authorization" in names or b"cookie" in names or b"ticket=" in scope["query_string"]
 
 
 def _check_target(scope: Scope) -> None:

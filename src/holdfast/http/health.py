@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from fastapi import APIRouter, Request
 
 from holdfast.core.redact import redact_text
-from holdfast.engines.run import BROKER, CONSUME, RELAY
+from holdfast.engines.run import BROKER, CONSUME, RELAY, SHOW
 from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreStandby
 from holdfast.http.problem import Problem
 from holdfast.kernel.kernel import Kernel
@@ -51,7 +51,9 @@ async def readyz(request: Request) -> dict[str, Any]:
 
 async def readiness(one: OpenSystem) -> str:
     """`ready`, or in a few words what is missing."""
-    trouble = await _schema_trouble(one.kernel) or await _probe_of(one.kernel).trouble(one.kernel)
+    trouble = await _schema_trouble(one.kernel)
+    if trouble is None and SHOW not in one.kernel.duties:
+        trouble = await _probe_of(one.kernel).trouble(one.kernel)
     if trouble is not None:
         return trouble
     waiting = [f"{name}: {state}" for name, state in duties_of(one.kernel).items() if _is_missed(name, state)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.http.auth import Principal
-from holdfast.http.problem import Problem
+from holdfast.http.buckets import too_many
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import users
@@ -60,11 +60,7 @@ def check(limits: UserLimits, used: Used, now: int, noun: str) -> None:
     """The rule alone, for a look before anything is received."""
     if limits.per_minute and used.made >= limits.per_minute:
         wait_s = max(1, math.ceil(((used.first_at or now) + MINUTE_MS - now) / 1_000))
-        raise _too_many(f"You may make {limits.per_minute} {noun} a minute.", wait_s)
+        raise too_many(f"You may make {limits.per_minute} {noun} a minute.", wait_s)
     if limits.unfinished and used.unfinished >= limits.unfinished:
         detail = f"You have {used.unfinished} unfinished {noun}; wait until some are done."
-        raise _too_many(detail, UNFINISHED_WAIT_S)
-
-
-def _too_many(detail: str, wait_s: int) -> Problem:
-    return Problem(429, "RATE_LIMITED", detail, headers={"Retry-After": str(wait_s)})
+        raise too_many(detail, UNFINISHED_WAIT_S)

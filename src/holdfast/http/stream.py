@@ -15,8 +15,10 @@ from typing import Any
 import anyio
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import StoreError
+from holdfast.http.buckets import Callers
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 
@@ -53,12 +55,21 @@ def stream(
 
     `channel` is what the writers of these events hint; a channel of its own per aggregate wakes fewer streams."""
     after = last_event_id if last_event_id and len(last_event_id) <= ID_LENGTH_MAX else None
-    return EventSourceResponse(
+    return _CountedStream(
         _events(kernel, after, fetch, channel, request.app.state.stopping),
         ping=heartbeat_s,
         ping_message_factory=_ping,
         send_timeout=SEND_TIMEOUT_S,
     )
+
+
+class _CountedStream(EventSourceResponse):
+    """Takes one of the caller's places while it runs."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        callers: Callers = scope["app"].state.callers
+        with callers.streaming(scope):
+            await super().__call__(scope, receive, send)
 
 
 def last_event_id(request: Request) -> str | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast.core.classify import Rules
 from holdfast.core.failure import Failure, PublicFailure
@@ -124,6 +124,7 @@ class Step:
     run: Callable[[Kernel], Awaitable[int]]
     every_s: float
     channel: str | None = None
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,9 @@ class Schedule:
     cron: str
     job: type[Job[Any]]
     input: object
+    timezone: str = "UTC"
+    jitter_s: float = 0.0
+    overlap: Literal["allow", "skip"] = "allow"
 
 
 def stage(
@@ -248,22 +252,35 @@ class App:
 
         return declare
 
-    def step(self, *, every_s: float, channel: str | None = None) -> Callable[[F], F]:
-        """Repeat the function while a worker runs, at once when `channel` is hinted."""
+    def step(self, *, every_s: float, channel: str | None = None, everywhere: bool = False) -> Callable[[F], F]:
+        """Repeat the function while a worker runs, at once when `channel` is hinted. One process does it for all, or
+        each for itself if `everywhere`, as for files on its own disk."""
 
         def declare(function: F) -> F:
-            self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel))
+            self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel, everywhere))
             return function
 
         return declare
 
-    def schedule(self, cron: str, job: type[Job[In]], input: In, *, name: str | None = None) -> None:
-        """Enqueue `job` by the clock (five cron fields, UTC). Each tick is enqueued once, however many workers run."""
+    def schedule(
+        self,
+        cron: str,
+        job: type[Job[In]],
+        input: In,
+        *,
+        name: str | None = None,
+        timezone: str = "UTC",
+        jitter_s: float = 0.0,
+        overlap: Literal["allow", "skip"] = "allow",
+    ) -> None:
+        """Enqueue `job` by the clock: five cron fields, read in the time zone. Each tick is enqueued once, however many
+        workers run, and is due up to `jitter_s` later. With `overlap="skip"` a tick is left out while the job of the
+        one before has not ended."""
         from holdfast.kernel.schedule import check_cron
 
-        check_cron(cron)
+        check_cron(cron, timezone, jitter_s, overlap)
         kind = kind_of(job)
-        schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input)
+        schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input, timezone, float(jitter_s), overlap)
         if any(known.name == schedule.name for known in self.schedules):
             raise BadDeclaration(f"The schedule '{schedule.name}' is declared twice; give one of them another name=.")
         try:

@@ -13,19 +13,16 @@ of its context is done on the loop, by the very methods that an `async def` uses
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from holdfast.errors import BadDeclaration
+from holdfast.core.family import Answered
+from holdfast.kernel.parking import Parking
 
 if TYPE_CHECKING:
-    from holdfast.core.provider import Lookup, Provider
+    from holdfast.core.provider import Provider
     from holdfast.kernel.context import Context
-    from holdfast.kernel.record import Cost
-
-T = TypeVar("T")
 
 
 class StageStopped(BaseException):
@@ -156,7 +153,7 @@ async def converse(ctx: Context, link: Link) -> Ended | Raised:
 async def _answer(ctx: Context, link: Link, asked: Ask) -> Ended | Raised:
     try:
         return Ended(await OPERATIONS[asked.what](ctx, link, *asked.args, **asked.kwargs))
-    except Exception as error:
+    except (Exception, Parking) as error:
         return Raised(error)
 
 
@@ -197,109 +194,44 @@ async def _effect(
     return await ctx.effect(key, send=_there(link, send), lookup=look, provider=provider)
 
 
+async def _recall(ctx: Context, link: Link, name: str, returns: Any) -> tuple[bool, Any]:
+    from holdfast.kernel.checkpoint import recall
+
+    return await recall(ctx, name, returns)
+
+
+async def _keep(ctx: Context, link: Link, name: str, value: object, returns: Any) -> Any:
+    from holdfast.kernel.checkpoint import keep
+
+    return await keep(ctx, name, value, returns)
+
+
+async def _wait_for(ctx: Context, link: Link, key: str, timeout_s: float) -> Answered | None:
+    return await ctx.wait_for(key, timeout_s=timeout_s)
+
+
+async def _spawn(ctx: Context, link: Link, job: Any, input: Any, **options: Any) -> str:
+    return await ctx.spawn(job, input, **options)
+
+
+async def _gather(ctx: Context, link: Link, job: Any, inputs: Any, **options: Any) -> Any:
+    return await ctx.gather(job, inputs, **options)
+
+
+async def _callback_url(ctx: Context, link: Link, key: str, expires_s: float) -> str:
+    return ctx.callback_url(key, expires_s=expires_s)
+
+
 OPERATIONS: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
     "progress": _progress,
     "emit": _emit,
     "call": _call,
     "effect": _effect,
+    "recall": _recall,
+    "keep": _keep,
+    "wait_for": _wait_for,
+    "spawn": _spawn,
+    "gather": _gather,
+    "callback_url": _callback_url,
 }
 """What a handler that runs aside may ask for."""
-
-
-class SyncContext:
-    """The context of a stage that is a plain `def`: the same attempt, seen from a thread or a process of its own.
-
-    Its methods block until the worker has answered, and raise what the awaited ones would."""
-
-    __slots__ = ("_facts", "_now", "_port")
-
-    def __init__(self, facts: Facts, port: Port, now: Callable[[], int]) -> None:
-        self._facts = facts
-        self._port = port
-        self._now = now
-
-    @property
-    def job_id(self) -> str:
-        return self._facts.job_id
-
-    @property
-    def stage(self) -> str:
-        return self._facts.stage
-
-    @property
-    def attempt(self) -> int:
-        """The attempt's number: rises with every claim. Never put it into an idempotency token."""
-        return self._facts.attempt
-
-    @property
-    def failures(self) -> int:
-        """How many attempts of this stage have failed before this one."""
-        return self._facts.failures
-
-    def now(self) -> int:
-        """Milliseconds since the epoch, by the store's clock."""
-        return self._now()
-
-    def budget_s(self) -> float | None:
-        """Seconds left until the job's deadline; None if it has none."""
-        deadline = self._facts.deadline_at
-        return None if deadline is None else max(0, deadline - self.now()) / 1_000
-
-    def progress(self, /, **data: Any) -> None:
-        """Tell listeners how far the work is, at once."""
-        self._ask("progress", data)
-
-    def emit(
-        self,
-        destination: str,
-        body: Any,
-        *,
-        type: str = "",
-        aggregate_id: str | None = None,
-        message_id: str | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> str:
-        """Publish a message if and only if this attempt's result is accepted. Returns the message's id."""
-        json.dumps(body)  # refused here, where the handler's line is in the traceback
-        answer: str = self._ask(
-            "emit", destination, body, type=type, aggregate_id=aggregate_id, message_id=message_id, headers=headers
-        )
-        return answer
-
-    def call(
-        self,
-        run: Callable[[], T],
-        *,
-        provider: Provider | None = None,
-        timeout_s: float | None = None,
-        cost: Callable[[T], Cost] | None = None,
-    ) -> T:
-        """Call a provider (the stage's own unless another is named), as `Context.call` does; `run` is a plain function
-        and runs in this thread."""
-        self._refuse_in_process("call")
-        answer: T = self._ask("call", run, provider=provider, timeout_s=timeout_s, cost=cost)
-        return answer
-
-    def effect(
-        self,
-        key: str | tuple[object, ...],
-        *,
-        send: Callable[[str], str],
-        lookup: Lookup | None = None,
-        provider: Provider | None = None,
-    ) -> str:
-        """Perform an external effect at most once for `key`, as `Context.effect` does; `send` is a plain function and
-        runs in this thread."""
-        self._refuse_in_process("effect")
-        answer: str = self._ask("effect", key, send, lookup, provider)
-        return answer
-
-    def _refuse_in_process(self, method: str) -> None:
-        if self._facts.in_process:
-            raise BadDeclaration(
-                f"ctx.{method} is not to be had in the process of a cpu=True stage, because it runs a function of "
-                "yours in the worker: do it in a stage before or after this one."
-            )
-
-    def _ask(self, what: str, /, *args: Any, **kwargs: Any) -> Any:
-        return self._port.ask(Ask(what, args, kwargs))

@@ -15,7 +15,7 @@ from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Lost, Next, Outcome, Overdue, Snooze, Unfit
+from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Lost, Next, Outcome, Overdue, Parked, Snooze, Unfit
 from holdfast.core.redact import redact_stack
 from holdfast.errors import (
     BadDeclaration,
@@ -31,10 +31,10 @@ from holdfast.kernel.context import Context
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
+from holdfast.kernel.parking import Parking
 from holdfast.kernel.path import earlier_stage, stored_result
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.trace import span
-from holdfast.kernel.turn import Taken
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
@@ -60,6 +60,8 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
             outcome, value = await _outcome(kernel, context, kind, stage, taken)
     except LeaseLost:
         return None
+    if context.is_written:
+        return None  # in the caller's own commit
     return Settlement(
         job,
         outcome,
@@ -68,7 +70,8 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         events=context.events,
         duration_ms=kernel.now() - started,
         provider_status=context.provider_status,
-        has_answers=context.paid is not None,
+        has_answers=context.paid is not None or bool(context.kept),
+        taken=taken,
     )
 
 
@@ -96,6 +99,8 @@ async def _outcome(
         raise
     except (StoreUnavailable, StoreBusy, StoreFull):
         return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
+    except Parking as parking:
+        return Parked(parking.key, parking.until), None
     except ProcessLost:
         return Lost(), None
     except ProviderHeld as held:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.aside import Handler, SyncContext, Where, run_in_process, run_in_thread
+from holdfast.kernel.aside import Handler, Where, run_in_process, run_in_thread
+from holdfast.kernel.sync_context import SyncContext
 
 
 def handler_of(method: Callable[..., Any], cpu: bool, cls: type[Any], hints: Mapping[str, Any]) -> Handler:

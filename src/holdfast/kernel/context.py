@@ -8,29 +8,40 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from holdfast.core.deadline import budget_ms
+from holdfast.core.failure import Failure
+from holdfast.core.family import Answered, Success
 from holdfast.core.job import Claimed, State
 from holdfast.core.provider import Lookup, Provider
 from holdfast.errors import BadDeclaration, LeaseLost
+from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.call import call
+from holdfast.kernel.checkpoint import checkpoint
+from holdfast.kernel.children import gather, spawn
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
+from holdfast.kernel.own_rows import StageCommit, committing
 from holdfast.kernel.paid import Paid
 from holdfast.kernel.provider_status import Listening
 from holdfast.kernel.record import Cost
+from holdfast.kernel.submit import Options
 from holdfast.kernel.trace import trace_headers
+from holdfast.kernel.waiting import wait_for
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs
+from holdfast.tables.answers import KeptAnswer
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 
 T = TypeVar("T")
+In = TypeVar("In")
+C = TypeVar("C")
 P = ParamSpec("P")
 RECORDING_S = 1.0
 PROMISED_MAX = 100
@@ -59,11 +70,14 @@ class Context:
         "_stage",
         "began",
         "events",
+        "is_written",
         "job",
+        "kept",
         "kernel",
         "kind",
         "limit",
         "messages",
+        "numbers",
         "paid",
         "promised",
         "provider_status",
@@ -79,6 +93,9 @@ class Context:
         self.events: list[NewEvent] = []
         self.paid: Paid | None = None
         self.limit: asyncio.Timeout | None = None
+        self.kept: dict[str, KeptAnswer] | None = None
+        self.numbers: dict[str, int] = {}
+        self.is_written = False
         self.provider_status: int | None = None
         self.promised: list[tuple[str, Coroutine[Any, Any, Any]]] = []
 
@@ -190,7 +207,7 @@ class Context:
     @must_await
     async def progress(self, /, **data: Any) -> None:
         """Tell listeners how far the work is, at once."""
-        async with self.transaction() as tx:
+        async with self.fenced() as tx:
             await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
             await tx.hint("events")
 
@@ -201,13 +218,54 @@ class Context:
         return await events.append_once(tx, self.job.id, self.job.attempt, "progress", text, self.now())
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
+    async def fenced(self) -> AsyncIterator[Tx]:
         """A transaction that holds the job's row and proves the lease: raises `LeaseLost` if it is gone."""
         async with self.kernel.store.transaction() as tx:
             locked = await jobs.lock_one(tx, self.job.id)
             if locked is None or (locked[0].attempt, locked[0].state) != (self.job.attempt, State.PROCESSING):
                 raise LeaseLost(f"Job {self.job.id} is no longer held by attempt {self.job.attempt}.")
             yield tx
+
+    @must_await
+    async def checkpoint(self, name: str, find: Callable[[], Any], *, returns: Any = Any) -> Any:
+        """What `find` returned (a plain or an async function), stored before it is returned: later attempts of this
+        stage read it, and `find` is not called again. Names are told apart within the stage; what is stored is JSON of
+        the type `returns`, and is erased when the stage is done."""
+        return await checkpoint(self, name, find, returns)
+
+    @must_await
+    async def wait_for(self, key: str, *, timeout_s: float) -> Answered | None:
+        """Wait until somebody answers under `key`, without a worker; None if nobody does in time.
+
+        The handler is left here and the stage runs again from its beginning when the answer is there: what must not be
+        done twice before this line belongs into a `checkpoint`, an `effect` or an earlier stage. An answer that came
+        first is kept, and taken at once."""
+        return await wait_for(self, key, timeout_s)
+
+    @must_await
+    async def spawn(self, job: type[Job[In]], input: In, **options: Unpack[Options]) -> str:
+        """Start a child, once for this place in the stage, whatever is retried; returns its id. Nobody waits for it.
+        It is cancelled with this job, and has no later deadline."""
+        return await spawn(self, kind_of(job), input, options)
+
+    @must_await
+    async def gather(
+        self, job: type[Job[In]], inputs: Iterable[In], **options: Unpack[Options]
+    ) -> list[Success[Any] | Failure]:
+        """Start a child for each input and wait for all of them, without a worker. Returns what came of each, in order.
+
+        As with `wait_for`, the stage runs again from its beginning when the last child has ended; the children are not
+        started again. `inputs` must be the same, in the same order, until all are started."""
+        return await gather(self, kind_of(job), inputs, options)
+
+    def callback_url(self, key: str, *, expires_s: float = 7 * 86_400.0) -> str:
+        """An address where whoever has it can answer `wait_for(key)`, by a POST of JSON, until it expires."""
+        return self.kernel.callbacks.url(self.job.queue, key, self.now() + int(expires_s * 1_000))
+
+    def numbered(self, name: str) -> str:
+        """The calls of one kind in an attempt are told apart by their order."""
+        number = self.numbers[name] = self.numbers.get(name, 0) + 1
+        return f"{name}#{number}"
 
     @contextmanager
     def unlimited(self) -> Iterator[None]:
@@ -220,6 +278,28 @@ class Context:
         self.limit.reschedule(None)
         yield
         self.limit.reschedule(None if left_s is None else loop.time() + left_s)
+
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[Tx]: ...
+    @overload
+    def transaction(self, session: C) -> AbstractAsyncContextManager[StageCommit[C]]: ...
+    def transaction(self, session: Any = None) -> Any:
+        """With a connection or session of yours: your rows, further enqueues and the stage's result in one commit.
+
+            async with ctx.transaction(session) as commit:
+                session.add(Invoice(...))
+                commit.returns(total)
+
+        Nothing may be begun on it before. Committed at the end of the block: then the stage is done, and is not run
+        again. If the lease was lost meanwhile, all is rolled back and `LeaseLost` is raised.
+
+        Without one: a transaction of Holdfast's own store that proves the lease; what is written there stays, whatever
+        the attempt comes to."""
+        return self.fenced() if session is None else committing(self, session)
+
+    @property
+    def declared_stage(self) -> Stage:
+        return self._stage
 
     def check_awaited(self) -> None:
         """Raise if the handler has ended without awaiting something it asked for."""

@@ -7,7 +7,7 @@ others wait for what becomes of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.core.effect import EffectRow, EffectStatus, Send, Step, WaitForSender, next_step, token_of
@@ -21,7 +21,8 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Ticket
 from holdfast.stores.seam import Tx
 from holdfast.tables import breakers, effects
-from holdfast.tables.effects import Begin, Plan
+from holdfast.tables.breakers import ProviderRow
+from holdfast.tables.effects import Begin, Plan, planned_row
 
 ASK_AGAIN_S = (0.2, 1.0, 3.0)
 """How long after a lost answer of the database to ask again."""
@@ -39,10 +40,11 @@ class Intent(NamedTuple):
     can_look: bool
     ticket_id: str
 
-    def plan(self, *, afresh: bool = False) -> Plan:
+    def plan(self, *, afresh: bool = False, begins: bool = False) -> Plan:
         job, provider = self.job, self.provider
         about = (job.id, job.kind, job.stage, provider.name, provider.effects, job.epoch, job.attempt)
-        return Plan(self.key, token_of(self.key), *about, None if afresh else self.former_key)
+        former_key = None if afresh else self.former_key
+        return Plan(self.key, token_of(self.key), *about, former_key, self.ticket_id if begins else None)
 
 
 class Begun(NamedTuple):
@@ -59,6 +61,11 @@ class Opened(NamedTuple):
     row: EffectRow
     step: Step
     begun: Begun | None
+
+
+Gates = Mapping[str, ProviderRow]
+AllOpened = dict[str, Opened | Exception]
+"""By the intents' tickets."""
 
 
 def intent_of(
@@ -90,33 +97,60 @@ async def open_effect(kernel: Kernel, intent: Intent) -> Opened:
 
 
 async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
-    """Read each effect's row, written if it is new. Where it is to be sent and nothing hinders the provider, the send
-    begins in the same commit; elsewhere the provider is asked for leave first."""
+    """Open each effect. Where nothing hinders the provider the send begins in the same commit; elsewhere the provider
+    is asked for leave first. An effect that nobody has written of yet is begun by the insert of its row."""
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        rows = await _plan(kernel, tx, intents, now)
         gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
         kernel.gates |= {name: row.state.gate for name, row in gates.items()}
-        steps = [_step(intent, row, now) for intent, row in zip(intents, rows, strict=True)]
-        first: dict[str, Intent] = {}
-        for intent, row, step in zip(intents, rows, steps, strict=True):
-            if isinstance(step, Send) and unhindered(intent.provider, gates[intent.provider.name], now):
-                first.setdefault(row.key, intent)  # of several jobs with one effect, one begins
-        sends = {row.key: row.sends for row in rows}
-        begins = [begin_of(intent.job, key, sends[key], intent.ticket_id) for key, intent in first.items()]
-        begun = await effects.begin(tx, begins, now) if begins else {}
-    opened: list[Opened | Exception] = []
+        free = [intent for intent in intents if unhindered(intent.provider, gates[intent.provider.name], now)]
+        opened = await _begin_new(tx, free, gates, now)
+        known = [intent for intent in intents if intent.ticket_id not in opened]
+        if known:
+            opened |= await _open_known(kernel, tx, known, gates, now)
+    return [opened[intent.ticket_id] for intent in intents]
+
+
+async def _begin_new(tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) -> AllOpened:
+    """Begin what is new; of several jobs with one effect, the first. The rows are as they were before they began."""
+    first: dict[str, Intent] = {}
+    for intent in intents:
+        first.setdefault(intent.key, intent)
+    if not first:
+        return {}
+    plans = {key: intent.plan(begins=True) for key, intent in first.items()}
+    begun = await effects.begin_new(tx, plans.values(), now)
+    return {first[key].ticket_id: _begun(first[key], planned_row(plans[key]), gates, now, 1) for key in begun}
+
+
+async def _open_known(kernel: Kernel, tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) -> AllOpened:
+    """Read each effect's row, written if it is new, and begin what is to be sent. What nobody holds the lease for any
+    more is answered with `LeaseLost`."""
+    rows = await _plan(kernel, tx, intents, now)
+    steps = [_step(intent, row, now) for intent, row in zip(intents, rows, strict=True)]
+    first: dict[str, Intent] = {}
+    for intent, row, step in zip(intents, rows, steps, strict=True):
+        if isinstance(step, Send) and unhindered(intent.provider, gates[intent.provider.name], now):
+            first.setdefault(row.key, intent)  # of several jobs with one effect, one begins
+    sends = {row.key: row.sends for row in rows}
+    begins = [begin_of(intent.job, key, sends[key], intent.ticket_id) for key, intent in first.items()]
+    begun = await effects.begin(tx, begins, now) if begins else {}
+    opened: AllOpened = {}
     for intent, row, step in zip(intents, rows, steps, strict=True):
         if first.get(row.key, intent) is not intent:
-            opened.append(Opened(row, WaitForSender(), None))
+            opened[intent.ticket_id] = Opened(row, WaitForSender(), None)
         elif row.key not in first:
-            opened.append(Opened(row, step, None))
+            opened[intent.ticket_id] = Opened(row, step, None)
         elif row.key not in begun:
-            opened.append(lease_lost(intent.job))
+            opened[intent.ticket_id] = lease_lost(intent.job)
         else:
-            ticket = Ticket(intent.ticket_id, gates[intent.provider.name].state.generation)
-            opened.append(Opened(row, step, Begun(ticket, now, begun[row.key])))
+            opened[intent.ticket_id] = _begun(intent, row, gates, now, begun[row.key])
     return opened
+
+
+def _begun(intent: Intent, row: EffectRow, gates: Gates, now: int, sends: int) -> Opened:
+    ticket = Ticket(intent.ticket_id, gates[intent.provider.name].state.generation)
+    return Opened(row, Send(), Begun(ticket, now, sends))
 
 
 async def _plan(kernel: Kernel, tx: Tx, intents: Sequence[Intent], now: int) -> list[EffectRow]:

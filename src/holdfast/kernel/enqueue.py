@@ -43,7 +43,7 @@ class Pending(Generic[T]):
         self._work: Coroutine[Any, Any, T] | None = None
         self._steps: Generator[Any, Any, T] | None = None
         if sync:
-            self._value = _finish(work)
+            self._value = finish(work)
         else:
             self._work = work
 
@@ -85,7 +85,7 @@ class Pending(Generic[T]):
             warnings.warn(problem, RuntimeWarning, stacklevel=2, source=self)
 
 
-def _finish(work: Coroutine[Any, Any, T]) -> T:
+def finish(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits, because everything it awaits answers at once."""
     try:
         work.send(None)

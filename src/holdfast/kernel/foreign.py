@@ -16,6 +16,7 @@ from holdfast.errors import InvalidInput, SchemaMismatch
 from holdfast.stores.seam import Dialect, Row
 from holdfast.stores.statement import Statement
 
+_AS_JSONB = re.compile(r"jsonb_each\((:\w+|%\(\w+\)s)\)")
 _MISSING_TABLE = re.compile(r'no such table: holdfast_|relation "holdfast_\w+" does not exist')
 
 
@@ -38,7 +39,7 @@ class ForeignTx:
                 ) from error
             raise
 
-    async def hint(self, channel: str) -> None:
+    async def hint(self, channel: str, *, to_all: bool = False) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
 
     def then(self, tell: Callable[[], None]) -> None:
@@ -64,6 +65,12 @@ def foreign_tx(connection: Any, *, autocommit: bool = False) -> ForeignTx:
         f"enqueue cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
         "aiosqlite, psycopg, asyncpg or SQLAlchemy."
     )
+
+
+def library_of(connection: object) -> str:
+    """The library that a connection or session comes from, which `foreign_tx` has recognised."""
+    libraries = _libraries(type(connection))  # type: ignore[arg-type]
+    return next(library for library in LIBRARIES if library in libraries)
 
 
 def _no_transaction(connection: object) -> str:
@@ -132,7 +139,7 @@ def _pyformat(statement: Statement) -> str:
     text = statement.postgres.replace("%", "%%")
     for number in range(len(statement.order), 0, -1):
         text = text.replace(f"${number}", f"%({statement.order[number - 1]})s")
-    return text.replace("jsonb_each(%(batch)s)", "jsonb_each(CAST(%(batch)s AS jsonb))")
+    return _AS_JSONB.sub(r"jsonb_each(CAST(\1 AS jsonb))", text)
 
 
 def _psycopg_sync(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
@@ -185,7 +192,7 @@ def _sqlalchemy(connection: Any) -> ForeignTx:
         text = statement.postgres.replace(":", "\\:")
         for number in range(len(statement.order), 0, -1):
             text = text.replace(f"${number}", f":{statement.order[number - 1]}")
-        return sqlalchemy.text(text.replace("jsonb_each(:batch)", "jsonb_each(CAST(:batch AS jsonb))"))
+        return sqlalchemy.text(_AS_JSONB.sub(r"jsonb_each(CAST(\1 AS jsonb))", text))
 
     def rows(result: Any) -> Any:
         return result.mappings().all() if result.returns_rows else []

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from holdfast.core.job import State
-from holdfast.core.outcome import Called
+from holdfast.core.job import Claimed, State
+from holdfast.core.outcome import Called, Resumed
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import end
 from holdfast.stores.seam import Tx
-from holdfast.tables import inbox, jobs
+from holdfast.tables import answers, inbox, jobs
+from holdfast.tables.answers import NewAnswer, RunId
 
 
 @asynccontextmanager
@@ -41,14 +43,33 @@ async def called_back(kernel: Kernel, wait_key: str, message_id: str, body: str)
             if locked is None:
                 raise NotFound(f"Nobody waits for '{wait_key}' any more.")  # undoes the record of the message
             if first:
-                job, provider = locked
-                if not kernel.registry.knows(job.kind, job.stage):
-                    raise NotAllowed(
-                        f"Job {job.id} waits in the stage '{job.stage}' of '{job.kind}', which the code of this "
-                        "process does not declare: call back through a process that does."
-                    )
-                one = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
-                await end(kernel, tx, [one])
+                await take_answer(kernel, tx, locked, wait_key, body)
     except NotFound:
         return False
     return first
+
+
+async def take_answer(kernel: Kernel, tx: Tx, locked: tuple[Claimed, str | None], key: str, body: str) -> None:
+    """Let a waiting job have its answer: inside of its stage, or as the stage's result if it returned a `Wait`."""
+    job, provider = locked
+    if await answers.parked(tx, [job.id]):
+        await answers.put(tx, [NewAnswer(run_of(job, f"wait:{key}"), 0, answered(body))], kernel.now())
+        one = Settlement(job, Resumed(), expected=State.WAITING, provider=provider)
+    elif kernel.registry.knows(job.kind, job.stage):
+        one = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
+    else:
+        raise NotAllowed(
+            f"Job {job.id} waits in the stage '{job.stage}' of '{job.kind}', which the code of this process does not "
+            "declare: call back through a process that does."
+        )
+    await end(kernel, tx, [one])
+
+
+def run_of(job: Claimed, run: str) -> RunId:
+    """What an answer of the job's present stage is kept under."""
+    return RunId(job.id, job.stage, job.epoch, run)
+
+
+def answered(body: str) -> str:
+    """An answer as the stage that waits for it reads it."""
+    return json.dumps({"value": json.loads(body)}, ensure_ascii=False)

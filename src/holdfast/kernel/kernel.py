@@ -19,6 +19,7 @@ from holdfast.kernel.failpoint import Failpoint, nowhere
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.processes import Pools
+from holdfast.kernel.signing import CallbackSigner
 from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
 from holdfast.stores.migration import Patience
@@ -39,6 +40,7 @@ class Tuning:
     lease_s: float = 60.0
     renew_s: float = 20.0
     poll_s: float = 1.0
+    keeper_s: float = 15.0
     reap_s: float = 5.0
     sweep_s: float = 60.0
     breaker_s: float = 1.0
@@ -135,7 +137,7 @@ async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any
 
 @dataclass(slots=True)
 class Kernel:
-    """What the verbs of `kernel/` need. All state is in the store; the fields after `aside` are only what is on its
+    """What the verbs of `kernel/` need. All state is in the store; the fields after `callbacks` are only what is on its
     way there."""
 
     store: Store
@@ -148,6 +150,7 @@ class Kernel:
     watch: Watch = field(default_factory=LogWatch)
     auto_migrate: AutoMigrate = AutoMigrate.TRUE
     aside: Aside = field(default_factory=Pools)
+    callbacks: CallbackSigner = field(default_factory=CallbackSigner)
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
     duties: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """What this process does for the apps, by name: `running`, or what it waits for."""

@@ -17,12 +17,12 @@ from holdfast.kernel.aside import (
     Message,
     Raised,
     StageStopped,
-    SyncContext,
     Where,
     come_of,
     converse,
     facts_of,
 )
+from holdfast.kernel.sync_context import SyncContext
 from holdfast.kernel.threads import ThreadPort
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Lockstep:
     ) -> Any:
         link = LockstepLink()
         begin = copy_context().run
-        context = SyncContext(facts_of(ctx, in_process=in_process), link.port, ctx.kernel.now)
+        context = SyncContext(facts_of(ctx, in_process=in_process), link.port, ctx.kernel.now, ctx)
         work = (lambda port: begin(method, instance, context, *arguments),)
         thread = Thread(target=link.port.work, args=work, name="holdfast stage", daemon=True)
         thread.start()

@@ -12,7 +12,7 @@ from holdfast.core.floor import BOTTOM, Floor
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.clock import SeededDice, uuid7
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, calls, cases, events, idempotency, inbox, jobs, outbox, results
+from holdfast.tables import answers, callbacks, calls, cases, events, idempotency, inbox, jobs, joins, outbox, results
 
 BATCH = 200
 LOOK_S = 600.0
@@ -45,6 +45,9 @@ async def prune_once(kernel: Kernel) -> int:
             await _prune(kernel, times("inbox"), lambda tx, start: inbox.prune(tx, start or BOTTOM, old, BATCH), old),
             await _prune(
                 kernel, times("keys"), lambda tx, start: idempotency.prune(tx, start or BOTTOM, old, BATCH), old
+            ),
+            await _prune(
+                kernel, times("callbacks"), lambda tx, start: callbacks.prune(tx, start or BOTTOM, old, BATCH), old
             ),
         ]
     )
@@ -80,4 +83,5 @@ async def _forget_jobs(tx: Tx, after: str, before: int) -> list[str]:
         await results.forget(tx, gone)
         await answers.forget(tx, gone)
         await cases.forget(tx, gone)
+        await joins.forget(tx, gone)
     return gone

@@ -11,7 +11,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import AWAY, end, end_apart
 from holdfast.stores.seam import Tx
-from holdfast.tables import leases
+from holdfast.tables import answers, leases
 
 BATCH = 200
 LEASE_SLACK_MS = 5_000
@@ -37,7 +37,8 @@ async def reap_once(kernel: Kernel) -> int:
 
 
 async def sweep_once(kernel: Kernel) -> int:
-    """Fail what is past its deadline, and what nobody called back in time. Safe with many instances."""
+    """Fail what is past its deadline, and what nobody called back in time. Safe with many instances. Who waits
+    inside of a stage goes on there instead (`kernel.wake`)."""
 
     async def find(tx: Tx) -> list[Settlement]:
         now = kernel.now()
@@ -47,6 +48,7 @@ async def sweep_once(kernel: Kernel) -> int:
         known = {job.id for job, _ in late}
         silent = await leases.unanswered(tx, kernel.registry.queues, now, BATCH, callbacks.start or BOTTOM)
         callbacks.reached(now - DEADLINE_SLACK_MS if len(silent) < BATCH else silent[-1][0].run_at)
+        known |= await answers.parked(tx, [job.id for job, _ in silent]) if silent else set()
         for job, provider in silent:
             if job.id not in known:
                 ended.append(Settlement(job, Overdue("CALLBACK_OVERDUE"), expected=State.WAITING, provider=provider))

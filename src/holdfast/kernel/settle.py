@@ -11,7 +11,8 @@ late one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +20,32 @@ from holdfast.core import budget
 from holdfast.core.budget import Gates
 from holdfast.core.decide import Decision, StagePlan, decide
 from holdfast.core.job import TERMINAL, Claimed, State
-from holdfast.core.outcome import Called, Done, Failed, Next, Outcome
+from holdfast.core.outcome import Called, Done, Failed, Next, Outcome, Parked
 from holdfast.core.redact import redact_message
 from holdfast.kernel.bury import bury
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.path import done_after, former_names_done, stage_after
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, breakers, events, jobs, outbox, results
+from holdfast.tables import answers, batch, breakers, events, jobs, joins, outbox, results
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
 
 VALUED = (Done, Next, Called)
 """Outcomes whose value is the stage's result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A leased job and the results of its earlier stages."""
+
+    job: Claimed
+    results: Mapping[str, str] = field(default_factory=dict)
+    since: int = 0
+    """When it was claimed; it may have gone on since, from stage to stage."""
+    went_on: bool = False
+    """Whether its holder kept it, from the stage before."""
 
 
 @dataclass(slots=True)
@@ -53,6 +66,8 @@ class Settlement:
     """Whether answers are kept for this stage: they go when the job leaves it."""
     spoiled: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
+    taken: Taken | None = None
+    """What the attempt was given, if its worker may go on with the job's next stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +103,23 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
             await bury(kernel, tx, one.job, decision, now)
         if not one.spoiled:
             await _hook(kernel, tx, one, decision, now)
+    await _tell_family(tx, kept, now)
+
+
+async def _tell_family(tx: Tx, kept: Ends, now: int) -> None:
+    """Count down for parents whose children end here, and leave the children of parents that end otherwise than well. A
+    replayed child was counted when it ended first. Last in the transaction: a join's row is held for a moment only."""
+    parents = [one.job.id for one, decision in kept if decision.state in (State.DEAD, State.CANCELLED)]
+    told = await joins.leave(tx, parents, now) if parents else False
+    ended = Counter(one.job.join_id for one, d in kept if _counts(one.job, d) and one.job.join_id is not None)
+    if ended:
+        told = await joins.count_down(tx, ended, now) or told
+    if told:
+        await tx.hint("wakes")
+
+
+def _counts(job: Claimed, decision: Decision) -> bool:
+    return job.join_id is not None and job.epoch == 0 and decision.state in TERMINAL
 
 
 async def gates_of(kernel: Kernel, settlements: Sequence[Settlement]) -> Gates:
@@ -123,12 +155,12 @@ def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: 
     return ends
 
 
-def lefts(kernel: Kernel, ends: Ends) -> list[jobs.Left]:
-    """The rows to write: one for each job, its newest end."""
+def lefts(kernel: Kernel, ends: Ends, going: Collection[str] = ()) -> list[jobs.Left]:
+    """The rows to write: one for each job, its newest end. `going`: the jobs whose holder would go on with them."""
     newest = {one.job.id: (one, decision) for one, decision in ends}
     return [
-        jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d))
-        for one, d in newest.values()
+        jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d), job_id in going)
+        for job_id, (one, d) in newest.items()
     ]
 
 
@@ -145,7 +177,9 @@ def parted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
 def is_plain(kernel: Kernel, ends: Ends) -> bool:
     """Whether nothing but the jobs' own rows, events, results and rings is to be written: then one statement does."""
     for one, decision in ends:
-        if one.messages or one.events or one.has_answers or decision.state is State.DEAD:
+        if one.messages or one.events or one.has_answers or decision.state in (State.DEAD, State.CANCELLED):
+            return False
+        if one.job.join_id is not None and _counts(one.job, decision):
             return False
     return not any(_writes_beside(kernel, kind) for kind in {one.job.kind for one, _ in ends})
 
@@ -234,14 +268,17 @@ async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
         await events.append(tx, [(one.job.id, one.job.attempt, "stale", batch.text({"event": decision.event}))], now)
 
 
-def hints(kernel: Kernel, ends: Ends, now: int) -> list[str]:
-    """Which channels to ring for these ends."""
+def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> list[str]:
+    """Which channels to ring for these ends. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
     kinds = kernel.registry.kinds
     for one, decision in ends:
         kind = kinds.get(one.job.kind)
-        if decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now):
+        is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
+        if is_due and one.job.id not in going:
             channels.add(f"queue:{one.job.queue}")
+        if isinstance(one.outcome, Parked):  # what it waits for may be there already
+            channels.add("wakes")
         if kind is not None and kind.announce:
             channels.add("events")
         if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:

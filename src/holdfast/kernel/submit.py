@@ -116,6 +116,7 @@ def prepare(
         None if key is None else hashlib.sha256(payload.encode()).hexdigest(),
         owner,
         trace or traceparent(),
+        None,
         payload,
     )
     return Order(job_id, row)

@@ -24,11 +24,11 @@ from holdfast.kernel.aside import (
     Raised,
     Run,
     StageStopped,
-    SyncContext,
     come_of,
     converse,
     facts_of,
 )
+from holdfast.kernel.sync_context import SyncContext
 
 if TYPE_CHECKING:
     from holdfast.kernel.context import Context
@@ -204,7 +204,7 @@ async def run_in_pool(
     facts, now = facts_of(ctx, in_process=False), ctx.kernel.now
 
     def work(port: ThreadPort) -> Any:
-        return begin(method, instance, SyncContext(facts, port, now), *arguments)
+        return begin(method, instance, SyncContext(facts, port, now, ctx), *arguments)
 
     thread = pool.begin(work, link.port)
     if thread is None:

@@ -10,8 +10,8 @@ transaction of their own (`end`). Both databases go this way; which of them it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from holdfast.core.classify import classify
 from holdfast.core.failure import Category
@@ -21,11 +21,13 @@ from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.floors import watch_claims
+from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.report import report
 from holdfast.kernel.settle import (
     Ends,
     Settlement,
+    Taken,
     decided,
     gates_in,
     gates_of,
@@ -43,22 +45,22 @@ AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 """The database is not there for anybody: no settlement is to blame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A leased job and the results of its earlier stages."""
-
-    job: Claimed
-    results: dict[str, str] = field(default_factory=dict)
-
-
 async def turn(
-    kernel: Kernel, owner: str, queues: Sequence[str], finished: Sequence[Settlement], limit: int
+    kernel: Kernel,
+    owner: str,
+    queues: Sequence[str],
+    finished: Sequence[Settlement],
+    limit: int,
+    *,
+    goes_on: bool = False,
+    look: Look | None = None,
 ) -> tuple[list[Taken], int]:
     """End what is finished and lease up to `limit` due jobs, in one commit. A turn does not see what it puts back.
 
     Returns the leases and how much makes another look worth while: jobs that were parked or are due again, and
-    whatever was written beside them. A crash before the commit changes nothing; after it, the leases expire and are
-    reaped."""
+    whatever was written beside them. `goes_on`: the owner keeps the jobs that have a next stage, if it has not held
+    them for long, or by its last `look` nobody more urgent waits; they come first, each as its next attempt. A crash
+    before the commit changes nothing; after it, the leases expire and are reaped."""
     try:
         gates = await gates_of(kernel, finished)
         written = None
@@ -66,9 +68,10 @@ async def turn(
             now = kernel.now()
             ends = decided(kernel, finished, now, gates)
             plain = is_plain(kernel, ends)
+            going = going_on(ends, now, look) if goes_on else set()
             claiming = kernel.floors.claims.begin(now)
             claim = _claim(kernel, owner, queues, limit, now, claiming.floors)
-            written = await _commit(kernel, ends, claim, now, plain)
+            written = await _commit(kernel, ends, going, claim, now, plain)
         turned, kept, refused = written
         kernel.floors.claims.end(claiming, turned.reached, turned.entered, kernel.now())
     except AWAY:
@@ -85,8 +88,10 @@ async def turn(
     if refused:
         async with kernel.store.transaction() as tx:
             await note_refused(tx, refused, now)
-    again = turned.parked + (not plain) + sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now)
-    return await _with_results(kernel, turned.leased), again
+    kept_on = [next_taken(kernel, one, d) for one, d in kept if one.job.id in turned.went_on]
+    put_back = sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now) - len(kept_on)
+    again = turned.parked + (not plain) + put_back
+    return kept_on + await _with_results(kernel, turned.leased, now), again
 
 
 def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int, floors: Floors) -> jobs.Claim:
@@ -95,7 +100,7 @@ def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: i
 
 
 async def _commit(
-    kernel: Kernel, ends: Ends, claim: jobs.Claim, now: int, plain: bool
+    kernel: Kernel, ends: Ends, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
 ) -> tuple[jobs.Turned, Ends, Ends] | None:
     """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit. None: we stood
     still, and a deadline has passed since it was decided; nothing was written."""
@@ -105,7 +110,7 @@ async def _commit(
     async with kernel.store.alone() if plain else kernel.store.transaction() as tx:
         if _is_overtaken(ends, now, kernel.now()):
             return None
-        written = await _write(kernel, tx, ends, claim, now, plain)
+        written = await _write(kernel, tx, ends, going, claim, now, plain)
         if not plain:
             await kernel.failpoint(f"{place}.before_commit")
     await kernel.failpoint(f"{place}.after_commit")
@@ -121,11 +126,11 @@ def _is_overtaken(ends: Ends, decided_at: int, now: int) -> bool:
 
 
 async def _write(
-    kernel: Kernel, tx: Tx, ends: Ends, claim: jobs.Claim, now: int, plain: bool
+    kernel: Kernel, tx: Tx, ends: Ends, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
 ) -> tuple[jobs.Turned, Ends, Ends]:
     """The one place where jobs enter and leave `processing`. Returns what came of it, the ends that were accepted,
     and those that a fence refused."""
-    turned = await jobs.turn(tx, lefts(kernel, ends), claim, now, hints(kernel, ends, now))
+    turned = await jobs.turn(tx, lefts(kernel, ends, going), claim, now, hints(kernel, ends, now, going))
     kept, refused = parted(ends, turned.accepted)
     if not plain:
         await write_beside(kernel, tx, kept, now)
@@ -136,7 +141,7 @@ async def end(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[
     """End attempts in the caller's transaction; return the ids that were accepted. The caller commits."""
     now = kernel.now()
     ends = decided(kernel, settlements, now, await gates_in(tx, settlements))
-    turned, kept, refused = await _write(kernel, tx, ends, jobs.NO_CLAIM, now, is_plain(kernel, ends))
+    turned, kept, refused = await _write(kernel, tx, ends, (), jobs.NO_CLAIM, now, is_plain(kernel, ends))
     await note_refused(tx, refused, now)
     tx.then(lambda: report(kernel, kept, refused))
     return turned.accepted
@@ -174,17 +179,17 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
         await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
         await kernel.failpoint("claim.before_commit")
     await kernel.failpoint("claim.after_commit")
-    return (await _with_results(kernel, [job]))[0]
+    return (await _with_results(kernel, [job], now))[0]
 
 
-async def _with_results(kernel: Kernel, leased: Sequence[Claimed]) -> list[Taken]:
+async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[Taken]:
     """What the jobs' stages need from earlier ones; nobody else writes results of a job that we hold."""
     later = [job.id for job in leased if _has_earlier_stage(kernel, job)]
     if not later:
-        return [Taken(job) for job in leased]
+        return [Taken(job, since=now) for job in leased]
     async with kernel.store.reading() as tx:
         stored = await results.of_jobs(tx, later)
-    return [Taken(job, stored.get(job.id, {})) for job in leased]
+    return [Taken(job, stored.get(job.id, {}), now) for job in leased]
 
 
 def _has_earlier_stage(kernel: Kernel, job: Claimed) -> bool:

@@ -36,6 +36,7 @@ STEPS: dict[str, tuple[frozenset[str], str]] = {
     "waiting": (BUSY, "waiting"),
     "succeeded": (ASKED, "succeeded"),
     "advanced": (ASKED, "queued"),
+    "resumed": (frozenset({"waiting"}), "queued"),
     "buried": (ANY, "dead"),
     "expired": (ANY, "dead"),
     "cancelled": (ANY, "cancelled"),

@@ -5,7 +5,8 @@
     S14 breakers       S15 deadlines          S16 outbox and acks  S17 inbox          S18 no orphans    S19 dead letters
     S20 no silence     S21 secrecy            S22 shared effects   L1 all ended       L2 outbox empty   L4 broker empty
 
-A world's own checks come on top; the kernel's adds S23, what is paid for once, that of two releases S24, deploys.
+A world's own checks come on top; the kernel's adds S23, what is paid for once, that of two releases S24, deploys,
+that of the family S25.
 
 What needs only the tables is in `audit.py`, and runs on a live database too.
 """

@@ -13,7 +13,7 @@ from holdfast.kernel.kinds import JobKind
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Change, History
 
-FREE = frozenset(["held", "released", "snoozed", "lost", "parked", "rewound"])
+FREE = frozenset(["held", "released", "snoozed", "lost", "parked", "rewound", "resumed"])
 # What a provider is to blame for, as the providers of the simulation fail.
 FAULTS = frozenset(["UPSTREAM_INTERNAL", "UPSTREAM_UNAVAILABLE", "NETWORK_UNREACHABLE", "NETWORK_TIMEOUT"])
 

@@ -200,6 +200,22 @@ def check_breakers(history: History) -> Iterator[Finding]:
             yield Finding("S14", f"Job {change.job} paid for a provider that was held ({change.event}).", change.job)
 
 
+def check_entries(history: History) -> Iterator[Finding]:
+    """S14: no stage is entered while its provider is held, but for a trial: neither by a claim nor by going on."""
+    gates: dict[str, str] = {}
+    moves = {line.seq: line for line in history.of("gate")}
+    entries = {change.seq: change for change in history.all_changes() if change.event == "claimed"}
+    for seq in sorted({*moves, *entries}):
+        if seq in moves:
+            gates[moves[seq].id] = moves[seq].data[1]
+            continue
+        change = entries[seq]
+        is_trial = change.old_hold == "trial" and not change.went_on
+        if gates.get(change.provider or "", "closed") != "closed" and not is_trial:
+            text = f"Job {change.job} entered '{change.stage}' while {change.provider} was held, by {change.host}."
+            yield Finding("S14", text, change.job)
+
+
 def _calls_between(history: History, tale: ProviderTale | None, from_ms: int, to_ms: int) -> Iterator[ProviderEvent]:
     """Calls begun in between by processes that had not stood still with leave to call."""
     for call in tale.log if tale else ():
@@ -285,4 +301,5 @@ EFFECTS = (
     check_retry_after,
     check_heard,
     check_breakers,
+    check_entries,
 )

@@ -124,6 +124,20 @@ def _left(change: Change, holder: str) -> Iterator[Finding]:
         yield Finding("S4", f"{text} ({change.event}).", change.job)
 
 
+def check_results(history: History) -> Iterator[Finding]:
+    """S3: a stage is left for the next one with its result stored, unless it may have none."""
+    kept: dict[tuple[str, str], int] = {}
+    for line in history.of("result"):
+        if not line.data[2]:
+            kept.setdefault((line.id, line.data[0]), line.at_ms)
+    for change in history.all_changes():
+        if change.event != "advanced" or history.kind_of(change.job).by_name[change.old_stage].may_be_none:
+            continue
+        if kept.get((change.job, change.old_stage), change.at_ms + 1) > change.at_ms:
+            text = f"Job {change.job} left the stage '{change.old_stage}' and its result is not stored."
+            yield Finding("S3", text, change.job)
+
+
 def check_progress(history: History) -> Iterator[Finding]:
     """S4: only the attempt that holds the lease reports progress."""
     running: dict[str, int] = {}
@@ -193,6 +207,7 @@ JOBS = (
     check_one_terminal,
     check_legal_edges,
     check_fencing,
+    check_results,
     check_progress,
     check_deadline,
     check_dead_letters,

@@ -30,7 +30,7 @@ _TOLD: dict[str, Told] = {
         "new.id",
         "old.state, new.state, old.stage, new.stage, old.attempt, new.attempt, old.epoch, new.epoch, old.failures, "
         "new.failures, new.crashes, old.lease_until, new.lease_until, old.run_at, new.run_at, new.not_before, "
-        "old.deadline_at, new.parked, old.wait_key, old.not_before",
+        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider",
     ),
     "born": ("INSERT ON holdfast_jobs", "new.id", "new.kind, new.job_key, new.fingerprint"),
     "event": ("INSERT ON holdfast_job_events", "new.job_id", "new.attempt, new.type, new.data"),
@@ -118,6 +118,9 @@ class Change(NamedTuple):
     parked: int
     old_wait_key: str | None
     old_not_before: int | None
+    old_hold: str | None
+    provider: str | None
+    went_on: bool = False
 
 
 class Accepted(NamedTuple):
@@ -197,20 +200,38 @@ def read_lines(connection: sqlite3.Connection) -> list[Line]:
 
 
 def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
-    """Every job's writes in order, each with its event: the first one of the job that follows it."""
+    """Every job's writes in order, each with its event: the first one of the job that follows it. A job that its holder
+    went on with has left one attempt and entered the next in one write: two changes, each with its own event."""
     changes: dict[str, list[Change]] = {}
     for line in lines:
         if line.what == "job":
-            changes.setdefault(line.id, []).append(Change(*line[:4], line.id, "", {}, *line.data))
+            changes.setdefault(line.id, []).extend(_parted(Change(*line[:4], line.id, "", {}, *line.data)))
         elif line.what == "event" and line.data[1] in EVENTS and changes.get(line.id):
-            last = changes[line.id][-1]
-            if last.event == "":
+            told = changes[line.id]
+            place = -2 if told[-1].went_on and told[-2].event == "" else -1
+            if told[place].event == "":
                 note = json.loads(line.data[2]) if line.data[2] else {}
-                changes[line.id][-1] = last._replace(event=line.data[1], note=note)
+                told[place] = told[place]._replace(event=line.data[1], note=note)
     return changes
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed")
+def _parted(change: Change) -> list[Change]:
+    if (change.old_state, change.state) != ("processing", "processing") or change.attempt == change.old_attempt:
+        return [change]
+    left = change._replace(state="queued", attempt=change.old_attempt, lease_until=None)
+    entered = change._replace(
+        old_state="queued",
+        old_stage=change.stage,
+        old_failures=change.failures,
+        old_lease_until=None,
+        old_not_before=change.not_before,
+        old_run_at=change.run_at,
+        went_on=True,
+    )
+    return [left, entered]
+
+
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed", "resumed")
 EVENTS = frozenset(
     ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
 )

@@ -222,8 +222,8 @@ class SimBells(Bells):
     def has(self, channel: str) -> bool:
         return bool(self._listeners.get(channel))
 
-    def ring(self, channel: str) -> None:
-        super().ring(channel)
+    def ring(self, channel: str, ticket: str = "") -> None:
+        super().ring(channel, ticket)
         self._store.notify(channel)
 
     def ring_here(self, channel: str) -> None:

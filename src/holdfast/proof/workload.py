@@ -184,9 +184,9 @@ class Essay(Job[Order]):
         here().maybe_fail(ctx, min(2, order.fails))  # type: ignore[attr-defined]
         return " ".join(answers)
 
-    @stage(retry=SHORT)
+    @stage(retry=SHORT, provider=llm, timeout_s=20)
     async def close(self, ctx: Context, order: Order, grade: str) -> str:
-        return grade
+        return await _call(ctx, llm)
 
 
 @app.job()

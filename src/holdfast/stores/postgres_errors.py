@@ -51,6 +51,17 @@ def place_of(url: str) -> str:
     return f"postgresql://{hosts_of(url).replace(' or ', ',')}{urlsplit(url).path}"
 
 
+def _refused_by_pooler(error: asyncpg.ProtocolViolationError) -> str:
+    """A pooler's own words come as violations of the protocol, whatever its trouble is."""
+    _, known, parameter = str(error).partition("unsupported startup parameter: ")
+    if known:
+        return (
+            f"The pooler before PostgreSQL refuses the parameter '{parameter}', which the database URL asks for; take "
+            "it out of the URL, or name it in the pooler's ignore_startup_parameters."
+        )
+    return f"PostgreSQL, or a pooler before it, refused the connection: {error}; a write may have happened."
+
+
 @contextmanager
 def translating() -> Iterator[None]:
     """The driver's errors in our words."""
@@ -67,6 +78,12 @@ def translating() -> Iterator[None]:
         raise StoreReadOnly(f"PostgreSQL is read-only: {error}.") from error
     except asyncpg.DiskFullError as error:
         raise StoreFull(f"PostgreSQL cannot write, its disk is full: {error}.") from error
+    except asyncpg.ProtocolViolationError as error:
+        raise StoreUnavailable(_refused_by_pooler(error)) from error
+    except (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError) as error:
+        raise StoreUnavailable(
+            f"A pooler gave this statement to another session ({error}); set HOLDFAST_POOLER=transaction."
+        ) from error
     except (
         OSError,
         TimeoutError,

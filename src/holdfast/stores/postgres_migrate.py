@@ -22,13 +22,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreBusy, StoreUnavailable
+from holdfast.stores.connecting import split_settings
 from holdfast.stores.migration import SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.postgres_errors import naming, translating
+from holdfast.stores.postgres_session import CONNECT_TIMEOUT_S, set_all
 from holdfast.stores.statement import Migration
 
 MIGRATION_LOCK = 0x686F6C6466617374
-CONNECT_TIMEOUT_S = 10.0
 LOOK_EVERY_S = 5.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 LOCK_MS_MIN = 10
@@ -125,14 +126,16 @@ class Migrator:
             # Sent by itself, without parameters: it also ends the last answer's portal, whose snapshot the building of
             # the index would wait for.
             await keeper.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            await connection.execute(f"SET lock_timeout = {max(1, int(1_000 * self._patience.wait_s))}")
+            lasts = await connection.fetchval("SELECT pg_backend_pid()") == connection.get_server_pid()
+            if lasts:  # a session that a pooler lends must not keep it for the next who gets it
+                await connection.execute(f"SET lock_timeout = {max(1, int(1_000 * self._patience.wait_s))}")
             try:
                 for text in step.statements("postgres"):
                     for (name,) in await connection.fetch(_INVALID, _index_name(text)):
                         await self._execute(connection, f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
                     await self._execute(connection, text)
             finally:
-                if not connection.is_closed():
+                if lasts and not connection.is_closed():
                     await connection.execute("RESET lock_timeout")
             for text in await self._table(keeper):
                 await keeper.execute(text)
@@ -169,14 +172,29 @@ class Migrator:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
         with naming(self._url):
+            plain, own = split_settings(self._url)
             connection = await asyncpg.connect(
-                self._url, timeout=CONNECT_TIMEOUT_S, server_settings={"application_name": "holdfast migrate"}
+                plain,
+                timeout=CONNECT_TIMEOUT_S,
+                statement_cache_size=0,  # a pooler may lend another session for the next statement
+                server_settings={"application_name": "holdfast migrate"},
             )
         try:
+            await self._set_up(connection, own)
             yield connection
         finally:
             with contextlib.suppress(Exception):
                 await connection.close(timeout=CONNECT_TIMEOUT_S)
+
+    async def _set_up(self, connection: Any, own: Sequence[tuple[str, str]]) -> None:
+        if not own:
+            return
+        if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
+            raise StoreUnavailable(
+                f"A migration needs a session that lasts, to set '{own[0][0]}' as the database URL asks; name "
+                "PostgreSQL's own address in HOLDFAST_LISTEN_URL."
+            )
+        await connection.execute("; ".join(set_all(own, "false")))
 
 
 @asynccontextmanager

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from holdfast.stores.bells import Heed
+from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
@@ -33,8 +35,9 @@ class Tx(Protocol):
         """Run the statement and return its rows."""
         ...
 
-    async def hint(self, channel: str) -> None:
-        """Wake whoever listens on `channel`, once this transaction commits. A rollback wakes nobody."""
+    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+        """Wake whoever listens on `channel`, once this transaction commits. A rollback wakes nobody. On a queue's
+        channel a listener may leave the ring to another (`Bells`), unless it goes `to_all`."""
         ...
 
     def then(self, tell: Callable[[], None]) -> None:
@@ -80,7 +83,13 @@ class Store(Protocol):
         """A transaction that only reads; it waits for no writer."""
         ...
 
-    def bell(self, channel: str) -> Bell: ...
+    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+        """A listener; `heed` is asked with the ticket of each ring that is meant for one of many."""
+        ...
+
+    def is_heard(self) -> bool:
+        """Whether hints of other processes arrive here now. Where not, whoever waits polls, each for itself."""
+        ...
 
     def now(self) -> int:
         """Milliseconds since the epoch by the database's clock, which all workers share."""
@@ -98,6 +107,10 @@ class Store(Protocol):
     def spare(self) -> Store | None:
         """Another store of the same database, for a thread with an event loop of its own: one connection, and a short
         patience. None where there is but one loop, as in the simulator."""
+        ...
+
+    async def examine(self) -> Examination:
+        """What the database is, what may be done there and what lies before it. Connects; writes nothing."""
         ...
 
     def place(self) -> str:

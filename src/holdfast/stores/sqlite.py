@@ -29,8 +29,9 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.stores.bells import Bells
+from holdfast.stores.bells import Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
+from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.seam import Bell, Dialect, Row, Store
 from holdfast.stores.statement import Migration, Statement
@@ -91,8 +92,11 @@ class SqliteStore:
             finally:
                 await lane.rollback()
 
-    def bell(self, channel: str) -> Bell:
-        return self._bells.bell(channel)
+    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+        return self._bells.bell(channel, heed)
+
+    def is_heard(self) -> bool:
+        return False  # other processes that use the file hear nothing of it
 
     def now(self) -> int:
         return self._clock.now_ms()
@@ -119,6 +123,13 @@ class SqliteStore:
 
     def spare(self) -> Store | None:
         return SqliteStore(self.path, clock=self._clock)
+
+    async def examine(self) -> Examination:
+        found = os.path.exists(self.path)  # noqa: ASYNC240 (a stat is brief)
+        is_writable = os.access(self.path, os.W_OK) if found else True  # it is made when it is needed
+        return Examination(
+            (f"SQLite {sqlite3.sqlite_version}", "a file" if found else "no file yet"), is_writable=is_writable
+        )
 
     def place(self) -> str:
         return f"sqlite:///{self.path}"
@@ -158,7 +169,7 @@ class SqliteTx:
         brief = statement.is_brief and len(params.get("batch", "")) <= BRIEF_BYTES_MAX
         return await self.lane.execute(statement.sqlite, params, brief)
 
-    async def hint(self, channel: str) -> None:
+    async def hint(self, channel: str, *, to_all: bool = False) -> None:
         self.hints.add(channel)
 
     def then(self, tell: Callable[[], None]) -> None:

@@ -46,6 +46,11 @@ async def of_stage(tx: Tx, job_id: str, stage: str, epoch: int) -> dict[str, Kep
     return {row["run"]: KeptAnswer(row["tries"], row["value"]) for row in rows}
 
 
+async def parked(tx: Tx, job_ids: Iterable[str]) -> set[str]:
+    """Which of these waiting jobs wait inside of their stage, to go on there."""
+    return {row["id"] for row in await tx.rows(sql.parked, batch=batch.ids(job_ids))}
+
+
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
     await tx.rows(sql.forget, batch=batch.ids(job_ids))
 

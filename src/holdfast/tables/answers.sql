@@ -17,6 +17,13 @@ ON CONFLICT (job_id, stage, epoch, run) DO UPDATE
 SELECT run, tries, value FROM holdfast_answers
  WHERE job_id = CAST(:job_id AS /*id*/) AND stage = :stage AND epoch = :epoch
 
+-- name: parked
+-- Jobs that wait inside of a stage, among these: what they wait for is written there as an answer.
+SELECT CAST(j.id AS TEXT) AS id FROM holdfast_jobs AS j
+  JOIN holdfast_answers AS a ON a.job_id = j.id AND a.stage = j.stage AND a.epoch = j.epoch
+                            AND a.run = 'until:' || j.wait_key
+ WHERE j.id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
+
 -- name: forget
 DELETE FROM holdfast_answers WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
 

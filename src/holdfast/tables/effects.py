@@ -28,6 +28,8 @@ class Plan(NamedTuple):
     attempt: int
     former_key: str | None = None
     """How an earlier release spelled the key: if it wrote that row, none is added."""
+    ticket: str | None = None
+    """What the send is known by, if it begins with the plan."""
 
 
 class Begin(NamedTuple):
@@ -80,6 +82,12 @@ async def plan(tx: Tx, plans: Iterable[Plan], now: int) -> None:
     await tx.rows(sql.plan, batch=_keyed(plans), now=now)
 
 
+async def begin_new(tx: Tx, plans: Iterable[Plan], now: int) -> set[str]:
+    """Write the intents, one a key, and say that their sends start now; return the keys of those that may. A key that
+    is missing from the answer is known already, or its job's lease is gone: nothing was written of it."""
+    return {row["key"] for row in await tx.rows(sql.begin_new, batch=_keyed(plans), now=now)}
+
+
 async def lock(tx: Tx, key: str) -> EffectRow | None:
     return (await lock_all(tx, [key])).get(key)
 
@@ -109,6 +117,27 @@ def read_row(row: Row) -> EffectRow:
         attempt=row["attempt"],
         sender=row["sender"],
         is_held=bool(row["is_held"]),
+    )
+
+
+def planned_row(plan: Plan) -> EffectRow:
+    """The row of an effect that is planned and was never sent."""
+    return EffectRow(
+        key=plan.key,
+        token=plan.token,
+        status=EffectStatus.PLANNED,
+        provider=plan.provider,
+        provider_id=None,
+        epoch=plan.epoch,
+        sends=0,
+        first_sent_at=None,
+        last_sent_at=None,
+        error_class=None,
+        error=None,
+        kind=plan.kind,
+        job_id=plan.job_id,
+        attempt=plan.attempt,
+        sender=plan.job_id,
     )
 
 

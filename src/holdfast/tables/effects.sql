@@ -7,6 +7,21 @@ SELECT e.key, e.value->>0, CAST(e.value->>1 AS /*id*/), e.value->>2, e.value->>3
  WHERE NOT EXISTS (SELECT 1 FROM holdfast_effects AS f WHERE f.key = e.value->>8)
 ON CONFLICT (key) DO NOTHING
 
+-- name: begin_new
+-- Plans and begins in one insert, where nobody has written of the effect yet: most sends are the first of their key.
+-- Guarded as `plan` is (by the former spelling) and as `begin` is (by the lease). What does not come back goes the
+-- long way: `plan`, `lock`, `begin`.
+INSERT INTO holdfast_effects (key, token, job_id, kind, stage, provider, provider_class, status, epoch, attempt,
+                              created_at, updated_at, sends, sender, ticket, first_sent_at, last_sent_at)
+SELECT e.key, e.value->>0, j.id, e.value->>2, e.value->>3, e.value->>4, e.value->>5, 'sending',
+       CAST(e.value->>6 AS INTEGER), CAST(e.value->>7 AS BIGINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), 1, j.id,
+       e.value->>9, CAST(:now AS BIGINT), CAST(:now AS BIGINT)
+  FROM json_each(:batch) AS e JOIN holdfast_jobs AS j ON j.id = CAST(e.value->>1 AS /*id*/)
+ WHERE j.attempt = CAST(e.value->>7 AS BIGINT) AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END
+   AND NOT EXISTS (SELECT 1 FROM holdfast_effects AS f WHERE f.key = e.value->>8)
+ON CONFLICT (key) DO NOTHING
+RETURNING key
+
 -- name: lock
 -- `sender` was not written by earlier releases: then the job that planned the effect is taken for it.
 SELECT key, token, status, provider, provider_id, epoch, sends, first_sent_at, last_sent_at, error_class, error,

@@ -42,6 +42,7 @@ class Ended(NamedTuple):
     data: str | None
     from_stage: str
     value: str | None
+    goes_on: int
 
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
@@ -59,6 +60,8 @@ class Left(NamedTuple):
     """The stage's result as JSON, if it is one to keep."""
     done: str | None = None
     """The stages completed so far, if that has changed."""
+    goes_on: bool = False
+    """Whether the next stage is to be leased with this end, to whoever holds the job."""
 
 
 class Claim(NamedTuple):
@@ -82,10 +85,12 @@ NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 
 class Turned(NamedTuple):
-    """What came of a turn: the attempts whose end was accepted, the jobs leased, and how many were parked instead,
-    because their provider is held; from where the next claim must look in each lane, and what has entered lanes."""
+    """What came of a turn: the attempts whose end was accepted, those of them whose next one is leased already, the
+    jobs leased besides, and how many were parked instead, because their provider is held; from where the next claim
+    must look in each lane, and what has entered lanes."""
 
     accepted: set[str]
+    went_on: set[str]
     leased: list[Claimed]
     parked: int
     reached: Floors
@@ -99,10 +104,11 @@ async def turn(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Seq
     if tx.dialect == "postgres":
         return await _turn_at_once(tx, lefts, claim, now, hints)
     rows, floors, entered = await _claim_lane_by_lane(tx, claim, now) if claim.limit > 0 else ([], {}, {})
-    accepted = await _end(tx, lefts, claim, now) if lefts else set()
+    accepted, went_on = await _end(tx, lefts, claim, now) if lefts else (set(), set())
     for channel in hints:
         await tx.hint(channel)
-    return Turned(accepted, *_parted(rows), floors, lowest(entered, _put_back(lefts, claim, now)))
+    entered = lowest(entered, _put_back(lefts, went_on, claim, now))
+    return Turned(accepted, went_on, *_parted(rows), floors, entered)
 
 
 def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
@@ -133,9 +139,12 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
     taken = [row for row in rows if row["kind"] is not None]
     words = [row["id"] or "" for row in rows[len(taken) :]]
     seen = json.loads(next((word for word in words if word.startswith("[")), "[]"))
-    accepted = {job_id for word in words if not word.startswith("[") for job_id in word.split(",")} - {""}
+    ended = {job_id for word in words if not word.startswith("[") for job_id in word.split(",")} - {""}
+    went_on = {job_id[:-1] for job_id in ended if job_id[-1] == "+"}
+    accepted = {job_id.rstrip("+") for job_id in ended} if went_on else ended
     floors, entered = _read_seen(claim, seen, now)
-    return Turned(accepted, *_parted(taken), floors, lowest(entered, _put_back(lefts, claim, now)))
+    entered = lowest(entered, _put_back(lefts, went_on, claim, now))
+    return Turned(accepted, went_on, *_parted(taken), floors, entered)
 
 
 def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Floors]:
@@ -150,10 +159,10 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
     return floors, {(q, pr): least for q, pr, is_back, _, _, _, least in seen if is_back and least is not None}
 
 
-def _put_back(lefts: Sequence[Left], claim: Claim, now: int) -> Floors:
+def _put_back(lefts: Sequence[Left], went_on: set[str], claim: Claim, now: int) -> Floors:
     """The lanes that ended attempts entered, and the oldest job of each."""
     queued = [left for left in lefts if left.decision.state is State.QUEUED and left.decision.hold != "limit"]
-    back = [left.job for left in queued if _is_due(left, claim, now)]
+    back = [left.job for left in queued if left.job.id not in went_on and _is_due(left, claim, now)]
     return lowest(*({(job.queue, job.priority): job.created_at} for job in back))
 
 
@@ -207,33 +216,32 @@ async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
     """Lease one job, whatever its queue; the caller logs it."""
-    rows = await tx.rows(
-        sql.claim_one,
-        id=job_id,
-        declared=claim.declared,
-        owner=claim.owner,
-        now=now,
-        lease_until=claim.lease_until,
-    )
+    lease = {"owner": claim.owner, "lease_until": claim.lease_until}
+    rows = await tx.rows(sql.claim_one, id=job_id, declared=claim.declared, now=now, **lease)
     return Claimed._make(rows[0]) if rows else None
 
 
-async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> set[str]:
+async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[set[str], set[str]]:
+    """End attempts; return the jobs whose end was accepted, and those of them that went on."""
+    lease_until = claim.lease_until
     rows = {left.job.id: _ended(left, claim, now) for left in lefts}
     ended = batch.keyed(rows)
-    accepted = {row["id"] for row in await tx.rows(sql.end, batch=ended, now=now)}
-    if len(accepted) < len(rows):
-        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in accepted})
-    if accepted:
+    states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
+    if len(states) < len(rows):
+        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in states})
+    if states:
         await tx.rows(sql.log_ends, batch=ended, now=now)
     if any(left.value is not None for left in lefts):
         await tx.rows(sql.keep_values, batch=ended, now=now)
-    return accepted
+    went_on = {job_id: rows[job_id][0] + 1 for job_id, state in states.items() if state == State.PROCESSING}
+    if went_on:
+        await events.append(tx, [(job_id, attempt, "claimed", None) for job_id, attempt in went_on.items()], now)
+    return set(states), set(went_on)
 
 
 def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
     """The fields of `Ended`, in their order. A plain tuple: JSON takes 1.6 times as long to write a named one."""
-    job, expected, decision, error, data, value, done = left
+    job, expected, decision, error, data, value, done, goes_on = left
     return (
         job.attempt,
         expected,
@@ -255,6 +263,7 @@ def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
         data,
         job.stage,
         value,
+        int(goes_on),
     )
 
 

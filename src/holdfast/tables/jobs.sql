@@ -13,17 +13,25 @@
 -- planner from turning that into a join.
 -- A row whose provider is held is parked where it stands: it leaves the ready index and costs no later claim.
 -- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
+--
+-- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
+-- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
-     SET state = s.state, stage = s.stage, run_at = s.run_at, failures = s.failures, crashes = s.crashes,
-         provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at, wait_key = s.wait_key,
-         error = COALESCE(s.error, j.error), hold = s.hold, is_due = s.is_due, done = COALESCE(s.done, j.done),
-         tally = s.tally, parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL,
-         lease_until = NULL,
+     SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = j.attempt + CAST(s.goes AS INTEGER),
+         stage = s.stage, run_at = CASE WHEN s.goes THEN j.run_at ELSE s.run_at END, failures = s.failures,
+         crashes = s.crashes, provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at,
+         wait_key = s.wait_key, error = COALESCE(s.error, j.error), hold = s.hold, is_due = s.is_due,
+         done = COALESCE(s.done, j.done), tally = s.tally, parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END,
+         updated_at = :now, lease_owner = CASE WHEN s.goes THEN j.lease_owner END,
+         lease_until = CASE WHEN s.goes THEN GREATEST(j.lease_until, CAST(:lease_until AS BIGINT)) END,
+         last_attempt_at = CASE WHEN s.goes THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
          finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
-    FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
+    FROM (SELECT r.*, r.goes_on = 1 AND (r.provider IS NULL OR r.provider NOT IN (
+                   SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
+            FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
    WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
-  RETURNING j.id, j.attempt, s.event, s.data, s.from_stage, s.value),
+  RETURNING j.id, s.attempt, s.event, s.data, s.from_stage, s.value, s.goes),
 kept AS (
   INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
   SELECT id, from_stage, attempt, CASE event WHEN 'expired' THEN 1 ELSE 0 END, CAST(:now AS BIGINT), value
@@ -79,13 +87,16 @@ logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
   SELECT id, attempt, event, CAST(:now AS BIGINT), data FROM fin
    UNION ALL
+  SELECT id, attempt + 1, 'claimed', CAST(:now AS BIGINT), NULL FROM fin WHERE goes
+   UNION ALL
   SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL
     FROM got WHERE act <> 'admit')
 SELECT /*Claimed*/ FROM got WHERE act <> 'admit'
  UNION ALL
-SELECT string_agg(CAST(id AS TEXT), ','), /*Claimed absent*/ FROM fin
+SELECT string_agg(CAST(id AS TEXT) || CASE WHEN goes THEN '+' ELSE '' END, ','), /*Claimed absent*/ FROM fin
  UNION ALL
-SELECT CAST(pg_notify('holdfast', h) AS TEXT), /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
+SELECT CAST(pg_notify('holdfast', h || CASE WHEN h LIKE 'queue:%' THEN ' #' || txid_current() ELSE '' END) AS TEXT),
+       /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
  UNION ALL
 SELECT CAST(json_agg(json_build_array(q, pr, is_back, n, ca, ra, least)) AS TEXT), /*Claimed absent*/
   FROM (SELECT q, pr, ra IS NOT NULL AS is_back, COUNT(*) AS n, MAX(ca) AS ca, MAX(ra) AS ra,
@@ -143,15 +154,21 @@ RETURNING /*Claimed*/
 -- name: end @sqlite
 -- brief
 UPDATE holdfast_jobs
-   SET state = s.state, stage = s.stage, run_at = s.run_at, failures = s.failures, crashes = s.crashes,
-       provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at, wait_key = s.wait_key,
-       error = COALESCE(s.error, holdfast_jobs.error), hold = s.hold, is_due = s.is_due,
+   SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = holdfast_jobs.attempt + s.goes,
+       stage = s.stage, run_at = CASE WHEN s.goes THEN holdfast_jobs.run_at ELSE s.run_at END, failures = s.failures,
+       crashes = s.crashes, provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at,
+       wait_key = s.wait_key, error = COALESCE(s.error, holdfast_jobs.error), hold = s.hold, is_due = s.is_due,
        done = COALESCE(s.done, holdfast_jobs.done), tally = s.tally,
-       parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now, lease_owner = NULL, lease_until = NULL,
+       parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now,
+       lease_owner = CASE WHEN s.goes THEN holdfast_jobs.lease_owner END,
+       lease_until = CASE WHEN s.goes THEN MAX(holdfast_jobs.lease_until, :lease_until) END,
+       last_attempt_at = CASE WHEN s.goes THEN :now ELSE holdfast_jobs.last_attempt_at END,
        finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN :now END
-  FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
+  FROM (SELECT r.*, r.goes_on = 1 AND (r.provider IS NULL OR r.provider NOT IN (
+                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
+          FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
  WHERE holdfast_jobs.id = s.id AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected
-RETURNING holdfast_jobs.id AS id
+RETURNING holdfast_jobs.id AS id, holdfast_jobs.state AS state
 
 -- name: log_ends @sqlite
 -- brief

@@ -29,6 +29,7 @@ class NewJob(NamedTuple):
     fingerprint: str | None
     owner: str | None
     trace: str | None
+    join_id: str | None
     payload: str
 
 

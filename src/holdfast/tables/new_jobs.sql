@@ -2,32 +2,33 @@
 -- A batch is one JSON object keyed by id: json_each reads it on both databases. A taken id or key inserts nothing.
 -- The wake-up rides in the same statement: an enqueue is one round trip of the caller's transaction.
 INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, version, run_at, deadline_at,
-                           is_due, created_at, updated_at, job_key, fingerprint, owner, trace, payload)
+                           is_due, created_at, updated_at, job_key, fingerprint, owner, trace, join_id, payload)
 SELECT CAST(e.key AS uuid), e.value->>0, e.value->>1, e.value->>2, e.value->>3, CAST(e.value->>4 AS SMALLINT),
        CAST(e.value->>5 AS INTEGER), CAST(e.value->>6 AS BIGINT), CAST(e.value->>7 AS BIGINT),
        CAST(e.value->>8 AS SMALLINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT),
-       e.value->>9, e.value->>10, e.value->>11, e.value->>12, e.value->>13
+       e.value->>9, e.value->>10, e.value->>11, e.value->>12, e.value->>13, e.value->>14
   FROM json_each(:batch) AS e
     ON CONFLICT DO NOTHING
-RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
+RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue || ' #' || txid_current())
 
 -- name: insert_one @postgres
 -- As `insert`, for the usual case: plain parameters cost 100 us less than a batch of one (0.56 against 0.69 ms).
 INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, version, run_at, deadline_at,
-                           is_due, created_at, updated_at, job_key, fingerprint, owner, trace, payload)
+                           is_due, created_at, updated_at, job_key, fingerprint, owner, trace, join_id, payload)
 VALUES (CAST(:id AS uuid), CAST(:kind AS TEXT), CAST(:queue AS TEXT), CAST(:stage AS TEXT), CAST(:provider AS TEXT),
         CAST(:priority AS SMALLINT), CAST(:version AS INTEGER), CAST(:run_at AS BIGINT), CAST(:deadline_at AS BIGINT),
         CAST(:is_due AS SMALLINT), CAST(:now AS BIGINT), CAST(:now AS BIGINT), CAST(:job_key AS TEXT),
-        CAST(:fingerprint AS TEXT), CAST(:owner AS TEXT), CAST(:trace AS TEXT), CAST(:payload AS TEXT))
+        CAST(:fingerprint AS TEXT), CAST(:owner AS TEXT), CAST(:trace AS TEXT), CAST(:join_id AS TEXT),
+        CAST(:payload AS TEXT))
     ON CONFLICT DO NOTHING
-RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue)
+RETURNING CAST(id AS TEXT) AS id, pg_notify('holdfast', 'queue:' || queue || ' #' || txid_current())
 
 -- name: insert @sqlite
 -- brief
 INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, version, run_at, deadline_at,
-                           is_due, created_at, updated_at, job_key, fingerprint, owner, trace, payload)
+                           is_due, created_at, updated_at, job_key, fingerprint, owner, trace, join_id, payload)
 SELECT e.key, e.value->>0, e.value->>1, e.value->>2, e.value->>3, e.value->>4, e.value->>5, e.value->>6,
-       e.value->>7, e.value->>8, :now, :now, e.value->>9, e.value->>10, e.value->>11, e.value->>12, e.value->>13
+       e.value->>7, e.value->>8, :now, :now, e.value->>9, e.value->>10, e.value->>11, e.value->>12, e.value->>13, e.value->>14
   FROM json_each(:batch) AS e WHERE TRUE
     ON CONFLICT DO NOTHING
 RETURNING id

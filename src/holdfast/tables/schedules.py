@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
@@ -11,17 +12,46 @@ from holdfast.stores.statement import load_statements
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
-async def ensure(tx: Tx, name: str, cron: str, kind: str, payload: str, next_at: int, now: int) -> None:
-    await tx.rows(sql.ensure, name=name, cron=cron, kind=kind, payload=payload, next_at=next_at, now=now)
+class NewSchedule(NamedTuple):
+    """A schedule as its app declares it, or as somebody added it while all was running (`added`)."""
+
+    name: str
+    cron: str
+    kind: str
+    payload: str
+    timezone: str
+    jitter_ms: int
+    overlap: str
+    added: int
+
+
+async def ensure(tx: Tx, schedule: NewSchedule, next_at: int, now: int) -> None:
+    await tx.rows(sql.ensure, **schedule._asdict(), next_at=next_at, now=now)
 
 
 async def due(tx: Tx, now: int, limit: int = 50) -> Sequence[Row]:
     return await tx.rows(sql.due, now=now, limit=limit)
 
 
-async def advance(tx: Tx, name: str, expected: int, next_at: int, now: int) -> bool:
-    return bool(await tx.rows(sql.advance, name=name, expected=expected, next_at=next_at, now=now))
+async def advance(tx: Tx, name: str, expected: int, next_at: int, now: int, *, ran: bool = True) -> bool:
+    """Set the next time; the tick of `expected` was enqueued if it `ran`."""
+    return bool(await tx.rows(sql.advance, name=name, expected=expected, next_at=next_at, now=now, ran=int(ran)))
+
+
+async def pause(tx: Tx, name: str, paused: bool, next_at: int | None, now: int) -> bool:
+    """Pause or resume; False if there is no such schedule. `next_at`: its next time from now on."""
+    return bool(await tx.rows(sql.pause, name=name, paused=int(paused), next_at=next_at, now=now))
+
+
+async def remove(tx: Tx, name: str) -> bool:
+    """Remove one that was added while all was running; False if there is no such."""
+    return bool(await tx.rows(sql.remove, name=name))
 
 
 async def every(tx: Tx) -> Sequence[Row]:
     return await tx.rows(sql.every)
+
+
+async def is_live(tx: Tx, kind: str, job_key: str) -> bool:
+    """Whether the job of an earlier tick has not ended."""
+    return bool(await tx.rows(sql.is_live, kind=kind, job_key=job_key))

@@ -1,19 +1,38 @@
 -- name: ensure
--- A changed cron or payload takes effect at once; an unchanged one keeps its next time.
-INSERT INTO holdfast_schedules (name, cron, kind, payload, next_at, updated_at)
-VALUES (:name, :cron, :kind, :payload, CAST(:next_at AS BIGINT), CAST(:now AS BIGINT))
+-- A changed time takes effect at once; an unchanged one keeps its next time. A pause is a person's, and stays.
+INSERT INTO holdfast_schedules (name, cron, kind, payload, timezone, jitter_ms, overlap, added, next_at, updated_at)
+VALUES (:name, :cron, :kind, :payload, :timezone, CAST(:jitter_ms AS BIGINT), :overlap, CAST(:added AS SMALLINT),
+        CAST(:next_at AS BIGINT), CAST(:now AS BIGINT))
 ON CONFLICT (name) DO UPDATE SET
-  next_at = CASE WHEN holdfast_schedules.cron = excluded.cron THEN holdfast_schedules.next_at ELSE excluded.next_at END,
-  cron = excluded.cron, kind = excluded.kind, payload = excluded.payload, updated_at = excluded.updated_at
+  next_at = CASE WHEN holdfast_schedules.cron = excluded.cron AND holdfast_schedules.timezone = excluded.timezone
+                 THEN holdfast_schedules.next_at ELSE excluded.next_at END,
+  cron = excluded.cron, kind = excluded.kind, payload = excluded.payload, timezone = excluded.timezone,
+  jitter_ms = excluded.jitter_ms, overlap = excluded.overlap, added = excluded.added, updated_at = excluded.updated_at
 
 -- name: due
-SELECT name, cron, kind, payload, next_at FROM holdfast_schedules WHERE next_at <= :now
- ORDER BY next_at LIMIT :limit /*skip_locked*/
+SELECT name, cron, kind, payload, next_at, timezone, jitter_ms, overlap, last_at FROM holdfast_schedules
+ WHERE next_at <= :now AND paused = 0 ORDER BY next_at LIMIT :limit /*skip_locked*/
 
 -- name: advance
-UPDATE holdfast_schedules SET last_at = next_at, next_at = CAST(:next_at AS BIGINT), updated_at = CAST(:now AS BIGINT)
+UPDATE holdfast_schedules SET last_at = CASE WHEN :ran = 1 THEN next_at ELSE last_at END,
+       next_at = CAST(:next_at AS BIGINT), updated_at = CAST(:now AS BIGINT)
  WHERE name = :name AND next_at = :expected
 RETURNING name
 
+-- name: pause
+UPDATE holdfast_schedules SET paused = CAST(:paused AS SMALLINT), updated_at = CAST(:now AS BIGINT),
+       next_at = CASE WHEN CAST(:next_at AS BIGINT) IS NULL THEN next_at ELSE CAST(:next_at AS BIGINT) END
+ WHERE name = :name
+RETURNING name
+
+-- name: remove
+DELETE FROM holdfast_schedules WHERE name = :name AND added = 1
+RETURNING name
+
 -- name: every
-SELECT name, cron, kind, payload, next_at, last_at FROM holdfast_schedules ORDER BY name
+SELECT name, cron, kind, payload, next_at, last_at, timezone, jitter_ms, overlap, paused, added
+  FROM holdfast_schedules ORDER BY name
+
+-- name: is_live
+SELECT 1 AS live FROM holdfast_jobs
+ WHERE kind = :kind AND job_key = :job_key AND state IN ('queued', 'processing', 'waiting')

@@ -1,4 +1,5 @@
-"""Workers that are alive, for people to look at. Nothing depends on this table: leases live on the job's own row."""
+"""Workers that are alive, for people to look at, and for each other: who answers which ring. No promise depends on this
+table: leases live on the job's own row, and what no ring finds a poll does."""
 
 from __future__ import annotations
 
@@ -12,9 +13,17 @@ from holdfast.stores.statement import load_statements
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
-async def seen(tx: Tx, name: str, queues: str, in_flight: int, now: int, declared: str = "{}") -> None:
-    """A sign of life. What the worker declares is written with the first: a worker's code does not change."""
-    await tx.rows(sql.seen, name=name, queues=queues, in_flight=in_flight, now=now, declared=declared)
+async def seen(
+    tx: Tx, name: str, queues: str, in_flight: int, now: int, declared: str = "{}", *, heeds: bool = False
+) -> None:
+    """A sign of life. What the worker declares is written with the first: a worker's code does not change. One that
+    `heeds` answers rings that are addressed to it."""
+    await tx.rows(sql.seen, name=name, queues=queues, in_flight=in_flight, now=now, declared=declared, heeds=int(heeds))
+
+
+async def company(tx: Tx, queues: str, declared: str, since: int) -> list[str]:
+    """The workers that would answer the same rings, in order."""
+    return [row["name"] for row in await tx.rows(sql.company, queues=queues, declared=declared, since=since)]
 
 
 async def gone(tx: Tx, name: str, before: int) -> None:

@@ -1,8 +1,9 @@
 -- name: seen
 -- brief
-INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight, declared)
-VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight, :declared)
-ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at, in_flight = excluded.in_flight
+INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight, declared, heeds)
+VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight, :declared, :heeds)
+ON CONFLICT (name) DO UPDATE
+   SET seen_at = excluded.seen_at, in_flight = excluded.in_flight, heeds = excluded.heeds
 
 -- name: gone
 DELETE FROM holdfast_workers WHERE name = :name OR seen_at < :before
@@ -27,6 +28,11 @@ UPDATE holdfast_jobs SET lease_until = CAST(:now AS BIGINT) - 1
 -- name: declaring
 -- What the workers that reported lately may claim; each set once, however many workers have it.
 SELECT DISTINCT queues, declared FROM holdfast_workers WHERE seen_at >= :since
+
+-- name: company
+-- Those who would answer the same rings: of the same queues and the same code, and who reported lately.
+SELECT name FROM holdfast_workers
+ WHERE heeds = 1 AND seen_at >= :since AND queues = :queues AND declared = :declared ORDER BY name
 
 -- name: every
 SELECT name, queues, started_at, seen_at, in_flight FROM holdfast_workers ORDER BY name

@@ -32,14 +32,14 @@ PUBLISH_TIMEOUT_S = 10.0
 
 class RabbitTransport:
     """Nothing is connected until it is needed. Publishing and consuming have a connection each: an alarm that blocks
-    the one must not keep the other from acking."""
+    the one must not keep the other from acking. `url` may name several brokers of a cluster: they are tried in turn."""
 
-    def __init__(self, url: str, *, timeout_s: float = PUBLISH_TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, timeout_s: float = PUBLISH_TIMEOUT_S, queue_type: str = "classic") -> None:
         self._timeout_s = timeout_s
         self._queues: dict[str, Queue] = {}
         self._undeclared: dict[str, Queue] = {}
-        self._outward = Link(url, "holdfast publisher", self._queues, timeout_s)
-        self._inward = Link(url, "holdfast consumer", self._queues, timeout_s)
+        self._outward = Link(url, "holdfast publisher", self._queues, timeout_s, queue_type)
+        self._inward = Link(url, "holdfast consumer", self._queues, timeout_s, queue_type)
         self._shared: asyncio.Task[Publisher] | None = None
         self._suspects: OrderedDict[str, None] = OrderedDict()
 

@@ -19,6 +19,7 @@ from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelPreconditionFailed
 from yarl import URL
 
 from holdfast.errors import TransportDown
+from holdfast.transports.addresses import split_addresses
 from holdfast.transports.rabbitmq_wire import PatientConnection
 from holdfast.transports.seam import Queue
 
@@ -28,16 +29,21 @@ LOSSES = (*CONNECTION_EXCEPTIONS, TimeoutError)
 CLOSE_S = 3.0
 OPENING_S = 0.5
 """How long an opening that nobody waits for any more may take to end by itself."""
+TRY_S = 3.0
+"""An address that does not answer is given at least so long, however many there are."""
 HEARTBEAT_S = 20
 
 
 class Link:
     """One connection. `queues` may grow: every new connection declares what is in it by then."""
 
-    def __init__(self, url: str, name: str, queues: dict[str, Queue], timeout_s: float) -> None:
-        parsed = URL(url)
-        self.place = str(parsed.with_user(None).with_query(None))
-        self._url = parsed.update_query({"heartbeat": str(HEARTBEAT_S), "name": name, **parsed.query})
+    def __init__(
+        self, url: str, name: str, queues: dict[str, Queue], timeout_s: float, queue_type: str = "classic"
+    ) -> None:
+        urls = [URL(each) for each in split_addresses(url)]
+        self.place = ",".join(str(each.with_user(None).with_query(None)) for each in urls)
+        self._urls = [each.update_query({"heartbeat": str(HEARTBEAT_S), "name": name, **each.query}) for each in urls]
+        self._queue_type = queue_type
         self._queues = queues
         self._timeout_s = timeout_s
         self._attempt: asyncio.Task[AbstractConnection] | None = None
@@ -59,7 +65,7 @@ class Link:
     async def declare(self, queues: Iterable[Queue]) -> None:
         with losses("declare the queues"):
             async with asyncio.timeout(self._timeout_s):
-                await _declare(await self.connection(), queues)
+                await _declare(await self.connection(), queues, self._queue_type)
 
     def discard(self) -> None:
         """Throw the connection away: the next caller opens another."""
@@ -82,21 +88,35 @@ class Link:
             await asyncio.wait(self._goodbyes, timeout=CLOSE_S)
 
     async def _connect(self) -> AbstractConnection:
+        """Try the addresses in turn. The one that fails, or was lost, goes to the end: the others come first."""
+        for left in reversed(range(len(self._urls))):
+            url = self._urls.pop(0)
+            self._urls.append(url)
+            try:
+                connection = await self._connect_to(url)
+            except TransportDown as error:
+                self.trouble = str(error)
+                if not left:
+                    raise
+                log.warning("%s %s is tried next.", error, self._urls[0].host)
+            else:
+                self.trouble = None
+                return connection
+        raise AssertionError("unreachable")
+
+    async def _connect_to(self, url: URL) -> AbstractConnection:
         # In a task of its own: a driver that is cancelled at the last moment of an opening forgets what it has opened.
-        connecting = aio_pika.connect(self._url, connection_class=PatientConnection)
+        connecting = aio_pika.connect(url, connection_class=PatientConnection)
         opening: asyncio.Task[AbstractConnection] = asyncio.get_running_loop().create_task(connecting)
         opening.add_done_callback(retrieve)
         try:
             with losses("connect"):
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(max(TRY_S, self._timeout_s / len(self._urls))):
                     connection = await asyncio.shield(opening)
-                    await _declare(connection, list(self._queues.values()))
-        except BaseException as error:
-            if isinstance(error, TransportDown):
-                self.trouble = str(error)
+                    await _declare(connection, list(self._queues.values()), self._queue_type)
+        except BaseException:
             self._leave(opening)
             raise
-        self.trouble = None
         return connection
 
     def _leave(self, opening: asyncio.Task[AbstractConnection]) -> None:
@@ -170,12 +190,12 @@ async def _close(connection: AbstractConnection) -> None:
             await connection.close()
 
 
-async def _declare(connection: AbstractConnection, queues: Iterable[Queue]) -> None:
+async def _declare(connection: AbstractConnection, queues: Iterable[Queue], queue_type: str) -> None:
     wanted = list(queues)
     for exchange in sorted({queue.exchange for queue in wanted if queue.exchange}):
         await _declare_exchange(connection, exchange)
     for queue in wanted:
-        await _declare_queue(connection, queue)
+        await _declare_queue(connection, queue, queue_type)
 
 
 async def _declare_exchange(connection: AbstractConnection, name: str) -> None:
@@ -186,11 +206,13 @@ async def _declare_exchange(connection: AbstractConnection, name: str) -> None:
         log.warning("The exchange '%s' exists with other arguments; it is used as it is.", name)
 
 
-async def _declare_queue(connection: AbstractConnection, queue: Queue) -> None:
-    """A 406 costs the channel: what is there is then looked up on another one."""
+async def _declare_queue(connection: AbstractConnection, queue: Queue, queue_type: str) -> None:
+    """A 406 costs the channel: what is there is then looked up on another one. A classic queue is declared plainly, so
+    that a server's own default type may be another."""
+    arguments: dict[str, Any] = {} if queue_type == "classic" else {"x-queue-type": queue_type}
     try:
         async with connection.channel() as channel:
-            await channel.declare_queue(queue.name, durable=True)
+            await channel.declare_queue(queue.name, durable=True, arguments=arguments)
             await _bind(channel, queue)
     except ChannelPreconditionFailed:
         log.warning("The queue '%s' exists with other arguments; it is used as it is.", queue.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.kit import Delivery, Kernel, Tx
-from holdfast_systems.grading import attempts, submissions
+from holdfast_systems.grading import attempts, calibrations, submissions
 from holdfast_systems.grading.contract import Callback, parse_callback
 from holdfast_systems.grading.submission_ids import UUID
 from holdfast_systems.grading.transitions import apply
@@ -51,7 +51,7 @@ async def _take(kernel: Kernel, tx: Tx, callback: Callback, fingerprint: str) ->
     else:
         # The time of receipt is read under the row's lock: the sweep and this callback agree on who came first.
         received_at = kernel.now()
-        decided = apply(stored.state, callback, received_at)
+        decided = apply(stored.state, await calibrations.calibrated(tx, stored.skill, callback), received_at)
         await submissions.change(kernel, tx, stored, decided, received_at, event_id=event_id)
         outcome = "ignored" if decided is None else "applied"
     await submissions.note_callback(tx, event_id, outcome)

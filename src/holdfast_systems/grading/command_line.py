@@ -17,6 +17,7 @@ from holdfast.cli_start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading import attempts, desk, letters, submissions
+from holdfast_systems.grading.calibration_commands import grading_cli
 from holdfast_systems.grading.desk import Wanted
 from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.settings import MainSettings
@@ -33,9 +34,10 @@ dlq_cli = typer.Typer(help="See what lies in grading.dlq; send it again or archi
 
 
 def add_to(cli: typer.Typer) -> None:
-    """Add the two groups of commands."""
+    """Add the groups of commands."""
     cli.add_typer(submissions_cli, name="submissions")
     cli.add_typer(dlq_cli, name="dlq")
+    cli.add_typer(grading_cli, name="grading")
 
 
 @submissions_cli.command("list")

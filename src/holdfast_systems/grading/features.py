@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,10 +20,16 @@ from holdfast_systems.grading.word_order import impossible_pairs
 
 # Longer texts are measured by their beginning: the score does not change any more, the time would.
 CHARACTERS_MAX = 30_000
-# Harper takes 5 to 25 ms to find suggestions for one misspelt word, so it is not asked about hundreds of them.
-_RARE_WORDS_MAX = 120
+# A text's budget of CPU. Harper takes 5 to 50 ms to find suggestions for one misspelt word, the longer the more, so it
+# is not asked about hundreds of them; many of its rules look at every pair of tokens, so it gets a long text in pieces;
+# and slips are looked for only in what reads as English, where they can change the score.
+_RARE_LETTERS_MAX = 800
+_PIECE_CHARACTERS_MAX = 2_000
+_ENGLISH_SHARE_MIN = 0.4
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_MARKS = '.,;:!?…"“”()[]{}*_'
+_TOO_LONG = re.compile(r"[\w'’]{25,}|\S{81,}")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|\n+")
 # What each kind of slip weighs. Harper's advice on style is no slip and weighs nothing.
 _SLIP_WEIGHTS = {
@@ -155,13 +162,18 @@ class Measurer:
 
     def _slips(self, text: str, words: list[str], spoken: bool) -> list[tuple[float, str, str]]:
         """Weight, what stands there and what should, for each slip that counts."""
+        if sum(1 for word in words if self._frequency(word) >= 3.0) < _ENGLISH_SHARE_MIN * len(words):
+            return []
         found = []
-        rare = [word for word in set(words) if self._frequency(word) < 3.0]
-        linter = self._linter if len(rare) <= _RARE_WORDS_MAX else self._linter_without_spelling
-        for lint in linter.lint(text, language="plaintext"):
-            weight = _SLIP_WEIGHTS.get(lint.lint_kind, 0.0)
-            if weight and not (spoken and lint.lint_kind in _WRITTEN_ONLY) and not self._is_name_or_common(lint):
-                found.append((weight, lint.problem_text.strip()[:40], _mended(lint)[:40]))
+        # What Harper takes for a word may be more than what we do: whole tokens count too.
+        tokens = set(words).union(token.strip(_MARKS) for token in text.lower().split())
+        rare_letters = sum(len(token) for token in tokens if self._frequency(token) < 3.0)
+        linter = self._linter if rare_letters <= _RARE_LETTERS_MAX else self._linter_without_spelling
+        for piece in _pieces(_TOO_LONG.sub(" ", text)):
+            for lint in linter.lint(piece, language="plaintext"):
+                weight = _SLIP_WEIGHTS.get(lint.lint_kind, 0.0)
+                if weight and not (spoken and lint.lint_kind in _WRITTEN_ONLY) and not self._is_name_or_common(lint):
+                    found.append((weight, lint.problem_text.strip()[:40], _mended(lint)[:40]))
         return found
 
     def _is_name_or_common(self, lint: Any) -> bool:
@@ -194,6 +206,19 @@ class Measurer:
         from wordfreq import zipf_frequency
 
         return float(zipf_frequency(word, "en"))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces of bounded length, each ending with a sentence if there is an end in its second half."""
+    start = 0
+    while start < len(text):
+        piece = text[start : start + _PIECE_CHARACTERS_MAX]
+        if start + len(piece) < len(text):
+            half = len(piece) // 2
+            ends = [match.end() for match in _SENTENCE_END.finditer(piece, half)]
+            piece = piece[: ends[-1] if ends else piece.rfind(" ", half) + 1 or len(piece)]
+        yield piece
+        start += len(piece)
 
 
 def _mended(lint: Any) -> str:

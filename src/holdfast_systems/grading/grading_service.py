@@ -88,7 +88,7 @@ def service_app(engine: Engine) -> App:
     async def tell_held(kernel: Kernel) -> int:
         return await tell_parked_once(kernel, engine)
 
-    @app.step(every_s=PRUNE_EVERY_S)
+    @app.step(every_s=PRUNE_EVERY_S, everywhere=True)
     async def prune_audio(kernel: Kernel) -> int:
         return await stages.prune_audio(engine, kernel)
 

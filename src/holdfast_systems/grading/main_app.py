@@ -13,7 +13,7 @@ from typing import Any
 from holdfast import App
 from holdfast.kit import Kernel, Tx, load_migrations, outbox
 from holdfast.settings import read
-from holdfast_systems.grading import retention, submissions
+from holdfast_systems.grading import calibrations, retention, submissions
 from holdfast_systems.grading.callbacks import receive_callback
 from holdfast_systems.grading.letters import keep_letter
 from holdfast_systems.grading.outgoing import checked_request, request_message
@@ -38,6 +38,12 @@ def build_main(env: Mapping[str, str]) -> App:
     @app.step(every_s=retention.EVERY_S)
     async def prune_submissions(kernel: Kernel) -> int:
         return await retention.prune_submissions(kernel, settings.keep_days)
+
+    if settings.calibrate_every_h:
+
+        @app.step(every_s=settings.calibrate_every_h * 3_600)
+        async def calibrate(kernel: Kernel) -> int:
+            return await calibrations.calibrate_all(kernel, "schedule")
 
     return app
 

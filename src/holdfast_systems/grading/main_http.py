@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require, require_stream
+from holdfast.http.buckets import Buckets, too_many
 from holdfast.http.idempotency import answer_text, idempotent
 from holdfast.http.limits import hold_to
 from holdfast.http.problem import Problem
@@ -81,11 +82,14 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
     # A limit has to look before it writes, and SQLite has one writer: then each is a transaction of its own.
     alone = kernel.store.dialect == "sqlite" or bool(settings.user_limits)
     accepting = None if alone else Accepting(kernel)
+    submitters = Buckets(settings.submissions_per_second)
 
     @router.post("/submissions", status_code=201)
     @router.post("/api/submissions", status_code=201)
     async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
         """Submit a piece of work. The same key and payload give the same answer, however often they come."""
+        if wait_s := submitters.take(who.sub):
+            raise too_many(f"You may make {settings.submissions_per_minute} submissions a minute.", wait_s)
         return await create_submission(kernel, settings, who, new, key, accepting)
 
     @router.get("/submissions")

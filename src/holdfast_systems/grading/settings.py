@@ -24,7 +24,10 @@ class MainSettings:
     speaking_sla_s: float = setting("GRADING_SLA_SPEAKING_SEC", 3_600.0, "Speech must be graded within", minimum=0.001)
     timeout_check_ms: int = setting("TIMEOUT_CHECK_INTERVAL_MS", 60_000, "How often deadlines are checked", minimum=10)
     submissions_per_minute: int = setting(
-        "GRADING_SUBMISSIONS_PER_MINUTE", 0, "Submissions a user may make a minute; 0: any number", minimum=0
+        "GRADING_SUBMISSIONS_PER_MINUTE",
+        600,
+        "Submissions a user may make a minute: per process, or over all if GRADING_UNFINISHED_MAX is set; 0: any",
+        minimum=0,
     )
     unfinished_max: int = setting(
         "GRADING_UNFINISHED_MAX", 0, "Submissions that a user may have in grading at once; 0: any number", minimum=0
@@ -33,6 +36,9 @@ class MainSettings:
         "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
     )
 
+    calibrate_every_h: float = setting(
+        "GRADING_CALIBRATE_EVERY_HOURS", 24.0, "How often reviews calibrate the grader; 0: only by command", minimum=0
+    )
     service_url: str | None = setting(
         "GRADING_SERVICE_URL",
         None,
@@ -50,7 +56,12 @@ class MainSettings:
 
     @property
     def user_limits(self) -> UserLimits:
-        return UserLimits(self.submissions_per_minute, self.unfinished_max)
+        """What is counted in the database, with each submission; none where a bucket per process will do."""
+        return UserLimits(self.submissions_per_minute, self.unfinished_max) if self.unfinished_max else UserLimits()
+
+    @property
+    def submissions_per_second(self) -> float:
+        return 0.0 if self.unfinished_max else self.submissions_per_minute / 60
 
     def sla_ms(self, skill: str) -> int:
         return round((self.writing_sla_s if skill == "writing" else self.speaking_sla_s) * 1_000)

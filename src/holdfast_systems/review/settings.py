@@ -27,10 +27,10 @@ class ReviewSettings(OpenAISettings):
     data_dir: str = setting("HOLDFAST_DATA_DIR", "./data", "Everything embedded lives under this folder")
     concurrency: int = setting("REVIEW_CONCURRENCY", 8, "Reviews in flight per process", minimum=1, maximum=1_000)
     per_minute: int = setting(
-        "REVIEW_REQUESTS_PER_MINUTE", 0, "Reviews a caller may ask for a minute; 0: any number", minimum=0
+        "REVIEW_REQUESTS_PER_MINUTE", 600, "Reviews a caller may ask for a minute; 0: any number", minimum=0
     )
     unfinished_max: int = setting(
-        "REVIEW_UNFINISHED_MAX", 0, "Unfinished reviews a caller may have; 0: any number", minimum=0
+        "REVIEW_UNFINISHED_MAX", 1_000, "Unfinished reviews a caller may have; 0: any number", minimum=0
     )
     fetch_s: float = setting("REVIEW_FETCH_SEC", 120.0, "Time for each call that fetches a change", minimum=0.01)
     local_roots: str = setting(

@@ -9,6 +9,7 @@ import pytest
 from tests.systems.conversion.place import AnyStore, Place, environment, opened
 
 from holdfast.stores.clock import Clock
+from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
 
@@ -19,7 +20,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Cloc
     if request.param == "sqlite":
         return lambda clock: SqliteStore(tmp_path / "conversion.db", clock=clock, inline=True)
     url = request.getfixturevalue("postgres_server").emptied("conversion")
-    return lambda clock: PostgresStore(url, clock=clock, pool_max=4)
+    return lambda clock: PostgresStore(url, clock=clock, connecting=Connecting(connections=4))
 
 
 @pytest.fixture

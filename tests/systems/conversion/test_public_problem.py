@@ -79,3 +79,11 @@ def test_every_problem_becomes_one_of_the_ten(status: int, code: str, detail: st
     public = public_problem(Problem(status, code, detail, field="x"))
     assert public.code in TEN and public.status == status and public.extra == {"field": "x"}
     assert str(public.detail).startswith(detail)
+
+
+@pytest.mark.spec("C2", "001.1")
+def test_a_status_has_its_code() -> None:
+    told = {401: "FORBIDDEN", 403: "FORBIDDEN", 404: "FORBIDDEN", 409: "NOT_READY", 410: "EXPIRED", 413: "TOO_LARGE"}
+    told |= {415: "NOT_PDF", 400: "GW_4XX", 422: "GW_4XX", 429: "GW_4XX", 502: "GW_5XX", 503: "IO_ERROR"}
+    told |= {504: "GW_TIMEOUT", 507: "IO_ERROR", 500: "UNKNOWN"}
+    assert {status: public_problem(Problem(status, "FINER", "Why.")).code for status in told} == told

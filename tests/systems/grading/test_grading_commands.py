@@ -34,6 +34,17 @@ def env(tmp_path: Path) -> dict[str, str]:
     return env
 
 
+@pytest.mark.spec("G15")
+def test_too_few_reviews_calibrate_nothing_and_say_so(env: dict[str, str]) -> None:
+    answer = run(env, "grading", "calibrate")
+    assert (
+        answer.exit_code == 0 and answer.stdout.strip() == "0 answers have been reviewed and measured; 50 are needed."
+    )
+    assert said(env, "grading", "calibrations") == []
+    refused = run(env, "grading", "rollback")
+    assert refused.exit_code == 1 and "There is no calibration of writing to roll back." in refused.output
+
+
 def run(env: dict[str, str], *words: str) -> Result:
     """The system's own commands; the entry point adds them to `holdfast`."""
     desk = typer.Typer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import string
 import threading
 import time
 from collections.abc import Iterator
@@ -267,14 +268,29 @@ def test_little_speech_is_capped_and_halting_speech_scores_less(grader: OfflineG
     assert grader.grade_speaking(TEXTS[1], 100, paused).overall_score < fluent.overall_score
 
 
-@pytest.mark.spec("G15")
-@pytest.mark.parametrize(
-    "text",
-    ["a" * 1_000_000, "(" * 100_000, "🙂" * 9_000, " ".join(f"{n:b}".translate(LETTERS) for n in range(9_000))],
-    ids=["one word", "brackets", "emoji", "thousands of unknown words"],
-)
+def _unknown_words(joined_by: str, count: int = 3_750) -> str:
+    luck = random.Random(7)
+    return joined_by.join("".join(luck.choices(string.ascii_lowercase, k=7)) for _ in range(count))
+
+
+HOSTILE = {
+    "one word": "a" * 1_000_000,
+    "brackets": "(" * 100_000,
+    "emoji": "🙂" * 9_000,
+    "thousands of unknown words": " ".join(f"{n:b}".translate(LETTERS) for n in range(9_000)),
+    "unknown words of seven letters": _unknown_words(" "),
+    "unknown words, one sentence each": _unknown_words("! "),
+    "unknown words joined by apostrophes": _unknown_words("'"),
+    "unknown words among common ones": _unknown_words(" the and ", 900),
+    "common words with a long joined one in between": _unknown_words("' the and of", 700),
+    "Chinese signs": "".join(chr(0x4E00 + n) for n in range(20_000)),
+}
+
+
+@pytest.mark.spec("G15", "K30")
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_text_is_graded_in_bounded_time(grader: OfflineGrader, text: str) -> None:
     started = time.process_time()
-    assert essay(grader, text).overall_score <= 1.0
-    # Asking for suggestions for every unknown word would take half a minute.
+    assert essay(grader, text).overall_score <= 3.0
+    # Asking for suggestions for every unknown word, or reading it as a single sentence, would take half a minute.
     assert time.process_time() - started < 5

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.stores.clock import Clock
+from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
@@ -26,7 +27,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     if request.param == "sqlite":
         return lambda clock: SqliteStore(tmp_path / "review.db", clock=clock, inline=True)
     url = request.getfixturevalue("postgres_server").emptied("review")
-    return lambda clock: PostgresStore(url, clock=clock, pool_max=6)
+    return lambda clock: PostgresStore(url, clock=clock, connecting=Connecting(connections=6))
 
 
 @pytest.fixture

@@ -1,0 +1,109 @@
+"""When a worker looks for work: at a ring that is its own to answer, at its turn to poll, when another has too much."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from holdfast.engines.roster import Roster
+from holdfast.errors import StoreError
+from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Bell, Tx
+from holdfast.tables import workers
+
+FRESH = 2.5
+"""A worker that has not renewed for so many of its intervals is not counted on to answer."""
+COMPANY = "company"
+"""The channel on which workers say that they have come or go."""
+LOOK_ROUND_S = 2.0
+"""Within this time the others look who is there now: one look for all that come together."""
+
+
+class Wakeups:
+    """The rings, polls and surplus of one worker. `room` says how much it could take now, `look` makes it look."""
+
+    def __init__(
+        self, kernel: Kernel, name: str, queues: Sequence[str], room: Callable[[], int], look: Callable[[], None]
+    ) -> None:
+        self._kernel = kernel
+        self._name = name
+        self._queues = queues
+        self._room = room
+        self._look = look
+        self._roster = Roster(name)
+        self._surplus = asyncio.Event()
+        self._heeds: bool | None = None
+        self.company_changed = asyncio.Event()
+        """Others have come or gone, or rings arrive here now, or do no longer: it is time for a report."""
+
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Listen from now on; the tasks run until they are cancelled."""
+        store = self._kernel.store
+        listening = [self._listen(store.bell(f"queue:{queue}", self._heed)) for queue in self._queues]
+        rest = [self._watch_company(store.bell(COMPANY)), self._poll(), self._pass_on()]
+        return [group.create_task(each) for each in (*listening, *rest)]
+
+    async def report(self, tx: Tx, in_flight: int, now: int) -> None:
+        """Tell the others that this worker is there, and learn who they are. They are counted on from then."""
+        queues, declared, heeds = ",".join(self._queues), self._kernel.registry.declared, self._kernel.store.is_heard()
+        await workers.seen(tx, self._name, queues, in_flight, now, declared, heeds=heeds)
+        lately = now - int(FRESH * self._kernel.tuning.renew_s * 1_000)
+        self._roster.update(await workers.company(tx, queues, declared, lately) if heeds else [])
+        if heeds and not self._heeds:
+            await tx.hint(COMPANY)
+        self._heeds = heeds
+
+    def note_surplus(self) -> None:
+        """There may be more than this worker takes."""
+        self._surplus.set()
+
+    async def _listen(self, bell: Bell) -> None:
+        try:
+            while True:
+                if await bell.wait(60.0):
+                    self._look()
+        finally:
+            bell.close()
+
+    async def _watch_company(self, bell: Bell) -> None:
+        store = self._kernel.store
+        try:
+            while True:
+                if await bell.wait(self._kernel.tuning.renew_s) and store.is_heard():
+                    await asyncio.sleep(self._roster.share() * LOOK_ROUND_S)
+                    self.company_changed.set()
+                if self._heeds is not None and store.is_heard() != self._heeds:
+                    self.company_changed.set()
+        finally:
+            bell.close()
+
+    def _heed(self, ticket: str) -> bool:
+        """Whether a ring for one of many is for this worker. If it has no room, all the others hear of it."""
+        if not self._roster.answers(ticket):
+            return False
+        if self._room() <= 0:
+            self.note_surplus()
+        return True
+
+    async def _poll(self) -> None:
+        """The safety net of the rings, and how what has come due is seen. Workers that hear each other take turns."""
+        poll_s, store = self._kernel.tuning.poll_s, self._kernel.store
+        while True:
+            in_turns = len(self._roster) > 1 and store.is_heard()
+            await asyncio.sleep(self._roster.until_poll_s(store.now(), poll_s) if in_turns else poll_s)
+            if in_turns and self._room() <= 0:
+                self.note_surplus()
+            self._look()
+
+    async def _pass_on(self) -> None:
+        """Wake the others for what this worker does not take, once in a while."""
+        while True:
+            await self._surplus.wait()
+            if len(self._roster) > 1:
+                with suppress(StoreError):
+                    async with self._kernel.store.transaction() as tx:
+                        for queue in self._queues:
+                            await tx.hint(f"queue:{queue}", to_all=True)
+            await asyncio.sleep(self._kernel.tuning.poll_s)
+            self._surplus.clear()

@@ -1,0 +1,39 @@
+"""Where somebody outside answers what a job waits for, with nothing but an address that was signed for it.
+
+`ctx.callback_url(key)` makes the address. It opens this one wait, until it expires, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from holdfast.http.problem import Problem
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.waiting import answer
+
+router = APIRouter(tags=["callbacks"])
+
+
+@router.post("/api/callbacks/{queue}/{key}", status_code=202)
+async def take_callback(
+    request: Request,
+    queue: str,
+    key: str,
+    expires: Annotated[int, Query(description="Until when the address is good, in milliseconds since the epoch.")],
+    signature: Annotated[str, Query(description="Of the queue, the key and `expires`.", max_length=128)],
+) -> dict[str, Any]:
+    """The body, any JSON, is the answer. The first one stands; the same again is accepted and changes nothing."""
+    kernel = _kernel_of(request, queue)
+    if kernel is None or not kernel.callbacks.is_signed(queue, key, expires, signature):
+        raise Problem(403, "FORBIDDEN", "The signature of this address does not fit.")
+    if kernel.now() > expires:
+        raise Problem(410, "CALLBACK_EXPIRED", "This address has expired; ask for a new one.")
+    body = (await request.body()).decode("utf-8", "replace") or "null"
+    return {"delivered": await answer(kernel, key, body)}
+
+
+def _kernel_of(request: Request, queue: str) -> Kernel | None:
+    kernels: list[Kernel] = [one.kernel for one in request.app.state.systems]
+    return next((kernel for kernel in kernels if queue in kernel.registry.queues), None)

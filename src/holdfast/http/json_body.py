@@ -1,0 +1,102 @@
+"""What a JSON body may not hold, whatever route it is for.
+
+A body that is nested too deeply, or that holds NaN, an infinity, a number no double can hold, a lone surrogate or a
+NUL character, is read by some parsers and not by others, and breaks what stores or repeats it later. It is refused
+before any model sees it. An ordinary body costs a few searches over its bytes; only a suspicious one is parsed here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isfinite
+from typing import Any, NoReturn
+
+DEPTH_MAX = 64
+_ESCAPES = (b"\\u0000", b"\\ud", b"\\uD")
+_NOT_DIGITS = bytes(char for char in range(256) if char not in b"0123456789")
+# Every digit as 0 and every exponent as e: then three searches find all numbers that may be too large.
+_NUMBERS = bytes(0x30 if char in b"0123456789" else 0x65 if char in b"eE" else char for char in range(256))
+_LARGE = (b"0e000", b"0e+000", b"0" * 300)
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a body of this type is parsed as JSON; one without a type may be."""
+    essence = content_type.partition(";")[0].strip().lower()
+    return not essence or essence.endswith(("/json", "+json"))
+
+
+def json_complaint(body: bytes) -> str | None:
+    """Why this body is refused, as the end of a sentence; None if nothing speaks against it.
+
+    What is no JSON at all is left to the parser of the route, which says where it breaks."""
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _depth(body) > DEPTH_MAX:
+        return f"is nested deeper than {DEPTH_MAX} levels"
+    if not _is_suspicious(body):
+        return None
+    try:
+        tree = json.loads(body, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
+    except _Refused as refused:
+        return str(refused)
+    except (ValueError, RecursionError):
+        return None
+    return _text_complaint(tree)
+
+
+def _is_suspicious(body: bytes) -> bool:
+    if b"\0" in body or b"NaN" in body or b"Infinity" in body:
+        return True
+    if b"\\" in body and any(part in body for part in _ESCAPES):
+        return True
+    if len(body.translate(None, _NOT_DIGITS)) < 4:
+        return False
+    numbers = body.translate(_NUMBERS)
+    return any(part in numbers for part in _LARGE)
+
+
+class _Refused(Exception):
+    """Why a value in a body is refused."""
+
+
+def _depth(body: bytes) -> int:
+    """The deepest nesting, brackets inside of texts left out."""
+    deepest = depth = 0
+    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', body, re.DOTALL):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _Refused(f"holds {name}, which is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise _Refused("holds a number too large to be read")
+    return value
+
+
+def _integer(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+def _text_complaint(tree: Any) -> str | None:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            if "\0" in node:
+                return "holds a NUL character"
+            if not node.isascii() and any("\ud800" <= char <= "\udfff" for char in node):
+                return "holds a lone surrogate, which is no character"
+        elif isinstance(node, dict):
+            waiting += [*node.keys(), *node.values()]
+        elif isinstance(node, list):
+            waiting += node
+    return None

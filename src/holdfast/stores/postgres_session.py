@@ -1,0 +1,96 @@
+"""How sessions with PostgreSQL are made: directly, or through a pooler that lends one for a transaction at a time.
+
+    direct, or a pooler's session     planner settings once a session, named statements, LISTEN
+    a pooler's transaction            planner settings with every BEGIN, no named statements, no LISTEN
+
+No startup parameter is sent but those that every pooler knows: what a session needs is set in it. Who lends sessions
+for a transaction is noticed: the process that answers is not the one that was connected to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import asyncpg
+
+from holdfast.stores.connecting import Connecting, Pooler, split_settings
+
+CONNECT_TIMEOUT_S = 10.0
+APPLICATION = "holdfast"
+
+# Estimates for arrays and JSON are guesses; these keep claims and settles on their indexes at every table size.
+PLANNER = ("enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
+_PLANNER_IS_SET = " AND ".join(f"current_setting('{name}') = 'off'" for name in PLANNER)
+# A process that stands still, or whose machine is gone, must not keep the rows it has locked: PostgreSQL ends its
+# session. What the database or the role was given as the limit stands.
+LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', {local})
+ WHERE current_setting('idle_in_transaction_session_timeout') = '0'"""
+_LOOK = f"SELECT pg_backend_pid() AS pid, ({_PLANNER_IS_SET}) AS is_planned"
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What was found out about the sessions behind a URL."""
+
+    is_lent: bool = False
+    """For a transaction at a time: the next one may be another session."""
+    is_planned: bool = False
+    """The role or the database has the planner settings already."""
+    prepares: bool = True
+    own: tuple[tuple[str, str], ...] = ()
+    """Settings that the URL asks for, such as the search path."""
+
+    @property
+    def begin(self) -> str:
+        """How a transaction begins, in one message."""
+        return "; ".join(["BEGIN", *self._settings("true")]) if self.is_lent else "BEGIN"
+
+    @property
+    def needs_begin(self) -> bool:
+        """Whether a single statement must have a transaction around it, to be planned as it should."""
+        return self.is_lent and bool(self.own or not self.is_planned)
+
+    def _settings(self, local: str) -> list[str]:
+        planner = [] if self.is_planned else [(name, "off") for name in PLANNER]
+        return [*set_all([*planner, *self.own], local), LIMIT_IDLE.format(local=local)]
+
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "timeout": CONNECT_TIMEOUT_S,
+            "server_settings": {"application_name": APPLICATION},
+            "statement_cache_size": 100 if self.prepares else 0,
+            "max_cached_statement_lifetime": 0,
+        }
+
+    async def set_up(self, connection: Any) -> None:
+        if not self.is_lent:
+            await connection.execute("; ".join(self._settings("false")))
+
+
+async def look(url: str, connecting: Connecting) -> Sessions:
+    """Find out what lies before the server: one connection, one statement."""
+    pooler = connecting.pooler
+    plain, own = split_settings(url)
+    if pooler is Pooler.NONE:
+        return Sessions(own=own)
+    careful = Sessions(is_lent=True, prepares=False, own=own)
+    connection = await asyncpg.connect(plain, **careful.arguments())
+    try:
+        row = await connection.fetchrow(_LOOK)
+        is_pooled = row["pid"] != connection.get_server_pid()
+    finally:
+        connection.terminate()
+    if pooler is Pooler.SESSION or (pooler is Pooler.AUTO and not is_pooled):
+        return Sessions(own=own)
+    return replace(careful, is_planned=row["is_planned"], prepares=connecting.prepares)
+
+
+def set_all(settings: Iterable[tuple[str, str]], local: str) -> list[str]:
+    """A statement for each setting, for this transaction if `local` is true."""
+    return [f"SELECT set_config({_literal(name)}, {_literal(value)}, {local})" for name, value in settings]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

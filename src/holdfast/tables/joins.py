@@ -1,0 +1,108 @@
+"""Joins: what one stage of one job has spawned together, and how many of it have not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.core.job import Claimed
+from holdfast.stores.seam import Row, Tx
+from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
+from holdfast.tables.jobs import NIL
+
+sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed)
+
+
+class Join(NamedTuple):
+    """A join, as its stage sees it."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    size: int
+    unended: int
+    created_at: int
+
+
+async def begin(tx: Tx, join_id: str, job: Claimed, name: str, kind: str, state: str, now: int) -> None:
+    """Make the join, unless an earlier attempt has."""
+    await tx.rows(
+        sql.begin,
+        id=join_id,
+        parent_id=job.id,
+        epoch=job.epoch,
+        stage=job.stage,
+        name=name,
+        kind=kind,
+        state=state,
+        now=now,
+    )
+
+
+async def of_stage(tx: Tx, job: Claimed) -> dict[str, Join]:
+    """What the stage has spawned in this epoch, by name."""
+    rows = await tx.rows(sql.of_stage, parent_id=job.id, epoch=job.epoch, stage=job.stage)
+    return {row["name"]: Join._make(row) for row in rows}
+
+
+async def grow(tx: Tx, join_id: str, expected: int, added: int, now: int) -> bool:
+    """Add children; False if somebody else has, or the parent has ended."""
+    return bool(await tx.rows(sql.grow, id=join_id, expected=expected, added=added, now=now))
+
+
+async def seal(tx: Tx, join_id: str, expected: int, now: int) -> bool:
+    """Say that all children are there."""
+    return bool(await tx.rows(sql.seal, id=join_id, expected=expected, now=now))
+
+
+async def count_down(tx: Tx, ended: Mapping[str, int], now: int) -> bool:
+    """Note how many children of each join have ended; whether one has none left."""
+    rows = {join_id: [number] for join_id, number in sorted(ended.items())}
+    return any(row["unended"] <= 0 for row in await tx.rows(sql.count_down, batch=batch.keyed(rows), now=now))
+
+
+async def ready(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
+    """Joins whose children have all ended and whose parent has not been told, by their last change."""
+    return [(row["id"], row["updated_at"]) for row in await tx.rows(sql.ready, limit=limit, floor=floor)]
+
+
+async def move(tx: Tx, join_id: str, expected: str, state: str, now: int) -> bool:
+    return bool(await tx.rows(sql.move, id=join_id, expected=expected, state=state, now=now))
+
+
+async def leave(tx: Tx, parents: Iterable[str], now: int) -> bool:
+    """Have what these jobs spawned cancelled; whether there is any."""
+    return bool(await tx.rows(sql.leave, batch=batch.ids(parents), now=now))
+
+
+async def left(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
+    """Joins whose parent has left its children, by their last change."""
+    return [(row["id"], row["updated_at"]) for row in await tx.rows(sql.left, limit=limit, floor=floor)]
+
+
+async def unended(tx: Tx, join_id: str, limit: int, after: str = NIL) -> list[tuple[Claimed, str | None]]:
+    """Children that have not ended, locked, each with its stage's provider."""
+    rows = [list(row) for row in await tx.rows(sql.unended, id=join_id, after=after, limit=limit)]
+    return [(Claimed._make(values[:-1]), values[-1]) for values in rows]
+
+
+async def outcomes(tx: Tx, join_id: str, after: str, limit: int) -> Sequence[Row]:
+    """What came of the children, in the order of their ids."""
+    return await tx.rows(sql.outcomes, id=join_id, after=after, limit=limit)
+
+
+async def outcome_of(tx: Tx, job_id: str) -> Row | None:
+    """What came of one job, whether or not it is a child."""
+    rows = await tx.rows(sql.outcome_of, id=job_id)
+    return rows[0] if rows else None
+
+
+async def of_parent(tx: Tx, job_id: str) -> Sequence[Row]:
+    return await tx.rows(sql.of_parent, parent_id=job_id)
+
+
+async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
+    await tx.rows(sql.forget, batch=batch.ids(job_ids))

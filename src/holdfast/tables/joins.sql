@@ -1,0 +1,74 @@
+-- name: begin
+INSERT INTO holdfast_joins (id, parent_id, epoch, stage, name, kind, state, created_at, updated_at)
+VALUES (:id, CAST(:parent_id AS /*id*/), :epoch, :stage, :name, :kind, :state, CAST(:now AS BIGINT), CAST(:now AS BIGINT))
+ON CONFLICT (parent_id, epoch, stage, name) DO NOTHING
+
+-- name: of_stage
+SELECT id, name, kind, state, size, unended, created_at FROM holdfast_joins
+ WHERE parent_id = CAST(:parent_id AS /*id*/) AND epoch = :epoch AND stage = :stage
+
+-- name: grow
+-- Adds children that are written in the same commit. The size is the fence: each position is spawned once.
+UPDATE holdfast_joins SET size = size + :added, unended = unended + :added, updated_at = CAST(:now AS BIGINT)
+ WHERE id = :id AND size = :expected AND state IN ('spawning', 'loose')
+RETURNING id
+
+-- name: seal
+UPDATE holdfast_joins SET state = 'sealed', updated_at = CAST(:now AS BIGINT)
+ WHERE id = :id AND size = :expected AND state = 'spawning'
+RETURNING id
+
+-- name: count_down
+-- As many at once as ended in one commit: however many children there are, a commit writes each of its joins once.
+UPDATE holdfast_joins SET unended = unended - CAST(s.ended AS INTEGER), updated_at = CAST(:now AS BIGINT)
+  FROM (SELECT e.key AS k, e.value->>0 AS ended FROM json_each(:batch) AS e) AS s
+ WHERE holdfast_joins.id = s.k
+RETURNING holdfast_joins.id AS id, holdfast_joins.unended AS unended
+
+-- name: ready
+SELECT id, updated_at FROM holdfast_joins
+ WHERE state = 'sealed' AND unended = 0 AND updated_at >= :floor ORDER BY updated_at LIMIT :limit
+
+-- name: move
+UPDATE holdfast_joins SET state = :state, updated_at = CAST(:now AS BIGINT) WHERE id = :id AND state = :expected
+RETURNING id
+
+-- name: leave
+-- The parent has ended otherwise than well: what it spawned is to be cancelled.
+UPDATE holdfast_joins SET state = 'left', updated_at = CAST(:now AS BIGINT)
+ WHERE parent_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
+   AND state IN ('spawning', 'sealed', 'loose')
+RETURNING id
+
+-- name: left
+SELECT id, updated_at FROM holdfast_joins WHERE state = 'left' AND updated_at >= :floor ORDER BY updated_at LIMIT :limit
+
+-- name: unended
+-- Children that have not ended, locked, in the order of their ids.
+SELECT /*Claimed*/, provider
+  FROM holdfast_jobs
+ WHERE join_id = :id AND state IN ('queued', 'processing', 'waiting') AND id > CAST(:after AS /*id*/)
+ ORDER BY id LIMIT :limit /*for_update*/
+
+-- name: outcomes
+SELECT CAST(j.id AS TEXT) AS id, j.kind, j.state, j.stage, j.error, r.value, d.category
+  FROM holdfast_jobs AS j
+  LEFT JOIN holdfast_results AS r ON r.job_id = j.id AND r.stage = j.stage AND r.is_late = 0
+  LEFT JOIN holdfast_dead_letters AS d ON d.job_id = j.id
+ WHERE j.join_id = :id AND j.id > CAST(:after AS /*id*/)
+ ORDER BY j.id LIMIT :limit
+
+-- name: outcome_of
+SELECT CAST(j.id AS TEXT) AS id, j.kind, j.state, j.stage, j.error, r.value, d.category
+  FROM holdfast_jobs AS j
+  LEFT JOIN holdfast_results AS r ON r.job_id = j.id AND r.stage = j.stage AND r.is_late = 0
+  LEFT JOIN holdfast_dead_letters AS d ON d.job_id = j.id
+ WHERE j.id = CAST(:id AS /*id*/)
+
+-- name: of_parent
+-- For people: what a job has spawned, and how far it is.
+SELECT id, stage, epoch, kind, state, size, unended, created_at FROM holdfast_joins
+ WHERE parent_id = CAST(:parent_id AS /*id*/) ORDER BY created_at, id
+
+-- name: forget
+DELETE FROM holdfast_joins WHERE parent_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

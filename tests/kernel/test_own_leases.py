@@ -1,0 +1,43 @@
+"""A process whose loop stood still renews its own leases before it looks for those of the dead."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import App, Context, Job, stage
+from holdfast.engines.run import _reap
+from holdfast.engines.worker import Worker
+from holdfast.testing import World
+from tests.kernel.places import Deploy
+
+app = App("still")
+gates: dict[str, asyncio.Event] = {}
+
+
+@app.job()
+class Long(Job[str]):
+    @stage()
+    async def work(self, ctx: Context, text: str) -> str:
+        gates["begun"].set()
+        await gates["go on"].wait()
+        return text
+
+
+@pytest.mark.spec("K3", "K27")
+async def test_a_reaper_does_not_take_what_its_own_worker_holds(deploy: Deploy) -> None:
+    gates.update({"begun": asyncio.Event(), "go on": asyncio.Event()})
+    world: World = await deploy(app)
+    job_id = await world.enqueue(Long, "x")
+    worker, stop = Worker(world.kernel), asyncio.Event()
+    running = asyncio.create_task(worker.run(stop))
+    await asyncio.wait_for(gates["begun"].wait(), 10)
+    world.clock.advance(world.kernel.tuning.lease_s * 2)
+    worker._renewed_at = asyncio.get_running_loop().time() - 1_000  # as after a loop that stood still
+    assert await _reap(world.kernel, worker) == 0
+    assert await world.state(job_id) == "processing"
+    gates["go on"].set()
+    stop.set()
+    await asyncio.wait_for(running, 30)
+    assert await world.state(job_id) == "succeeded"

@@ -1,0 +1,55 @@
+"""Who answers a ring, and who polls when, among workers that know the same names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from holdfast.engines.roster import ROUND_S_MAX, Roster
+
+NAMES = [f"host:{number}:1:place:{number:08x}" for number in range(20)]
+
+
+def rosters(names: list[str]) -> list[Roster]:
+    made = [Roster(name) for name in names]
+    for roster in made:
+        roster.update(names)
+    return made
+
+
+@pytest.mark.spec("K28")
+def test_every_ring_is_answered_by_one_worker_and_all_get_their_share() -> None:
+    company = rosters(NAMES)
+    answers: Counter[str] = Counter()
+    for ticket in range(400):
+        (answering,) = [roster.name for roster in company if roster.answers(str(ticket))]
+        answers[answering] += 1
+    assert len(answers) == len(NAMES)
+    assert max(answers.values()) < 3 * min(answers.values())
+
+
+@pytest.mark.spec("K28")
+def test_a_worker_that_knows_nobody_answers_everything() -> None:
+    assert all(Roster("alone").answers(str(ticket)) for ticket in range(100))
+
+
+@pytest.mark.spec("K28")
+@pytest.mark.parametrize("size", [1, 2, 20])
+def test_one_worker_polls_in_each_interval(size: int) -> None:
+    company = rosters(NAMES[:size])
+    now_ms, round_s = 1_700_000_000_123, float(size)
+    polls = sorted(now_ms / 1_000 + roster.until_poll_s(now_ms, 1.0) for roster in company)
+    assert polls[-1] - now_ms / 1_000 <= round_s + 1.0
+    assert all(0.9 < later - earlier < 1.3 for earlier, later in pairwise(polls))
+    for roster in company:  # and again a round later, although the clock was a little early or late
+        at_ms = now_ms + int(1_000 * roster.until_poll_s(now_ms, 1.0))
+        for off_ms in (-40, 0, 40):
+            assert abs(roster.until_poll_s(at_ms + off_ms, 1.0) - round_s) < 0.1
+
+
+@pytest.mark.spec("K28")
+def test_nobody_waits_long_for_its_turn_in_a_large_company() -> None:
+    company = rosters([f"worker {number}" for number in range(200)])
+    assert all(roster.until_poll_s(5_000, 1.0) <= 1.01 * ROUND_S_MAX for roster in company)

@@ -1,0 +1,203 @@
+"""Slow clients, many clients and greedy ones: bounded, and nobody else waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from tests.security.deployment import Deployment, deployed
+
+from holdfast.http.auth import token_for
+from holdfast.http.buckets import BURST_S, KEYS_MAX, Buckets, address_of
+from holdfast.http.server import ConnectionLimits, limited_protocol
+
+pytestmark = pytest.mark.spec("K30")
+HALF_SENT = 300
+TIMES = ConnectionLimits(connections_max=400, header_s=1.5, body_s=1.5, keep_alive_s=1.5, write_s=2)
+HEADER = b"POST /api/submissions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+PARTS = (
+    b"",
+    b"GE",
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ",
+    HEADER + b"Content-Length: 500\r\n\r\n{",
+    HEADER + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+    b"\r\n\r\n",
+)
+
+
+@asynccontextmanager
+async def served(place: Deployment, limits: ConnectionLimits) -> AsyncIterator[int]:
+    """The deployment behind a real socket; gives the port."""
+    config = uvicorn.Config(
+        place.web, port=0, http=limited_protocol(limits), log_config=None, access_log=False, lifespan="off"
+    )
+    config.timeout_keep_alive = limits.keep_alive_s  # type: ignore[assignment]
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve())
+    try:
+        while not server.started:  # noqa: ASYNC110, uvicorn rings no bell
+            await asyncio.sleep(0.01)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        place.web.state.stopping.set()
+        server.should_exit = True
+        await serving
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Deployment]:
+    async with deployed(tmp_path) as made:
+        yield made
+
+
+async def drips(port: int, part: bytes) -> bytes:
+    """Send a part of a request, then a byte now and then; what came back until the server closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(part)
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(0.4):
+                    return await reader.read()
+            except TimeoutError:
+                writer.write(b"\r\n" if part == PARTS[-1] else b"a")
+    except ConnectionError:
+        return b"HTTP/1.1 408 reset"
+    finally:
+        writer.close()
+
+
+async def asked(port: int, times: int) -> list[float]:
+    took = []
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        for _ in range(times):
+            began = monotonic()
+            assert (await client.get("/healthz", headers={"Connection": "close"})).status_code == 200
+            took.append(monotonic() - began)
+    return took
+
+
+@pytest.mark.slow
+async def test_300_half_sent_requests_are_cut_off_and_delay_nobody(place: Deployment) -> None:
+    async with served(place, TIMES) as port:
+        idle = median(await asked(port, 20))
+        began = monotonic()
+        dripping = [asyncio.create_task(drips(port, PARTS[n % len(PARTS)])) for n in range(HALF_SENT)]
+        await asyncio.sleep(0)
+        meanwhile = median(await asked(port, 20))
+        answers = await asyncio.wait_for(asyncio.gather(*dripping), 30)
+        assert all(answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 40")) for answer in answers), set(answers)
+        assert monotonic() - began < 20
+        assert meanwhile < 3 * idle + 0.02
+
+
+async def test_connections_above_the_cap_are_told_so_and_closed(place: Deployment) -> None:
+    async with served(place, ConnectionLimits(4, 5, 5, 5)) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 503 ")
+        for _, each in (*held, (None, writer)):
+            each.close()
+
+
+async def test_an_endless_header_and_an_idle_connection_are_closed(place: Deployment) -> None:
+    async with served(place, ConnectionLimits(10, 5, 5, keep_alive_s=0.2)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\n" + b"X-A: " + b"a" * 70_000)
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 431 ")
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+async def test_a_slow_but_steady_upload_gets_its_time(place: Deployment) -> None:
+    """What has come earns more time: 64 KiB are worth four seconds."""
+    headers = {"Authorization": f"Bearer {token_for(place.settings, 'ann', ['learner'])}"}
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(8):
+            yield b"x" * 16_384
+            await asyncio.sleep(0.1)
+
+    async with served(place, ConnectionLimits(10, 5, body_s=0.3, keep_alive_s=5)) as port:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+            answer = await client.post("/api/recordings", content=body())
+        assert answer.json()["code"] == "AUDIO_UNDECODABLE"
+
+
+async def test_streams_above_a_users_cap_are_429(tmp_path: Path) -> None:
+    async with deployed(tmp_path, HOLDFAST_STREAMS_PER_USER="5", HOLDFAST_STREAMS_MAX="7") as place:
+        made = await place.submission("ann")
+        others = await place.submission("bob")
+        async with served(place, TIMES) as port:
+            opened = [await _stream(place, port, "ann", made["id"]) for _ in range(30)]
+            statuses = [status for status, _ in opened]
+            assert statuses == [200] * 5 + [429] * 25
+            bobs = [await _stream(place, port, "bob", others["id"]) for _ in range(4)]
+            assert [status for status, _ in bobs] == [200, 200, 429, 429]
+            opened[0][1].close()
+            async with asyncio.timeout(10):
+                while (await _stream(place, port, "ann", made["id"]))[0] != 200:  # noqa: ASYNC110, the server's own time
+                    await asyncio.sleep(0.05)
+
+
+async def _stream(place: Deployment, port: int, sub: str, submission: str) -> tuple[int, Any]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    token = token_for(place.settings, sub, ["learner"])
+    request = f"GET /api/submissions/{submission}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+    writer.write(request.encode())
+    line = await reader.readline()
+    return int(line.split()[1]), writer
+
+
+async def test_a_greedy_user_is_slowed_down_and_nobody_else(tmp_path: Path) -> None:
+    limits = {"HOLDFAST_REQUESTS_PER_USER_SEC": "0.5", "HOLDFAST_REQUESTS_PER_ADDRESS_SEC": "0.7"}
+    async with deployed(tmp_path, **limits) as place:
+        ann, nobody = place.client("ann", "learner"), place.client()
+        answers = [await ann.get("/api/submissions") for _ in range(10)]
+        assert [answer.status_code for answer in answers].count(200) == 0.5 * BURST_S
+        assert answers[-1].json()["code"] == "RATE_LIMITED" and int(answers[-1].headers["Retry-After"]) >= 1
+        assert (await place.client("bob", "learner").get("/api/submissions")).status_code == 200
+        strange = [(await nobody.get("/healthz")).status_code for _ in range(10)]
+        assert strange.count(200) == 0.7 * BURST_S and strange[-1] == 429
+        # A wrong token is no way round it, and a right one is not held up by strangers at the same address.
+        assert (await place.bearing("rubbish").get("/api/submissions")).status_code == 429
+        assert (await place.client("cid", "learner").get("/api/submissions")).status_code == 200
+
+
+async def test_submissions_of_one_user_have_a_limit_by_default(place: Deployment) -> None:
+    client = place.client("ann", "learner")
+    statuses = {
+        (await client.post("/api/submissions", json={"skill": "writing", "payload": {}})).status_code
+        for _ in range(130)
+    }
+    assert 429 in statuses
+
+
+def test_buckets_refill_and_forget() -> None:
+    now = [0.0]
+    buckets = Buckets(2.0, lambda: now[0])
+    assert [buckets.take("a") for _ in range(21)][-1] == 0.5
+    now[0] += 1
+    assert [buckets.take("a") == 0 for _ in range(3)] == [True, True, False]
+    for number in range(KEYS_MAX + 5):
+        buckets.take(str(number))
+    assert len(buckets._filled) <= KEYS_MAX
+    assert Buckets(0).take("a") == 0
+
+
+def test_addresses_of_one_subscriber_share_a_bucket() -> None:
+    assert address_of({"client": ("2001:db8:1:2::7", 1)}) == address_of({"client": ("2001:db8:1:2:ffff::1", 9)})
+    assert address_of({"client": ("192.0.2.1", 1)}) != address_of({"client": ("192.0.2.2", 1)})
+    assert address_of({"client": None}) == ""
