@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(mutants_jobs.unfenced_reaper, ("S5",), 40, ring=4),
     Mutant(mutants_jobs.progress_unfenced, ("S4",), 600, shown_by=422),
     Mutant(mutants_jobs.sweep_touches_the_ended, ("S2", "S3"), 40, ring=4),
-    Mutant(mutants_jobs.floors_never_reset, ("L1", "L2"), 60, shown_by=6),
+    Mutant(mutants_jobs.floors_never_reset, ("L1", "L2"), 120, shown_by=25),
     Mutant(mutants_jobs.late_result_flips_state, ("S15",), 600, shown_by=79),
     Mutant(mutants_jobs.late_result_flips_state, ("S15",), 600, shown_by=27),
     Mutant(mutants_jobs.attempt_spent_while_open, ("S12", "S14"), 60),
