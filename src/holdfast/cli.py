@@ -34,7 +34,8 @@ from holdfast.main import (
     open_systems,
     start_logging,
 )
-from holdfast.settings import Settings, notes, problems, unknown_names
+from holdfast.setting_names import unknown_names
+from holdfast.settings import Settings, notes, problems
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")

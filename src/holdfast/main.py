@@ -25,6 +25,7 @@ from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem, System
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Transport
+from holdfast.transports.signed import SignedTransport
 
 SYSTEMS = "holdfast.systems"
 CLOSE_S = 3.0
@@ -50,7 +51,8 @@ def open_transport(settings: Settings) -> Transport:
         return MemoryTransport()
     from holdfast.transports.rabbitmq import RabbitTransport
 
-    return RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type)
+    rabbit = RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type)
+    return SignedTransport(rabbit, settings.signing_keys) if settings.signing_keys else rabbit
 
 
 def open_kernel(

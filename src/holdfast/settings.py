@@ -6,9 +6,8 @@ complaint about an environment at once, so that `holdfast check` can print them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from difflib import get_close_matches
 from importlib.util import find_spec
 from math import isfinite
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from holdfast.stores.connecting import Connecting, Pooler
 from holdfast.transports.addresses import split_addresses
 
 G = TypeVar("G")
+MESSAGE_KEY_LENGTH_MIN = 32
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
@@ -64,29 +64,6 @@ def notes(group: type[Any], env: Mapping[str, str]) -> list[str]:
         return []
     told: list[str] = read(group, env).notes()
     return told
-
-
-def unknown_names(groups: Iterable[type[Any]], env: Mapping[str, str]) -> list[str]:
-    """A sentence for each HOLDFAST_ name in an environment that nobody reads: most are misspelt."""
-    known = {name for group in groups for name, _, _ in describe(group)} | {"HOLDFAST_APP"}
-    unknown = sorted(name for name in env if name.startswith("HOLDFAST_") and name not in known)
-    return [f"{name} is set, but there is no such setting{_meant(name, known)}." for name in unknown]
-
-
-def _meant(name: str, known: set[str]) -> str:
-    by_plain = {each.removeprefix("HOLDFAST_"): each for each in known}
-    near = get_close_matches(name.removeprefix("HOLDFAST_"), by_plain, n=1, cutoff=0.75)
-    return f"; you may mean {by_plain[near[0]]}" if near else ""
-
-
-def describe(group: type[Any]) -> list[tuple[str, str, str]]:
-    """Name, default and meaning of each setting, for `--help` and the reference page."""
-    rows = []
-    for one in fields(group):
-        if "env" in one.metadata:
-            default = "unset" if one.default is None else str(one.default)
-            rows.append((one.metadata["env"], default, one.metadata["doc"]))
-    return rows
 
 
 def _parse(group: type[Any], env: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -182,6 +159,12 @@ class Settings:
     )
     rabbitmq_queue_type: str = setting(
         "RABBITMQ_QUEUE_TYPE", "classic", "Type of the queues that are declared", choices=("classic", "quorum")
+    )
+    message_keys: str = setting(
+        "HOLDFAST_MESSAGE_KEYS",
+        "",
+        "Keys that sign messages, by commas, 32 characters or more each: the first signs, all are accepted",
+        secret=True,
     )
     host: str = setting("HOLDFAST_HOST", "127.0.0.1", "Address the HTTP server listens on")
     port: int = setting("HOLDFAST_PORT", 8000, "Port the HTTP server listens on", minimum=0, maximum=65535)
@@ -304,9 +287,23 @@ class Settings:
             found.append("HOLDFAST_CALLBACK_SECRET is too short: 32 characters or more.")
         if self.public_url is not None and urlsplit(self.public_url).scheme not in ("http", "https"):
             found.append("HOLDFAST_PUBLIC_URL must start with http:// or https://.")
+        if any(len(key) < MESSAGE_KEY_LENGTH_MIN for key in self.signing_keys):
+            found.append(f"Each key in HOLDFAST_MESSAGE_KEYS must have at least {MESSAGE_KEY_LENGTH_MIN} characters.")
         if self.jwt_secret is not None and len(self.jwt_secret) < 32:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
         return found
+
+    @property
+    def signing_keys(self) -> tuple[str, ...]:
+        return tuple(key.strip() for key in self.message_keys.split(",") if key.strip())
+
+    def notes(self) -> list[str]:
+        """What works, but leaves a risk."""
+        if self.rabbitmq_url and not self.signing_keys:
+            return [
+                "HOLDFAST_MESSAGE_KEYS is not set: whoever may publish to the broker can forge requests and callbacks."
+            ]
+        return []
 
     def connecting(self) -> Connecting:
         return Connecting(self.connections, Pooler(self.pooler), self.pooler_prepares, self.listen_url)

@@ -14,7 +14,8 @@ import pytest
 from holdfast.engines.celery import CelerySettings
 from holdfast.kernel.counters import COUNTERS
 from holdfast.main import load_systems
-from holdfast.settings import Settings, describe
+from holdfast.setting_names import describe
+from holdfast.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

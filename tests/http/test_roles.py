@@ -14,6 +14,8 @@ from holdfast.http.auth import ROLES
 
 ANYONE: frozenset[str] = frozenset()
 PUBLIC = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.css"}
+SIGNED = {"POST /api/callbacks/{queue}/{key}"}
+"""The signature in the address is the permission; the test of callbacks forges some."""
 ALLOWED: dict[str, frozenset[str]] = {
     "POST /api/tickets": frozenset(ROLES),
     "POST /api/wishes": frozenset({"learner"}),
@@ -45,7 +47,7 @@ def described(web: FastAPI) -> dict[str, Any]:
 
 def test_the_table_names_every_route(web: FastAPI) -> None:
     protected = {name for name in described(web) if name.partition(" ")[2] not in PUBLIC}
-    assert protected == set(ALLOWED)
+    assert protected - SIGNED == set(ALLOWED)
 
 
 async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:

@@ -52,6 +52,27 @@ AUTHORITIES = [
     *("", ":{port}", "127.0.0.1:80:{port}", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "127.0.0.1:+{port}"),
     *("[127.0.0.1]:{port}", "[v1.127]:{port}", "[::1:{port}", "::1:{port}", "[::1]x:{port}", "127.0.0.1,x:{port}"),
     *(" 127.0.0.1:{port}", "127.0.0.1 :{port}", "\t127.0.0.1:{port}", "127.0.0.1\n:{port}", "127.0.0.1;x:{port}"),
+    # further spellings: other bases and marks in parts of a number, other wraps of IPv4, invisible characters
+    *("127.0x0.0.1:{port}", "0b1111111.1:{port}", "127.0.0.1e0:{port}", "1_27.0.0.1:{port}", "+127.0.0.1:{port}"),
+    *(
+        "[::ffff:0:127.0.0.1]:{port}",
+        "[::ffff:0x7f.1]:{port}",
+        "[::ffff:127.1]:{port}",
+        "[0::0::1]:{port}",
+        "[]:{port}",
+    ),
+    *("[64:ff9b:1::7f00:1]:{port}", "[2001:0:7f00:1::]:{port}", "[fec0::1]:{port}", "[ff02::1]:{port}", "[::2]:{port}"),
+    *("loc\u00adalhost:{port}", "local\u200bhost:{port}", "127.0.0.1\u200b:{port}", "\u2488\u2488:{port}"),
+    *("١٢٧.٠.٠.١:{port}", "localhoſt:{port}", "127.0.0.1\u3002:{port}", "127．0．0．1:{port}", "ip6-loopback:{port}"),
+    *("host.docker.internal:{port}", "kubernetes.default.svc.cluster.local", "x.home.arpa", "a.lan", "router.home"),
+    *("127.0.0.1:{port}?@example.org", "127.0.0.1:{port}#@example.org", "127.0.0.1:{port}&@example.org"),
+    *(
+        "example.org:{port}@127.0.0.1:{port}",
+        "[::1]@127.0.0.1:{port}",
+        "127.0.0.1:٨٠",
+        "127.0.0.1:0x50",
+        "127.0.0.1:-1",
+    ),
     *("$(id):{port}", "-oProxyCommand=x:{port}", "a..b:{port}", ".127.0.0.1:{port}", "exa mple.org", "x" * 64 + ".org"),
 ]
 

@@ -80,7 +80,7 @@ class Worker:
         self._disowning = asyncio.Lock()
         self._renewed_at: float | None = None
         self._renewal: Renewal | None = None
-        self._wakeups = Wakeups(kernel, self.name, self.queues, self._claimable, self._look_again)
+        self._wakeups = Wakeups(kernel, self.name, self.queues, self._room, self._look_again)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
@@ -113,7 +113,7 @@ class Worker:
         backoff_s = 0.0
         while not (self._draining and not self._running and not self._finished):
             # Draining begins a turn of the loop after the stop: nothing is claimed in between either.
-            room = min(self.kernel.tuning.claim_batch, self._claimable())
+            room = min(self.kernel.tuning.claim_batch, self._room())
             if not self._finished and (room <= 0 or self._idle or (self._reserved and not self._more)):
                 await self._rest()
                 continue
@@ -151,7 +151,7 @@ class Worker:
             else:
                 self._start(taken)
 
-    def _claimable(self) -> int:
+    def _room(self) -> int:
         if self._draining or self._stop.is_set():
             return 0
         return self.concurrency - len(self._running) - self._reserved - self._going_on()

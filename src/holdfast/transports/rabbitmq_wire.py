@@ -11,11 +11,13 @@ other go out in one call: a system call per message was a quarter of the publish
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import aio_pika
 import pamqp.frame
@@ -30,16 +32,23 @@ log = logging.getLogger("holdfast.rabbitmq")
 FRAME_HEAD_BYTES = 7
 CONTENT_HEADER = 2
 GATHERED_MAX = 64
+MESSAGE_ID_FLAG = b"\x00\x80"
+UNREADABLE = "unreadable-"
+"""How the id begins that a message gets whose properties cannot be decoded: the hash of those."""
 
 
 def delivery_of(queue: str, message: DeliveredMessage) -> Delivery:
     """The delivery, whatever types its headers have."""
     properties = message.header.properties
     headers = properties.headers
+    message_id = properties.message_id or None
+    if message_id is not None and message_id.startswith(UNREADABLE) and not message.redelivered:
+        # It comes for the first time, so it is another message than any before, were it alike to the last byte.
+        message_id = f"{message_id}-{uuid4()}"
     return Delivery(
         queue=queue,
         body=message.body,
-        message_id=properties.message_id or None,
+        message_id=message_id,
         headers={str(name): _text(value) for name, value in headers.items()} if headers else {},
         redelivered=bool(message.redelivered),
     )
@@ -173,6 +182,9 @@ def _decodable(frame: bytes) -> bytes:
         pamqp.frame.unmarshal(frame)
     except Exception as error:  # the decoder fails in any way that hostile bytes can make it fail
         log.warning("A message came with properties that cannot be decoded (%s).", type(error).__name__)
-        payload = frame[FRAME_HEAD_BYTES : FRAME_HEAD_BYTES + 12] + b"\0\0"  # class, weight, body size; no flags
+        identity = f"{UNREADABLE}{hashlib.sha256(frame).hexdigest()[:32]}".encode()
+        # Class, weight and body size as they were; of the properties only an id, so that no two of these are merged.
+        kept = frame[FRAME_HEAD_BYTES : FRAME_HEAD_BYTES + 12]
+        payload = kept + MESSAGE_ID_FLAG + len(identity).to_bytes(1) + identity
         return frame[:3] + len(payload).to_bytes(4) + payload + frame[-1:]
     return frame

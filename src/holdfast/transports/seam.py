@@ -37,6 +37,8 @@ class Delivery:
     message_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     redelivered: bool = False
+    genuine: bool = True
+    """False: keys are set, and it carries no right signature."""
 
 
 Handler = Callable[[Delivery], Awaitable[None]]

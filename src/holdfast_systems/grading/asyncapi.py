@@ -38,7 +38,10 @@ service answers on `grading.callback` and puts what it cannot grade into `gradin
 Delivery is at least once and unordered; every consumer is idempotent. Bodies are UTF-8 JSON objects of at
 most 1 MiB and 32 levels, without duplicate keys, NaN, NUL characters or lone surrogates. Unknown extra
 fields are accepted. An `error` with `retryable: false` and every `completed` is final; an `error` with
-`retryable: true` is news, and the service goes on. Messages are persistent."""
+`retryable: true` is news, and the service goes on. Messages are persistent.
+
+Where keys are set, the header `holdfast-signature` is `sha256=` and the HMAC-SHA256 of the body in hex, and
+a message without a right one is refused."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,7 +21,7 @@ from holdfast.kit import Delivery, Kernel, Order, Tx, inbox, once, operate, prep
 from holdfast_systems.grading import answers, grading_jobs, refused
 from holdfast_systems.grading.contract import REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
 from holdfast_systems.grading.topology import RESENT_HEADER
-from holdfast_systems.grading.wire import InvalidMessage
+from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, scan_ids
 
 TRACE_LENGTH_MAX = 200
 
@@ -33,6 +33,8 @@ Jobs = Mapping[str, type[Job[Any]]]
 async def receive_request(kernel: Kernel, delivery: Delivery, jobs: Jobs) -> None:
     """Handle one message. Returns once all it means is committed."""
     try:
+        if not delivery.genuine:
+            raise InvalidMessage(UNSIGNED, *scan_ids(delivery.body))
         request = parse_request(delivery.body)
         order = _order(kernel, request, jobs)
     except InvalidMessage as invalid:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 BODY_BYTES_MAX = 1_048_576
 DEPTH_MAX = 32
+UNSIGNED = "The message carries no valid signature in its header holdfast-signature."
 ID_LENGTH_MAX = 200
 UUID4_PATTERN = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$"
 

@@ -97,9 +97,14 @@ def _credentials(file: ChangedFile, number: int, text: str) -> Iterator[Finding]
         yield _finding(file, number, "error", CREDENTIAL, message)
 
 
+def is_known_key(text: str) -> bool:
+    """True when a line holds a key of a form that nothing else has."""
+    return bool(_KEY_BLOCK.search(text) or _KNOWN_KEY.search(text))
+
+
 def has_credential(text: str) -> bool:
     """True when a line seems to hold a secret that is not a placeholder."""
-    if _KEY_BLOCK.search(text) or _KNOWN_KEY.search(text):
+    if is_known_key(text):
         return True
     found = [*_URL_CREDENTIAL.finditer(text), *_ASSIGNED.finditer(text)]
     return any(not _PLACEHOLDER.match(match["value"]) for match in found)

@@ -1,9 +1,10 @@
 """The critic that needs no key and no network: it really reviews the changed lines.
 
 ruff reads Python, shellcheck reads shell, detect-secrets reads everything, and `line_checks` needs no
-language. The tools see whole files, because a linter that sees fragments invents errors; only what they say
-of changed lines is kept. A tool that is missing, fails or takes too long leaves a remark that says so: a
-review never looks cleaner than it was.
+language; oxlint and gofmt read JavaScript, TypeScript and Go where they are installed. The tools see whole
+files, because a linter that sees fragments invents errors. Of what they say, only what is about changed lines
+is kept, was not said of the file before the change (`old_side`), and fits its kind of path (`calm`). A tool
+that is missing, fails or takes too long leaves a remark that says so: a review never looks cleaner than it was.
 """
 
 from __future__ import annotations
@@ -15,23 +16,27 @@ import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast import CallError
 from holdfast.kit import redact_text
+from holdfast_systems.review.calm import calmed
 from holdfast_systems.review.changelist import ChangedFile, Changelist
 from holdfast_systems.review.command import run
 from holdfast_systems.review.findings import NOT_RUN, Finding, Review, Severity, counted, settle
+from holdfast_systems.review.guards import removed_guards
 from holdfast_systems.review.line_checks import CREDENTIAL, check_lines
+from holdfast_systems.review.more_linters import gofmt_errors, is_go, is_script, oxlint_command, oxlint_severity
+from holdfast_systems.review.old_side import old_text, only_new
 
 CRITIC = "offline"
 # Correctness and security; style belongs to the project's own linter. Left out: asserts (S101), and
 # hard-coded passwords (S105-S107), which detect-secrets finds without naming them in its message.
 _RUFF_RULES = "E7,E9,F,B,S,PLE,PLW,ASYNC,RUF006,W605"
-_RUFF_IGNORED = "S101,S105,S106,S107,S603,S607,PLW0603,PLW2901"
-_RUFF_ERRORS = re.compile(r"invalid-syntax|E9|F82|F70|PLE|S60[245]$|S30[17]$|S608$")
+_RUFF_IGNORED = "B904,S101,S105,S106,S107,S603,S607,PLW0603,PLW2901"
+_RUFF_ERRORS = re.compile(r"invalid-syntax|E9|F82|F70|PLE")
 _SHELLS = frozenset({".sh", ".bash", ".dash", ".ksh"})
 _SHEBANG = re.compile(r"#!\s*/\S*?/(?:env\s+(?:-S\s+)?)?(?:sh|bash|dash|ksh)\b")
 
@@ -76,12 +81,49 @@ async def review(
     path = search_path if search_path is not None else _default_search_path()
     with tempfile.TemporaryDirectory(prefix="holdfast-critic-") as directory:
         placed = await asyncio.to_thread(_place, changelist, contents, directory, path, timeout_s)
-        tools: dict[str, _Tool] = {"ruff": _ruff, "shellcheck": _shellcheck, "detect-secrets": _secrets}
-        said = await asyncio.gather(*(_guarded(name, tool, placed) for name, tool in tools.items()))
-    findings += [finding for part in said for finding in part]
-    findings += _not_linted(changelist, placed)
-    settled = settle(_without_echoes(findings), changelist)
+        findings += await _linted(placed)
+    findings = await _brought_by(changelist, findings, contents, path, timeout_s)
+    lines = {(file.path, number): text for file in changelist.files for number, text in file.added_lines}
+    findings = calmed(_without_echoes(findings), lambda finding: lines.get((finding.path, finding.line), ""))
+    findings += [*removed_guards(changelist), *_not_linted(changelist, placed)]
+    settled = settle(findings, changelist)
     return Review(_summary(changelist, settled), settled, CRITIC)
+
+
+async def _linted(placed: _Placed) -> list[Finding]:
+    tools: dict[str, _Tool] = {
+        "ruff": _ruff,
+        "shellcheck": _shellcheck,
+        "detect-secrets": _secrets,
+        "oxlint": _oxlint,
+        "gofmt": _gofmt,
+    }
+    parts = await asyncio.gather(*(_guarded(name, tool, placed) for name, tool in tools.items()))
+    return [finding for part in parts for finding in part]
+
+
+async def _brought_by(
+    changelist: Changelist, findings: list[Finding], contents: Mapping[str, str], path: str, timeout_s: float
+) -> list[Finding]:
+    """Without what the same checks say of the files as they were. Files that nothing was said of are not read again."""
+    spoken_of = {finding.path for finding in findings if finding.line in _lines_of(changelist, finding.path)}
+    files = [file for file in changelist.files if file.path in spoken_of and file.path in contents]
+    old_texts = {file.path: text for file in files if (text := old_text(file, contents[file.path]))}
+    if not old_texts:
+        return findings
+    before = [replace(file, is_new=False, hunks=()) for file in files if file.path in old_texts]
+    whole = [replace(file, added_lines=tuple(enumerate(old_texts[file.path].split("\n"), 1))) for file in before]
+    said = [finding for file in whole for finding in check_lines(file)]
+    with tempfile.TemporaryDirectory(prefix="holdfast-critic-") as directory:
+        old = replace(changelist, files=tuple(whole))
+        placed = await asyncio.to_thread(_place, old, old_texts, directory, path, timeout_s)
+        said += await _linted(placed)
+    return only_new(findings, said, contents, old_texts)
+
+
+def _lines_of(changelist: Changelist, path: str) -> frozenset[int]:
+    lines = next((file.line_numbers for file in changelist.files if file.path == path), frozenset[int]())
+    return lines | {0}
 
 
 def _default_search_path() -> str:
@@ -216,6 +258,38 @@ async def _secrets(placed: _Placed) -> list[Finding]:
         if (file := placed.of(name)) is not None
         for entry in entries
     ]
+
+
+async def _oxlint(placed: _Placed) -> list[Finding]:
+    names = [name for name, file in placed.whole.items() if is_script(file.path)]
+    if not names:
+        return []
+    said = await _json_of(placed, oxlint_command(names), codes=(0, 1))
+    return [
+        Finding(
+            file.path, line, oxlint_severity(code), code or "invalid-syntax", redact_text(entry["message"]), "oxlint"
+        )
+        for entry in said["diagnostics"]
+        if (file := placed.of(entry["filename"])) is not None and entry["labels"]
+        for line, code in [(int(entry["labels"][0]["span"]["line"]), str(entry.get("code", "")))]
+    ]
+
+
+async def _gofmt(placed: _Placed) -> list[Finding]:
+    names = [name for name, file in placed.whole.items() if is_go(file.path)]
+    if not names:
+        return []
+    command = ("gofmt", "-l", "-e", *names)
+    ran = await run(command, timeout_s=placed.timeout_s, env=placed.env(), cwd=placed.directory)
+    unformatted = [file for name in ran.stdout.decode().splitlines() if (file := placed.of(name)) is not None]
+    found = [
+        Finding(file.path, 0, "info", "gofmt", "gofmt would format this file otherwise.", "gofmt")
+        for file in unformatted
+    ]
+    for name, line, message in gofmt_errors(ran.stderr):
+        if (file := placed.of(name)) is not None:
+            found.append(Finding(file.path, line, "error", "invalid-syntax", redact_text(message), "gofmt"))
+    return found
 
 
 async def _json_of(placed: _Placed, argv: tuple[str, ...], codes: tuple[int, ...] = (0,)) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kernel.places import rows
 from tests.systems.conversion.place import XML, AnyStore, Place, ToldGateway, environment, opened, read_events
 
 from holdfast.core.failure import Category
@@ -302,3 +303,13 @@ async def test_an_operator_cancels_too(place: Place) -> None:
     job = await place.upload()
     await cancel(place.kernel, job["id"], "ops")
     assert (await place.job(job["id"]))["status"] == "cancelled"
+
+
+@pytest.mark.spec("C8")
+async def test_the_source_of_a_failed_document_stays_for_as_long_as_it_may_be_tried_again(place: Place) -> None:
+    place.gateway.errors = [CallError.from_status(400, "no", {}, now_ms=0)]
+    await place.upload()
+    await place.work()
+    (row,) = await rows(place.world.kernel.store, "SELECT source_until FROM conversion_documents")
+    kept_s = place.settings.source_retention_s
+    assert kept_s > 0 and row["source_until"] == place.world.clock.now_ms() + int(kept_s * 1_000)

@@ -104,6 +104,9 @@ class Pair:
         await self.transport.publish(message)
         self.sent.append(message)
 
+    def trouble(self) -> str | None:
+        return self.transport.trouble()
+
     async def declare(self, queues: Any) -> None:
         await self.transport.declare(queues)
 

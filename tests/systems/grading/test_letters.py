@@ -14,7 +14,7 @@ from tests.systems.grading.test_grading_service import request, send
 from tests.systems.grading.test_main_http import Client, client  # noqa: F401
 from tests.transports.test_rabbitmq import stranger
 
-from holdfast import InvalidInput, NotAllowed, NotFound
+from holdfast import InvalidInput, NotAllowed
 from holdfast.transports.rabbitmq import RabbitTransport
 from holdfast.transports.seam import Message
 from holdfast_systems.grading import letters
@@ -135,7 +135,7 @@ async def test_an_archived_letter_is_gone_from_the_list_and_kept_in_the_record(p
     kept = await letters.show_letter(kernel, letter.id)
     assert (kept.state, kept.reason, kept.body) == ("archived", "a stranger's noise", letter.body)
     assert kept.parsed is not None and base64.b64decode(str(kept.parsed.original_message)) == b"\xff\x00 no text"
-    with pytest.raises(NotFound):
+    with pytest.raises(NotAllowed, match="was archived by olga"):
         await letters.resend(kernel, letter.id, actor="olga", reason="after all")
 
 

@@ -1,0 +1,63 @@
+"""Signs what is published and checks what arrives, where a key is set: the right to write to a queue proves nothing.
+
+The header `holdfast-signature` holds `sha256=` and the HMAC-SHA256 of the body under the key, in hex. The first key
+signs and every key is accepted, so that a key is changed by putting the new one in front, and taking the old one away
+later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from holdfast.transports.seam import Delivery, Handler, HeldMessage, Lookable, Message, Queue, Transport
+
+SIGNATURE_HEADER = "holdfast-signature"
+
+
+def sign(key: str, body: bytes) -> str:
+    """The value of the header for this body."""
+    return "sha256=" + hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
+
+
+def is_signed(keys: Sequence[str], delivery: Delivery) -> bool:
+    """Whether the delivery's signature is right under one of the keys."""
+    given = delivery.headers.get(SIGNATURE_HEADER, "").encode()
+    return any(hmac.compare_digest(given, sign(key, delivery.body).encode()) for key in keys)
+
+
+class SignedTransport:
+    """A transport whose messages are signed. A handler learns of a wrong or missing one by `Delivery.genuine`."""
+
+    def __init__(self, inner: Transport, keys: Sequence[str]) -> None:
+        self._inner = inner
+        self._keys = tuple(keys)
+
+    async def declare(self, queues: Sequence[Queue]) -> None:
+        await self._inner.declare(queues)
+
+    async def publish(self, message: Message) -> None:
+        signature = {SIGNATURE_HEADER: sign(self._keys[0], message.body)}
+        await self._inner.publish(replace(message, headers={**message.headers, **signature}))
+
+    async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
+        async def checked(delivery: Delivery) -> None:
+            await handler(replace(delivery, genuine=is_signed(self._keys, delivery)))
+
+        await self._inner.consume(queue, checked, prefetch=prefetch)
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[AsyncIterator[HeldMessage]]:
+        assert isinstance(self._inner, Lookable), "only a broker's transport is signed"
+        return self._inner.look(queue)
+
+    def place(self) -> str:
+        return self._inner.place()
+
+    def trouble(self) -> str | None:
+        return self._inner.trouble()
+
+    async def close(self) -> None:
+        await self._inner.close()

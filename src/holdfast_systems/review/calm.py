@@ -1,0 +1,82 @@
+"""Which findings a reader is spared: true elsewhere, not in this kind of file; and said once instead of ten times."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from holdfast_systems.review.findings import NOT_RUN, Finding
+from holdfast_systems.review.line_checks import CREDENTIAL, is_known_key
+from holdfast_systems.review.path_kinds import path_kind
+
+PRINTS_MAX = 3  # a file that prints so often is meant to
+_OLD_PYTHON = re.compile(r"`(unicode|basestring|long|xrange|raw_input|unichr|reduce|buffer|file|cmp|execfile)`")
+_NOT_IN_TRIALS = re.compile(
+    r"debugging|todo|long-line|S\d+|B01[178]|B90\d|PLW\d+|E7\d+|ASYNC\d+|RUF006|F841|removed-guard"
+)
+_SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^)]*)\)")
+_GUESSES = frozenset(
+    {"Hex High Entropy String", "Base64 High Entropy String", "Secret Keyword", "Basic Auth Credentials"}
+)
+_NAMED = re.compile(r"passw|secret|token|api_?key|access_?key|credential|bearer|authorization|private", re.IGNORECASE)
+_DIGEST = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{32})\b|sha(?:256|512|1)-|integrity", re.IGNORECASE)
+_SAID_ONCE = frozenset({"todo", "trailing-space", "long-line"})
+
+
+def calmed(findings: Iterable[Finding], line_of: Callable[[Finding], str]) -> list[Finding]:
+    """The findings worth a reader's time, with the severity that their place gives them."""
+    kept = [found for finding in findings if (found := _in_its_place(finding, line_of)) is not None]
+    prints = Counter(finding.path for finding in kept if finding.rule == "debugging" and finding.severity == "info")
+    kept = [
+        finding
+        for finding in kept
+        if not (finding.rule == "debugging" and finding.severity == "info" and prints[finding.path] >= PRINTS_MAX)
+    ]
+    return _said_once(kept)
+
+
+def _in_its_place(finding: Finding, line_of: Callable[[Finding], str]) -> Finding | None:
+    if finding.rule in (NOT_RUN, "merge-conflict", "invalid-syntax"):
+        return finding
+    kind = path_kind(finding.path)
+    if kind == "foreign":
+        return None
+    if finding.rule in ("secret", CREDENTIAL):
+        return _secret(finding, line_of(finding), trial=kind == "trial")
+    if kind == "trial" and _NOT_IN_TRIALS.fullmatch(finding.rule):
+        return None
+    if finding.rule == "F401" and finding.path.endswith("__init__.py"):
+        return None  # a re-export
+    if finding.rule == "F821" and _OLD_PYTHON.search(finding.message):
+        return None  # a name of Python 2, behind a check of the version
+    return finding
+
+
+def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
+    """Keys of a known form are grave; what only looks random, or is only named like one, is a guess."""
+    match = _SECRET_KIND.search(finding.message)
+    kind = match["kind"] if match else ""
+    guess = kind in _GUESSES or (not kind and not is_known_key(line))
+    if trial:
+        return None if guess else replace(finding, severity="info")
+    if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line)):
+        return None
+    return replace(finding, severity="warning") if guess and kind != "Basic Auth Credentials" else finding
+
+
+def _said_once(findings: list[Finding]) -> list[Finding]:
+    counts = Counter((finding.path, finding.rule) for finding in findings)
+    told: set[tuple[str, str]] = set()
+    kept = []
+    for finding in sorted(findings, key=lambda each: (each.path, each.line)):
+        key = (finding.path, finding.rule)
+        if finding.rule in _SAID_ONCE and counts[key] > 1:
+            if key in told:
+                continue
+            told.add(key)
+            message = f"{finding.message} And {counts[key] - 1} more in this file."
+            finding = replace(finding, message=message)
+        kept.append(finding)
+    return kept

@@ -1,0 +1,112 @@
+"""What a change takes away: an early exit on a missing value, a narrow `except`, tests that go with their code.
+
+A linter sees only what is there. These remarks are few by design: a guard counts as removed only where little else
+changed around it and its condition stands nowhere in the change's new lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from holdfast_systems.review.changelist import ChangedFile, Changelist, DiffLine, Hunk
+from holdfast_systems.review.findings import Finding
+from holdfast_systems.review.path_kinds import is_test, path_kind
+
+CRITIC = "guards"
+_GUARD = re.compile(
+    r"^\s*(?:}?\s*else\s+)?(?:if|elif|unless)\b(?P<condition>.*"
+    r"(?:is (?:not )?None|[!=]==? ?(?:null|undefined|nil|None)|\bnot \w|!\w|\blen\(|\.length\b|[<>]=? ?\w).*)$"
+)
+_EXIT = re.compile(r"^\s*(?:return|raise|throw|continue|break|panic|abort|assert)\b")
+_INLINE_EXIT = re.compile(r"[:{)]\s*(?:return|raise|throw|continue|break)\b")
+_NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
+_WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
+_TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
+_AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
+
+
+def removed_guards(changelist: Changelist) -> Iterator[Finding]:
+    """The remarks on what is gone."""
+    new = {_plain(text) for file in changelist.files for _, text in file.added_lines}
+    for file in changelist.files:
+        if file.is_binary or path_kind(file.path) == "foreign":
+            continue
+        if not file.is_deleted and not is_test(file.path):
+            for hunk in file.hunks:
+                yield from _guards(file, hunk, new)
+                yield from _widened(file, hunk)
+    yield from _tests(changelist)
+
+
+def _plain(text: str) -> str:
+    return "".join(text.split()).rstrip("{:")
+
+
+def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
+    for gone, added in _places(hunk.lines):
+        if len(added) > _AROUND_MAX or len(gone) > 6:
+            continue
+        for index, line in enumerate(gone):
+            match = _GUARD.match(line.text)
+            if match is None or any(_plain(match["condition"]) in text for text in new):
+                continue
+            following = gone[index + 1].text if index + 1 < len(gone) else ""
+            if _EXIT.match(following) or _INLINE_EXIT.search(line.text):
+                message = (
+                    f"A check that left early (line {line.old_no} before the change) is gone, and nothing replaces it."
+                )
+                yield _finding(file, added, "warning", "removed-guard", message)
+
+
+def _widened(file: ChangedFile, hunk: Hunk) -> Iterator[Finding]:
+    for gone, added in _places(hunk.lines):
+        wide = [line for line in added if _WIDE.match(line.text)]
+        if (
+            wide
+            and any(_NARROW.match(line.text) for line in gone)
+            and not any(_NARROW.match(line.text) for line in added)
+        ):
+            message = "This catches more than before: errors that nobody expected will be taken for expected ones."
+            yield Finding(file.path, wide[0].new_no or 0, "warning", "widened-except", message, CRITIC)
+
+
+def _places(lines: Iterable[DiffLine]) -> Iterator[tuple[list[DiffLine], list[DiffLine]]]:
+    """What goes and what comes, between two lines that stay."""
+    gone: list[DiffLine] = []
+    added: list[DiffLine] = []
+    for line in lines:
+        if line.kind == " ":
+            if gone:
+                yield gone, added
+            gone, added = [], []
+        else:
+            (gone if line.kind == "-" else added).append(line)
+    if gone:
+        yield gone, added
+
+
+def _tests(changelist: Changelist) -> Iterator[Finding]:
+    """Tests that are gone while the code they may have held is changed in the same change."""
+    if not any(not is_test(file.path) and path_kind(file.path) == "product" for file in changelist.files):
+        return
+    kept = {name for file in changelist.files for _, text in file.added_lines if (name := _test_name(text))}
+    for file in changelist.files:
+        if not is_test(file.path):
+            continue
+        lines = [line for hunk in file.hunks for line in hunk.lines if line.kind == "-"]
+        gone = {name for line in lines if (name := _test_name(line.text))} - kept
+        if gone and not file.is_new:
+            count = f"{len(gone)} test{'' if len(gone) == 1 else 's'}"
+            message = f"{count} went with this change: what held the old behaviour holds the new one no more."
+            yield Finding(file.path, 0, "info", "removed-tests", message, CRITIC)
+
+
+def _test_name(text: str) -> str:
+    match = _TEST_NAME.match(text)
+    return next((name for name in match.groups() if name), "") if match else ""
+
+
+def _finding(file: ChangedFile, added: list[DiffLine], severity: str, rule: str, message: str) -> Finding:
+    line = added[0].new_no or 0 if added else 0
+    return Finding(file.path, line, "warning" if severity == "warning" else "info", rule, message, CRITIC)

@@ -1,0 +1,151 @@
+"""The critic speaks of what a change brings, in words that fit the file; and of what a change takes away."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from holdfast_systems.review.changelist import parse_diff
+from holdfast_systems.review.findings import Finding
+from holdfast_systems.review.guards import removed_guards
+from holdfast_systems.review.offline_critic import review
+from holdfast_systems.review.old_side import old_text, only_new
+from holdfast_systems.review.path_kinds import path_kind
+from tests.systems.review.test_offline_critic import KEY, added, not_run, reviewed, rules
+
+pytestmark = pytest.mark.spec("R8")
+
+
+def changed(path: str, before: str, after: str) -> str:
+    """A diff of one hunk that replaces the whole file."""
+    gone = "".join(f"-{line}\n" for line in before.splitlines())
+    come = "".join(f"+{line}\n" for line in after.splitlines())
+    sizes = f"-1,{len(before.splitlines())} +1,{len(after.splitlines())}"
+    return f"--- a/{path}\n+++ b/{path}\n@@ {sizes} @@\n{gone}{come}"
+
+
+def guards(diff: str) -> list[tuple[int, str]]:
+    return [(finding.line, finding.rule) for finding in removed_guards(parse_diff(diff))]
+
+
+async def test_what_was_there_before_is_not_said_again() -> None:
+    before = "import os\nx = undefined_one\n"
+    after = "x = undefined_one\nimport os\ny = undefined_two\n"
+    found = await reviewed(changed("a.py", before, after), contents={"a.py": after})
+    assert rules(found, "a.py") == {(3, "F821")}, "lines that only moved bring nothing"
+
+
+def test_the_file_before_is_known_from_the_file_after_and_its_hunks() -> None:
+    after = "one\ntwo\nnew\nfour\nfive\nlast\n"
+    first = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,4 @@\n one\n-zwei\n+two\n+new\n four\n"
+    diff = first + "@@ -4,3 +5,2 @@\n five\n-gone\n last\n"
+    (file,) = parse_diff(diff).files
+    assert old_text(file, after) == "one\nzwei\nfour\nfive\ngone\nlast\n"
+    assert old_text(file, "one\n") is None, "hunks that do not fit the content"
+
+
+def test_what_the_file_does_everywhere_is_its_way() -> None:
+    def at(line: int) -> Finding:
+        return Finding("a.py", line, "warning", "B006", "m", "ruff")
+
+    texts, old = {"a.py": "a\nb\nc\nnew\n"}, {"a.py": "a\nb\nc\n"}
+    assert only_new([at(4)], [at(1), at(2), at(3)], texts, old) == []
+    assert only_new([at(4)], [at(1), at(2)], texts, old) == [at(4)]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("examples/app.js", "console.log(x)"),
+        ("tests/types.ts", "console.log(x)"),
+        ("examples/login.py", "password = 'foobar1'"),
+        ("tests/test_auth.py", "h = 'Bearer aaaabbbbccccddddeeeeffff'"),
+        ("src/vendor/lib.py", "import os  # revision 0123456789abcdef0123456789abcdef01234567"),
+        ("src/version.py", "REVISION = '0123456789abcdef0123456789abcdef01234567'"),
+        ("pkg/__init__.py", "import os"),
+        ("src/compat.py", "text = unicode"),
+        ("tests/test_a.py", "requests.get('http://127.0.0.1')"),
+        ("yarn.lock", "  integrity sha512-" + "aB3" * 20),
+    ],
+)
+async def test_what_is_right_in_its_place_gets_no_remark(path: str, line: str) -> None:
+    assert {rule for _, rule in rules(await reviewed(added(path, line + "\n")), path)} - {"F821"} == set()
+
+
+async def test_a_real_key_in_a_test_is_a_remark_and_in_the_product_an_error() -> None:
+    found = await reviewed(added("tests/test_a.py", f"KEY = '{KEY}'\n"), added("src/a.py", f"KEY = '{KEY}'\n"))
+    severities = {finding.path: finding.severity for finding in found.findings if finding.rule == "secret"}
+    assert severities == {"tests/test_a.py": "info", "src/a.py": "error"}
+
+
+async def test_the_same_small_remark_is_made_once_a_file() -> None:
+    found = await reviewed(added("a.go", "x := 1  \ny := 2  \nz := 3  \n"))
+    (remark,) = [finding for finding in found.findings if finding.rule == "trailing-space"]
+    assert remark.line == 1 and remark.message.endswith("And 2 more in this file.")
+
+
+def test_a_removed_check_and_a_widened_except_are_told() -> None:
+    head = "--- a/src/a.py\n+++ b/src/a.py\n"
+    gone = head + "@@ -1,5 +1,3 @@\n def f(x):\n-    if x is None:\n-        return 0\n     y = x.size\n     return y\n"
+    assert guards(gone) == [(0, "removed-guard")]
+    replaced = gone.replace("@@ -1,5 +1,3 @@", "@@ -1,5 +1,4 @@").replace(
+        "     y =", "+    if x is None: raise ValueError\n     y ="
+    )
+    assert guards(replaced) == [], "another line checks the same"
+    wider = head + "@@ -1,4 +1,4 @@\n try:\n     f()\n-except KeyError:\n+except Exception:\n     pass\n"
+    assert guards(wider) == [(3, "widened-except")]
+    narrower = wider.replace("-except KeyError", "-except Exception").replace("+except Exception", "+except KeyError")
+    assert guards(narrower) == []
+    assert guards(gone.replace("src/a.py", "tests/test_a.py")) == []
+
+
+def test_tests_that_go_with_their_code_are_told() -> None:
+    code = "--- a/src/a.py\n+++ b/src/a.py\n@@ -1,1 +1,1 @@\n-x = 1\n+x = 2\n"
+    tests = (
+        "--- a/tests/test_a.py\n+++ b/tests/test_a.py\n@@ -1,3 +1,1 @@\n-def test_x():\n-    assert x == 1\n import a\n"
+    )
+    assert guards(code + tests) == [(0, "removed-tests")]
+    assert guards(tests) == [], "tests alone may be tidied"
+    renamed = code + tests.replace("+1,1 @@", "+1,2 @@").replace(" import a", "+def test_x(): ...\n import a")
+    assert guards(renamed) == [], "it only moved"
+
+
+async def test_linters_of_other_languages_are_used_where_they_are(tmp_path: Path) -> None:
+    """Programs that answer as oxlint and gofmt do; without them, a remark says so."""
+    answer = (
+        '{"diagnostics": [{"message": "Invalid `typeof` comparison value.", "code": "eslint(valid-typeof)",'
+        ' "severity": "error", "filename": "0/a.ts", "labels": [{"span": {"line": 1, "column": 5}}]}]}'
+    )
+    program(tmp_path / "oxlint", f"cat <<'END'\n{answer}\nEND")
+    program(tmp_path / "gofmt", "echo 1/a.go; echo '1/a.go:2:3: expected declaration' >&2; exit 2")
+    script, go = added("a.ts", 'if (typeof a === "strnig") {}\n'), added("a.go", "package a\nfun f() {}\n")
+    found = await review(parse_diff(script + go), {}, timeout_s=20, search_path=f"{tmp_path}:/usr/bin:/bin")
+    assert (1, "eslint(valid-typeof)") in rules(found, "a.ts")
+    assert {(0, "gofmt"), (2, "invalid-syntax")} <= rules(found, "a.go")
+    missing = not_run(await review(parse_diff(script), {}, timeout_s=20, search_path="/nowhere"))
+    assert any(message.startswith("oxlint did not run") for message in missing)
+
+
+def program(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("src/app.py", "product"),
+        ("tests/test_app.py", "trial"),
+        ("pkg/app_test.go", "trial"),
+        ("docs/guide.md", "trial"),
+        ("lib/latest.py", "product"),
+        ("contest/entry.py", "product"),
+        ("third_party/x.c", "foreign"),
+        ("web/app.min.js", "foreign"),
+        ("go.sum", "foreign"),
+    ],
+)
+def test_a_path_tells_whose_a_file_is(path: str, kind: str) -> None:
+    assert path_kind(path) == kind

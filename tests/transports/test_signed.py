@@ -1,0 +1,77 @@
+"""Signed messages: what is forged is told apart, keys rotate, and what has no readable properties keeps an identity."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pamqp.frame
+import pytest
+
+from holdfast.main import open_transport
+from holdfast.settings import Settings, notes, problems, read
+from holdfast.transports.memory import MemoryTransport
+from holdfast.transports.rabbitmq_wire import _decodable, delivery_of
+from holdfast.transports.seam import Delivery, Message, Queue
+from holdfast.transports.signed import SIGNATURE_HEADER, SignedTransport, is_signed, sign
+
+NEW, OLD, OTHER = "n" * 32, "o" * 32, "x" * 32
+BODY = b'{"requestId": "r"}'
+
+
+@pytest.mark.spec("K30", "G9")
+async def test_only_what_is_signed_under_a_known_key_is_genuine() -> None:
+    inner, seen = MemoryTransport(), []
+
+    async def keep(delivery: Delivery) -> None:
+        seen.append(delivery)
+
+    ours = SignedTransport(inner, [NEW, OLD])
+    await ours.declare([Queue("q")])
+    consuming = asyncio.create_task(ours.consume("q", keep))
+    await asyncio.sleep(0)
+    await ours.publish(Message("1", "q", BODY))
+    await SignedTransport(inner, [OLD]).publish(Message("2", "q", BODY))
+    await SignedTransport(inner, [OTHER]).publish(Message("3", "q", BODY))
+    await inner.publish(Message("4", "q", BODY))
+    await inner.publish(Message("5", "q", BODY + b" ", headers={SIGNATURE_HEADER: sign(NEW, BODY)}))
+    await inner.publish(Message("6", "q", BODY, headers={SIGNATURE_HEADER: "sha256=é"}))
+    consuming.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await consuming
+    assert [delivery.genuine for delivery in seen] == [True, True, False, False, False, False]
+    by_hand = "sha256=" + hmac.new(NEW.encode(), BODY, hashlib.sha256).hexdigest()
+    assert is_signed([NEW], Delivery("q", BODY, headers={SIGNATURE_HEADER: by_hand}))
+
+
+@pytest.mark.spec("K30")
+def test_keys_come_from_the_settings_and_their_absence_is_noted() -> None:
+    env = {"RABBITMQ_URL": "amqp://127.0.0.1/"}
+    assert any("HOLDFAST_MESSAGE_KEYS" in note for note in notes(Settings, env))
+    signed = env | {"HOLDFAST_MESSAGE_KEYS": f" {NEW}, {OLD} "}
+    assert notes(Settings, signed) == [] and read(Settings, signed).signing_keys == (NEW, OLD)
+    assert isinstance(open_transport(read(Settings, signed)), SignedTransport)
+    wrong = problems(Settings, env | {"HOLDFAST_MESSAGE_KEYS": "short-secret"})
+    assert len(wrong) == 1 and "short-secret" not in wrong[0]
+
+
+def unreadable(values: bytes) -> bytes:
+    payload = struct.pack(">HHQH", 60, 0, 5, 0x0080) + bytes([len(values)]) + values
+    return struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce"
+
+
+@pytest.mark.spec("K30", "G5")
+def test_messages_without_readable_properties_are_never_merged() -> None:
+    def arrived(values: bytes, *, again: bool = False) -> str | None:
+        _, _, header = pamqp.frame.unmarshal(_decodable(unreadable(values)))
+        message: Any = SimpleNamespace(header=header, body=b"alike", redelivered=again)
+        return delivery_of("q", message).message_id
+
+    ids = [arrived(b"\xff\xfe"), arrived(b"\xff\xfe"), arrived(b"\xff\xfd")]
+    assert all(ids) and len(set(ids)) == 3
+    assert arrived(b"\xff\xfe", again=True) == arrived(b"\xff\xfe", again=True) != arrived(b"\xff\xfd", again=True)
