@@ -75,6 +75,8 @@ async def _furnished(place: Deployment) -> dict[str, list[str]]:
     async with place.at_work():
         await place.until("review", buried)
         await place.until("conversion", converted)
+    for system in place.systems:
+        system.kernel.duties.clear()  # nobody works from here on: what a duty waited for at its end is no answer
     letters = (await operator.get("/api/ops/dead-letters")).json()["items"]
     jobs = (await operator.get("/api/ops/jobs")).json()["items"]
     breakers = (await operator.get("/api/ops/breakers")).json()["items"]
