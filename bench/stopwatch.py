@@ -1,7 +1,8 @@
 """What every contender measures itself with. Standard library only: peers run it in their own virtualenvs.
 
 A runner is called as `RUNNER task count`, with the servers in its environment, and prints its figures as one line of
-JSON. CPU is that of its own process and, where the harness names PostgreSQL's process, that of the database.
+JSON. CPU is that of its own process and, where the harness names PostgreSQL's process, that of the database; what was
+written is PostgreSQL's own account.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from bench.asking import ask
 
 Figures = dict[str, float]
 TICK = os.sysconf("SC_CLK_TCK")
@@ -29,10 +32,18 @@ def folder() -> Path:
     return Path(os.environ["BENCH_FOLDER"])
 
 
+WRITTEN = """SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'), pg_snapshot_xmax(pg_current_snapshot())"""
+"""How far the log has come, and how many transactions have written: exact at once, unlike the server's statistics."""
+LEFT = """SELECT COALESCE(SUM(n_tup_upd + n_tup_del), 0), COALESCE(SUM(pg_total_relation_size(relid)), 0)
+  FROM pg_stat_user_tables"""
+"""Row versions that were left behind since the database was made, and what its tables and indexes take on disk."""
+
+
 class Stopwatch:
-    """Wall time and CPU from its making to `stop`."""
+    """Wall time, CPU and what was written, from its making to `stop`."""
 
     def __init__(self) -> None:
+        self._written = written()
         self._database_s = database_cpu_s()
         self._cpu_s = time.process_time()
         self._began = time.perf_counter()
@@ -40,13 +51,31 @@ class Stopwatch:
     def stop(self, jobs: int) -> Figures:
         seconds = time.perf_counter() - self._began
         cpu_s = time.process_time() - self._cpu_s
+        database_s = database_cpu_s() - self._database_s
+        wal_bytes, commits = (now - before for now, before in zip(written(), self._written, strict=True))
         return {
             "jobs": jobs,
             "seconds": seconds,
             "per_s": jobs / seconds,
             "worker_us": cpu_s / jobs * 1e6,
-            "database_us": (database_cpu_s() - self._database_s) / jobs * 1e6,
+            "database_us": database_s / jobs * 1e6,
+            "wal_bytes": wal_bytes / jobs,
+            "commits": commits / jobs,
         }
+
+
+def written() -> tuple[float, float]:
+    """Bytes of PostgreSQL's log and transactions that wrote, so far; zeros where there is no PostgreSQL."""
+    if "BENCH_POSTGRES_URL" not in os.environ:
+        return 0.0, 0.0
+    wal_bytes, commits = ask(postgres_url(), WRITTEN)
+    return float(wal_bytes or 0), float(commits or 0)
+
+
+def left_behind(url: str, jobs: float) -> Figures:
+    """What a run whose processes have ended leaves in its database, for each of its jobs."""
+    dead, on_disk = (float(value or 0) for value in ask(url, LEFT))
+    return {"dead_versions": dead / jobs, "disk_bytes": on_disk / jobs} if jobs else {}
 
 
 def latency(waits_ms: Sequence[float]) -> Figures:

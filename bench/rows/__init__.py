@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from bench.model import Row
-from bench.rows import accepting, standing, systems, working
+from bench.rows import accepting, held, standing, systems, working, writing
 
-ROWS: list[Row] = [*working.ROWS, *accepting.ROWS, *standing.ROWS, *systems.ROWS]
+ROWS: list[Row] = [*working.ROWS, *writing.ROWS, *accepting.ROWS, *standing.ROWS, *held.ROWS, *systems.ROWS]

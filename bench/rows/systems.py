@@ -46,9 +46,9 @@ ROWS = [
     Row(
         "post",
         "grading: POST /api/submissions",
-        ">= 0.6 of FastAPI with one INSERT",
+        ">= 0.9 of FastAPI with one INSERT",
         POST,
-        rate_ratio(("holdfast", "post"), ("floor", "post_bare"), 0.6),
+        rate_ratio(("holdfast", "post"), ("floor", "post_bare"), 0.9),
     ),
     Row("callback", "grading: submission to callback, idle", "p50 < 50 ms, never the poll", (CALLBACK,), callback),
     Row("upload", "conversion: the server's memory during a large upload", "< 50 MB more", (UPLOAD,), upload),

@@ -11,6 +11,7 @@ OURS, PGQUEUER, FLOOR = (
     Run("floor", "noop", 30_000, 10_000),
 )
 BROKERS = (Run("celery", "noop", 4_000, 1_000), Run("dramatiq", "noop", 8_000, 2_000))
+AWA = Run("awa", "noop", 10_000, 3_000)
 OTHERS = (Run("procrastinate", "noop", 1_000, 300), Run("dbos", "noop", 1_000, 300))
 TWO = (Run("holdfast", "noop2", 30_000, 10_000), Run("pgqueuer", "noop2", 30_000, 10_000))
 THREE = (Run("holdfast", "three", 1_000, 300), Run("dbos", "three", 1_000, 300))
@@ -54,10 +55,17 @@ ROWS = [
     Row(
         "noop",
         "no-op jobs on PostgreSQL, one worker process, every guarantee on",
-        ">= 1.8 x pgqueuer",
+        ">= 2.2 x pgqueuer",
         (OURS, PGQUEUER),
-        rate_ratio(("holdfast", "noop"), ("pgqueuer", "noop"), 1.8),
+        rate_ratio(("holdfast", "noop"), ("pgqueuer", "noop"), 2.2),
         quick=True,
+    ),
+    Row(
+        "noop-awa",
+        "the same, against awa",
+        ">= 5.5 x",
+        (OURS, AWA),
+        rate_ratio(("holdfast", "noop"), ("awa", "noop"), 5.5),
     ),
     Row("noop-brokers", "the same, against peers on RabbitMQ", ">= 5 x the best", (OURS, *BROKERS), best_broker),
     Row(
@@ -73,15 +81,22 @@ ROWS = [
     Row(
         "noop2",
         "no-op jobs, two worker processes",
-        ">= 1.5 x pgqueuer with two",
+        ">= 1.9 x pgqueuer with two",
         TWO,
-        rate_ratio(("holdfast", "noop2"), ("pgqueuer", "noop2"), 1.5),
+        rate_ratio(("holdfast", "noop2"), ("pgqueuer", "noop2"), 1.9),
     ),
     Row(
         "three",
         "three stages with one effect each, results stored",
-        ">= 8 x a DBOS workflow of three steps",
+        ">= 48 x a DBOS workflow of three steps",
         THREE,
-        rate_ratio(("holdfast", "three"), ("dbos", "three"), 8.0),
+        rate_ratio(("holdfast", "three"), ("dbos", "three"), 48.0),
+    ),
+    Row(
+        "three-noop",
+        "the same, against no-op jobs",
+        ">= 1/11",
+        (THREE[0], OURS),
+        rate_ratio(("holdfast", "three"), ("holdfast", "noop"), 1 / 11),
     ),
 ]

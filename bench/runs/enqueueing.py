@@ -10,8 +10,7 @@ import asyncpg
 
 from bench.runs.kernels import CALLERS, Noop, audited, kernel_over
 from bench.stopwatch import Figures, Stopwatch, postgres_url
-from holdfast import enqueue
-from holdfast.kernel.submit import SharedCommit, submit_many
+from holdfast import Client, enqueue
 
 BARE = """INSERT INTO holdfast_jobs (id, kind, queue, stage, priority, run_at, created_at, updated_at, payload)
 VALUES (gen_random_uuid(), 'bench.bare', 'bench', 'run', 2, $1, $1, $1, $2)"""
@@ -20,11 +19,11 @@ VALUES (gen_random_uuid(), 'bench.bare', 'bench', 'run', 2, $1, $1, $1, $2)"""
 async def enqueue32(count: int) -> Figures:
     """One durable call each, from 32 callers at once."""
     async with kernel_over() as kernel:
-        shared, left = SharedCommit(kernel), iter(range(count))
+        client, left = Client(kernel), iter(range(count))
 
         async def caller() -> None:
             for n in left:
-                await shared.submit(Noop, {"n": n})
+                await client.enqueue(Noop, {"n": n})
 
         watch = Stopwatch()
         await asyncio.gather(*[caller() for _ in range(CALLERS)])
@@ -34,9 +33,9 @@ async def enqueue32(count: int) -> Figures:
 async def bulk(count: int) -> Figures:
     """Many at once, from Python values to durable rows."""
     async with kernel_over() as kernel:
-        await submit_many(kernel, Noop, [{"n": 0}])
+        await Client(kernel).enqueue_many(Noop, [{"n": 0}])
         watch = Stopwatch()
-        await submit_many(kernel, Noop, ({"n": n} for n in range(count)))
+        await Client(kernel).enqueue_many(Noop, ({"n": n} for n in range(count)))
         return await audited(kernel, watch.stop(count))
 
 

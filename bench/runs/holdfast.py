@@ -14,6 +14,7 @@ PLACES = {
     "enqueueing": ("enqueue32", "bulk", "inside"),
     "picking_up": ("pickup", "pickup_sqlite"),
     "depth": ("depth",),
+    "held": ("held",),
     "history": ("history",),
     "embedded": ("embedded",),
     "memory": ("idle", "growth"),

@@ -10,10 +10,9 @@ import time
 
 from bench.runs.kernels import CONCURRENCY, kernel_over
 from bench.stopwatch import Figures, folder, latency
-from holdfast import App, Context, Job, stage
+from holdfast import App, Client, Context, Job, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import SharedCommit
 
 PAUSE_S = 0.02
 seen: asyncio.Queue[float] = asyncio.Queue()
@@ -29,27 +28,28 @@ class Stamp(Job[int]):
 
 async def pickup(count: int) -> Figures:
     async with kernel_over([app]) as kernel:
-        return await _picked_up(kernel, count)
+        return latency(await waits(kernel, count))
 
 
 async def pickup_sqlite(count: int) -> Figures:
     async with kernel_over([app], f"sqlite:///{folder() / 'pickup.db'}") as kernel:
-        return await _picked_up(kernel, count)
+        return latency(await waits(kernel, count))
 
 
-async def _picked_up(kernel: Kernel, count: int) -> Figures:
-    worker, stop, shared = Worker(kernel, concurrency=CONCURRENCY), asyncio.Event(), SharedCommit(kernel)
+async def waits(kernel: Kernel, count: int) -> list[float]:
+    """What so many jobs waited, in milliseconds, one after the other."""
+    worker, stop, client = Worker(kernel, concurrency=CONCURRENCY), asyncio.Event(), Client(kernel)
     running = asyncio.ensure_future(worker.run(stop))
     await asyncio.sleep(0.5)
-    waits = []
+    waited: list[float] = []
     for number in range(count + 5):
         began = time.perf_counter()
-        await shared.submit(Stamp, number)
-        waits.append((await seen.get() - began) * 1_000)
+        await client.enqueue(Stamp, number)
+        waited.append((await seen.get() - began) * 1_000)
         await asyncio.sleep(PAUSE_S)
     stop.set()
     await running
-    return latency(waits[5:])  # the first ones prepare statements
+    return waited[5:]  # the first ones prepare statements
 
 
 TASKS = {"pickup": pickup, "pickup_sqlite": pickup_sqlite}

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.client import Client
     from holdfast.core.breaker import BreakerPolicy as Breaker
     from holdfast.core.failure import Category, Failure
     from holdfast.core.family import Answered, Success
@@ -14,22 +15,30 @@ if TYPE_CHECKING:
     from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
     from holdfast.core.provider import Provider
     from holdfast.core.retry import Retry
+    from holdfast.core.turns import Limit
     from holdfast.errors import (
         CallError,
         HoldfastError,
         IdempotencyConflict,
         InvalidInput,
+        JobFailed,
         LeaseLost,
         NotAllowed,
+        NotEnded,
         NotFound,
         ProviderHeld,
     )
+    from holdfast.http.mount import console
+    from holdfast.http.principal import Principal
     from holdfast.kernel.app import App, Job, stage
     from holdfast.kernel.context import Context
     from holdfast.kernel.enqueue import Enqueued, enqueue
     from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
+    from holdfast.kernel.job_tx import JobTx, Settled
     from holdfast.kernel.record import Cost
+    from holdfast.kernel.status import JobStatus
     from holdfast.kernel.sync_context import SyncContext
+    from holdfast.sync_client import SyncClient
 
 __all__ = [
     "Answered",
@@ -37,6 +46,7 @@ __all__ = [
     "Breaker",
     "CallError",
     "Category",
+    "Client",
     "Context",
     "Cost",
     "Discard",
@@ -48,18 +58,27 @@ __all__ = [
     "IdempotencyConflict",
     "InvalidInput",
     "Job",
+    "JobFailed",
+    "JobStatus",
+    "JobTx",
     "LeaseLost",
+    "Limit",
     "Next",
     "NotAllowed",
+    "NotEnded",
     "NotFound",
+    "Principal",
     "Priority",
     "Provider",
     "ProviderHeld",
     "Retry",
+    "Settled",
     "Snooze",
     "Success",
+    "SyncClient",
     "SyncContext",
     "Wait",
+    "console",
     "enqueue",
     "enqueue_many",
     "stage",
@@ -71,6 +90,7 @@ _HOMES = {
     "Breaker": "holdfast.core.breaker:BreakerPolicy",
     "CallError": "holdfast.errors:CallError",
     "Category": "holdfast.core.failure:Category",
+    "Client": "holdfast.client:Client",
     "Context": "holdfast.kernel.context:Context",
     "Cost": "holdfast.kernel.record:Cost",
     "Discard": "holdfast.core.outcome:Discard",
@@ -82,18 +102,27 @@ _HOMES = {
     "IdempotencyConflict": "holdfast.errors:IdempotencyConflict",
     "InvalidInput": "holdfast.errors:InvalidInput",
     "Job": "holdfast.kernel.app:Job",
+    "JobFailed": "holdfast.errors:JobFailed",
+    "JobStatus": "holdfast.kernel.status:JobStatus",
+    "JobTx": "holdfast.kernel.job_tx:JobTx",
     "LeaseLost": "holdfast.errors:LeaseLost",
+    "Limit": "holdfast.core.turns:Limit",
     "Next": "holdfast.core.outcome:Next",
     "NotAllowed": "holdfast.errors:NotAllowed",
+    "NotEnded": "holdfast.errors:NotEnded",
     "NotFound": "holdfast.errors:NotFound",
+    "Principal": "holdfast.http.principal:Principal",
     "Priority": "holdfast.core.job:Priority",
     "Provider": "holdfast.core.provider:Provider",
     "ProviderHeld": "holdfast.errors:ProviderHeld",
     "Retry": "holdfast.core.retry:Retry",
+    "Settled": "holdfast.kernel.job_tx:Settled",
     "Snooze": "holdfast.core.outcome:Snooze",
     "Success": "holdfast.core.family:Success",
+    "SyncClient": "holdfast.sync_client:SyncClient",
     "SyncContext": "holdfast.kernel.sync_context:SyncContext",
     "Wait": "holdfast.core.outcome:Wait",
+    "console": "holdfast.http.mount:console",
     "enqueue": "holdfast.kernel.enqueue:enqueue",
     "enqueue_many": "holdfast.kernel.enqueue_many:enqueue_many",
     "stage": "holdfast.kernel.app:stage",

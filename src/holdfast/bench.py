@@ -11,12 +11,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from holdfast.client import Client
 from holdfast.engines.worker import Worker
 from holdfast.errors import InvalidInput
 from holdfast.kernel.app import App, Job, stage
 from holdfast.kernel.context import Context
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.submit import SharedCommit, prepare, submit_orders
 from holdfast.stores.seam import Store
 from holdfast.stores.statement import load_statements
 from holdfast.tables import events, jobs
@@ -104,10 +104,10 @@ async def bench(store: Store, count: int = 5_000) -> Figures:
 
 async def _commit_ms(kernel: Kernel) -> float:
     """One caller, one job at a time: what a durable write costs."""
-    shared, noop, times = SharedCommit(kernel), _class_of(kernel, "noop"), []
+    client, noop, times = Client(kernel), _class_of(kernel, "noop"), []
     for number in range(COMMITS):
         began = time.perf_counter()
-        await shared.submit(noop, number)
+        await client.enqueue(noop, number)
         times.append((time.perf_counter() - began) * 1_000)
     return statistics.median(times)
 
@@ -149,11 +149,11 @@ def _class_of(kernel: Kernel, name: str) -> type[Job[int]]:
 
 
 async def _singly(kernel: Kernel, count: int) -> float:
-    shared, noop, left = SharedCommit(kernel), _class_of(kernel, "noop"), iter(range(count))
+    client, noop, left = Client(kernel), _class_of(kernel, "noop"), iter(range(count))
 
     async def caller() -> None:
         for number in left:
-            await shared.submit(noop, number)
+            await client.enqueue(noop, number)
 
     began = time.perf_counter()
     await asyncio.gather(*[caller() for _ in range(CALLERS)])
@@ -161,10 +161,8 @@ async def _singly(kernel: Kernel, count: int) -> float:
 
 
 async def _in_bulk(kernel: Kernel, count: int) -> float:
-    kind = kernel.registry.kind("holdfast-bench.noop")
     began = time.perf_counter()
-    orders = [prepare(kind, number, job_id=kernel.new_id(), now=kernel.now()) for number in range(count)]
-    await submit_orders(kernel, orders)
+    await Client(kernel).enqueue_many(_class_of(kernel, "noop"), range(count))
     return count / (time.perf_counter() - began)
 
 
@@ -182,13 +180,13 @@ async def _running(kernel: Kernel, count: int) -> float:
 
 
 async def _pickups(kernel: Kernel, started: asyncio.Queue[float]) -> list[float]:
-    stop, shared, stamp = asyncio.Event(), SharedCommit(kernel), _class_of(kernel, "stamp")
+    stop, client, stamp = asyncio.Event(), Client(kernel), _class_of(kernel, "stamp")
     waits = []
     async with asyncio.TaskGroup() as group:
         group.create_task(Worker(kernel, concurrency=CONCURRENCY).run(stop))
         for number in range(PICKUPS + 1):
             began = time.perf_counter()
-            await shared.submit(stamp, number)
+            await client.enqueue(stamp, number)
             waits.append((await started.get() - began) * 1_000)
         stop.set()
     return sorted(waits[1:])  # the first one waited for the worker to come up

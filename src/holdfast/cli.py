@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -14,27 +15,35 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import holdfast
-from holdfast import cli_complete, cli_connect, cli_deploy, cli_migrate, cli_ops, cli_proof
-from holdfast.cli_reach import fail, say
-from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
+from holdfast import cli_complete, cli_connect, cli_deploy, cli_migrate, cli_ops, cli_proof, cli_reload, cli_run
+from holdfast.cli_once import relay_outbox_once, work_once
+from holdfast.cli_reach import fail, finite, say
+from holdfast.cli_start import (
+    AppPath,
+    AsJson,
+    SystemNames,
+    check_served,
+    own_apps,
+    run_to_end,
+    served_queues,
+    settings_now,
+)
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.engines.stopping import stop_on_signals
-from holdfast.engines.worker import Worker
 from holdfast.errors import HoldfastError
 from holdfast.kernel.app import App
-from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import unless_stopped
-from holdfast.kernel.reap import reap_once
-from holdfast.kernel.relay import relay_once
-from holdfast.kernel.watch import Watch
+from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.main import (
     close_systems,
     load_systems,
     missing_systems,
+    named_databases,
     open_systems,
     start_logging,
 )
-from holdfast.setting_names import unknown_names
+from holdfast.operator.incident_news import IncidentSettings
+from holdfast.setting_names import misspelt_names, unknown_names
 from holdfast.settings import Settings, notes, problems
 from holdfast.system import OpenSystem
 
@@ -89,12 +98,16 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Only show: from the replicas of HOLDFAST_READ_ONLY_URL, if it is set.")
     ] = False,
+    database: Annotated[
+        list[str] | None,
+        typer.Option("--database", help="One console over several deployments: name=URL of each; it does no work."),
+    ] = None,
 ) -> None:
     """Run the web server, with the relay, the consumers and the sweeps of its systems. Workers run elsewhere."""
-    if read_only and work:
-        fail("A server that is --read-only cannot --work.")
-    duties = Duties(work=work) if not read_only else NO_DUTIES
-    _serve(host, port, system, app, duties, banner=False)
+    if (read_only or database) and work:
+        fail(f"A server that is {'--read-only' if read_only else 'for several databases'} cannot --work.")
+    duties = Duties(work=work) if not (read_only or database) else NO_DUTIES
+    _serve(host, port, system, app, duties, banner=False, databases=_named(database or []))
 
 
 @cli.command()
@@ -102,16 +115,27 @@ def worker(
     system: SystemNames = None,
     app: AppPath = None,
     concurrency: Annotated[int | None, typer.Option(help="Jobs in flight (WORKER_CONCURRENCY).")] = None,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", help="Only this queue, as name=jobs in flight; repeat for more.")
+    ] = None,
     relay: Annotated[bool, typer.Option("--relay/--no-relay", help="Also publish the outbox.")] = True,
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then stop; the outbox is left.")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Start anew when code below this folder changes.")] = False,
 ) -> None:
     """Run jobs. SIGTERM stops claiming, finishes what is in flight within the grace time and gives back the rest."""
     settings = settings_now()
+    if reload:
+        cli_reload.run_and_reload(sys.argv[1:], settings.grace_s)
+        return
     start_logging(settings)
-    apps = own_apps(app)
+    for sentence in misspelt_names([Settings, *_celery_settings()], os.environ):
+        LogWatch().log("settings.misspelt", level=logging.WARNING, detail=sentence)
+    apps, queues = own_apps(app), served_queues(queue)
+    if queues and (once or settings.engine == "celery"):
+        fail("--queue is for asyncio workers that run until they are stopped.")
     if once:
-        ended = run_to_end(_work_once(settings, system, apps, concurrency or settings.concurrency))
-        typer.echo(f"{ended} attempts ended.")
+        ended = run_to_end(work_once(settings, system, apps, concurrency or settings.concurrency))
+        typer.echo(f"{ended} attempt{'' if ended == 1 else 's'} ended.")
         return
     if settings.engine == "celery":
         from holdfast.engines.celery import run_celery_worker
@@ -121,7 +145,8 @@ def worker(
         except HoldfastError as error:
             fail(str(error))
         return
-    duties = Duties(relay=relay, concurrency=concurrency or settings.concurrency, grace_s=settings.grace_s)
+    jobs_at_once = concurrency or settings.concurrency
+    duties = Duties(relay=relay, concurrency=jobs_at_once, grace_s=settings.grace_s, queues=queues)
     run_to_end(_run_duties(settings, system, apps, duties))
 
 
@@ -137,14 +162,25 @@ def relay(
     start_logging(settings)
     apps = own_apps(app)
     if once:
-        number = run_to_end(_relay_once(settings, system, apps))
+        number = run_to_end(relay_outbox_once(settings, system, apps))
         say(f"published {number}", as_json, published=number)
         return
     duties = Duties(work=False, consume=False, keep=False, grace_s=settings.grace_s)
     run_to_end(_run_duties(settings, system, apps, duties))
 
 
+@cli.command()
+def keeper(system: SystemNames = None, app: AppPath = None) -> None:
+    """Keep the promises that need no worker: leases, deadlines, breakers, schedules, retention. Workers and servers do
+    this too, and one process at a time does it for all: run keepers where there may be neither."""
+    settings = settings_now()
+    start_logging(settings)
+    duties = Duties(work=False, relay=False, consume=False, grace_s=settings.grace_s)
+    run_to_end(_run_duties(settings, system, own_apps(app), duties))
+
+
 cli.command()(cli_migrate.migrate)
+cli.command(context_settings={"ignore_unknown_options": True})(cli_run.run)  # -7 is JSON too
 
 
 @cli.command()
@@ -166,7 +202,11 @@ def check(
         cli_deploy.check_deploy(system, app, as_json)
     if connect:
         cli_connect.check_connect(system, app, as_json)
-    groups: list[type[Any]] = [Settings, *(group for system in load_systems() for group in system.settings)]
+    groups: list[type[Any]] = [
+        Settings,
+        IncidentSettings,
+        *(group for system in load_systems() for group in system.settings),
+    ]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
     risks += [*missing_systems(), *unknown_names([*groups, *_celery_settings()], os.environ)]
@@ -201,7 +241,7 @@ def token(
             autocompletion=cli_complete.roles,
         ),
     ],
-    hours: Annotated[float, typer.Option(help="How long it is valid.")] = 12.0,
+    hours: Annotated[float, typer.Option(help="How long it is valid.", min=0, callback=finite)] = 12.0,
     as_json: AsJson = False,
 ) -> None:
     """Make a bearer token signed with HOLDFAST_JWT_SECRET (or the data folder's own secret)."""
@@ -214,8 +254,22 @@ def token(
     typer.echo(json.dumps({"token": made}) if as_json else made)
 
 
+def _named(databases: list[str]) -> dict[str, str]:
+    try:
+        return named_databases(databases)
+    except HoldfastError as error:
+        fail(str(error))
+
+
 def _serve(
-    host: str | None, port: int | None, system: list[str] | None, app: list[str] | None, duties: Duties, banner: bool
+    host: str | None,
+    port: int | None,
+    system: list[str] | None,
+    app: list[str] | None,
+    duties: Duties,
+    *,
+    banner: bool,
+    databases: dict[str, str] | None = None,
 ) -> None:
     from holdfast.serve import serve_systems
 
@@ -225,7 +279,8 @@ def _serve(
     if not banner:
         start_logging(settings)
     duties = replace(duties, grace_s=settings.grace_s)
-    run_to_end(serve_systems(settings, os.environ, system, own_apps(app), duties, banner=banner))
+    own = own_apps(app)
+    run_to_end(serve_systems(settings, os.environ, system, own, duties, banner=banner, databases=databases))
 
 
 async def _run_duties(settings: Settings, system: list[str] | None, apps: list[App], duties: Duties) -> None:
@@ -233,6 +288,7 @@ async def _run_duties(settings: Settings, system: list[str] | None, apps: list[A
     stop_on_signals(stop, settings.grace_s)
     opened = await open_systems(settings, os.environ, system, apps, watch=_watch(settings))
     try:
+        check_served(duties.queues, (queue for one in opened for queue in one.kernel.registry.queues))
         for one in opened:
             await unless_stopped(stop, prepare(one.kernel))
         if stop.is_set():
@@ -249,45 +305,11 @@ async def _run_duties(settings: Settings, system: list[str] | None, apps: list[A
 async def _serve_metrics(settings: Settings, opened: list[OpenSystem], stop: asyncio.Event) -> None:
     from holdfast.http.metrics import metrics_server
 
-    server = metrics_server(opened, settings.host, settings.metrics_port)
+    server = metrics_server(opened, settings)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve())
         await stop.wait()
         server.should_exit = True
-
-
-async def _work_once(settings: Settings, system: list[str] | None, apps: list[App], concurrency: int) -> int:
-    opened = await open_systems(settings, os.environ, system, apps)
-    try:
-        ended = 0
-        for one in opened:
-            await prepare(one.kernel)
-            await reap_once(one.kernel)
-            ended += await Worker(one.kernel, concurrency=concurrency).run_until_idle()
-        return ended
-    finally:
-        await close_systems(opened)
-
-
-async def _relay_once(settings: Settings, system: list[str] | None, apps: list[App]) -> int:
-    opened = await open_systems(settings, os.environ, system, apps)
-    try:
-        total = 0
-        for one in opened:
-            await prepare(one.kernel)
-            await _declare_queues(one.kernel)
-            while done := await relay_once(one.kernel):
-                total += done
-        return total
-    finally:
-        await close_systems(opened)
-
-
-async def _declare_queues(kernel: Kernel) -> None:
-    """A queue that is not there yet must not count against its messages."""
-    queues = [queue for app in kernel.registry.apps for queue in app.queues]
-    if queues and kernel.transport is not None:
-        await kernel.transport.declare(queues)
 
 
 def _watch(settings: Settings) -> Watch | None:
@@ -310,4 +332,10 @@ def main() -> None:
         for system in load_systems():
             if system.commands is not None:
                 system.commands(cli)
-    cli()
+    try:
+        cli()
+    except OSError as error:
+        if not isinstance(error.filename, str):
+            raise
+        advice = "mend its permissions, or name another folder with HOLDFAST_DATA_DIR"
+        sys.exit(f"Cannot use {error.filename} ({error.strerror}); {advice}.")

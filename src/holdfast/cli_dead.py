@@ -12,7 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import at_desk, cell, fail, say, show, show_items
+from holdfast.cli_reach import at_desk, cell, fail, finite, say, show, show_items
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import CaseState, Cause
 from holdfast.kernel.bulk import FORMS
@@ -61,7 +61,7 @@ def dead_groups(
     limit: Limit = 50, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Dead letters that a person would treat as one, escalated ones and large groups first."""
-    columns = ["letters", "state", "kind", "stage", "error_class", "failure_reason", "fingerprint"]
+    columns = ["letters", "state", "cause", "kind", "stage", "error_class", "fingerprint", "last_error"]
     show_items(system, app, lambda desk: letters.list_groups(desk, limit), columns, as_json, watch)
 
 
@@ -203,7 +203,9 @@ def dead_bulk(
     evidence: Annotated[str | None, typer.Option(help="For remediate: what was mended.")] = None,
     notes: Annotated[str | None, typer.Option(help="For triage and resolve.")] = None,
     without_replay: WithoutReplay = None,
-    per_minute: Annotated[float | None, typer.Option(help="For replay: so many a minute.", min=0.001)] = None,
+    per_minute: Annotated[
+        float | None, typer.Option(help="For replay: so many a minute.", min=0.001, callback=finite)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     limit: Limit = 1000,
     actor: Actor = ME,

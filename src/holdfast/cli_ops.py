@@ -9,13 +9,14 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast import cli_complete, cli_dead, cli_outbox, cli_schedules, cli_status
+from holdfast import cli_complete, cli_dead, cli_incidents, cli_outbox, cli_schedules, cli_status
 from holdfast.cli_reach import at_desk, say, show, show_items, table_of
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
 from holdfast.operator import deliveries, fleet, jobs, providers
+from holdfast.operator.desk import Desk
 from holdfast.operator.page import Page
 from holdfast.operator.schedules import answer_wait
 
@@ -29,6 +30,7 @@ ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autoco
 def add_to(cli: typer.Typer) -> None:
     cli.add_typer(jobs_cli, name="jobs")
     cli.add_typer(cli_dead.dead_cli, name="dead")
+    cli.add_typer(cli_incidents.incidents_cli, name="incidents")
     cli.add_typer(breakers_cli, name="breakers")
     cli.add_typer(effects_cli, name="effects")
     cli.add_typer(cli_outbox.outbox_cli, name="outbox")
@@ -41,6 +43,10 @@ def add_to(cli: typer.Typer) -> None:
 
 @jobs_cli.command("list")
 def jobs_list(
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(help='Such as state:held owner:carla age:>10m error:422 input.order_id:7 "text".'),
+    ] = None,
     state: Annotated[State | None, typer.Option(help="Only jobs in this state.")] = None,
     kind: Kind = None,
     limit: Limit = 50,
@@ -49,10 +55,24 @@ def jobs_list(
     watch: Watching = False,
     as_json: AsJson = False,
 ) -> None:
-    """The newest jobs first."""
+    """The newest jobs first; with a query, those that fit it."""
     which = jobs.JobFilter(state=state, kind=kind)
+    given = [f"state:{state}"] * bool(state) + [f'kind:"{kind}"'] * bool(kind)
+    text = " ".join([*(_quote(word) for word in query or ()), *given])
     columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
-    show_items(system, app, lambda desk: jobs.list_jobs(desk, Page(limit), which), columns, as_json, watch)
+
+    async def ask(desk: Desk) -> dict[str, Any]:
+        return await (jobs.query_jobs(desk, Page(limit), text) if query else jobs.list_jobs(desk, Page(limit), which))
+
+    show_items(system, app, ask, columns, as_json, watch)
+
+
+def _quote(word: str) -> str:
+    """A word that the shell gave as one stays one."""
+    field, colon, value = word.partition(":")
+    if " " not in word or '"' in word:
+        return word
+    return f'{field}:"{value}"' if colon and " " not in field else f'"{word}"'
 
 
 @jobs_cli.command("show")
@@ -214,6 +234,7 @@ def workers_list(
 def actions_list(
     by: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
     subject: Annotated[str | None, typer.Option(help="Only this, as in job:ID or breaker:NAME.")] = None,
+    people: Annotated[bool, typer.Option("--people", help="Without the kernel's own lines.")] = False,
     limit: Limit = 50,
     system: SystemNames = None,
     app: AppPath = None,
@@ -221,4 +242,4 @@ def actions_list(
 ) -> None:
     """Who did what, the newest first: every act of an operator or an instructor."""
     columns = ["at", "actor", "action", "subject", "data"]
-    show_items(system, app, lambda desk: fleet.list_actions(desk, Page(limit), by, subject), columns, as_json)
+    show_items(system, app, lambda desk: fleet.list_actions(desk, Page(limit), by, subject, people), columns, as_json)

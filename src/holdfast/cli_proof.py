@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli_reach import with_tables
+from holdfast.cli_reach import finite, with_tables
 from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.main import close_systems, open_kernel, open_systems
 
@@ -71,7 +71,9 @@ def simulate(
     seeds: Annotated[int, typer.Option(help="How many seeds to run.", min=1)] = 100,
     first_seed: Annotated[int | None, typer.Option(help="The first seed; a failure prints its own.")] = None,
     system: Annotated[str, typer.Option(help="Which world: kernel, a system's name, or all.")] = "all",
-    minutes: Annotated[float, typer.Option(help="Run fresh seeds of every world in turn for this long.", min=0)] = 0,
+    minutes: Annotated[
+        float, typer.Option(help="Run fresh seeds of every world in turn for this long.", min=0, callback=finite)
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole system under simulated faults: kills, stalls, lost answers, hostile providers and brokers."""

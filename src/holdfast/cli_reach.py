@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import sys
 import time
@@ -28,6 +29,13 @@ T = TypeVar("T")
 Items = list[dict[str, Any]]
 PIPED_WIDTH = 240  # a program that reads a table wants whole cells
 WATCH_S = 2.0
+
+
+def finite(value: float | None) -> float | None:
+    """An option's number; NaN and infinity are refused."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("It must be a finite number.")
+    return value
 
 
 def at_desk(
@@ -116,7 +124,7 @@ def _print(console: Console, found: T, draw: Callable[[T], RenderableType], as_j
         console.print(draw(found))
 
 
-def say(sentence: str, as_json: bool, **body: Any) -> None:
+def say(sentence: str, as_json: bool, /, **body: Any) -> None:
     """What was done: a sentence for a person, an object for a program."""
     typer.echo(json.dumps(body) if as_json else sentence)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli_reach import at_desk, say, show_items
+from holdfast.cli_reach import at_desk, finite, say, show_items
 from holdfast.cli_start import ME, Actor, AppPath, AsJson, SystemNames, Watching
 from holdfast.operator import fleet, schedules
 
@@ -30,7 +30,9 @@ def schedules_add(
     kind: Annotated[str, typer.Argument(help="The kind of job to enqueue.")],
     input: Annotated[str, typer.Argument(help="Its input, as JSON.")],
     timezone: Annotated[str, typer.Option(help="In which the fields are read.")] = "UTC",
-    jitter_s: Annotated[float, typer.Option("--jitter-sec", help="A tick is due up to this much later.")] = 0.0,
+    jitter_s: Annotated[
+        float, typer.Option("--jitter-sec", help="A tick is due up to this much later.", callback=finite)
+    ] = 0.0,
     overlap: Annotated[str, typer.Option(help="allow, or skip a tick while the job before has not ended.")] = "allow",
     actor: Actor = ME,
     system: SystemNames = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -18,6 +18,7 @@ from holdfast.main import load_app
 from holdfast.settings import Settings, read
 
 T = TypeVar("T")
+CONCURRENCY_MAX = 5_000
 
 SystemNames = Annotated[
     list[str] | None,
@@ -65,6 +66,25 @@ def own_apps(paths: list[str] | None) -> list[App]:
         return [load_app(path) for path in paths or ()]
     except HoldfastError as error:
         fail(str(error))
+
+
+def served_queues(given: list[str] | None) -> dict[str, int]:
+    """`--queue cpu=4` as a person writes it, by the queue's name."""
+    found: dict[str, int] = {}
+    for text in given or ():
+        name, _, number = text.partition("=")
+        if not name or not number.isdigit() or not 1 <= int(number) <= CONCURRENCY_MAX:
+            fail(f"'{text}' is not a queue with its concurrency; write --queue name=4, with 1 to {CONCURRENCY_MAX}.")
+        found[name] = int(number)
+    return found
+
+
+def check_served(served: Mapping[str, int], known: Iterable[str]) -> None:
+    """Refuse a queue that no loaded app has: its jobs would wait without a word."""
+    names = sorted(set(known))
+    unknown = sorted(set(served) - set(names))
+    if unknown:
+        raise SettingsError([f"There is no queue named '{unknown[0]}'; the loaded apps have {', '.join(names)}."])
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:

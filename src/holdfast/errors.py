@@ -17,11 +17,14 @@
      │   ├─ StoreConflict        a row with this key is there already
      │   ├─ StoreFull            no space left; nothing was written
      │   │   └─ StoreReadOnly      it may be read but not written; nothing was written
+     │   ├─ StoreForbidden       the database's role lacks a right; nothing was written
      │   └─ SchemaMismatch       newer than this code, or not migrated
      ├─ TransportError         the broker failed
      │   ├─ TransportDown        not reachable: back off, blame no message
      │   ├─ Unroutable           this message can reach no queue
      │   └─ NotHandled           its consumer failed; it comes again, and no other message is held up
+     ├─ NotEnded               a job that was waited for has not ended yet
+     ├─ JobFailed              a job whose result was asked for has died or was cancelled; carries its `failure`
      ├─ LeaseLost              another attempt owns the job now; its result stands
      └─ CallError              a provider call failed; carries a classified `failure`
          └─ ProviderHeld         the provider's breaker or limit said no; nothing was called, nothing is spent
@@ -125,6 +128,18 @@ class StoreReadOnly(StoreFull):
     """The database, or the folder it lies in, is read-only. Nothing was written."""
 
 
+class StoreForbidden(StoreError):
+    """The database's role may not do this. Nothing was written."""
+
+
+def forbidden(refusal: str) -> str:
+    """What to do about a right that the database refuses, in a sentence."""
+    return (
+        f"The role of this connection lacks a right ({refusal}); to work it needs USAGE on the schema and SELECT, "
+        "INSERT, UPDATE and DELETE on Holdfast's tables, and only holdfast migrate needs CREATE."
+    )
+
+
 class SchemaMismatch(StoreError):
     """The database's schema is not the one this code was written for."""
 
@@ -147,6 +162,19 @@ class NotHandled(TransportError):
 
 class LeaseLost(HoldfastError):
     """The attempt's lease is gone: another attempt owns the job, and its result stands."""
+
+
+class NotEnded(HoldfastError, TimeoutError):
+    """The job has not ended in the time that its caller wanted to wait."""
+
+
+class JobFailed(HoldfastError):
+    """The job died or was cancelled, so that it has no result."""
+
+    def __init__(self, job_id: str, failure: Failure) -> None:
+        super().__init__(f"Job {job_id} has no result: {failure.error_class}: {failure.message}")
+        self.job_id = job_id
+        self.failure = failure
 
 
 class CallError(HoldfastError):

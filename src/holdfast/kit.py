@@ -5,6 +5,7 @@ migrations, transactions, the outbox, the door for jobs, the values of a settlem
 import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `holdfast.settings`; nothing deeper.
 """
 
+from holdfast.core.address import mask_addresses
 from holdfast.core.breaker import Gate
 from holdfast.core.classify import classify
 from holdfast.core.effect_key import EffectKey, effect_key
@@ -16,6 +17,7 @@ from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected, TakenBack
 from holdfast.kernel.correct import correct
 from holdfast.kernel.counters import Counter
+from holdfast.kernel.declaring import unchanged
 from holdfast.kernel.effects import answer, ask_person
 from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
@@ -23,12 +25,12 @@ from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.look_into import look_into
 from holdfast.kernel.provider_status import note_status
-from holdfast.kernel.settle import Settled
+from holdfast.kernel.sealing import open_own
 from holdfast.kernel.submit import Order, prepare, submit_in
 from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
-from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox
+from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox, secrets
 from holdfast.transports.seam import Delivery, HeldMessage, Lookable, Queue
 
 __all__ = [
@@ -48,7 +50,6 @@ __all__ = [
     "Registry",
     "Row",
     "SettingsError",
-    "Settled",
     "State",
     "StoreBusy",
     "StoreError",
@@ -73,14 +74,18 @@ __all__ = [
     "load_migrations",
     "load_statements",
     "look_into",
+    "mask_addresses",
     "note_status",
     "once",
+    "open_own",
     "operate",
     "outbox",
     "prepare",
     "redact",
     "redact_message",
     "redact_text",
+    "secrets",
     "submit_in",
     "trace_headers",
+    "unchanged",
 ]

@@ -6,21 +6,27 @@ import asyncio
 import importlib
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from holdfast.errors import SettingsError
 from holdfast.extras import missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.failpoint import armed, nowhere
+from holdfast.kernel.floors import stop_looking
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.sealing import Sealer
 from holdfast.kernel.signing import CallbackSigner
 from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
-from holdfast.settings import Settings
-from holdfast.stores.connecting import Connecting, beside
+from holdfast.operator.incident_news import IncidentSettings
+from holdfast.operator.incident_watch import incidents_app
+from holdfast.settings import Settings, read
+from holdfast.stores.connecting import Connecting, beside, in_schema, plain_url
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem, System
 from holdfast.transports.memory import MemoryTransport
@@ -29,10 +35,12 @@ from holdfast.transports.signed import SignedTransport
 
 SYSTEMS = "holdfast.systems"
 CLOSE_S = 3.0
+_DATABASE_NAME = re.compile(r"^[a-z0-9][a-z0-9-]*$")
 
 
 def open_store(url: str, connecting: Connecting | None = None) -> Store:
-    """The store behind a URL. Nothing is connected yet."""
+    """The store behind a URL, which may name a driver as SQLAlchemy's do. Nothing is connected yet."""
+    url = plain_url(url)
     if url.startswith("sqlite:///"):
         from holdfast.stores.sqlite import SqliteStore
 
@@ -44,6 +52,12 @@ def open_store(url: str, connecting: Connecting | None = None) -> Store:
     raise SettingsError(
         [f"The database URL must be sqlite:///path or postgresql://..., not '{url.split(':')[0]}:...'."]
     )
+
+
+def place_in(url: str, schema: str | None) -> str:
+    """Where an app's tables are: in a schema of PostgreSQL if it names one. A SQLite file is a place of its own."""
+    url = plain_url(url)
+    return url if schema is None or url.startswith("sqlite:") else in_schema(url, schema)
 
 
 def open_transport(settings: Settings) -> Transport:
@@ -64,16 +78,18 @@ def open_kernel(
     watch: Watch | None = None,
 ) -> Kernel:
     """A kernel for these apps on the configured database; `store` overrides it."""
+    registry = Registry(apps)
     url = settings.database_url or f"sqlite:///{Path(settings.data_dir) / 'holdfast.db'}"
     return Kernel(
-        store=store or open_store(url, settings.connecting()),
-        registry=Registry(apps),
+        store=store or open_store(place_in(url, registry.schema), settings.connecting()),
+        registry=registry,
         transport=transport,
         tuning=settings.tuning(),
         failpoint=armed(settings.failpoints) if settings.failpoints else nowhere,
         watch=watch or LogWatch(),
         auto_migrate=AutoMigrate(settings.auto_migrate),
         callbacks=CallbackSigner(settings.public_url, settings.callback_secret),
+        sealer=Sealer(settings.sealing_keys),
     )
 
 
@@ -136,7 +152,7 @@ def _load(point: EntryPoint) -> System | str:
         module = missing_module(error)
         if module == point.module.partition(".")[0]:
             raise  # a name of its own that does not exist is a mistake in the system
-        brings = f"pip install '{point.dist.name}[systems]'" if point.dist else "install it"
+        brings = f"install it, or the extra of '{point.dist.name}' that does" if point.dist else "install it"
         return f"The system '{point.name}' cannot be loaded: the module '{module}' is not installed; {brings}."
 
 
@@ -148,9 +164,11 @@ async def open_systems(
     *,
     watch: Watch | None = None,
     to_look: bool = False,
+    databases: Mapping[str, str] | None = None,
 ) -> list[OpenSystem]:
     """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport. Whoever
-    only wants `to_look` is given the replicas, where there are any."""
+    only wants `to_look` is given the replicas, where there are any. `databases`: URLs by name; everything is opened
+    once on each, under a name of its own and without routes: for a console over several deployments."""
     chosen = load_systems(names) if names or not own else []
     if not chosen and not own:
         raise SettingsError(["There is nothing to run: name your app with --app module:app (see holdfast check)."])
@@ -158,17 +176,52 @@ async def open_systems(
         (watch or LogWatch()).log("system.missing", level=logging.WARNING, reason=sentence)
     transport = open_transport(settings)
     stores = _Stores(settings, to_look)
+    news = read(IncidentSettings, env)
+    if databases:
+        parts = [(system, [system.build(env)]) for system in chosen] + ([(_own_system(own), list(own))] if own else [])
+        return [
+            OpenSystem(
+                _side_by_side(system, name),
+                open_kernel(settings, apps, store=stores.open(url), transport=transport, watch=watch),
+                env,
+            )
+            for system, apps in parts
+            for name, url in databases.items()
+        ]
     opened = []
     for system in chosen:
         if watch is not None:
             watch.declare(system.counters)
         url = system.database_url(env, settings.data_dir)
-        kernel = open_kernel(settings, [system.build(env)], store=stores.open(url), transport=transport, watch=watch)
-        opened.append(OpenSystem(system, kernel, env))
-    for url, apps in _by_database(settings, env, own).items():
+        apps = _watched([system.build(env)], news, settings)
         kernel = open_kernel(settings, apps, store=stores.open(url), transport=transport, watch=watch)
-        opened.append(OpenSystem(_own_system(apps), kernel, env))
+        opened.append(OpenSystem(system, kernel, env))
+    for url, sharing in _by_database(settings, env, own).items():
+        apps = _watched(sharing, news, settings)
+        kernel = open_kernel(settings, apps, store=stores.open(url), transport=transport, watch=watch)
+        opened.append(OpenSystem(_own_system(sharing), kernel, env))
     return opened
+
+
+def _watched(apps: Sequence[App], news: IncidentSettings, settings: Settings) -> list[App]:
+    """These apps, and the one that watches them for incidents, where their tables are."""
+    return [*apps, incidents_app(news, settings.public_url, schema=apps[0].schema)]
+
+
+def _side_by_side(system: System, name: str) -> System:
+    """One of several deployments of a system: told apart by name, and only looked after."""
+    return replace(system, name=f"{system.name}@{name}", title=f"{system.title} at {name}", routes=None)
+
+
+def named_databases(given: Sequence[str]) -> dict[str, str]:
+    """Databases as a person writes them, `name=URL` each or a URL alone, by their names."""
+    found: dict[str, str] = {}
+    for text in given:
+        label, equals, rest = text.partition("=")
+        name, url = (label, rest) if equals and _DATABASE_NAME.match(label) else (Path(urlsplit(text).path).stem, text)
+        if not url or not name or found.setdefault(name, url) is not url:
+            raise SettingsError([f"The database '{name or text}' needs a name and a URL of its own: name=URL."])
+    return found
 
 
 class _Stores:
@@ -193,7 +246,8 @@ def _by_database(settings: Settings, env: Mapping[str, str], own: Sequence[App])
     """Your own apps by the database they lie in: those in one database share a kernel, and are listed once."""
     found: dict[str, list[App]] = {}
     for app in own:
-        found.setdefault(_own_system([app]).database_url(env, settings.data_dir), []).append(app)
+        url = _own_system([app]).database_url(env, settings.data_dir)
+        found.setdefault(place_in(url, app.schema), []).append(app)
     return found
 
 
@@ -206,6 +260,8 @@ async def close_systems(opened: Sequence[OpenSystem]) -> None:
     """Close clients, the transport and, after the last write, the databases. Each kind at once and within a limit: what
     does not close in time is left to the end of the process."""
     kernels = [one.kernel for one in opened]
+    for kernel in kernels:
+        stop_looking(kernel)
     closers = [close() for kernel in kernels for app in kernel.registry.apps for close in app.closers]
     transports = {id(kernel.transport): kernel.transport for kernel in kernels if kernel.transport is not None}
     await _close_all([*closers, *(transport.close() for transport in transports.values())])

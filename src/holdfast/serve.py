@@ -37,6 +37,7 @@ async def serve_systems(
     duties: Duties,
     *,
     banner: bool,
+    databases: Mapping[str, str] | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; then stop claiming, finish what is in flight, and close the databases last."""
     if banner:
@@ -45,7 +46,9 @@ async def serve_systems(
     stop_on_signals(stop, duties.grace_s)
     listening = _listening(settings)
     is_read_only = not duties.any()
-    opened = await open_systems(settings, env, names, own, watch=PrometheusWatch(), to_look=is_read_only)
+    opened = await open_systems(
+        settings, env, names, own, watch=PrometheusWatch(), to_look=is_read_only, databases=databases
+    )
     try:
         for one in opened:
             await unless_stopped(stop, await_schema(one.kernel) if is_read_only else prepare(one.kernel))

@@ -1,4 +1,5 @@
-"""What settings there are, by name: for the reference page, and for names that nobody reads."""
+"""Settings by name. Each has one that begins with HOLDFAST_. A plain one of before is understood too; where both are
+set the prefixed one counts, so that a guest in somebody else's environment collides with nobody."""
 
 from __future__ import annotations
 
@@ -7,17 +8,38 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
+PREFIX = "HOLDFAST_"
+
+
+def prefixed(name: str) -> str:
+    return name if name.startswith(PREFIX) else PREFIX + name
+
+
+def name_in(env: Mapping[str, str], name: str) -> str | None:
+    """The name under which a setting is set in this environment; None if under none."""
+    return next((each for each in (prefixed(name), name) if each in env), None)
+
+
+def value_in(env: Mapping[str, str], name: str) -> str | None:
+    """What is set; None if nothing is, or nothing but an empty text."""
+    return next((env[each] for each in (prefixed(name), name) if env.get(each)), None)
+
 
 def unknown_names(groups: Iterable[type[Any]], env: Mapping[str, str]) -> list[str]:
     """A sentence for each HOLDFAST_ name in an environment that nobody reads: most are misspelt."""
-    known = {name for group in groups for name, _, _ in describe(group)} | {"HOLDFAST_APP"}
-    unknown = sorted(name for name in env if name.startswith("HOLDFAST_") and name not in known)
+    known = {prefixed(name) for group in groups for name, _, _ in describe(group)} | {"HOLDFAST_APP"}
+    unknown = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
     return [f"{name} is set, but there is no such setting{_meant(name, known)}." for name in unknown]
 
 
+def misspelt_names(groups: Iterable[type[Any]], env: Mapping[str, str]) -> list[str]:
+    """Of those, only the ones that are nearly the name of one of these settings: others may be another program's."""
+    return [sentence for sentence in unknown_names(groups, env) if "you may mean" in sentence]
+
+
 def _meant(name: str, known: set[str]) -> str:
-    by_plain = {each.removeprefix("HOLDFAST_"): each for each in known}
-    near = get_close_matches(name.removeprefix("HOLDFAST_"), by_plain, n=1, cutoff=0.75)
+    by_plain = {each.removeprefix(PREFIX): each for each in known}
+    near = get_close_matches(name.removeprefix(PREFIX), by_plain, n=1, cutoff=0.75)
     return f"; you may mean {by_plain[near[0]]}" if near else ""
 
 

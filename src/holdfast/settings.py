@@ -6,113 +6,19 @@ complaint about an environment at once, so that `holdfast check` can print them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass
 from importlib.util import find_spec
-from math import isfinite
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from holdfast.errors import SettingsError
 from holdfast.kernel.kernel import Tuning
-from holdfast.stores.connecting import Connecting, Pooler
+from holdfast.setting_values import notes as notes
+from holdfast.setting_values import problems as problems
+from holdfast.setting_values import read as read
+from holdfast.setting_values import setting as setting
+from holdfast.stores.connecting import POSTGRES, Connecting, Pooler, plain_url
 from holdfast.transports.addresses import split_addresses
 
-G = TypeVar("G")
-MESSAGE_KEY_LENGTH_MIN = 32
-TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
-
-
-def setting(
-    env: str,
-    default: Any,
-    doc: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] | None = None,
-    secret: bool = False,
-) -> Any:
-    """One setting: its environment variable, its default, and what it does."""
-    meta = {"env": env, "doc": doc, "minimum": minimum, "maximum": maximum, "choices": choices, "secret": secret}
-    return field(default=default, metadata=meta)
-
-
-def read(group: type[G], env: Mapping[str, str]) -> G:
-    """The group's values from an environment; raises `SettingsError` with all that is wrong."""
-    values, wrong = _parse(group, env)
-    if not wrong:
-        made = group(**values)
-        wrong = _own_problems(made)
-        if not wrong:
-            return made
-    raise SettingsError(wrong)
-
-
-def problems(group: type[Any], env: Mapping[str, str]) -> list[str]:
-    """Every complaint about this environment, in sentences."""
-    try:
-        read(group, env)
-    except SettingsError as error:
-        return error.problems
-    return []
-
-
-def notes(group: type[Any], env: Mapping[str, str]) -> list[str]:
-    """What works but leaves a risk, in sentences, if the group has any to tell and its values are fine."""
-    if not hasattr(group, "notes") or problems(group, env):
-        return []
-    told: list[str] = read(group, env).notes()
-    return told
-
-
-def _parse(group: type[Any], env: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    values: dict[str, Any] = {}
-    wrong: list[str] = []
-    for one in fields(group):
-        name = one.metadata.get("env")
-        if name is None or name not in env or (env[name] == "" and one.default is None):
-            continue
-        try:
-            values[one.name] = _value(one, env[name])
-        except ValueError as error:
-            shown = "" if one.metadata["secret"] else f" is '{env[name]}'"
-            wrong.append(f"{name}{shown}; {error}.")
-    return values, wrong
-
-
-def _value(one: Field[Any], text: str) -> Any:
-    kind: type[Any] = type(one.default) if one.default is not None else str
-    if kind is bool:
-        if text.lower() not in TRUE | FALSE:
-            raise ValueError("write true or false")
-        return text.lower() in TRUE
-    if kind in (int, float):
-        return _number(one, kind, text)
-    choices = one.metadata["choices"]
-    if choices and text not in choices:
-        raise ValueError(f"it must be one of {', '.join(choices)}")
-    return text
-
-
-def _number(one: Field[Any], kind: type[Any], text: str) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        raise ValueError("it must be a whole number" if kind is int else "it must be a number") from None
-    if not isfinite(value):
-        raise ValueError("it must be a finite number")
-    low, high = one.metadata["minimum"], one.metadata["maximum"]
-    if low is not None and value < low:
-        raise ValueError(f"it must be at least {low}")
-    if high is not None and value > high:
-        raise ValueError(f"it must be at most {high}")
-    return value
-
-
-def _own_problems(made: object) -> list[str]:
-    check = getattr(made, "problems", None)
-    return list(check()) if check else []
+KEY_LENGTH_MIN = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +70,13 @@ class Settings:
         "HOLDFAST_MESSAGE_KEYS",
         "",
         "Keys that sign messages, by commas, 32 characters or more each: the first signs, all are accepted",
+        secret=True,
+    )
+    secrets_keys: str = setting(
+        "HOLDFAST_SECRETS_KEYS",
+        "",
+        "Keys that encrypt credentials of given addresses, by commas, 32 characters or more each: the first encrypts, "
+        "all decrypt",
         secret=True,
     )
     host: str = setting("HOLDFAST_HOST", "127.0.0.1", "Address the HTTP server listens on")
@@ -272,7 +185,7 @@ class Settings:
         found = [f"{one} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for one in self.tuning().problems()]
         found += database_problems("DATABASE_URL", self.database_url)
         for name, url in (("HOLDFAST_LISTEN_URL", self.listen_url), ("HOLDFAST_READ_ONLY_URL", self.read_only_url)):
-            if url is not None and urlsplit(url).scheme not in ("postgresql", "postgres"):
+            if url is not None and urlsplit(plain_url(url)).scheme not in POSTGRES:
                 found.append(f"{name} must start with postgresql://.")
         found += broker_problems(self.rabbitmq_url)
         if self.engine == "celery" and not self.rabbitmq_url:
@@ -287,23 +200,37 @@ class Settings:
             found.append("HOLDFAST_CALLBACK_SECRET is too short: 32 characters or more.")
         if self.public_url is not None and urlsplit(self.public_url).scheme not in ("http", "https"):
             found.append("HOLDFAST_PUBLIC_URL must start with http:// or https://.")
-        if any(len(key) < MESSAGE_KEY_LENGTH_MIN for key in self.signing_keys):
-            found.append(f"Each key in HOLDFAST_MESSAGE_KEYS must have at least {MESSAGE_KEY_LENGTH_MIN} characters.")
+        if any(len(key) < KEY_LENGTH_MIN for key in self.signing_keys):
+            found.append(f"Each key in HOLDFAST_MESSAGE_KEYS must have at least {KEY_LENGTH_MIN} characters.")
+        if any(len(key) < KEY_LENGTH_MIN for key in self.sealing_keys):
+            found.append(f"Each key in HOLDFAST_SECRETS_KEYS must have at least {KEY_LENGTH_MIN} characters.")
+        if self.sealing_keys and find_spec("cryptography") is None:
+            found.append("HOLDFAST_SECRETS_KEYS needs the package cryptography: pip install 'holdfast[http]'.")
         if self.jwt_secret is not None and len(self.jwt_secret) < 32:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
         return found
 
     @property
     def signing_keys(self) -> tuple[str, ...]:
-        return tuple(key.strip() for key in self.message_keys.split(",") if key.strip())
+        return _listed(self.message_keys)
+
+    @property
+    def sealing_keys(self) -> tuple[str, ...]:
+        return _listed(self.secrets_keys)
 
     def notes(self) -> list[str]:
         """What works, but leaves a risk."""
+        found = []
         if self.rabbitmq_url and not self.signing_keys:
-            return [
+            found.append(
                 "HOLDFAST_MESSAGE_KEYS is not set: whoever may publish to the broker can forge requests and callbacks."
-            ]
-        return []
+            )
+        if not self.sealing_keys:
+            found.append(
+                "HOLDFAST_SECRETS_KEYS is not set: query strings of given addresses are stored unencrypted while their "
+                "job lives, and addresses with a password are refused."
+            )
+        return found
 
     def connecting(self) -> Connecting:
         return Connecting(self.connections, Pooler(self.pooler), self.pooler_prepares, self.listen_url)
@@ -330,6 +257,10 @@ class Settings:
         )
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def broker_problems(url: str | None) -> list[str]:
     try:
         split_addresses(url or "amqp://localhost")
@@ -341,7 +272,7 @@ def broker_problems(url: str | None) -> list[str]:
 def database_problems(name: str, url: str | None) -> list[str]:
     if url is None:
         return []
-    scheme = urlsplit(url).scheme
-    if scheme not in ("sqlite", "postgresql", "postgres"):
+    scheme = urlsplit(plain_url(url)).scheme
+    if scheme not in ("sqlite", *POSTGRES):
         return [f"{name} starts with '{scheme}:'; it must be sqlite:///path or postgresql://user@host/name."]
     return []

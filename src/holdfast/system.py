@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from holdfast.engines.run import Duties
 from holdfast.kernel.app import App
 from holdfast.kernel.counters import Counter
 from holdfast.kernel.kernel import Kernel
+from holdfast.setting_names import value_in
+from holdfast.stores.connecting import in_schema, plain_url
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -47,7 +49,8 @@ class System:
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
     to the command line. `counters` declares what it counts with `kernel.watch.count`. `gauges` declares what is read
     from its database, by `read_gauges` at a scrape, so that any process tells the whole. `problems` translates the
-    problems that clients see below a path, for an interface that promises codes of its own."""
+    problems that clients see below a path, for an interface that promises codes of its own. `views` are the views of
+    the console that belong to it and are shown where it runs."""
 
     name: str
     title: str
@@ -61,13 +64,15 @@ class System:
     gauges: Sequence[Gauge] = ()
     read_gauges: Callable[[Kernel], Awaitable[Sequence[GaugeValue]]] | None = None
     problems: Translation | None = None
+    views: Sequence[str] = ()
 
     def database_url(self, env: Mapping[str, str], data_dir: str) -> str:
         own, *shared = (self.database,) if isinstance(self.database, str) else self.database
-        if env.get(own):
-            return env[own]
-        given = next((env[name] for name in shared if env.get(name)), None)
-        return _apart(given, self.name) if given else f"sqlite:///{Path(data_dir) / (self.name + '.db')}"
+        mine = value_in(env, own)
+        if mine:
+            return plain_url(mine)
+        given = next(filter(None, (value_in(env, name) for name in shared)), None)
+        return _apart(plain_url(given), self.name) if given else f"sqlite:///{Path(data_dir) / (self.name + '.db')}"
 
 
 def _apart(url: str, name: str) -> str:
@@ -76,7 +81,7 @@ def _apart(url: str, name: str) -> str:
     if parts.scheme == "sqlite":
         path = Path(url.removeprefix("sqlite:///"))
         return f"sqlite:///{path.with_name(f'{path.stem}-{name}{path.suffix}')}"
-    return urlunsplit(parts._replace(query="&".join(filter(None, [parts.query, f"search_path={name}"]))))
+    return in_schema(url, name)
 
 
 @dataclass(frozen=True)

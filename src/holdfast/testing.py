@@ -6,18 +6,19 @@ async with world(app) as w:
     await w.run_until_idle()
     assert (await w.effects(job)).sent == 1 and await w.state(job) == "succeeded"
 
-A forgotten `await` anywhere in the code under test fails the test.
+A forgotten `await` anywhere in the code under test fails the test. `world(app, database=url)` is on the database of
+your own tests and runs what your endpoints enqueued; `strict=True` also fails on a blocked event loop and on exceptions
+that nothing recognises.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
-import warnings
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
@@ -38,14 +39,16 @@ from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.schedule import announce_schedules, schedule_once
 from holdfast.kernel.wake import wake_once
+from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Clock, SeededDice
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import cases, effects, events, jobs, results
+from holdfast.testing_history import History, load_history
+from holdfast.testing_notes import TroubleWatch, noticing, watching_loop
 from holdfast.transports.memory import MemoryTransport
 
 In = TypeVar("In")
-NEVER_AWAITED = "was never awaited"
 NEW_YEAR_MS = 1_767_225_600_000
 
 
@@ -84,7 +87,15 @@ class EffectCount:
 class World:
     """One deployment in one test: a store, a clock, and workers that may crash."""
 
-    def __init__(self, apps: Sequence[App], open_store: Callable[[Clock], Store], clock: HandClock, seed: int) -> None:
+    def __init__(
+        self,
+        apps: Sequence[App],
+        open_store: Callable[[Clock], Store],
+        clock: HandClock,
+        seed: int,
+        *,
+        strict: bool = False,
+    ) -> None:
         self.clock = clock
         self._open_store = open_store
         self._scripts: dict[str, deque[Plan]] = {}
@@ -92,7 +103,9 @@ class World:
         self._crashed = asyncio.Event()
         self._dead: list[asyncio.Task[Any]] = []
         self.crashes = 0
-        self.forgotten: list[str] = []
+        self.troubles: list[str] = []
+        self._strict = strict
+        watch: Watch = TroubleWatch(self.troubles) if strict else LogWatch()
         self.kernel = Kernel(
             store=open_store(clock),
             registry=Registry(apps),
@@ -100,6 +113,7 @@ class World:
             dice=SeededDice(seed),
             failpoint=self._failpoint,
             reach=self._reach,
+            watch=watch,
             aside=Lockstep(),
         )
 
@@ -152,7 +166,7 @@ class World:
 
     async def tick(self) -> None:
         """One round of everything a deployment does, at the present time."""
-        self.check_awaited()
+        self.check_troubles()
         for step in (reap_once, sweep_once, wake_once, hold_once, schedule_once, reconcile_once):
             await self._as_a_process(step(self.kernel))
         await self.work()
@@ -160,7 +174,7 @@ class World:
             await self.work()
         if self.kernel.registry.apps and any(app.queues for app in self.kernel.registry.apps):
             await self._as_a_process(relay_once(self.kernel))
-        self.check_awaited()
+        self.check_troubles()
 
     async def _wake(self) -> int:
         """How much was woken; after a crash, the next process has to look."""
@@ -173,14 +187,21 @@ class World:
         await self._as_a_process(wake())
         return woken + self.crashes - before
 
-    def check_awaited(self) -> None:
-        """Raise if something was thrown away since the world began that should have been awaited."""
-        if self.forgotten:
-            raise AssertionError("; ".join(self.forgotten))
+    def check_troubles(self) -> None:
+        """Raise if something should have been awaited since the world began; in a strict one, also if the event loop
+        was blocked or an exception was not recognised."""
+        if self.troubles:
+            raise AssertionError("; ".join(self.troubles))
+
+    async def load(self, history: History, *, at: str | None = None) -> str:
+        """Write an exported job, to be run by the code of today: from its first stage, or from the stage `at` with the
+        results that the stages before it have in the history."""
+        return await load_history(self.kernel, history, at=at)
 
     async def work(self) -> None:
         """A worker runs what is due; if it crashes, it is gone and a new one comes with the next round."""
-        await self._as_a_process(Worker(self.kernel, concurrency=20).run_until_idle())
+        with watching_loop(self.kernel) if self._strict else nullcontext():
+            await self._as_a_process(Worker(self.kernel, concurrency=20).run_until_idle())
 
     async def _as_a_process(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run until done or dead. The dead are not cancelled: no `finally` runs, and their connection is cut."""
@@ -279,11 +300,16 @@ class World:
 
 
 @asynccontextmanager
-async def world(*apps: App, seed: int = 1) -> AsyncIterator[World]:
-    """A fresh deployment of these apps on a private SQLite database."""
+async def world(*apps: App, seed: int = 1, database: str | None = None, strict: bool = False) -> AsyncIterator[World]:
+    """A fresh deployment of these apps on a private SQLite database.
+
+    With `database` it is on that one, which is migrated and not emptied, and its clock begins at the time of day: what
+    your own code has enqueued there is run. `strict` also fails the test on a loop that is blocked for more than a
+    second, and on exceptions that nothing recognises."""
     with tempfile.TemporaryDirectory(prefix="holdfast-world-") as folder:
-        path = Path(folder) / "world.db"
-        made = World(apps, lambda clock: SqliteStore(path, clock=clock, inline=True), HandClock(), seed)
+        url = database or f"sqlite:///{Path(folder) / 'world.db'}"
+        clock = HandClock() if database is None else HandClock(int(time.time() * 1_000))
+        made = World(apps, lambda clock: _store(url, clock), clock, seed, strict=strict)
         await made.kernel.migrate()
         for app in apps:
             if app.queues:
@@ -291,31 +317,19 @@ async def world(*apps: App, seed: int = 1) -> AsyncIterator[World]:
                 await made.kernel.transport.declare(app.queues)
         await announce_schedules(made.kernel)
         try:
-            with _noticing(made.forgotten):
+            with noticing(made.troubles):
                 yield made
-            made.check_awaited()
+            made.check_troubles()
         finally:
             await made.close()
 
 
-@contextmanager
-def _noticing(forgotten: list[str]) -> Iterator[None]:
-    """Note what is thrown away without having been awaited. Python only warns of it, when it is collected."""
-    before = sys.unraisablehook
+def _store(url: str, clock: Clock) -> Store:
+    if url.startswith("sqlite:///"):
+        return SqliteStore(url.removeprefix("sqlite:///"), clock=clock, inline=True)
+    from holdfast.stores.postgres import PostgresStore
 
-    def note(unraisable: Any) -> None:
-        if isinstance(unraisable.exc_value, RuntimeWarning) and NEVER_AWAITED in str(unraisable.exc_value):
-            forgotten.append(str(unraisable.exc_value))
-        else:
-            before(unraisable)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", f".*{NEVER_AWAITED}", RuntimeWarning)
-        sys.unraisablehook = note
-        try:
-            yield
-        finally:
-            sys.unraisablehook = before
+    return PostgresStore(url, clock=clock)
 
 
 def _rate_limited(retry_after_s: float | None) -> CallError:

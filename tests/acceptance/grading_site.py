@@ -118,6 +118,11 @@ class GradingSite:
     def relay(self, **env: str) -> Process:
         return self._start("relay", "--system", "grading-main", **env)
 
+    async def run(self, *argv: str) -> tuple[int, str]:
+        """A command of `holdfast`, to its end: its exit code, and all it printed."""
+        process = self._start(*argv, HOLDFAST_LOG_LEVEL="ERROR")
+        return await process.until_ended(PATIENCE_S), process.log.read_text()
+
     def _start(self, *argv: str, **env: str) -> Process:
         given = {
             "MAIN_DATABASE_URL": self.main_db,

@@ -136,7 +136,8 @@ async def test_a_broker_killed_under_three_relays_delays_messages_and_loses_none
         after = await put(kernel, 50)
         await taken.until(500)
         await drained(kernel)
-    assert sorted(taken.first) == sorted([*before, *during, *after])
+    # A handler that the lost connection ends right after its commit has written and not counted: it comes again.
+    assert taken.handled == {*before, *during, *after} and len(taken.first) == len(set(taken.first))
     async with kernel.store.reading() as tx:
         rows = [row for one in before for row in await outbox.of_aggregate(tx, one, 1)]
     assert {(row["status"], row["retry_count"]) for row in rows} == {("published", 0)}

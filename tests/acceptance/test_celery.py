@@ -19,7 +19,7 @@ from holdfast.engines.doorbell import Bells, doorbell, ring_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import prepare, submit_orders
 from holdfast.stores.postgres import PostgresStore
-from holdfast.tables import events, jobs
+from holdfast.tables import depth, events, jobs
 from holdfast.transports.rabbitmq import RabbitTransport
 from tests.acceptance.celery_app import Errand, Run, app
 from tests.services import child
@@ -96,7 +96,7 @@ async def enqueue(kernel: Kernel, count: int, pause_ms: int = 0) -> list[str]:
 
 async def finished(kernel: Kernel) -> Counter[str]:
     async with kernel.store.reading() as tx:
-        rows = await jobs.finished_since(tx, 0)
+        rows = await depth.finished_since(tx, 0)
     return Counter({str(row["state"]): row["jobs"] for row in rows})
 
 

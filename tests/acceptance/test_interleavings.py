@@ -28,7 +28,7 @@ from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
 from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
-from holdfast.tables import jobs, outbox
+from holdfast.tables import leases, outbox
 from holdfast.tables.schema import KERNEL
 from holdfast.testing import HandClock
 from tests.acceptance.deployment import rows
@@ -151,7 +151,7 @@ async def test_a_renewal_and_a_reap(pairs: Pairs) -> None:
 
     async def renew(kernel: Kernel, job: Claimed) -> bool:
         async with kernel.store.transaction() as tx:
-            return bool(await jobs.renew(tx, {job.id: job.attempt}, kernel.now() + 60_000))
+            return bool(await leases.renew(tx, {job.id: job.attempt}, kernel.now() + 60_000))
 
     async def check(job: Claimed, renewed: bool, reaped: int) -> None:
         row = await pairs.job()

@@ -121,7 +121,7 @@ async def test_settings_in_the_url_hold_for_every_transaction_through_a_pooler(
         await workers.seen(tx, "w1", "x", 0, 1)
     direct, elsewhere = PostgresStore(apart), PostgresStore(postgres_url)
     async with direct.reading() as tx:
-        assert await workers.known(tx) == ["w1"]
+        assert await workers.known(tx, 1) == ["w1"]
     assert await elsewhere.installed() == []
     for each in (store, direct, elsewhere):
         await each.close()

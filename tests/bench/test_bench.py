@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from bench.arithmetic import percentile, ratios, slope, spread
+from bench.asking import ask
 from bench.charts import chart
 from bench.model import Book, Measured, Row, Run, at_least, at_most, rate_ratio
 from bench.report import Report, medians, table
@@ -117,3 +118,23 @@ def test_the_readme_says_what_the_last_run_measured() -> None:
     assert f"{value['noop']:.1f} x pgqueuer and {value['noop-brokers']:.1f} x the better" in said
     assert f"an effect each {value['three']:.0f} x DBOS" in said
     assert f"single enqueues {value['enqueue']:.0f} x and bulk {value['bulk']:.1f} x pgqueuer" in said
+
+
+def test_what_is_written_is_judged_by_our_own_figure_beside_the_peers() -> None:
+    book = Book()
+    row = next(row for row in ROWS if row.name == "wal-noop")
+    assert row.judge(book).met is None
+    for side, size in (("holdfast", 900.0), ("pgqueuer", 1_550.0)):
+        figures = {"wal_bytes": size, "commits": 0.01, "dead_versions": 2.0, "disk_bytes": 1_000.0}
+        book.write(Run(side, "noop", 1, 1), figures)
+    assert row.judge(book) == Measured("0.90 KB (0.90 to 0.90), pgqueuer 1.55", False, 900.0, 900.0, 900.0)
+    left = next(row for row in ROWS if row.name == "left").judge(book)
+    assert left.text.startswith("holdfast 0.010 commits, 2.0 dead versions, 1,000 bytes on disk; pgqueuer")
+
+
+def test_a_question_needs_no_driver(postgres_url: str) -> None:
+    assert ask(postgres_url, "SELECT 1, NULL, 'ä b'") == ["1", None, "ä b"]
+    with pytest.raises(RuntimeError, match="syntax error"):
+        ask(postgres_url, "SELEC")
+    with pytest.raises(RuntimeError, match="no row"):
+        ask(postgres_url, "SELECT 1 WHERE FALSE")

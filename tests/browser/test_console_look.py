@@ -85,7 +85,7 @@ async def test_any_id_finds_its_job(browser: Any, place: Deployment) -> None:
             await page.wait_for_url(f"**/console#job/{found}")
         await page.get_by_label("Find by any id").fill("nothing-has-this-id")
         await page.keyboard.press("Enter")
-        await says(page, "No job here has to do with this id.")
+        await says(page, "No job here fits this.")
 
 
 @pytest.mark.spec("K17")

@@ -37,7 +37,7 @@ def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 EVERY = dict(commands(typer.main.get_command(cli)))
 # They run until they are stopped, and print nothing that a program would read.
-RUNNERS = {("up",), ("serve",), ("worker",)}
+RUNNERS = {("up",), ("serve",), ("worker",), ("keeper",)}
 
 
 @pytest.mark.parametrize("path", EVERY, ids=" ".join)
@@ -68,9 +68,10 @@ def test_without_a_name_every_installed_system_is_meant(place: Place) -> None:
 
 
 def test_good_settings_pass_the_check(place: Place) -> None:
-    done = place.run("check")
+    sealed = Place(place.env | {"HOLDFAST_SECRETS_KEYS": "a-long-enough-key-of-forty-characters-xx"})
+    done = sealed.run("check")
     assert (done.exit_code, done.stdout.strip()) == (0, "All settings are fine.")
-    assert json.loads(place.run("check", "--json").stdout) == {"problems": [], "notes": []}
+    assert json.loads(sealed.run("check", "--json").stdout) == {"problems": [], "notes": []}
 
 
 @pytest.mark.spec("R7")
@@ -78,7 +79,8 @@ def test_the_check_names_a_provider_whose_doubts_need_a_person(place: Place) -> 
     risky = Place(place.env | {"SMTP_URL": "smtp://127.0.0.1:2525"})
     done = risky.run("check")
     assert done.exit_code == 0 and "Note: SMTP_URL is set without IMAP_URL" in done.stdout
-    assert "waits for a person" in json.loads(risky.run("check", "--json").stdout)["notes"][0]
+    notes = json.loads(risky.run("check", "--json").stdout)["notes"]
+    assert any("waits for a person" in note for note in notes)
 
 
 def test_the_check_says_everything_that_is_wrong_at_once_each_in_a_sentence(place: Place) -> None:

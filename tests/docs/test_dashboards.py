@@ -143,7 +143,7 @@ def test_every_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do(rule: dict[
 def test_every_section_of_the_runbook_belongs_to_an_alert() -> None:
     named = {rule["annotations"]["runbook"].partition("#")[2] for rule in RULES}
     sections = headings("\n".join(line for line in ON_CALL.splitlines() if line.startswith("## ")))
-    assert sections == named
+    assert sections - {"work-on-an-incident"} == named
 
 
 def test_what_on_call_needs_is_alerted_on() -> None:

@@ -63,8 +63,8 @@ def test_a_mistake_at_the_terminal_is_named(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("HOLDFAST_WORKER_CONCURRENCY", "there is no such setting; you may mean WORKER_CONCURRENCY."),
-        ("HOLDFAST_DATABASE_URL", "there is no such setting; you may mean DATABASE_URL."),
+        ("HOLDFAST_WORKER_CONCURENCY", "there is no such setting; you may mean HOLDFAST_WORKER_CONCURRENCY."),
+        ("HOLDFAST_DATABAS_URL", "there is no such setting; you may mean HOLDFAST_DATABASE_URL."),
         ("HOLDFAST_LOG_LEVL", "there is no such setting; you may mean HOLDFAST_LOG_LEVEL."),
         ("HOLDFAST_SPOON", "there is no such setting."),
     ],

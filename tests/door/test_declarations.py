@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import new_class
 from typing import Annotated, Any, Literal, NewType, TypedDict
 
 import pytest
@@ -192,6 +193,30 @@ def bad_cron(app: App) -> None:
     app.schedule("61 * * * *", declared(app), Order(1))
 
 
+def hook_with(hook: Callable[..., Any], name: str = "on_settled") -> Callable[[App], None]:
+    def declare(app: App) -> None:
+        @stage()
+        async def pack(self: Any, ctx: Context, order: Order) -> None: ...
+
+        app.job()(new_class("Ship", (Job[Order],), {}, lambda body: body.update({"pack": pack, name: hook})))
+
+    declare.__name__ = f"hook_{hook.__name__}_as_{name}"
+    return declare
+
+
+async def taking_a_kernel(self: Any, kernel: Any, tx: Any, change: Any) -> None: ...
+async def taking_both(self: Any, tx: Any, change: Any) -> None: ...
+def not_async(self: Any, tx: Any, change: Any) -> None: ...
+
+
+def another_result_than_the_last_stage(app: App) -> None:
+    @app.job()
+    class Ship(Job[Order, int]):
+        @stage()
+        async def pack(self, ctx: Context, order: Order) -> str:
+            return ""
+
+
 MISTAKES: list[tuple[Callable[[App], Any], str]] = [
     (stage_without_parentheses, "@stage above 'pack' lacks its parentheses: write @stage()."),
     (job_without_parentheses, "@app.job above 'Ship' lacks its parentheses: write @app.job()."),
@@ -216,6 +241,11 @@ MISTAKES: list[tuple[Callable[[App], Any], str]] = [
     (schedule_with_a_wrong_input, "The schedule 'nightly' cannot run: The input of 'shop.ship' does not fit: id: "),
     (schedule_of_an_undeclared_job, "The job class 'Ship' is not declared; write @app.job() above it."),
     (schedule_twice, "The schedule 'nightly' is declared twice; give one of them another name=."),
+    (hook_with(taking_a_kernel), "'Ship.on_settled' must take (self, tx, change)."),
+    (hook_with(not_async), "'Ship.on_settled' must be an async function that takes (self, tx, change)."),
+    (hook_with(taking_both, "settled"), "'Ship.settled' is called by nobody; did you mean on_settled(self, tx, "),
+    (hook_with(taking_both, "on_setled"), "'Ship.on_setled' is called by nobody; did you mean on_settled(self, "),
+    (another_result_than_the_last_stage, "'Ship' is a Job that ends with int, but its last stage 'pack' returns str; "),
     (bad_cron, "The schedule '61 * * * *' is not five valid cron fields: "),
 ]
 

@@ -7,12 +7,14 @@ import resource
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast.extras import EXTRAS
+from holdfast.main import SYSTEMS
 from tests.services.found import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -132,7 +134,16 @@ def test_a_worker_of_all_systems_says_which_it_leaves_out(tmp_path: Path) -> Non
 
 
 def test_every_extra_that_is_named_exists() -> None:
-    assert {*EXTRAS.values(), "systems"} <= set(PROJECT["optional-dependencies"])
+    assert {*EXTRAS.values()} <= set(PROJECT["optional-dependencies"])
+
+
+def test_the_library_knows_no_system() -> None:
+    """They are a distribution of their own, of the same version, and bring their own entry points and extras."""
+    systems = tomllib.loads((REPOSITORY / "packages" / "holdfast-systems" / "pyproject.toml").read_text())["project"]
+    assert systems["version"] == PROJECT["version"] == holdfast.__version__
+    assert "holdfast.systems" not in PROJECT["entry-points"] and "holdfast_systems" not in str(PROJECT)
+    assert set(systems["entry-points"]["holdfast.systems"]) == {point.name for point in entry_points(group=SYSTEMS)}
+    assert set(systems["optional-dependencies"]) == {"grading", "conversion", "review", "all"}
 
 
 def test_the_licence_is_in_the_distribution() -> None:

@@ -78,6 +78,21 @@ def test_a_bare_install_says_what_it_lacks(python: Path, tmp_path: Path) -> None
     assert done.stderr.endswith("which is not installed: pip install 'holdfast[http]'.\n")
 
 
+def test_the_systems_are_a_wheel_of_their_own(python: Path, tmp_path: Path) -> None:
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    assert not (site / "holdfast_systems").exists()
+    folder = REPOSITORY / "packages" / "holdfast-systems"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, check=True, cwd=folder, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = {name for name in packed.namelist() if ".dist-info/" not in name}
+        assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed.namelist())
+    ours = [path for path in (REPOSITORY / "src" / "holdfast_systems").rglob("*") if path.is_file()]
+    kept = {path.relative_to(REPOSITORY / "src").as_posix() for path in ours if "__pycache__" not in path.parts}
+    assert names == kept
+
+
 def test_the_wheel_holds_its_licence_and_what_is_no_python(python: Path) -> None:
     (site,) = python.parents[1].glob("lib/python*/site-packages")
     assert [path.name for path in site.glob("holdfast-*.dist-info/licenses/*")] == ["LICENSE"]

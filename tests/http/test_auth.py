@@ -194,3 +194,64 @@ async def test_the_database_holds_no_ticket_that_could_be_used(client: Client, k
 
 def on_disk(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("wishes.db*"))
+
+
+async def test_a_key_set_rotates_and_a_withdrawn_key_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    served = [_public(old, "k1")]
+    fetches: list[int] = []
+
+    def fetch(client: jwt.PyJWKClient) -> dict[str, Any]:
+        fetches.append(1)
+        client.jwk_set_cache.put({"keys": list(served)})  # type: ignore[union-attr]
+        client._last_successful_fetch = time.monotonic()
+        return {"keys": list(served)}
+
+    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", fetch)
+    auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
+    claims = {"sub": "ann", "roles": ["learner"], "exp": soon()}
+    first = jwt.encode(claims, old, algorithm="RS256", headers={"kid": "k1"})
+    second = jwt.encode(claims, new, algorithm="RS256", headers={"kid": "k2"})
+    assert (await auth.principal(first)).sub == "ann"
+    served[:] = [_public(new, "k2")]
+    assert auth._keys is not None
+    auth._keys.cooldown_duration = 0
+    assert (await auth.principal(second)).sub == "ann", "a new key is fetched when it is first met"
+    with pytest.raises(Problem, match="not valid"):
+        await auth.principal(first)
+    auth._keys.cooldown_duration = 30
+    fetches.clear()
+    for number in range(20):
+        stranger = jwt.encode(claims, new, algorithm="RS256", headers={"kid": f"made-up-{number}"})
+        with pytest.raises(Problem, match="not valid"):
+            await auth.principal(stranger)
+    assert fetches == [], "whoever makes up keys does not make us ask for them each time"
+
+
+async def test_a_key_that_the_token_itself_brings_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    shared = {"kty": "oct", "kid": "k2", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "alg": "HS256"}
+    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", lambda self: {"keys": [_public(ours, "k1"), shared]})
+    auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
+    claims = {"sub": "ann", "roles": ["operator"], "exp": soon()}
+    brought: list[dict[str, Any]] = [
+        {"kid": "k1", "jwk": _public(theirs, "k1")},
+        {"kid": "k1", "jku": "http://127.0.0.1:9/theirs"},
+        {"kid": "k1", "x5u": "http://127.0.0.1:9/theirs"},
+        {"kid": "../k1"},
+    ]
+    tokens = [jwt.encode(claims, theirs, algorithm="RS256", headers=headers) for headers in brought]
+    tokens.append(jwt.encode(claims, b"secret" * 6, algorithm="HS256", headers={"kid": "k2"}))
+    tokens.append(jwt.encode(claims, None, algorithm="none", headers={"kid": "k1"}))
+    for token in tokens:
+        with pytest.raises(Problem, match="not valid"):
+            await auth.principal(token)
+
+
+def _public(key: rsa.RSAPrivateKey, kid: str) -> dict[str, Any]:
+    public: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    return public | {"kid": kid, "use": "sig"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import psycopg
 import pytest
 from tests.http.conftest import Client
+from tests.http.wishes import Grant, Wish
 
+from holdfast.kernel import horizon as words
+from holdfast.kernel.explain import explain
+from holdfast.kernel.horizon import held_back
 from holdfast.kernel.kernel import Kernel
-from holdfast.operator import snapshot
-from holdfast.operator.snapshot import held_back
+from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import horizon
 from holdfast.tables.horizon import Horizon
@@ -19,7 +22,7 @@ pytestmark = pytest.mark.spec("K17")
 async def test_the_console_names_who_holds_old_versions_back(
     kernel: Kernel, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "HORIZON_LONG_S", 0.001)
+    monkeypatch.setattr(words, "HORIZON_LONG_S", 0.001)
     if not isinstance(kernel.store, PostgresStore):
         (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
         assert "old_transaction" not in [notice["topic"] for notice in view["asks"]]
@@ -33,6 +36,8 @@ async def test_the_console_names_who_holds_old_versions_back(
         (view,) = (await client("olga", "operator").get("/api/ops/overview")).json()["items"]
         (notice,) = (notice for notice in view["asks"] if notice["topic"] == "old_transaction")
         assert "session 'yearly-report', pid" in notice["sentence"]
+        job_id = await submit(kernel, Grant, Wish(text="rain"))
+        assert "session 'yearly-report', pid" in (await explain(kernel, job_id)).sentence
         scraped = (await client().get("/metrics")).text
         assert 'holdfast_oldest_transaction_seconds{system="wishes"}' in scraped
     async with kernel.store.reading() as tx:

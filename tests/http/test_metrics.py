@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -145,7 +146,8 @@ async def test_ready_means_the_schema_of_this_very_code(tmp_path: Path, settings
 async def test_a_worker_serves_its_own_metrics(tmp_path: Path, settings: Settings) -> None:
     kernel = Kernel(store=SqliteStore(tmp_path / "w.db"), registry=Registry([app]), watch=PrometheusWatch())
     await kernel.migrate()
-    server = metrics_server(web_for(settings, kernel).state.systems, "127.0.0.1", 0)
+    limited = replace(settings, header_s=0.2, requests_per_address=0.3)
+    server = metrics_server(web_for(settings, kernel).state.systems, limited)
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.wait([serving], timeout=0.01)
@@ -154,6 +156,11 @@ async def test_a_worker_serves_its_own_metrics(tmp_path: Path, settings: Setting
         answer = await client.get("/metrics")
         assert "holdfast_jobs_created_total" in answer.text and "server" not in answer.headers
         assert (await client.get("/readyz")).status_code == 200
+        assert [(await client.get("/healthz")).status_code for _ in range(3)] == [200, 429, 429]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: ")
+    assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 408 ")
+    writer.close()
     server.should_exit = True
     with suppress(asyncio.CancelledError):
         await serving

@@ -30,7 +30,10 @@ GET /dead-letters; GET /dead-letters/groups;
 GET /history; GET /changes; GET /dead-letters/{case_id}; POST /dead-letters/{case_id}/triage;
 POST /dead-letters/{case_id}/remediate; POST /dead-letters/{case_id}/correct;
 POST /dead-letters/{case_id}/replay; POST /dead-letters/{case_id}/resolve; POST /dead-letters/bulk/triage;
-POST /dead-letters/bulk/remediate; POST /dead-letters/bulk/replay; POST /dead-letters/bulk/resolve
+POST /dead-letters/bulk/remediate; POST /dead-letters/bulk/replay; POST /dead-letters/bulk/resolve;
+GET /incidents; GET /incidents/{incident_id}; GET /incidents/{incident_id}/post-mortem;
+POST /incidents/{incident_id}/acknowledge; POST /incidents/{incident_id}/assign;
+POST /incidents/{incident_id}/comment; POST /incidents/{incident_id}/close
 """
 for line in OPERATIONS.replace("\n", " ").split(";"):
     verb, _, path = line.strip().partition(" ")

@@ -1,6 +1,7 @@
 "use strict";
 // Everything these strangers know: the published files in docs/contract, read with other people's libraries.
 
+const { createHmac, timingSafeEqual } = require("node:crypto");
 const fs = require("node:fs");
 const path = require("node:path");
 const amqp = require("amqplib");
@@ -11,6 +12,15 @@ const folder = process.env.CONTRACT;
 const document = YAML.parse(fs.readFileSync(path.join(folder, "asyncapi.yaml"), "utf8"));
 const ajv = new Ajv({ strict: true, strictTypes: false, allErrors: true });
 const validators = new Map();
+const KEYS = (process.env.HOLDFAST_MESSAGE_KEYS ?? "").split(",").filter(Boolean);
+const sign = (key, body) => "sha256=" + createHmac("sha256", key).update(body).digest("hex");
+
+/** Whether a message is signed as the contract says; without keys all are. */
+function genuine(message) {
+  const given = Buffer.from(String(message.properties.headers["holdfast-signature"] ?? ""));
+  const right = KEYS.map((key) => Buffer.from(sign(key, message.content)));
+  return KEYS.length === 0 || right.some((each) => each.length === given.length && timingSafeEqual(each, given));
+}
 
 /** The schema's complaints about a body, as text; empty if it is valid. */
 function complaints(queue, body) {
@@ -52,7 +62,8 @@ async function open(url) {
   /** Publish and wait for the broker's confirm. A message that no queue takes is an error. */
   function send(queue, body) {
     const content = Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body));
-    const options = { contentType: document.defaultContentType, persistent: true, mandatory: true };
+    const headers = KEYS.length ? { "holdfast-signature": sign(KEYS[0], content) } : {};
+    const options = { contentType: document.defaultContentType, persistent: true, mandatory: true, headers };
     return new Promise((done, fail) =>
       channel.publish(exchange, queue, content, options, (error) => (error ? fail(error) : done())),
     );
@@ -64,4 +75,4 @@ async function open(url) {
   return { connection, channel, send };
 }
 
-module.exports = { complaints, document, example, golden, open };
+module.exports = { complaints, document, example, genuine, golden, open };

@@ -8,7 +8,7 @@
 // Beside each answer goes every golden callback that is invalid, under the ids of the request: none may count.
 
 const { randomUUID } = require("node:crypto");
-const { complaints, example, golden, open } = require("./contract.cjs");
+const { complaints, example, genuine, golden, open } = require("./contract.cjs");
 
 function under(request, body) {
   const event = typeof body.eventId === "string" && body.eventId.length === 36 ? { eventId: randomUUID() } : {};
@@ -37,7 +37,8 @@ async function main() {
     const request = JSON.parse(message.content);
     const trouble = complaints("grading.request", request);
     const { contentType, deliveryMode } = message.properties;
-    console.log(JSON.stringify({ requestId: request.requestId, trouble, contentType, deliveryMode }));
+    const signed = genuine(message);
+    console.log(JSON.stringify({ requestId: request.requestId, trouble, contentType, deliveryMode, signed }));
     for (const { body } of golden("invalid", "grading.callback")) await send("grading.callback", under(request, body));
     for (const body of answers(request)) await send("grading.callback", body);
     channel.ack(message);

@@ -3,7 +3,7 @@
 // invalid, the first valid one twice more when it is graded; prints what came back, with the schema's judgement of each.
 
 const { randomUUID } = require("node:crypto");
-const { complaints, golden, open } = require("./contract.cjs");
+const { complaints, genuine, golden, open } = require("./contract.cjs");
 
 const GOLDEN_ID = /^3f0e6b0a-6d1c-4c58-9a0e-2b7f1d5c9e11$/i;
 
@@ -22,7 +22,7 @@ async function main() {
   const valid = golden("valid", "grading.request").filter(({ body }) => body.skill === "writing");
   const sent = valid.map((one) => fresh(one, one.name.includes("upper-case")));
   const wrong = golden("invalid", "grading.request").map((one) => fresh(one));
-  const told = { sent, wrong, callbacks: [], letters: [], complaints: [] };
+  const told = { sent, wrong, callbacks: [], letters: [], complaints: [], unsigned: 0 };
   const again = sent[0].body;
   let repeated = 0;
   let finish;
@@ -33,6 +33,7 @@ async function main() {
     if (repeated === 2 && done >= sent.length + 2 && told.letters.length >= wrong.length) finish();
   };
   await channel.consume("grading.callback", async (message) => {
+    told.unsigned += genuine(message) ? 0 : 1;
     const body = JSON.parse(message.content);
     told.complaints.push(complaints("grading.callback", body));
     told.callbacks.push(body);
@@ -44,6 +45,7 @@ async function main() {
     enough();
   });
   await channel.consume("grading.dlq", (message) => {
+    told.unsigned += genuine(message) ? 0 : 1;
     const body = JSON.parse(message.content);
     told.complaints.push(complaints("grading.dlq", body));
     told.letters.push(body);

@@ -19,6 +19,7 @@ from tests.services import child
 from tests.services.found import REPOSITORY
 
 pytestmark = pytest.mark.slow
+KEY = "a-key-of-both-services-that-is-long-enough"
 SAMPLE = REPOSITORY / "docs" / "examples" / "bun-main-app" / "main.ts"
 
 
@@ -40,7 +41,9 @@ class BunApp:
         self.log = folder / "bun.log"
         self.command = [bun, str(SAMPLE)]
         self.port = child.free_ports(1)[0]
-        self.env = strangers.env(RABBITMQ_URL=broker, DATABASE=str(folder / "bun.db"), PORT=str(self.port))
+        self.env = strangers.env(
+            RABBITMQ_URL=broker, DATABASE=str(folder / "bun.db"), PORT=str(self.port), HOLDFAST_MESSAGE_KEYS=KEY
+        )
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
@@ -91,7 +94,7 @@ async def test_a_bun_main_app_is_served_by_our_grading_service(
         made = [first.json()["id"], *[(await app.post(f"Essay number {n}.")).json()["id"] for n in range(4)]]
 
         app.end(signal.SIGKILL)  # what was accepted is in its outbox, published or not
-        grading_site.service()
+        grading_site.service(HOLDFAST_MESSAGE_KEYS=KEY)
         await app.start()
         made.append((await app.post("An essay after the crash.")).json()["id"])
         ended = [await app.until_final(submission_id) for submission_id in made]

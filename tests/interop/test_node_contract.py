@@ -18,6 +18,7 @@ from tests.interop.npm import HERE, Strangers
 from tests.services import child
 
 pytestmark = pytest.mark.slow
+KEY, OLD_KEY = "a-key-of-both-services-that-is-long-enough", "a-key-on-its-way-out-that-is-long-enough"
 
 
 @pytest.mark.spec("G18")
@@ -33,8 +34,9 @@ async def test_a_node_main_app_is_served_by_our_grading_service(
     grading_site: GradingSite, strangers: Strangers
 ) -> None:
     site = grading_site
-    site.service()
-    env = strangers.env(RABBITMQ_URL=site.broker, PATIENCE_MS=str(int(PATIENCE_S * 1_000)))
+    site.service(HOLDFAST_MESSAGE_KEYS=f"{KEY},{OLD_KEY}")
+    patience = str(int(PATIENCE_S * 1_000))
+    env = strangers.env(RABBITMQ_URL=site.broker, PATIENCE_MS=patience, HOLDFAST_MESSAGE_KEYS=f"{OLD_KEY},{KEY}")
     process = await asyncio.create_subprocess_exec(
         *strangers.command("main_app.cjs"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -43,6 +45,7 @@ async def test_a_node_main_app_is_served_by_our_grading_service(
     assert process.returncode == 0, trouble.decode()
     told: dict[str, Any] = json.loads(said)
     assert set(told["complaints"]) == {""}, "every message of ours is valid to a foreign validator"
+    assert told["unsigned"] == 0, "and signed, as the contract says"
     _assert_graded(told)
     _assert_refused(told)
     assert site.in_service("SELECT COUNT(*) AS n FROM grading_jobs")[0]["n"] == len(told["sent"])
@@ -76,10 +79,9 @@ async def test_our_main_app_is_served_by_a_node_grading_service(
     grading_site: GradingSite, strangers: Strangers, tmp_path: Path
 ) -> None:
     site, log = grading_site, tmp_path / "node.log"
-    main = await site.main()
-    service = child.start(
-        strangers.command("grading_service.cjs"), log=log, env=strangers.env(RABBITMQ_URL=site.broker)
-    )
+    main = await site.main(HOLDFAST_MESSAGE_KEYS=KEY)
+    env = strangers.env(RABBITMQ_URL=site.broker, HOLDFAST_MESSAGE_KEYS=KEY)
+    service = child.start(strangers.command("grading_service.cjs"), log=log, env=env)
     try:
         made = {text: await main.submit(text) for text in ("sure", "review", "fail", "again", "twice")}
         expected = {"sure": "COMPLETED", "review": "REVIEW_REQUIRED", "fail": "FAILED", "again": "REVIEW_REQUIRED"}
@@ -95,8 +97,8 @@ async def test_our_main_app_is_served_by_a_node_grading_service(
         child.end(service, signal.SIGTERM)
     seen = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     assert {one["requestId"] for one in seen} == {one["requestId"] for one in made.values()}
-    facts = {(one["trouble"], one["contentType"], one["deliveryMode"]) for one in seen}
-    assert facts == {("", "application/json; charset=utf-8", 2)}, "our requests are valid to a foreign validator"
+    facts = {(one["trouble"], one["contentType"], one["deliveryMode"], one["signed"]) for one in seen}
+    assert facts == {("", "application/json; charset=utf-8", 2, True)}, "our requests are valid to a foreign validator"
     events = site.in_main(f"SELECT kind FROM submission_events WHERE submission_id = '{made['twice']['id']}'")
     assert Counter(one["kind"] for one in events)["grading.completed"] == 1
     invalid = len(list((HERE.parents[1] / "docs/contract/examples/invalid").glob("grading.callback.*")))

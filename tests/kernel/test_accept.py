@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from holdfast import App, Context, IdempotencyConflict, InvalidInput, Job, stage
 from holdfast.errors import StoreUnavailable
 from holdfast.kernel import submit as submitting
-from holdfast.kernel.submit import SharedCommit, prepare, submit, submit_in, submit_many, submit_orders
+from holdfast.kernel.gather import Gather
+from holdfast.kernel.submit import prepare, submit, submit_in, submit_many, submit_orders
 from holdfast.kernel.watch import LogWatch
 from holdfast.tables import events, outbox
 from holdfast.testing import HandClock
@@ -165,7 +167,7 @@ async def test_a_limit_ends_a_commit(deploy: Deploy, monkeypatch: pytest.MonkeyP
 async def test_many_jobs_cannot_share_a_key(deploy: Deploy) -> None:
     world = await deploy(app)
     with pytest.raises(InvalidInput, match="one job"):
-        await submit_many(world.kernel, Ship, [Order(1), Order(2)], key="same")
+        await submit_many(world.kernel, Ship, [Order(1), Order(2)], key="same")  # type: ignore[arg-type]
     assert await submit_many(world.kernel, Ship, []) == []
     assert await rows(world.kernel.store, COUNT) == [{"jobs": 0}]
 
@@ -277,9 +279,8 @@ def counting_commits(store: Any) -> list[int]:
 @pytest.mark.spec("K1")
 async def test_concurrent_enqueues_share_commits(place: Place, clock: HandClock) -> None:
     kernel = place.kernel(app, clock=clock)
-    shared = SharedCommit(kernel)
     commits = counting_commits(kernel.store)
-    ids = await asyncio.gather(*[shared.submit(Ship, Order(number)) for number in range(32)])
+    ids = await asyncio.gather(*[submit(kernel, Ship, Order(number)) for number in range(32)])
     assert len(set(ids)) == 32 and len(commits) <= 3
     assert await rows(kernel.store, COUNT) == [{"jobs": 32}]
     await close_all(place)
@@ -287,9 +288,10 @@ async def test_concurrent_enqueues_share_commits(place: Place, clock: HandClock)
 
 @pytest.mark.spec("K1")
 async def test_more_callers_than_one_commit_holds_are_all_answered(place: Place, clock: HandClock) -> None:
-    shared = SharedCommit(place.kernel(app, clock=clock), rows_max=5)
+    kernel = place.kernel(app, clock=clock)
+    kernel.gathers[submit_orders] = Gather(partial(submit_orders, kernel), rows_max=5)
     async with asyncio.timeout(10):
-        ids = await asyncio.gather(*[shared.submit(Ship, Order(number)) for number in range(23)])
+        ids = await asyncio.gather(*[submit(kernel, Ship, Order(number)) for number in range(23)])
     assert len(set(ids)) == 23
     await close_all(place)
 
@@ -298,9 +300,8 @@ async def test_more_callers_than_one_commit_holds_are_all_answered(place: Place,
 async def test_a_conflicting_key_fails_only_its_own_caller(place: Place, clock: HandClock) -> None:
     kernel = place.kernel(app, clock=clock)
     first = await submit(kernel, Ship, Order(0), key="taken")
-    shared = SharedCommit(kernel)
-    asked = [shared.submit(Ship, Order(n), key=f"k{n}") for n in range(8)]
-    asked += [shared.submit(Ship, Order(99), key="taken"), shared.submit(Ship, Order(0), key="taken")]
+    asked = [submit(kernel, Ship, Order(n), key=f"k{n}") for n in range(8)]
+    asked += [submit(kernel, Ship, Order(99), key="taken"), submit(kernel, Ship, Order(0), key="taken")]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(answers[8], IdempotencyConflict) and answers[9] == first
     assert len({answer for answer in answers[:8] if isinstance(answer, str)}) == 8
@@ -319,8 +320,7 @@ async def test_a_cancelled_caller_harms_nobody_and_leaves_no_ghost(place: Place,
             await go.wait()
 
     kernel.failpoint = stop_in_the_commit
-    shared = SharedCommit(kernel)
-    tasks = [asyncio.create_task(shared.submit(Ship, Order(number))) for number in range(6)]
+    tasks = [asyncio.create_task(submit(kernel, Ship, Order(number))) for number in range(6)]
     await reached.wait()
     tasks[victim].cancel()
     go.set()
@@ -328,7 +328,7 @@ async def test_a_cancelled_caller_harms_nobody_and_leaves_no_ghost(place: Place,
         answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(answers.pop(victim), asyncio.CancelledError)
     assert len({answer for answer in answers if isinstance(answer, str)}) == 5
-    await shared.submit(Ship, Order(100))
+    await submit(kernel, Ship, Order(100))
     written = await rows(kernel.store, "SELECT COUNT(*) AS n FROM holdfast_jobs")
     assert written[0]["n"] in (6, 7), "what was being written when its caller went away may be there, and nothing else"
     await close_all(place)
@@ -343,8 +343,7 @@ async def test_a_store_that_is_away_is_told_to_every_caller(place: Place, clock:
             raise StoreUnavailable("gone")
 
     kernel.failpoint = away
-    shared = SharedCommit(kernel)
-    answers = await asyncio.gather(*[shared.submit(Ship, Order(n)) for n in range(4)], return_exceptions=True)
+    answers = await asyncio.gather(*[submit(kernel, Ship, Order(n)) for n in range(4)], return_exceptions=True)
     assert all(isinstance(answer, StoreUnavailable) for answer in answers)
     assert await rows(kernel.store, COUNT) == [{"jobs": 0}]
     await close_all(place)

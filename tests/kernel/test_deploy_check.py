@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.engines.worker import Worker
 from holdfast.kernel.deploy import Undeclared, stranded, undeclared
+from holdfast.kernel.depth import read_depths
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
 from holdfast.testing import HandClock
@@ -73,4 +74,4 @@ async def test_what_comes_due_where_no_running_worker_declares_it_is_counted(pla
 
 async def counted(kernel: Kernel) -> list[Undeclared]:
     async with kernel.store.reading() as tx:
-        return await undeclared(kernel, tx)
+        return await undeclared(kernel, tx, (await read_depths(kernel, tx)).due)

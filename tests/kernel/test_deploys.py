@@ -16,7 +16,7 @@ from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import claim_one, end
-from holdfast.tables import jobs
+from holdfast.tables import lanes
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows, take
 
@@ -145,7 +145,7 @@ async def test_a_worker_claims_only_what_it_declares(place: Place, clock: HandCl
     assert (await fleet.job(job_id))["stage"] == "check"
     assert await take(kernel) == [] and await claim_one(kernel, "w", job_id) is None
     async with kernel.store.transaction() as tx:
-        assert await jobs.due_ids(tx, "shop", kernel.registry.declared, kernel.now(), 10) == []
+        assert (await lanes.due_ids(tx, "shop", kernel.registry.declared, kernel.now(), 10))[0] == []
     other = await submit(kernel, old.job, "behind it")
     assert [job.id for job in await take(kernel)] == [other], "what it does not declare is in nobody's way"
     await close_all(place)

@@ -11,9 +11,10 @@ from holdfast import App, Breaker, CallError, Category, Context, Job, NotFound, 
 from holdfast.core.breaker import record
 from holdfast.engines.worker import Worker
 from holdfast.kernel.call import admit, call
+from holdfast.kernel.depth import read_depths
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.submit import submit
-from holdfast.tables import audit, breakers, jobs
+from holdfast.tables import audit, breakers
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
 
@@ -333,4 +334,4 @@ async def test_a_rate_limit_holds_the_rest_without_cost(deploy: Deploy) -> None:
     await world.run_until_idle()
     assert health["calls"] == 10
     async with world.kernel.store.reading() as tx:
-        assert list(await jobs.depth(tx)) == []
+        assert (await read_depths(world.kernel, tx)).every() == []

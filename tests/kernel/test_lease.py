@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, Context, Job, LeaseLost, Next, Provider, Wait, stage
+from holdfast import App, Context, Job, JobTx, LeaseLost, Next, Provider, Settled, Wait, stage
 from holdfast.core.job import Claimed, State
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
@@ -296,7 +296,7 @@ class Spoilt(Job[str]):
     async def run(self, ctx: Context, text: str) -> str | Wait:
         return Wait("taken", within_s=60) if text == "wait" else text
 
-    async def settled(self, kernel: Any, tx: Any, change: Any) -> None:
+    async def on_settled(self, tx: JobTx, change: Settled) -> None:
         if "bad" in change.job.payload:
             raise ValueError("the hook has a bug; password=hunter2hunter2")
 

@@ -35,7 +35,7 @@ async def test_a_reaper_does_not_take_what_its_own_worker_holds(deploy: Deploy) 
     await asyncio.wait_for(gates["begun"].wait(), 10)
     world.clock.advance(world.kernel.tuning.lease_s * 2)
     worker._renewed_at = asyncio.get_running_loop().time() - 1_000  # as after a loop that stood still
-    assert await _reap(world.kernel, worker) == 0
+    assert await _reap(world.kernel, [worker]) == 0
     assert await world.state(job_id) == "processing"
     gates["go on"].set()
     stop.set()

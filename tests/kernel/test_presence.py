@@ -48,7 +48,7 @@ async def test_the_dead_of_this_place_are_forgotten_at_a_start_and_nobody_else(d
             await workers.seen(tx, name, "presence", 0, world.clock.now_ms())
     assert await expire_the_dead(world.kernel) == 1
     async with world.kernel.store.transaction() as tx:
-        assert sorted(await workers.known(tx)) == sorted(alive)
+        assert sorted(await workers.known(tx, world.kernel.now())) == sorted(alive)
 
 
 @pytest.mark.spec("K27")

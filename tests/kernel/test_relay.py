@@ -92,6 +92,24 @@ async def statuses(kernel: Kernel) -> dict[str, tuple[str, int]]:
     return {json.loads(row["payload"])["n"]: (row["status"], row["retry_count"]) for row in found}
 
 
+@pytest.mark.spec("K10", "K21")
+async def test_what_came_in_below_the_floor_goes_out_whole_once_it_is_seen(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    """A transaction that took its time brings more than a batch of old messages."""
+    await put(kernel, "first")
+    while await relay_once(kernel):
+        pass
+    late = [f"late{n}" for n in range(3 * kernel.tuning.relay_batch)]
+    async with kernel.store.transaction() as tx:
+        rows_of_late = [(kernel.new_uuid4(), name, "x/y", "t", json.dumps({"n": name}), "{}") for name in late]
+        await outbox.put(tx, rows_of_late, kernel.now() - 60_000)
+    clock.advance(2)
+    await relay(kernel)
+    assert sorted(broker.names) == sorted(["first", *late])
+    await close_all(place)
+
+
 @pytest.mark.spec("K10", "000.7")
 async def test_messages_of_an_aggregate_go_out_in_order_of_creation(
     kernel: Kernel, broker: Broker, place: Place
@@ -151,7 +169,7 @@ async def test_ending_a_batch_reads_its_rows_and_not_the_backlog(kernel: Kernel,
     named = {"now": kernel.now(), "error": "", "token": "t", "batch": json.dumps({str(n): 0 for n in range(50)})}
     async with kernel.store.transaction() as tx:
         plan = "\n".join(str(tuple(row)) for row in await tx.rows(asked, **{name: named[name] for name in asked.order}))
-    assert "holdfast_outbox_pending" not in plan and "holdfast_outbox_aggregate" not in plan
+    assert "holdfast_outbox_pending" not in plan and "holdfast_outbox_order" not in plan
     assert "holdfast_outbox_pkey" in plan or "USING INTEGER PRIMARY KEY" in plan
     await close_all(place)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -10,11 +11,11 @@ import psycopg
 import pytest
 
 from holdfast import App, Context, Job, Priority, Provider, enqueue, enqueue_many, stage
+from holdfast.kernel.app import kind_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import (
     LOAD_ROWS_MIN,
     Options,
-    SharedCommit,
     prepare,
     submit,
     submit_in,
@@ -42,42 +43,49 @@ class Enter(Job[str]):
         return text
 
 
-Door = Callable[[Kernel, Place, Options], Coroutine[Any, Any, None]]
+@app.job(version=3, fair_by="owner")
+class Stand(Job[str]):
+    @stage(provider=Provider("gate"))
+    async def begin(self, ctx: Context, text: str) -> str:
+        return text
 
 
-async def alone(kernel: Kernel, place: Place, given: Options) -> None:
-    await submit(kernel, Enter, TEXT, **given)
+Door = Callable[[Kernel, Place, type[Job[str]], Options], Coroutine[Any, Any, None]]
 
 
-async def in_a_transaction(kernel: Kernel, place: Place, given: Options) -> None:
-    kind = Enter.__holdfast__
+async def alone(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    await submit(kernel, job, TEXT, **given)
+
+
+async def in_a_transaction(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    kind = kind_of(job)
     order = prepare(kind, TEXT, job_id=kernel.new_id(), now=kernel.now(), **given)
     async with kernel.store.transaction() as tx:
         await submit_in(tx, [order], kernel.now())
 
 
-async def in_a_batch(kernel: Kernel, place: Place, given: Options) -> None:
-    now, kind = kernel.now(), Enter.__holdfast__
+async def in_a_batch(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    now, kind = kernel.now(), kind_of(job)
     orders = [prepare(kind, TEXT, job_id=kernel.new_id(), now=now, **given) for _ in range(3)]
     await submit_orders(kernel, orders)
 
 
-async def in_company(kernel: Kernel, place: Place, given: Options) -> None:
-    await SharedCommit(kernel).submit(Enter, TEXT, **given)
+async def in_company(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    await asyncio.gather(*[submit(kernel, job, TEXT, **given) for _ in range(3)])
 
 
-async def by_bulk_load(kernel: Kernel, place: Place, given: Options) -> None:
-    await submit_many(kernel, Enter, [TEXT] * LOAD_ROWS_MIN, **given)
+async def by_bulk_load(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    await submit_many(kernel, job, [TEXT] * LOAD_ROWS_MIN, **given)
 
 
-async def on_a_connection(kernel: Kernel, place: Place, given: Options) -> None:
+async def on_a_connection(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
     with connected(place) as connection:
-        enqueue(connection, Enter, TEXT, **given)
+        enqueue(connection, job, TEXT, **given)
 
 
-async def many_on_a_connection(kernel: Kernel, place: Place, given: Options) -> None:
+async def many_on_a_connection(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
     with connected(place) as connection:
-        enqueue_many(connection, Enter, [TEXT] * 3, **given)
+        enqueue_many(connection, job, [TEXT] * 3, **given)
 
 
 def connected(place: Place) -> Any:
@@ -90,21 +98,28 @@ DOORS: tuple[Door, ...] = (
 
 
 @pytest.mark.spec("K1", "K18", "K19")
+@pytest.mark.parametrize("job", [Enter, Stand])
 @pytest.mark.parametrize("given", [WORDS, {}], ids=["all is said", "nothing is said"])
-async def test_the_same_order_is_the_same_row_through_every_door(place: Place, given: Options) -> None:
+async def test_the_same_order_is_the_same_row_through_every_door(
+    place: Place, given: Options, job: type[Job[str]]
+) -> None:
     kernel = place.kernel(app, clock=SystemClock())
-    stored = {door.__name__: await through(door, kernel, place, given) for door in DOORS}
+    stored = {door.__name__: await through(door, kernel, place, job, given) for door in DOORS}
+    waits = job is Stand
     expected = {
-        "kind": "doors.enter",
+        "kind": f"doors.{job.__name__.lower()}",
         "queue": "doors",
         "stage": "begin",
         "state": "queued",
-        "provider": "gate",
+        "provider": None if waits else "gate",
+        "parked": int(waits),
+        "hold": "turn" if waits else None,
+        "fair_key": given.get("owner", "-") if waits else None,
         "version": 3,
         "priority": Priority.LOW if given else Priority.NORMAL,
         "owner": given.get("owner"),
         "trace": given.get("trace"),
-        "is_due": 0 if given else 1,
+        "is_due": 0 if given and not waits else 1,
         "run_at": 5_000 if given else 0,
         "deadline_at": 60_000 if given else None,
         "payload": '"tab\\t newline\\n back\\\\slash \\"quoted\\" é 漢 \\\\N"',
@@ -117,9 +132,9 @@ async def test_the_same_order_is_the_same_row_through_every_door(place: Place, g
     await close_all(place)
 
 
-async def through(door: Door, kernel: Kernel, place: Place, given: Options) -> dict[str, Any]:
+async def through(door: Door, kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> dict[str, Any]:
     """The row that a door writes, its times since its creation; all the rows of a door are alike."""
-    await door(kernel, place, given)
+    await door(kernel, place, job, given)
     found = await rows(kernel.store, "SELECT * FROM holdfast_jobs")
     alike = {tuple(sorted(since_creation(row).items(), key=lambda pair: pair[0])) for row in found}
     assert len(alike) == 1, f"{door.__name__} writes rows that differ"

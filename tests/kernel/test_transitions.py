@@ -17,7 +17,7 @@ from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import claim_one, end
 from holdfast.stores.statement import _statement
-from holdfast.tables import jobs
+from holdfast.tables import jobs, leases
 from holdfast.testing import World
 from tests.kernel.places import Deploy, take
 
@@ -80,6 +80,17 @@ async def test_an_attempt_ends_only_a_job_that_it_holds(deploy: Deploy, state: S
         assert accepted == set() and after == before
 
 
+@pytest.mark.spec("K15")
+async def test_an_edge_that_is_not_in_the_table_is_not_written(deploy: Deploy) -> None:
+    world = await deploy(app)
+    job_id, job = await brought_to(world, State.QUEUED)
+    before = await world.job(job_id)
+    with pytest.raises(AssertionError, match="never goes from queued to queued"):
+        async with world.kernel.store.transaction() as tx:
+            await end(world.kernel, tx, [Settlement(job, Released(), expected=State.QUEUED)])
+    assert await world.job(job_id) == before
+
+
 VERBS: dict[str, tuple[Any, dict[State, State]]] = {
     "claim": (lambda w, j: claim_one(w.kernel, "w9", j), {State.QUEUED: State.PROCESSING}),
     "cancel": (
@@ -111,7 +122,7 @@ async def _revive(world: World, job_id: str) -> None:
 
 async def _renew(world: World, job_id: str) -> None:
     async with world.kernel.store.transaction() as tx:
-        assert await jobs.renew(tx, {job_id: 7}, world.kernel.now() + 1) == set(), "not under another attempt"
+        assert await leases.renew(tx, {job_id: 7}, world.kernel.now() + 1) == set(), "not under another attempt"
 
 
 @pytest.mark.spec("K15")

@@ -61,7 +61,6 @@ CASES: list[tuple[str, Snapshot, Topic, Severity]] = [
     ("down for long, tried a moment ago", breaker(10, down_s_ago=1_200), Topic.PROVIDER, Severity.PAGE),
     ("in doubt", replace(WELL, effects=[("mail", "review", 2)]), Topic.DOUBT, Severity.TICKET),
     ("escalated", letters("escalated", Category.NETWORK, "service"), Topic.ESCALATED, Severity.PAGE),
-    ("escalated by an input", letters("escalated", Category.NETWORK, "input"), Topic.LETTERS, Severity.TICKET),
     ("a bug", letters("open", Category.BUG, "service"), Topic.BUG, Severity.PAGE),
     ("a bug in work", letters("triaged", Category.BUG, "service"), Topic.LETTERS, Severity.TICKET),
     ("letters", letters("open", Category.AUTH, "service"), Topic.LETTERS, Severity.TICKET),
@@ -87,6 +86,9 @@ CALM = {
     "held for a provider, no worker needed": lane("parked", 500, 900.0),
     "waits a little": lane("queued", 9, 299.0, "essays"),
     "the outbox is a minute old": replace(WELL, outbox_lag_s=60.0),
+    "callers' own mistakes": replace(
+        WELL, letters={("open", Category.VALIDATION, "input"): 9, ("escalated", Category.BUG, "input"): 1}
+    ),
     "a short report": replace(WELL, horizon=Horizon("session", "report", 7, 299.0, 9)),
     "all letters resolved": replace(
         WELL, letters={("resolved", Category.BUG, "x"): 9, ("replayed", Category.BUG, "x"): 1}
@@ -129,3 +131,9 @@ def test_what_wakes_somebody_comes_first() -> None:
 def test_notices_count_what_they_are_about() -> None:
     notices: list[Notice] = what_asks(lane("queued", 500, 1.0))
     assert [(notice.number, notice.subject) for notice in notices] == [(500, "essays")]
+
+
+def test_a_job_that_came_too_late_is_nobodys_bug() -> None:
+    view = replace(letters("open", Category.BUG, "service"), letters_late=2)
+    (notice,) = what_asks(view)
+    assert (notice.topic, notice.severity, notice.number) == (Topic.LETTERS, Severity.TICKET, 2)

@@ -13,6 +13,12 @@ HERE = Path(__file__).parent
 SLOW = ("has_one_history_in_every_process", "leaves_nothing_behind")
 
 
+@pytest.fixture(autouse=True)
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracer that an earlier test set up in this process would give every simulated job a trace of its own."""
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE and item.name.endswith(SLOW):

@@ -104,12 +104,12 @@ def sweep_takes_what_is_needed() -> Iterator[None]:
 
 MUTANTS = (
     Mutant(cancel_overwritten_by_a_result, ("C8", "S2", "S3", "S4"), 100),
-    Mutant(retry_keeps_spent_attempts, ("C7", "S12"), 40, ring=0),
+    Mutant(retry_keeps_spent_attempts, ("C7", "S12"), 40),
     Mutant(marked_before_it_is_written, ("C5", "C8"), 40),
     Mutant(dispatch_while_held, ("C4", "S14"), 100),
     Mutant(late_worker_overwrites, ("C5",), 150),
     Mutant(webhook_token_per_attempt, ("C12", "S9"), 40),
     Mutant(limits_not_checked, ("C12",), 100),
     Mutant(half_written_files_stay, ("C1", "C5"), 60),
-    Mutant(sweep_takes_what_is_needed, ("C5",), 40, ring=0),
+    Mutant(sweep_takes_what_is_needed, ("C5",), 40),
 )

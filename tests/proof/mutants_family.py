@@ -65,9 +65,9 @@ def child_survives_its_parents_cancellation() -> Iterator[None]:
 
 
 MUTANTS = (
-    Mutant(parent_woken_before_its_last_child, ("S25", "L1"), 60, ring=0),
+    Mutant(parent_woken_before_its_last_child, ("S25", "L1"), 60),
     Mutant(children_spawned_twice_after_a_crash, ("S25",), 60),
     Mutant(checkpoint_used_before_it_is_stored, ("S25",), 100),
     Mutant(early_answer_lost, ("S25",), 60),
-    Mutant(child_survives_its_parents_cancellation, ("S25",), 100, ring=0),
+    Mutant(child_survives_its_parents_cancellation, ("S25",), 100),
 )

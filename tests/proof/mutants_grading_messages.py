@@ -198,7 +198,7 @@ def callbacks_outside_the_transaction() -> Iterator[None]:
 @contextmanager
 def callbacks_overtake() -> Iterator[None]:
     """The relay publishes whatever is due, in any order."""
-    with respelled(outbox.sql, "claim", ("p.seq < o.seq", "p.seq < o.seq AND 1 = 0")):
+    with respelled(outbox.sql, "claim", ("AND o.seq = (SELECT p.seq", "AND o.seq >= (SELECT p.seq")):
         yield
 
 

@@ -76,10 +76,10 @@ def former_names_forgotten() -> Iterator[None]:
 
 
 MUTANTS = (
-    Mutant(stages_ignored_by_the_claim, ("S24",), 20, ring=0),
-    Mutant(versions_ignored_by_the_claim, ("S24",), 60, ring=3),
+    Mutant(stages_ignored_by_the_claim, ("S24",), 20),
+    Mutant(versions_ignored_by_the_claim, ("S24",), 60),
     Mutant(strangers_buried, ("S24",), 20),
-    Mutant(done_stages_not_known, ("S24",), 100, ring=0),
+    Mutant(done_stages_not_known, ("S24",), 100),
     Mutant(parts_of_a_split_forgotten, ("S24",), 60),
     Mutant(former_names_forgotten, ("S24",), 60),
 )

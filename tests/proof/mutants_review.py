@@ -103,9 +103,9 @@ def failed_reviews_forgotten() -> Iterator[None]:
     """The review's row does not learn that its job died."""
     intact = jobs.write_settled
 
-    async def write(kernel: Any, tx: Any, change: Any) -> None:
+    async def write(tx: Any, change: Any) -> None:
         if change.decision.state is not jobs.State.DEAD:
-            await intact(kernel, tx, change)
+            await intact(tx, change)
 
     with swapped(jobs, "write_settled", write):
         yield
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),
     Mutant(doubtful_mail_sent_again, ("R4", "S7", "S8"), 150),
-    Mutant(kept_answers_ignored, ("K6",), 60, ring=6),
+    Mutant(kept_answers_ignored, ("K6",), 60),
     Mutant(answers_not_kept, ("K6",), 20),
     Mutant(mail_dated_when_it_is_sent, ("R5",), 60),
     Mutant(one_bad_address_stops_the_rest, ("R7",), 60),

@@ -64,7 +64,7 @@ def no_inbox() -> Iterator[None]:
 def published_before_confirmed() -> Iterator[None]:
     """The relay does not wait for the broker."""
 
-    async def hasty(kernel: Any, row: Any) -> None:
+    async def hasty(kernel: Any, row: Any, sealed: Any) -> None:
         message = Message(id=row["id"], destination=row["destination"], body=row["payload"].encode())
         sending = asyncio.ensure_future(kernel.transport.publish(message))
         sending.add_done_callback(lambda done: done.exception())

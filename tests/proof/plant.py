@@ -16,15 +16,12 @@ from holdfast.stores.statement import Statements, _render
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug, the promises that catch it, and the seeds that must suffice. `shown_by` is the one that showed a rare bug
-    last: it is tried before the hunt begins. `ring` is one that shows it on PostgreSQL, if it is in a statement's
-    text; `elsewhere` names the test that catches it there instead, where no seed of a reasonable hunt does."""
+    """A bug, the promises that catch it, and the seeds that must suffice. `elsewhere`: the test that catches it on
+    PostgreSQL, where it is in a statement's text and no seed of a reasonable hunt shows it."""
 
     plant: Callable[[], AbstractContextManager[None]]
     caught_by: tuple[str, ...]
     seeds: int
-    shown_by: int | None = None
-    ring: int | None = None
     elsewhere: str | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from holdfast.proof.report import SeedReport, Totals
 from holdfast.proof.run import run_seed
+from holdfast.proof.store import Arena
 from tests.proof.plant import Mutant
 
 FOLDER = Path(__file__).parent
@@ -16,6 +18,8 @@ FALLBACK_SEED = 7_000_000
 CORPORA = {"kernel": "corpus.txt"}
 FIRST_SEED = 500_000
 """Where the hunt for planted bugs begins."""
+SHOWN = FOLDER / "shown.txt"
+SHOWN_TITLE = "# The seed that showed a planted bug last, counted from the first; written by the run that found it."
 
 
 def corpus(name: str) -> list[int]:
@@ -48,14 +52,38 @@ def told(totals: Totals) -> str:
     return "\n".join([totals.text(), *(report.text() for report in totals.failed[:3]), *totals.problems()])
 
 
-def seeds_until_caught(mutant: Mutant, system: str) -> int | None:
-    """How many seeds it took to catch the planted bug by a promise that it breaks; None if it survived them all."""
-    likely = [] if mutant.shown_by is None else [mutant.shown_by]
-    for number in (*likely, *range(mutant.seeds)):
-        report = run_seed(FIRST_SEED + number, system=system, mutant=mutant.path)
+def seeds_until_caught(
+    mutant: Mutant, system: str, *, hunt: int | None = None, arenas: dict[str, Arena] | None = None
+) -> int | None:
+    """How many seeds it took to catch the planted bug by a promise that it breaks; None if it survived them all. The
+    seed that showed it last is tried first, on PostgreSQL (`arenas`) one of its own; another one is written down."""
+    place = (system, "sqlite" if arenas is None else "postgres", mutant.name)
+    last = shown().get(place)
+    likely = [] if last is None else [last]
+    for tried, number in enumerate((*likely, *range(hunt or mutant.seeds)), start=1):
+        report = run_seed(FIRST_SEED + number, system=system, mutant=mutant.path, arenas=arenas)
         if {finding.promise for finding in report.findings} & set(mutant.caught_by):
-            return number + 1
+            if number != (last or 0):
+                keep_shown(place, number)
+            return tried
     return None
+
+
+def shown() -> dict[tuple[str, str, str], int]:
+    """Which seed showed each planted bug last, by world, database and name."""
+    rows = [line.split() for line in SHOWN.read_text().splitlines() if not line.startswith("#")]
+    return {(system, database, name): int(number) for system, database, name, number in rows}
+
+
+def keep_shown(place: tuple[str, str, str], number: int) -> None:
+    """Write down which seed showed a bug. Several processes may do so at the same time."""
+    with SHOWN.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        kept = shown() | {place: number}
+        rows = [" ".join((*place, str(number))) for place, number in sorted(kept.items())]
+        whole = SHOWN.with_suffix(f".{os.getpid()}")
+        whole.write_text("\n".join([SHOWN_TITLE, *rows, ""]))
+        whole.replace(SHOWN)
 
 
 def hashes(system: str, *seeds: int) -> str:

@@ -13,7 +13,7 @@ from holdfast.proof.store import Arena
 from tests.proof import mutants, mutants_conversion, mutants_family, mutants_grading, mutants_releases, mutants_review
 from tests.proof.plant import Mutant
 from tests.proof.postgres_ring import arenas_of
-from tests.proof.seeds import FIRST_SEED, first_fresh_seed
+from tests.proof.seeds import first_fresh_seed, seeds_until_caught
 from tests.services.postgres import PostgresServer
 
 PARTS = [
@@ -100,9 +100,7 @@ def test_what_no_seed_shows_is_caught_by_a_test_that_exists() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("system, mutant", RESPELLED)
 def test_a_bug_planted_in_postgresqls_text_is_caught(ring: Ring, system: str, mutant: Mutant) -> None:
-    assert mutant.ring is not None, f"'{mutant.name}' needs the number of a seed that shows it on PostgreSQL"
-    for number in (mutant.ring, *range(HUNT)):  # the server's order of rows is not ours to fix
-        report = run_seed(FIRST_SEED + number, system=system, mutant=mutant.path, arenas=ring.arenas(system))
-        if {finding.promise for finding in report.findings} & set(mutant.caught_by):
-            return
-    pytest.fail(f"'{mutant.name}' survived {HUNT} seeds")
+    caught = seeds_until_caught(
+        mutant, system, hunt=HUNT, arenas=ring.arenas(system)
+    )  # the order of rows is the server's
+    assert caught is not None, f"'{mutant.name}' survived {HUNT} seeds"

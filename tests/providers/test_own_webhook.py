@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from holdfast import App, CallError, Category, Context, Job, Retry, stage
+from holdfast import App, CallError, Category, Context, Job, JobTx, Retry, Settled, stage
 from holdfast.core.job import TERMINAL
-from holdfast.kit import Kernel, Settled, Tx
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.providers.webhook import declare_webhooks, signed
 from holdfast.testing import world
@@ -30,10 +29,10 @@ def app_with_webhooks(url: str) -> tuple[App, type[Job[int]]]:
                 raise CallError.of(Category.VALIDATION, "AMOUNT_REFUSED", "no such amount")
             return amount
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
-            if change.decision.state in TERMINAL:
-                event = f"{change.job.id}/{change.job.epoch}"
-                await hooks.tell(kernel, tx, url, event, {"type": f"order.{change.decision.state}"})
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
+            if change.state in TERMINAL:
+                event = f"{change.job_id}/{change.job.epoch}"
+                await hooks.tell(tx, url, event, {"type": f"order.{change.state}"})
 
     return app, Pay
 

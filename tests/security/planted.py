@@ -1,6 +1,7 @@
 """Secrets to plant, each of its own kind and easily told from everything else, and a server that gives them away.
 
 `CONTENT` is what a user may write into their own work: it may lie in that work's own row, and nowhere else.
+`ADDRESS` is what stands in the user info and the queries of addresses: sealed, and found nowhere.
 `NOWHERE` is what belongs to the deployment or comes out of a provider's mouth: no row, no line, no page may have it.
 """
 
@@ -31,6 +32,17 @@ PROVIDER = {
     "password": "PlantedWord0Provider1",
     "private key": "MIIEPlanted0Provider1Pem2Abcdefghijklmnopqrstuvwxy",
 }
+ADDRESS = {
+    "audio query": "PlantedAudio0Query1",
+    "webhook query": "PlantedHook0Query1",
+    "diff query": "PlantedDiff0Query1",
+    "diff user": "PlantedDiff0User1",
+    "git password": "PlantedGit0Password1",
+    "git token": "PlantedGit0Token1",
+    "ssh user": "PlantedSsh0User1",
+    "refused message": "PlantedRefused0Query1",
+}
+"""What stands in addresses that users gave: whoever fetches is given it, and it lies nowhere else in the clear."""
 NOWHERE = [*PROVIDER.values(), MAIL_KEY, LLM_KEY, HOOK_SECRET, GATEWAY_PASSWORD]
 
 

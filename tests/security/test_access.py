@@ -34,7 +34,7 @@ everybody: GET /; GET /login; GET /instructor; GET /console; GET /static/{name};
 everybody: GET /openapi.json;
 everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /convert/static/{name};
 everybody: POST /api/callbacks/{queue}/{key};
-anyone: POST /api/tickets; POST /api/session; DELETE /api/session;
+anyone: POST /api/tickets; GET /api/session; POST /api/session; DELETE /api/session;
 anyone: POST /api/jobs; GET /api/jobs; GET /api/jobs/events;
 anyone owner: GET /api/jobs/{job_id}; GET /api/jobs/{job_id}/events; GET /api/jobs/{job_id}/result;
 anyone owner: POST /api/jobs/{job_id}/retry; POST /api/jobs/{job_id}/cancel;
@@ -52,6 +52,10 @@ service: POST /api/changelists/{changelist_id}/reviews; GET /api/changelists/{ch
 service: GET /api/changelists/{changelist_id}/reviews/{review_version};
 operator: GET /api/ops/overview; GET /api/ops/history; GET /api/ops/changes; GET /api/ops/audit;
 operator: GET /api/ops/jobs; GET /api/ops/jobs/{job_id}; POST /api/ops/jobs/{job_id}/cancel;
+operator: GET /api/ops/incidents; GET /api/ops/incidents/{incident_id};
+operator: GET /api/ops/incidents/{incident_id}/post-mortem;
+operator: POST /api/ops/incidents/{incident_id}/acknowledge; POST /api/ops/incidents/{incident_id}/assign;
+operator: POST /api/ops/incidents/{incident_id}/comment; POST /api/ops/incidents/{incident_id}/close;
 operator: GET /api/ops/breakers; GET /api/ops/breakers/{name}/history;
 operator: POST /api/ops/breakers/{name}/open; POST /api/ops/breakers/{name}/close;
 operator: GET /api/ops/outbox; POST /api/ops/outbox/{message_id}/requeue;
@@ -139,6 +143,7 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "changelist_id": (await place.review("cl-1"))["changelist_id"],
             "review_version": "1",
             "case_id": nobody,
+            "incident_id": nobody,
             "letter_id": "nothing",
             "message_id": nobody,
             "name": "nothing",

@@ -4,6 +4,7 @@ everything that is left or shown is searched for them."""
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.security import sweep, vault
 from tests.security.deployment import SECRET, Deployment, deployed
 from tests.security.planted import (
+    ADDRESS,
     CONTENT,
     EMAIL,
     GATEWAY_PASSWORD,
@@ -31,6 +33,9 @@ from tests.security.planted import (
 from tests.services.spans import keeping_spans
 
 from holdfast.kernel.submit import submit
+from holdfast.transports.seam import Message
+from holdfast_systems.grading.contract import REQUEST_QUEUE
+from holdfast_systems.grading.topology import destination
 
 pytestmark = pytest.mark.slow
 # A user's own words, in the row of their own work and in the message that carries it; nobody else is shown these.
@@ -101,7 +106,7 @@ async def _lived(folder: Path) -> Aftermath:
         owned = [("answer", sweep.as_text(answer)) for answer in await _refused_requests(place)]
         async with place.at_work():
             await _accepted_requests(place, server)
-            await _until_all_ended(place, letters=7)
+            await _until_all_ended(place, letters=11)
             await _worked_by_an_operator(place)
         shown = list(await sweep.answers(place))
         owned += await _owners_view(place)
@@ -111,6 +116,7 @@ async def _lived(folder: Path) -> Aftermath:
 @asynccontextmanager
 async def _leaky(folder: Path, server: LeakyServer) -> AsyncIterator[Deployment]:
     env = {
+        "HOLDFAST_SECRETS_KEYS": "a key of the tests that seals addresses",
         "OPENAI_BASE_URL": f"{server.url}/v1",
         "OPENAI_API_KEY": LLM_KEY,
         "MAIL_HTTP_URL": f"{server.url}/mail",
@@ -139,19 +145,32 @@ async def _leaky(folder: Path, server: LeakyServer) -> AsyncIterator[Deployment]
 
 async def _accepted_requests(place: Deployment, server: LeakyServer) -> None:
     """Two gradings, a conversion and two reviews, with secrets wherever a text may be written."""
-    secret, said = CONTENT["password in a URL"], words(CONTENT)
+    said, here = words(CONTENT), f"127.0.0.1:{server.port}"
     await place.submission(EMAIL, text=f"{said} refuse me", questionId=CONTENT["api key"])
     await place.submission(EMAIL, text=said)
-    audio = f"http://127.0.0.1:{server.port}/audio.ogg?token={CONTENT['bearer token']}"
-    await place.speech(EMAIL, audio)
-    hook = f"http://127.0.0.1:{server.port}/hook?token={CONTENT['bearer token']}"
+    await place.speech(EMAIL, f"http://{here}/audio.ogg?X-Signature={ADDRESS['audio query']}")
+    hook = f"http://{here}/hook?key={ADDRESS['webhook query']}"
     await place.conversion(EMAIL, name=f"{CONTENT['api key']}.pdf", webhookUrl=hook)
-    source = {"type": "url", "url": f"http://127.0.0.1:{server.port}/changes/1.diff?token={CONTENT['bearer token']}"}
+    source = {"type": "url", "url": f"http://{here}/changes/1.diff?sig='{ADDRESS['diff query']}'"}
     await place.review(
         "cl-1", title=f"Use {CONTENT['api key']} and password={CONTENT['password']}", recipients=[EMAIL], source=source
     )
-    denied = {"type": "url", "url": f"http://ann:{secret}@127.0.0.1:{server.port}/nothing/1.diff"}
+    denied = {"type": "url", "url": f"http://ann:{ADDRESS['diff user']}@{here}/nothing/1.diff"}
     await place.review("cl-2", recipients=[EMAIL], source=denied)
+    repos = [f"https://ann:{ADDRESS['git password']}@{here}/r.git", f"https://{ADDRESS['git token']}@{here}/r.git"]
+    for number, repo in enumerate([*repos, f"ssh://{ADDRESS['ssh user']}@{here}/r.git"], 3):
+        git = {"type": "git", "repo": repo, "range": "HEAD"}
+        await place.review(f"cl-{number}", recipients=[EMAIL], source=git)
+    await _publish_unreadable(place)
+
+
+async def _publish_unreadable(place: Deployment) -> None:
+    """A request without an id, with a signed address: it is kept for an operator, and sealed."""
+    transport = place.system("grading-main").kernel.transport
+    assert transport is not None
+    url = f"https://bucket.example/a.mp3?sig={ADDRESS['refused message']}"
+    body = json.dumps({"skill": "speaking", "payload": {"audioUrl": url}}).replace("/", "\\/")
+    await transport.publish(Message(str(uuid4()), destination(REQUEST_QUEUE), body.encode(), REQUEST_QUEUE))
 
 
 async def _refused_requests(place: Deployment) -> list[Any]:
@@ -205,7 +224,7 @@ async def _worked_by_an_operator(place: Deployment) -> None:
 async def _owners_view(place: Deployment) -> list[sweep.Place]:
     ann, service = place.client(EMAIL, "learner"), place.client("ci", "service")
     asked = [await ann.get("/api/submissions"), await ann.get("/api/jobs")]
-    asked += [await service.get(f"/api/changelists/{one}/reviews") for one in ("cl-1", "cl-2")]
+    asked += [await service.get(f"/api/changelists/{one}/reviews") for one in ("cl-1", "cl-2", "cl-3", "cl-5")]
     return [(f"GET {answer.url}", sweep.as_text(answer)) for answer in asked]
 
 
@@ -217,6 +236,17 @@ def test_what_a_provider_or_the_deployment_holds_is_nowhere(aftermath: Aftermath
     everywhere = [*aftermath.places, *aftermath.shown, *aftermath.owned, *sweep.raw(aftermath.folder)]
     found = sweep.hits([*NOWHERE, SECRET], everywhere)
     assert not found, sweep.listed(found)
+
+
+@pytest.mark.spec("K30", "K17")
+def test_credentials_of_addresses_are_given_to_who_fetches_and_are_nowhere_else(aftermath: Aftermath) -> None:
+    """No row, page of a database, file, line, span, view or answer has one; whoever fetched was given it whole."""
+    asked = " ".join(aftermath.server.asked)
+    assert [name for name in ("audio query", "webhook query", "diff query") if ADDRESS[name] not in asked] == []
+    everywhere = [*aftermath.places, *aftermath.shown, *aftermath.owned, *sweep.raw(aftermath.folder)]
+    found = sweep.hits(ADDRESS.values(), everywhere)
+    assert not found, sweep.listed(found)
+    assert any(where == "holdfast_secrets.sealed" for where, _ in aftermath.places), "the dead keep theirs, sealed"
 
 
 @pytest.mark.spec("K7", "K17")

@@ -64,6 +64,11 @@ def find_node() -> Node | None:
     return next((node for node in _nodes() if _major(node.program) >= 20), None)
 
 
+def find_helm() -> bool:
+    """Whether Helm's library is in the virtualenv."""
+    return importlib.util.find_spec("helm_python") is not None
+
+
 def _nodes() -> Iterator[Node]:
     program, npm = shutil.which("node"), shutil.which("npm")
     if program and npm:

@@ -23,7 +23,7 @@ def review_url(env: dict[str, str]) -> str:
         ({}, "sqlite:///data/review.db"),
         ({"DATABASE_URL": "sqlite:///all/work.db"}, "sqlite:///all/work-review.db"),
         ({"DATABASE_URL": "postgresql://db/work"}, "postgresql://db/work?search_path=review"),
-        ({"DATABASE_URL": "postgresql://db/w?ssl=require"}, "postgresql://db/w?ssl=require&search_path=review"),
+        ({"DATABASE_URL": "postgresql://db/w?ssl=require"}, "postgresql://db/w?sslmode=require&search_path=review"),
         ({"DATABASE_URL": "x", "REVIEW_DATABASE_URL": "sqlite:///own.db"}, "sqlite:///own.db"),
     ],
 )

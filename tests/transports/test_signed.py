@@ -54,7 +54,8 @@ def test_keys_come_from_the_settings_and_their_absence_is_noted() -> None:
     env = {"RABBITMQ_URL": "amqp://127.0.0.1/"}
     assert any("HOLDFAST_MESSAGE_KEYS" in note for note in notes(Settings, env))
     signed = env | {"HOLDFAST_MESSAGE_KEYS": f" {NEW}, {OLD} "}
-    assert notes(Settings, signed) == [] and read(Settings, signed).signing_keys == (NEW, OLD)
+    assert not any("HOLDFAST_MESSAGE_KEYS" in note for note in notes(Settings, signed))
+    assert read(Settings, signed).signing_keys == (NEW, OLD)
     assert isinstance(open_transport(read(Settings, signed)), SignedTransport)
     wrong = problems(Settings, env | {"HOLDFAST_MESSAGE_KEYS": "short-secret"})
     assert len(wrong) == 1 and "short-secret" not in wrong[0]

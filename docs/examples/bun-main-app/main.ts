@@ -5,8 +5,10 @@
 //
 // It knows the grading service by docs/contract and nothing else. Run it with: bun main.ts
 //   RABBITMQ_URL  amqp://user:password@broker/     DATABASE  submissions.db     PORT  3000     SLA_S  1200
+//   HOLDFAST_MESSAGE_KEYS  the keys of the grading service, if it has any: what goes out is signed, what comes in is checked
 
 import { Database } from "bun:sqlite";
+import { createHmac, timingSafeEqual } from "node:crypto";
 import amqp from "amqplib";
 
 const EXCHANGE = "vstep.exchange";
@@ -124,6 +126,16 @@ setInterval(() => {
   db.run(`UPDATE submissions SET status = 'FAILED', reason = 'TIMEOUT' WHERE ${OPEN} AND deadline_at < ?`, [now]);
 }, 1000);
 
+// docs/contract: the first key signs, every key is accepted, so that keys can be changed.
+const KEYS = (process.env.HOLDFAST_MESSAGE_KEYS ?? "").split(",").map((key) => key.trim()).filter(Boolean);
+const sign = (key: string, body: Buffer) => "sha256=" + createHmac("sha256", key).update(body).digest("hex");
+
+function genuine(message: amqp.ConsumeMessage) {
+  const given = Buffer.from(String(message.properties.headers?.["holdfast-signature"] ?? ""));
+  const right = KEYS.map((key) => Buffer.from(sign(key, message.content)));
+  return KEYS.length === 0 || right.some((each) => each.length === given.length && timingSafeEqual(each, given));
+}
+
 let wake = () => {};
 const PROPERTIES = { contentType: "application/json; charset=utf-8", persistent: true, mandatory: true };
 const pending = db.query<{ seq: number; body: string }, []>(
@@ -134,9 +146,12 @@ const pending = db.query<{ seq: number; body: string }, []>(
 async function relay(channel: amqp.ConfirmChannel) {
   for (;;) {
     const rows = pending.all();
-    for (const { seq, body } of rows) {
+    for (const row of rows) {
+      const { seq } = row;
+      const body = Buffer.from(row.body);
+      const options = KEYS[0] ? { ...PROPERTIES, headers: { "holdfast-signature": sign(KEYS[0], body) } } : PROPERTIES;
       await new Promise<void>((done, fail) =>
-        channel.publish(EXCHANGE, "grading.request", Buffer.from(body), PROPERTIES, (error) => (error ? fail(error) : done())),
+        channel.publish(EXCHANGE, "grading.request", body, options, (error) => (error ? fail(error) : done())),
       );
       db.run("UPDATE outbox SET published_at = ? WHERE seq = ?", [new Date().toISOString(), seq]);
     }
@@ -165,7 +180,8 @@ async function work() {
   await channel.consume("grading.callback", (message) => {
     if (message === null) return;
     try {
-      apply.immediate(JSON.parse(message.content.toString()));
+      if (genuine(message)) apply.immediate(JSON.parse(message.content.toString()));
+      else console.error("a callback without a valid signature was left out");
     } catch (error) {
       console.error("a callback could not be read", error); // it would be as unreadable the next time
     }

@@ -93,6 +93,8 @@ def reopened(before: CaseState | None, old_class: str | None, new_class: str, re
     return CaseState.ESCALATED if same else CaseState.OPEN
 
 
-def fingerprint(kind: str, stage: str, error_class: str, provider: str | None) -> str:
-    """Groups dead letters that a person would treat as one."""
-    return hashlib.sha256(f"{kind}|{stage}|{error_class}|{provider or ''}".encode()).hexdigest()[:12]
+def fingerprint(kind: str, stage: str, error_class: str, provider: str | None, origin: str = "") -> str:
+    """Groups dead letters that a person would treat as one. `origin` tells unexpected exceptions apart, whose class is
+    the same for all; without it the value is the one of earlier releases."""
+    parts = [kind, stage, error_class, provider or "", *([f"2:{origin}"] if origin else [])]
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]

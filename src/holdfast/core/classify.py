@@ -62,7 +62,7 @@ def classify(
     if isinstance(error, BaseExceptionGroup):
         return _worst([classify(each, now_ms=now_ms, own=own, rules=rules) for each in error.exceptions])
     found = _judged(error, own, now_ms) if own is not None else _recognised(error, now_ms)
-    return rules.apply(_origin(error), found)
+    return rules.apply(unwrap(error), found)
 
 
 def text_of(error: BaseException) -> str:
@@ -92,7 +92,7 @@ def _broken(fallback: Failure, what: str) -> Failure:
     return replace(fallback, category=Category.BUG, error_class="CLASSIFY_FAILED", message=message, unknown=True)
 
 
-def _origin(error: BaseException) -> BaseException:
+def unwrap(error: BaseException) -> BaseException:
     """The exception that a stage's rules are about: not Holdfast's own wrapping of it."""
     wrapped = isinstance(attribute(error, "failure"), Failure) and error.__cause__ is not None
     return error.__cause__ if wrapped and error.__cause__ is not None else error

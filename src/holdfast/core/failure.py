@@ -50,6 +50,8 @@ class Failure:
     stack: str = ""
     unknown: bool = False
     """Nothing recognised the exception: a bug or a wrong setting, as far as anybody knows."""
+    origin: str = ""
+    """Of an exception that nothing recognised: its type, and the place in the caller's own code."""
 
     def final(self) -> Failure:
         """The same failure, reclassified as one that no retry can mend."""

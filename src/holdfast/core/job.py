@@ -30,7 +30,7 @@ class State(StrEnum):
 LIVE = frozenset({State.QUEUED, State.PROCESSING, State.WAITING})
 TERMINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
-# Every edge a job may take; the checker and the tables' constraints know no other.
+# Every edge a job may take. The one write asserts it (`kernel.settle`), and the checker knows no other.
 EDGES: frozenset[tuple[State, State]] = frozenset(
     {
         (State.QUEUED, State.PROCESSING),
@@ -46,7 +46,6 @@ EDGES: frozenset[tuple[State, State]] = frozenset(
         (State.WAITING, State.DEAD),
         (State.WAITING, State.CANCELLED),
         (State.DEAD, State.QUEUED),
-        (State.DEAD, State.CANCELLED),
         (State.SUCCEEDED, State.DEAD),
     }
 )

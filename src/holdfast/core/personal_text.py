@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from holdfast.core.address import mask_addresses
 from holdfast.core.secret_text import redact_emails, redact_text
 
 PHONE_MASK = "[phone]"
@@ -20,8 +21,8 @@ QUOTED_WORDS_MAX = 6
 
 
 def redact_message(text: str) -> str:
-    """The text without secrets, e-mail addresses, phone numbers and free text that it quotes."""
-    clean = _without_quotations(redact_emails(redact_text(text)))
+    """The text without secrets, credentials and queries of URLs, e-mail addresses, phone numbers, quoted free text."""
+    clean = _without_quotations(redact_emails(redact_text(mask_addresses(text))))
     clean = _NAMED_TEXT.sub(_named, clean) if ":" in clean or "=" in clean else clean
     return _PHONE.sub(_phone, clean) if _DIGITS.search(clean) else clean
 

@@ -22,6 +22,7 @@ from pathlib import PurePath
 from types import FrameType
 from uuid import UUID
 
+from holdfast.core.address import mask_addresses
 from holdfast.core.personal_text import redact_lines, redact_message
 from holdfast.core.secret_text import EMAIL_MASK, MASK, redact_emails, redact_text
 
@@ -118,7 +119,7 @@ class _Walk:
             return text
         if self.personal:
             return redact_message(text)
-        clean = redact_text(text)
+        clean = redact_text(mask_addresses(text))
         return redact_emails(clean) if self.emails else clean
 
     def under(self, key: object, item: object, depth: int) -> object:

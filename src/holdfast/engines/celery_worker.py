@@ -25,7 +25,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.turn import claim_one, turn
-from holdfast.tables import jobs, workers
+from holdfast.tables import leases, workers
 
 KernelFactory = Callable[[], Awaitable[Sequence[Kernel]]]
 SETTLE_BACKOFF_S = 0.2
@@ -141,7 +141,7 @@ class Runner:
     async def _disown(self) -> None:
         """After a lost answer we may hold a job that we do not know of: give it back."""
         async with self.kernel.store.reading() as tx:
-            held = await jobs.held_by(tx, self.name)
+            held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
         lost = [Settlement(job, Released(), provider=provider) for job, provider in held]
         await turn(self.kernel, self.name, [], lost, 0)
         self._doubt = False
@@ -171,7 +171,7 @@ class Runner:
                 async with self.kernel.store.transaction() as tx:
                     await workers.seen(tx, self.name, taken.job.queue, 1, now, self.kernel.registry.declared)
                     until = now + int(tuning.lease_s * 1_000)
-                    kept = await jobs.renew(tx, {taken.job.id: taken.job.attempt}, until)
+                    kept = await leases.renew(tx, {taken.job.id: taken.job.attempt}, until)
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", job_id=taken.job.id, error=str(error))
                 continue

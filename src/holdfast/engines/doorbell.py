@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from holdfast.errors import TransportDown, TransportError
+from holdfast.kernel.floors import watch_claims
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import repeat
-from holdfast.tables import jobs
+from holdfast.kernel.taking_turns import take_turns
+from holdfast.tables import lanes
 from holdfast.transports.seam import Message, Transport
 
 DOORBELL = "holdfast.doorbell"
@@ -48,9 +50,13 @@ class Bells:
 async def ring_once(kernel: Kernel, bells: Bells) -> int:
     """Ring for what is due in one queue; returns how many bells the broker took."""
     assert kernel.transport is not None, "a doorbell needs a transport"
+    await take_turns(kernel, [bells.queue], bells.window)
     now = kernel.now()
-    async with kernel.store.transaction() as tx:
-        due = await jobs.due_ids(tx, bells.queue, kernel.registry.declared, now, bells.window)
+    with kernel.floors.claims.claim(kernel.now) as claiming:
+        async with kernel.store.transaction() as tx:
+            declared = kernel.registry.declared
+            due, claiming.reached = await lanes.due_ids(tx, bells.queue, declared, now, bells.window, claiming.floors)
+    watch_claims(kernel)
     fresh = bells.fresh(due, now)
     answers = await asyncio.gather(*[_ring(kernel, kernel.transport, bells.queue, job_id) for job_id, _ in fresh])
     taken = [one for one, trouble in zip(fresh, answers, strict=True) if trouble is None]

@@ -52,7 +52,7 @@ async def expire_the_dead(kernel: Kernel) -> int:
     at once and not when the leases run out. Returns how many workers were dead."""
     here = identity_here()
     async with kernel.store.transaction() as tx:
-        dead = [name for name in await workers.known(tx) if is_dead(name, here)]
+        dead = [name for name in await workers.known(tx, kernel.now()) if is_dead(name, here)]
         for name in dead:
             await workers.expire(tx, name, kernel.now())
         for name in await keepers.owners(tx):

@@ -26,7 +26,7 @@ from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Store
-from holdfast.tables import jobs
+from holdfast.tables import leases
 
 LATE = 1.5
 """Renewals that are later than so many of their intervals are done here."""
@@ -166,7 +166,8 @@ class Renewal(threading.Thread):
         assert self._spare is not None, "a worker whose store has no spare has no such thread"
         async with asyncio.timeout(tuning.renew_s), self._spare.transaction() as tx:
             until = self._kernel.now() + int(tuning.lease_s * 1_000)
-            return await jobs.renew_owned(tx, self._worker_name, until)
+            since = leases.since(self._kernel.now(), tuning.lease_s)
+            return await leases.renew_owned(tx, self._worker_name, since, until)
 
     def _close(self) -> None:
         spare, self._spare = self._spare, None

@@ -7,9 +7,9 @@ them for all (`keeper`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from holdfast.engines.worker import Worker
 from holdfast.errors import StoreReadOnly, StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
 from holdfast.kernel.hold import hold_once
-from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.loop import RUNNING, pause, repeat, unless_stopped
 from holdfast.kernel.prune import prune_once
 from holdfast.kernel.reap import reap_once, sweep_once
@@ -32,12 +32,11 @@ from holdfast.kernel.schema import bring_forward, check_schema
 from holdfast.kernel.trace import HEADER, span
 from holdfast.kernel.verify import checkable, verify_once
 from holdfast.kernel.wake import wake_once
+from holdfast.operator.incident_news import IncidentApp
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
 CONNECT_WAIT_S = 1.0
-SCHEDULE_S = 1.0
-WAKE_S = 1.0
 DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
 BROKER, RELAY, CONSUME, SHOW = "broker", "relay", "consume", "show only"
 T = TypeVar("T")
@@ -53,6 +52,8 @@ class Duties:
     keep: bool = True
     concurrency: int = 50
     grace_s: float = 20.0
+    queues: Mapping[str, int] = field(default_factory=dict)
+    """Only these queues are worked on, each with so many jobs at once; none: all of them, with `concurrency`."""
 
     def any(self) -> bool:
         """Whether it does anything at all; a process that only shows does not."""
@@ -65,13 +66,26 @@ async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event, *, engine: st
     async with asyncio.TaskGroup() as group:
         if kernel.transport is not None and (duties.consume or duties.relay):
             _exchange(kernel, kernel.transport, duties, group, stop)
-        worker: Worker | None = None
-        if duties.work and kernel.registry.kinds:
-            worker = Worker(kernel, concurrency=duties.concurrency, grace_s=duties.grace_s)
+        workers = _workers(kernel, duties)
+        for worker in workers:
             kernel.duties["work"] = RUNNING
             group.create_task(worker.run(stop))
         if duties.keep:
-            _keep(kernel, worker, group, stop)
+            _keep(kernel, workers, group, stop)
+        if duties.keep and not workers:
+            _tell(kernel, duties, group, stop)
+
+
+def _workers(kernel: Kernel, duties: Duties) -> list[Worker]:
+    """One for everything, or one for each queue that has a number of its own."""
+    if not duties.work or not kernel.registry.kinds:
+        return []
+    if not duties.queues:
+        return [Worker(kernel, concurrency=duties.concurrency, grace_s=duties.grace_s)]
+    served = {queue: number for queue, number in duties.queues.items() if queue in kernel.registry.queues}
+    made = [Worker(kernel, concurrency=n, grace_s=duties.grace_s, queues=[queue]) for queue, n in served.items()]
+    kernel.aside.allow(sum(served.values()))
+    return made
 
 
 def announce(kernel: Kernel, duties: Duties, engine: str) -> None:
@@ -105,7 +119,14 @@ def _exchange(
         group.create_task(_relay(kernel, declaration, stop))
 
 
-def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+def _tell(kernel: Kernel, duties: Duties, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+    """Run the jobs that tell people of incidents where nobody works: that nobody does is one of the things to tell."""
+    news = [app for app in kernel.registry.apps if isinstance(app, IncidentApp) and app.kinds]
+    if news:
+        group.create_task(Worker(replace(kernel, registry=Registry(news)), grace_s=duties.grace_s).run(stop))
+
+
+def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
     """The steps that keep promises whether or not anybody works: leases, deadlines, breakers, doubts, retention. One
     process does them for all; only what it has not written down yet is each one's own."""
     tuning = kernel.tuning
@@ -117,24 +138,25 @@ def _keep(kernel: Kernel, worker: Worker | None, group: asyncio.TaskGroup, stop:
         run_step = step if everywhere else keeper.only(step)
         group.create_task(repeat(kernel, name, run_step, every_s, stop, channel))
 
-    keep("reap", partial(_reap, worker=worker), tuning.reap_s)
+    keep("reap", partial(_reap, workers=workers), tuning.reap_s)
     keep("sweep", sweep_once, tuning.sweep_s)
-    keep("wake", wake_once, WAKE_S, "wakes")
+    keep("wake", wake_once, tuning.wake_s, "wakes")
     keep("breakers", _steady(hold_once), tuning.breaker_s, "breakers")
     keep("reconcile", _steady(reconcile_once), tuning.reconcile_s)
     if checkable(kernel):
         keep("verify", _steady(verify_once), tuning.verify_s)
     keep("prune", prune_once, tuning.prune_s)
-    keep("schedule", schedule_once, SCHEDULE_S)
+    keep("schedule", schedule_once, tuning.schedule_s)
     for app in kernel.registry.apps:
         for step in app.steps:
             keep(step.name, step.run, step.every_s, step.channel, step.everywhere)
 
 
-async def _reap(kernel: Kernel, worker: Worker | None) -> int:
+async def _reap(kernel: Kernel, workers: Sequence[Worker]) -> int:
     """Reap, but never this process's own: after its loop stood still, it renews before it looks at who is late."""
-    if worker is not None and worker.is_late_to_renew():
-        await worker.renew()
+    for worker in workers:
+        if worker.is_late_to_renew():
+            await worker.renew()
     return await reap_once(kernel)
 
 

@@ -24,13 +24,14 @@ from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.wakeups import COMPANY, Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
+from holdfast.kernel.awaited import listen_for_waits
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.go_on import Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.turn import turn
-from holdfast.tables import jobs, workers
+from holdfast.tables import leases, workers
 
 STORE_BACKOFF_S = 0.5
 STORE_BACKOFF_CAP_S = 10.0
@@ -48,15 +49,21 @@ class Running:
 
 
 class Worker:
-    """Runs jobs of the loaded apps' queues until told to stop."""
+    """Runs jobs of the loaded apps' queues, or of some of them, until told to stop."""
 
     def __init__(
-        self, kernel: Kernel, *, concurrency: int = 50, streams: int | None = None, grace_s: float = 20.0
+        self,
+        kernel: Kernel,
+        *,
+        concurrency: int = 50,
+        streams: int | None = None,
+        grace_s: float = 20.0,
+        queues: Sequence[str] | None = None,
     ) -> None:
         self.kernel = kernel
         # A name of its own at every start: a reused one would hide the leases of the process before.
         self.name = name_here(kernel.new_uuid4()[:8])
-        self.queues: Sequence[str] = kernel.registry.queues
+        self.queues: Sequence[str] = kernel.registry.queues if queues is None else queues
         self.concurrency = concurrency
         kernel.aside.allow(concurrency)
         self.streams = streams or (2 if kernel.store.dialect == "postgres" else 1)
@@ -87,6 +94,7 @@ class Worker:
         self._stop = stop
         async with asyncio.TaskGroup() as group:
             helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
+            waits = listen_for_waits(self.kernel)
             self._stand_by()
             streams = [group.create_task(self._stream()) for _ in range(self.streams)]
             await stop.wait()
@@ -94,6 +102,7 @@ class Worker:
             await self._until_given_back(streams)
             for helper in helpers:
                 helper.cancel()
+            waits.close()
         if self._renewal is not None:
             self._renewal.stop()
         await self.kernel.aside.close()
@@ -275,7 +284,7 @@ class Worker:
         began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
             await self._wakeups.report(tx, len(held), now)
-            kept = await jobs.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
+            kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
             self._renewal.renewed()
@@ -305,7 +314,7 @@ class Worker:
             if not self._doubt:
                 return
             async with self.kernel.store.reading() as tx:
-                held = await jobs.held_by(tx, self.name)
+                held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
             known = set(self._running) | {(one.job.id, one.job.attempt) for one in self._finished}
             lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
 from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages, problem, tickets
-from holdfast.http.auth import Auth, Principal, require
+from holdfast.http.auth import Auth, Authenticates, Principal, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
 from holdfast.http.looking import keep_looking
@@ -32,7 +32,17 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
-    """The application for these systems. Tickets live in the first one's store.
+    """The application for these systems. Tickets live in the first one's store."""
+    # First the systems' own, because routes are tried in order: what users ask for most is found soonest.
+    own = [each.system.routes(each.kernel, each.env) for each in systems if each.system.routes is not None]
+    common = [callbacks.router, docs.router, health.router, metrics.router, ops.router, ops_live.router]
+    return assemble(settings, systems, Auth(settings), [*own, shared, *common, pages.common, pages.router])
+
+
+def assemble(
+    settings: Settings, systems: Sequence[OpenSystem], auth: Authenticates, routers: Sequence[APIRouter]
+) -> FastAPI:
+    """An application of these routes, with what all of them share.
 
     Setting `app.state.stopping` ends the open event streams within a second, so that a shutdown need not wait."""
     app = Web(
@@ -45,7 +55,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
         responses=PROBLEMS,
         lifespan=_look_meanwhile,
     )
-    app.state.auth = Auth(settings)
+    app.state.auth = auth
     app.state.callers = Callers(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
@@ -53,19 +63,7 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     app.state.stopping = asyncio.Event()
     app.state.looks = Looks()
     problem.install(app, [one.system.problems for one in systems if one.system.problems is not None])
-    for one in systems:  # first, because routes are tried in order: what users ask for most is found soonest
-        if one.system.routes is not None:
-            app.include_router(one.system.routes(one.kernel, one.env))
-    for router in (
-        shared,
-        callbacks.router,
-        docs.router,
-        health.router,
-        metrics.router,
-        ops.router,
-        ops_live.router,
-        pages.router,
-    ):
+    for router in routers:
         app.include_router(router)
     app.add_middleware(Guard)
     return app
@@ -83,5 +81,5 @@ shared = APIRouter()
 @shared.post("/api/tickets", status_code=201, tags=["tickets"])
 async def issue_ticket(request: Request, who: Annotated[Principal, ANYONE]) -> dict[str, Any]:
     """A single-use ticket, good for 30 seconds, with which an EventSource opens a stream: `?ticket=`."""
-    ticket, expires_at = await tickets.issue(request.app.state.systems[0].kernel, who.sub, who.roles)
+    ticket, expires_at = await tickets.issue(request.app.state.systems[0].kernel, who.sub, frozenset(who.roles))
     return {"ticket": ticket, "expiresAt": iso(expires_at)}

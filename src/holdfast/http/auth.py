@@ -16,16 +16,18 @@ import tempfile
 import time
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, Protocol, cast
 
 import jwt
-from fastapi import Depends, Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Request, Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 
 from holdfast.http import tickets
 from holdfast.http.buckets import Callers
+from holdfast.http.principal import SUB_LENGTH_MAX, is_name
+from holdfast.http.principal import Principal as Principal
 from holdfast.http.problem import Problem
 from holdfast.settings import Settings
 
@@ -34,25 +36,17 @@ SECRET_FILE = "jwt-secret"
 SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
 TOKEN_LENGTH_MAX = 8_192
 KNOWN_MAX = 500
-SUB_LENGTH_MAX = 255
 EXPIRY_MAX = 2**53
 # What a library makes of claims and headers that are of no sensible type or size.
 ODD = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
-# Only so that the OpenAPI description says how to sign in; the header is read, and refused, in our own words.
-Described = Annotated[HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False, bearerFormat="JWT"))]
 
+class Authenticates(Protocol):
+    """How an application knows who asks. Both raise Problem 401 for whoever they do not know."""
 
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """An authenticated caller."""
+    async def caller(self, request: Request) -> Principal: ...
 
-    sub: str
-    roles: frozenset[str]
-
-    def may(self, *roles: str) -> bool:
-        """True with any of these roles; with none named, any caller may."""
-        return not roles or not self.roles.isdisjoint(roles)
+    async def stream_caller(self, request: Request) -> Principal: ...
 
 
 class Auth:
@@ -63,6 +57,17 @@ class Auth:
         self._keys = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
         self._secret = None if self._keys else secret_of(settings)
         self._known: dict[str, tuple[Principal, float]] = {}
+
+    async def caller(self, request: Request) -> Principal:
+        """The caller by the bearer token of the request."""
+        return await self.principal(bearer_token(request))
+
+    async def stream_caller(self, request: Request) -> Principal:
+        """The caller by a ticket in the address, where there is one and no header."""
+        ticket = request.query_params.get("ticket")
+        if ticket is None or "authorization" in request.headers:
+            return await self.caller(request)
+        return await _by_ticket(request, ticket)
 
     async def principal(self, token: str) -> Principal:
         """The caller behind a token; raises Problem 401 for anything but a valid one."""
@@ -144,32 +149,38 @@ def secret_of(settings: Settings) -> str:
     return path.read_text().strip()
 
 
+class CallerCheck(SecurityBase):
+    """A dependency that gives the `Principal`. OpenAPI describes it as a bearer token; the header is read, and refused,
+    in our own words. One for both, because FastAPI pays for every dependency of a route with each request."""
+
+    model = HTTPBearer(bearerFormat="JWT")
+    scheme_name = "HTTPBearer"
+
+    def __init__(self, roles: tuple[str, ...], *, takes_ticket: bool = False) -> None:
+        self.roles = roles
+        self._takes_ticket = takes_ticket
+
+    async def __call__(self, request: Request) -> Principal:
+        auth = auth_of(request)
+        caller = auth.stream_caller(request) if self._takes_ticket else auth.caller(request)
+        return _allowed(await _admitted(request, caller), self.roles)
+
+
 def require(*roles: str) -> Any:
     """A dependency that gives the `Principal`: 401 without a valid token, 403 without one of the roles.
 
     With no roles named, any authenticated caller may pass."""
-
-    async def check(request: Request, described: Described) -> Principal:
-        return _allowed(await _admitted(request, _by_bearer(request)), roles)
-
-    return Depends(check)
+    return Security(CallerCheck(roles))
 
 
 def require_stream(*roles: str) -> Any:
     """As `require`, but a single-use `?ticket=` will do: an `EventSource` can send no header."""
-
-    async def check(request: Request, described: Described) -> Principal:
-        ticket = request.query_params.get("ticket")
-        if ticket is None or "authorization" in request.headers:
-            return _allowed(await _admitted(request, _by_bearer(request)), roles)
-        return _allowed(await _admitted(request, _by_ticket(request, ticket)), roles)
-
-    return Depends(check)
+    return Security(CallerCheck(roles, takes_ticket=True))
 
 
-def auth_of(request: Request) -> Auth:
+def auth_of(request: Request) -> Authenticates:
     """The app's own."""
-    return cast(Auth, request.app.state.auth)
+    return cast(Authenticates, request.app.state.auth)
 
 
 def unauthenticated(detail: str) -> Problem:
@@ -188,11 +199,11 @@ async def _admitted(request: Request, authenticated: Awaitable[Principal]) -> Pr
     return who
 
 
-async def _by_bearer(request: Request) -> Principal:
+def bearer_token(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise unauthenticated("This needs an Authorization header with a bearer token.")
-    return await auth_of(request).principal(token.strip())
+    return token.strip()
 
 
 async def _by_ticket(request: Request, ticket: str) -> Principal:
@@ -211,8 +222,7 @@ def _allowed(who: Principal, roles: tuple[str, ...]) -> Principal:
 
 def _principal(claims: dict[str, Any]) -> Principal:
     sub, roles = claims["sub"], claims.get("roles", [])
-    # Unprintable: control and formatting characters, lone surrogates. Names with them are taken for other names.
-    if not isinstance(sub, str) or not 0 < len(sub) <= SUB_LENGTH_MAX or not sub.isprintable() or not sub.strip():
+    if not is_name(sub):
         raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} printable characters.")
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise unauthenticated("The token's `roles` must be a list of names.")

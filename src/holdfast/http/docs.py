@@ -17,9 +17,9 @@ article { border-top: 1px solid var(--line); padding: .6rem 0; }
 article p { margin: .2rem 0; }
 """
 FRAME = (
-    '<header class="top"><a class="brand" href="/"><img src="/static/holdfast.svg" alt=""> Holdfast</a>'
-    '<nav aria-label="Pages"><a href="/">Try it</a><a href="/convert">Convert</a><a href="/console">Console</a>'
-    '<a class="current" aria-current="page" href="/docs">API</a></nav></header>'
+    '<header class="top"><a class="brand" href="./"><img src="static/holdfast.svg" alt=""> Holdfast</a>'
+    '<nav aria-label="Pages"><a href="./">Try it</a><a href="convert">Convert</a><a href="console">Console</a>'
+    '<a class="current" aria-current="page" href="docs">API</a></nav></header>'
 )
 
 
@@ -44,10 +44,10 @@ def rendered(description: dict[str, Any]) -> str:
     body = "".join(f"<h2>{escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(groups.items()))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width"><link rel="icon" href="/static/holdfast.svg">'
-        '<link rel="stylesheet" href="/static/holdfast.css"><link rel="stylesheet" href="/docs.css">'
+        '<meta name="viewport" content="width=device-width"><link rel="icon" href="static/holdfast.svg">'
+        '<link rel="stylesheet" href="static/holdfast.css"><link rel="stylesheet" href="docs.css">'
         f"</head><body>{FRAME}<main><h1>{title}</h1>"
-        '<p>The whole description, for tools: <a href="/openapi.json">/openapi.json</a>.</p>'
+        '<p>The whole description, for tools: <a href="openapi.json">/openapi.json</a>.</p>'
         f"{body}</main></body></html>"
     )
 

@@ -6,15 +6,15 @@ A route whose body may be larger reads the request itself and says so first: `al
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.http.buckets import Callers
 from holdfast.http.json_body import is_json, json_complaint
-from holdfast.http.problem import Problem, of_exception, respond
+from holdfast.http.problem import Problem, of_exception, path_below, respond
 
 BODY_BYTES_MAX = 1024 * 1024
 METER = "holdfast.body"
@@ -33,6 +33,8 @@ SECURE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+_SECURE = [(name.lower().encode(), value.encode()) for name, value in SECURE_HEADERS.items()]
+_NO_STORE = (b"cache-control", b"no-store")
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 begun = True
                 callers.charge_address(scope)
-                _secure(MutableHeaders(scope=message), scope["path"])
+                message["headers"] = _secured(message.get("headers", ()), path_below(scope))
             await send(message)
 
         try:
@@ -110,10 +112,9 @@ def body_ended(request: Request) -> bool:
 
 
 def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
-    headers = Headers(scope=scope)
-    declared = headers.get("content-length", "")
-    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isascii() and declared.isdigit() else 0)
-    parts: list[bytes] | None = [] if is_json(headers.get("content-type", "")) else None
+    declared = _header(scope, b"content-length")
+    meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isdigit() else 0)
+    parts: list[bytes] | None = [] if is_json(_header(scope, b"content-type").decode("latin-1")) else None
 
     async def metered() -> Message:
         meter.take(0)  # a length that is declared too large is refused before a byte is read
@@ -131,6 +132,14 @@ def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
     return metered
 
 
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    """The first of a request's headers by this name, which servers give in lower case; empty without one."""
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return bytes(value)
+    return b""
+
+
 def _has_credentials(scope: Scope) -> bool:
     """Whether somebody will be authenticated: if that fails, the address is looked at then."""
     names = [name for name, _ in scope["headers"]]
@@ -142,10 +151,11 @@ def _check_target(scope: Scope) -> None:
         raise Problem(400, "BAD_REQUEST", "The address contains a NUL character.")
 
 
-def _secure(headers: MutableHeaders, path: str) -> None:
-    for name, value in SECURE_HEADERS.items():
-        headers.setdefault(name, value)
-    if path.startswith("/api/"):
-        headers.setdefault("Cache-Control", "no-store")
-    if "server" in headers:
-        del headers["server"]
+def _secured(headers: Iterable[tuple[bytes, bytes]], path: str) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer, with the safe ones that it does not set itself. As bytes, for every answer pays."""
+    kept = [(name.lower(), value) for name, value in headers]
+    names = {name for name, _ in kept}
+    if b"server" in names:
+        kept = [(name, value) for name, value in kept if name != b"server"]
+    added = [*_SECURE, _NO_STORE] if path.startswith("/api/") else _SECURE
+    return kept + [header for header in added if header[0] not in names]

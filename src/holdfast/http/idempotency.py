@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from holdfast.errors import IdempotencyConflict, StoreBusy
 from holdfast.http.auth import Principal
@@ -30,7 +30,8 @@ REPLAYED = {"Idempotency-Replayed": "true"}
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 Make = Callable[[Tx], Awaitable[tuple[int, dict[str, Any]]]]
-AtOnce = Callable[[Reserved], Awaitable[tuple[int, dict[str, Any]] | None]]
+AtOnce = Callable[[Reserved], Awaitable[tuple[int, str] | None]]
+"""Does the work and stores it; gives the status and the answer's text, or None because the key is taken."""
 
 
 async def idempotent(
@@ -43,7 +44,7 @@ async def idempotent(
     *,
     required: bool,
     at_once: AtOnce | None = None,
-) -> JSONResponse:
+) -> Response:
     """Run `make` once for this user, route and key, and give its answer; or give the answer it gave before.
 
     A `make` that raises stores nothing: the key stays free. `at_once` is a quicker way for the first request: it
@@ -52,32 +53,38 @@ async def idempotent(
     if checked is None:
         async with kernel.store.transaction() as tx:
             status, body = await make(tx)
-        return JSONResponse(body, status)
+        return _answered(answer_text(body), status)
     scope = batch.text([principal.sub, route])
     print_ = fingerprint(payload)
     if at_once is not None and (first := await at_once(Reserved(scope, checked, print_))):
-        status, body = first
-        return JSONResponse(body, status)
+        status, text = first
+        return _answered(text, status)
     return await _once(kernel, scope, checked, print_, make)
 
 
-async def _once(kernel: Kernel, scope: str, key: str, print_: str, make: Make) -> JSONResponse:
+async def _once(kernel: Kernel, scope: str, key: str, print_: str, make: Make) -> Response:
     async with kernel.store.transaction() as tx:
         if await idempotency.reserve(tx, scope, key, print_, kernel.now()):
             status, body = await make(tx)
-            await idempotency.answer(tx, scope, key, status, answer_text(body))
-            return JSONResponse(body, status)
+            text = answer_text(body)
+            await idempotency.answer(tx, scope, key, status, text)
+            return _answered(text, status)
         row = await idempotency.read(tx, scope, key)
     if row is None:
         raise StoreBusy("The key's first request vanished while this one waited for it.")
     if row["fingerprint"] != print_:
         raise IdempotencyConflict(key)
-    return JSONResponse(json.loads(row["body"]), row["status"], headers=REPLAYED)
+    return _answered(row["body"], row["status"], REPLAYED)
+
+
+def _answered(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer as it is stored: what is sent first and what is sent again are the same bytes."""
+    return Response(text, status, headers, media_type="application/json")
 
 
 def answer_text(body: Mapping[str, Any]) -> str:
-    """An answer as it is stored."""
-    return json.dumps(body, ensure_ascii=True)
+    """An answer as it is stored and sent."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=True)
 
 
 def parse_key(key: str | None, *, required: bool) -> str | None:

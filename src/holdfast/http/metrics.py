@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import prometheus_client
@@ -21,14 +22,19 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from holdfast.core.breaker import Gate
 from holdfast.errors import StoreError
 from holdfast.http import health, problem
+from holdfast.http.buckets import Callers
+from holdfast.http.guard import Guard
+from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.counters import COUNTERS, TIMINGS, Counter
 from holdfast.kernel.watch import LogWatch
 from holdfast.operator.attention import what_asks
 from holdfast.operator.overview import read_snapshot
 from holdfast.operator.snapshot import Snapshot
+from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
+SCRAPERS_MAX = 32
 GATES = {Gate.CLOSED: 0, Gate.HALF_OPEN: 1, Gate.OPEN: 2}
 
 
@@ -102,10 +108,14 @@ async def exposition(systems: Sequence[OpenSystem]) -> bytes:
 def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     up = _gauge("store_up", "1 while the database answers", "system")
     depth = _gauge(
-        "queue_depth", "Jobs that have not ended; parked ones wait for a provider", "system", "queue", "state"
+        "queue_depth",
+        "Jobs that have not ended (10000: so many or more); parked ones wait for a provider",
+        "system",
+        "queue",
+        "state",
     )
     age = _gauge("queue_oldest_age_seconds", "Age of the oldest job that is due", "system", "queue")
-    pending = _gauge("outbox_pending", "Messages not yet confirmed", "system")
+    pending = _gauge("outbox_pending", "Messages not yet confirmed (10000: so many or more)", "system")
     lag = _gauge("outbox_lag_seconds", "Age of the oldest message not yet confirmed", "system")
     letters = _gauge(
         "dead_letters", "Dead letters by state, category of failure and cause", "system", "state", "category", "cause"
@@ -113,7 +123,7 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     unworked = _gauge("dead_letters_open", "Dead letters that wait for a person", "system")
     gate = _gauge("breaker_state", "0 closed, 1 half open, 2 open", "system", "provider")
     open_s = _gauge("breaker_open_seconds", "How long the breaker has not been closed", "system", "provider")
-    effects = _gauge("effects", "External effects by status", "system", "provider", "status")
+    effects = _gauge("effects", "External effects whose fate is open, by status", "system", "provider", "status")
     alive = _gauge("workers", "Workers that reported lately", "system")
     undeclared = _gauge(
         "undeclared_jobs", "Due jobs, of those in front, that no running worker declares", "system", "kind", "stage"
@@ -184,8 +194,10 @@ async def metrics(request: Request) -> Response:
     return Response(await exposition(request.app.state.systems), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def metrics_server(systems: Sequence[OpenSystem], host: str, port: int) -> uvicorn.Server:
-    """A worker's own /metrics, /healthz and /readyz: `await server.serve()`, ended by `server.should_exit = True`."""
+def metrics_server(systems: Sequence[OpenSystem], settings: Settings) -> uvicorn.Server:
+    """A worker's own /metrics, /healthz and /readyz: `await server.serve()`, ended by `server.should_exit = True`. Held
+    to the limits of every server, and to few connections: whoever scrapes needs one."""
+    limits = connection_limits(replace(settings, connections_max=min(settings.connections_max, SCRAPERS_MAX)))
     app = FastAPI(
         title="Holdfast worker",
         docs_url=None,
@@ -194,13 +206,18 @@ def metrics_server(systems: Sequence[OpenSystem], host: str, port: int) -> uvico
         telemetry={"tracing": False, "logs": False},
     )
     app.state.systems = tuple(systems)
+    app.state.callers = Callers(settings)
     problem.install(app)
     app.include_router(router)
     app.include_router(health.router)
+    app.add_middleware(Guard)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        host=settings.host,
+        port=settings.metrics_port,
+        http=limited_protocol(limits),
+        ws="none",
+        timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]  # a timer's seconds, whole or not
         log_config=None,
         access_log=False,
         server_header=False,

@@ -16,10 +16,12 @@ from pydantic import BaseModel, Field
 from holdfast.core.job import State
 from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, Limit, OnPage, Operator, Words
 from holdfast.http.ops_cases import router as cases_router
+from holdfast.http.ops_incidents import router as incidents_router
 from holdfast.operator import deliveries, fleet, jobs, overview, providers
 
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
+router.include_router(incidents_router)
 
 MESSAGE_STATUS = Literal["pending", "published", "failed"]
 EFFECT_STATUS = Literal["planned", "sending", "unknown", "sent", "failed", "review"]
@@ -56,9 +58,11 @@ async def list_jobs(
     owner: Filter = None,
     q: Filter = None,
 ) -> dict[str, Any]:
-    """Jobs, the newest first. `q` finds by any id: of a job, its key, its callback, its trace, its dead letter."""
+    """Jobs, the newest first. `q` is a query: `state:held provider:llm owner:carla age:>10m error:422
+    input.order_id:7 "some text"`; a single word is any id: of a job (or its beginning), its key, its callback, its
+    trace, its dead letter."""
     if q:
-        return await jobs.search_jobs(desk, page, q)
+        return await jobs.query_jobs(desk, page, q)
     which = jobs.JobFilter(state=state, kind=kind, queue=queue, stage=stage, provider=provider, owner=owner)
     return await jobs.list_jobs(desk, page, which)
 
@@ -128,9 +132,11 @@ async def answer_effect(desk: AtDesk, body: EffectAnswer, who: Operator) -> dict
 
 
 @router.get("/audit")
-async def list_audit(desk: AtDesk, page: OnPage, actor: Filter = None, subject: Filter = None) -> dict[str, Any]:
-    """Who did what, the newest first."""
-    return await fleet.list_actions(desk, page, actor, subject)
+async def list_audit(
+    desk: AtDesk, page: OnPage, actor: Filter = None, subject: Filter = None, people: bool = False
+) -> dict[str, Any]:
+    """Who did what, the newest first; with `people`, without the kernel's own lines."""
+    return await fleet.list_actions(desk, page, actor, subject, people)
 
 
 @router.get("/costs")

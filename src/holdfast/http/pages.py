@@ -1,4 +1,5 @@
 """The pages: a front page to try the systems, a sign-in, the instructor queue, the console. Plain files; no build step.
+Every address in them is relative, so that they work below any path.
 
 A page never carries data: its script asks the API with the bearer token, which the sign-in keeps for the browser tab.
 The console's page itself is shown only to operators: the sign-in also sets a cookie that is good for nothing else. No
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
 
-from holdfast.http.auth import Principal, require
+from holdfast.http.auth import Principal, bearer_token, require
 from holdfast.http.problem import Problem
 
 HERE = Path(__file__).parent
@@ -24,6 +25,8 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FRESH = {"Cache-Control": "no-cache"}
 
 router = APIRouter(include_in_schema=False)
+common = APIRouter(include_in_schema=False)
+"""What the console's page needs wherever it stands: here, or mounted in another application."""
 
 
 @router.get("/")
@@ -51,7 +54,7 @@ async def console(request: Request) -> Response:
     except Problem:
         who = None
     if who is None:
-        return RedirectResponse("/login?next=console", status_code=303)
+        return RedirectResponse("login?next=console", status_code=303)
     if who.may("operator"):
         return _page("console.html")
     if "text/html" in request.headers.get("accept", ""):
@@ -59,12 +62,18 @@ async def console(request: Request) -> Response:
     raise Problem(403, "FORBIDDEN", "The console is for operators.")
 
 
+@common.get("/api/session")
+async def show_session(request: Request, who: Annotated[Principal, require()]) -> dict[str, Any]:
+    """Who is signed in, and which views of the console come with the systems that run here."""
+    views = [view for each in request.app.state.systems for view in each.system.views]
+    return {"sub": who.sub, "roles": sorted(who.roles), "views": views}
+
+
 @router.post("/api/session", status_code=204)
 async def begin_session(request: Request, who: Annotated[Principal, require()]) -> Response:
     """Let this browser open the console's page. The token comes as a bearer token, as everywhere."""
-    token = request.headers["authorization"].split(" ", 1)[1]
     answer = Response(status_code=204)
-    answer.set_cookie(COOKIE, token, max_age=43_200, **_cookie(request))
+    answer.set_cookie(COOKIE, bearer_token(request), max_age=43_200, **_cookie(request))
     return answer
 
 
@@ -77,10 +86,11 @@ async def end_session(request: Request, who: Annotated[Principal, require()]) ->
 
 
 def _cookie(request: Request) -> Any:
-    return {"path": "/console", "httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
+    path = f"{request.scope.get('root_path', '')}/console"
+    return {"path": path, "httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
 
 
-@router.get("/static/{name}")
+@common.get("/static/{name}")
 async def asset(name: str) -> FileResponse:
     path = ASSETS.get(name)
     if path is None:

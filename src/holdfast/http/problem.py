@@ -89,7 +89,11 @@ def install(app: FastAPI, translations: Sequence[Translation] = ()) -> None:
 
 def respond(problem: Problem, scope: Scope) -> ProblemResponse:
     """The answer to the request of this scope."""
-    problem = _translated(problem, scope)
+    return response_of(_translated(problem, scope))
+
+
+def response_of(problem: Problem) -> ProblemResponse:
+    """The answer as it stands."""
     body = {
         "type": "about:blank",
         "title": _title(problem.status),
@@ -103,10 +107,17 @@ def respond(problem: Problem, scope: Scope) -> ProblemResponse:
 
 def _translated(problem: Problem, scope: Scope) -> Problem:
     translations: Sequence[Translation] = scope["app"].state.problem_translations
+    asked = path_below(scope)
     for path, translate in translations:
-        if scope["path"] == path or scope["path"].startswith(f"{path}/"):
+        if asked == path or asked.startswith(f"{path}/"):
             return translate(problem)
     return problem
+
+
+def path_below(scope: Scope) -> str:
+    """The path below the mount: what it would be if the application stood at the top."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def of_exception(error: BaseException) -> Problem:

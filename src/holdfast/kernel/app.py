@@ -21,36 +21,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from typing_extensions import TypeVar as TypeVarWithDefault
 
 from holdfast.core.classify import Rules
 from holdfast.core.failure import Failure, PublicFailure
 from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
+from holdfast.core.turns import Limit
 from holdfast.errors import BadDeclaration, InvalidInput
-from holdfast.kernel.declaring import refuse_bare
+from holdfast.kernel.declaring import declared_turns, refuse_bare
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
+from holdfast.kernel.sealing import Sealer
 from holdfast.stores.statement import Migration
 from holdfast.transports.seam import Delivery, Queue
 
 if TYPE_CHECKING:
+    from holdfast.kernel.job_tx import JobTx, Settled
     from holdfast.kernel.kernel import Kernel
     from holdfast.stores.seam import Tx
 
 In = TypeVar("In")
+Out = TypeVarWithDefault("Out", default=Any)
 J = TypeVar("J", bound="type[Job[Any]]")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 S = TypeVar("S", bound=Callable[..., Any])
 
 NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,62}$")
+SCHEMA = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 
 
-class Job(Generic[In]):
-    """The base of every declared job. `In` is the type of its input."""
+class Job(Generic[In, Out]):
+    """The base of every declared job: `Job[Order]`, or `Job[Order, Receipt]` where callers want its result typed. The
+    first is the type of its input, the second of what its last stage returns."""
 
     __holdfast__: JobKind
+
+    async def on_settled(self, tx: JobTx, change: Settled) -> None:
+        """Write what belongs to a change of the job (it advances, is retried, ends) in the transaction of the change.
+        If it raises, the change is undone and the job ends as a defect (`SETTLE_FAILED`); only SQL belongs here."""
 
     async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[In]) -> None:
         """Follow a correction of a dead job's input in the app's own tables, or refuse it by raising `InvalidInput` or
@@ -85,7 +98,8 @@ def _undeclared(job: object) -> str:
         return f"A job is enqueued by its class, not by an instance: write {name} instead of {name}()."
     if isinstance(job, type) and issubclass(job, Job):
         return f"The job class '{job.__name__}' is not declared; write @app.job() above it."
-    return f"{job!r} is no job class; declare one with @app.job() above class YourJob(Job[YourInput])."
+    thing = repr(job) if isinstance(job, str | type) else f"An instance of {type(job).__name__}"
+    return f"{thing} is no job class; declare one with @app.job() above class YourJob(Job[YourInput])."
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +193,27 @@ def stage(
     return mark
 
 
+def queue_name(app: str, queue: str) -> str:
+    """A further queue of an app, as the database knows it."""
+    if not NAME.match(queue):
+        raise BadDeclaration(f"The queue '{queue}' of '{app}' must start with a letter and hold only a-z, 0-9, '_-.'.")
+    return f"{app}.{queue}"
+
+
 @dataclass
 class App:
     """A named set of jobs and the things they need. Its name is also the queue its jobs wait in.
 
-    `never` is what every stage never retries, unless its own `retry_on` says otherwise."""
+    `never` is what every stage never retries, unless its own `retry_on` says otherwise. `schema` is the schema of
+    PostgreSQL that Holdfast's tables are in; without it they are where the connection's search path says. `sealer`
+    keeps the credentials of addresses; a kernel that was given keys lends them to it."""
 
     name: str
     migrations: Sequence[Migration] = ()
     queues: Sequence[Queue] = ()
     never: tuple[type[BaseException], ...] = ()
+    schema: str | None = None
+    sealer: Sealer = field(default_factory=Sealer)
     kinds: dict[str, JobKind] = field(default_factory=dict, init=False)
     consumers: list[Consumer] = field(default_factory=list, init=False)
     steps: list[Step] = field(default_factory=list, init=False)
@@ -202,36 +227,55 @@ class App:
                 f"The app name '{self.name}' must start with a letter and hold only a-z, 0-9, '_', '-' and '.'."
             )
 
+        if self.schema is not None and not SCHEMA.match(self.schema):
+            raise BadDeclaration(f"The schema '{self.schema}' must start with a letter and hold only a-z, 0-9 and '_'.")
+
     def job(
         self,
         bare: None = None,
         /,
         *,
         name: str | None = None,
+        queue: str | None = None,
         deadline_s: float | None = None,
         priority: int = Priority.NORMAL,
         announce: bool = False,
         retries: int | None = None,
         version: int = 1,
         upgrade: Mapping[int, Upgrade] | None = None,
+        fair_by: str | None = None,
+        weights: Mapping[str, int] | None = None,
+        limit: Limit | None = None,
+        seals: Sequence[str] = (),
     ) -> Callable[[J], J]:
         """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once. `retries`:
         how many failures all its stages together may have before the next one ends it; each stage's own attempts
-        still bound that stage.
+        still bound that stage. `queue`: jobs of this kind wait in a queue of that name beside the app's own, for
+        workers that serve it.
 
         `version` counts the shapes its input has had; `upgrade[n]` turns the stored JSON of version n into that of the
-        next. A worker claims only jobs whose version it can read: the others wait for one that can."""
+        next. A worker claims only jobs whose version it can read: the others wait for one that can.
+
+        `fair_by`: new jobs are started in turns between the values of this field of the input, or between owners
+        (`"owner"`), so that nobody waits behind another's backlog; `weights` gives a value more than one job a turn.
+        `limit`: how many jobs of this kind each value may have begun, over all processes; the others wait, parked.
+
+        `seals` names fields of the input, by their paths, that hold addresses of users: their user info and query
+        strings are kept apart from the job, sealed, and erased when it ends. The handler gets them whole."""
         refuse_bare("app.job", bare)
 
         def declare(cls: J) -> J:
-            kind = job_kind(self.name, cls, name, deadline_s, priority, announce, retries, self.never, version, upgrade)
+            turns = declared_turns(cls.__name__, fair_by, weights, limit)
+            given = (deadline_s, priority, announce, retries, self.never, version, upgrade, seals, self.sealer, turns)
+            kind = job_kind(self.name, cls, name, *given)
+            if queue is not None:
+                kind = replace(kind, queue=queue_name(self.name, queue))
             if kind.name in self.kinds:
                 raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
             for one in kind.stages:
                 if one.provider is not None:
                     self.provider(one.provider)
-            self.kinds[kind.name] = kind
-            cls.__holdfast__ = kind
+            self.kinds[kind.name] = cls.__holdfast__ = replace(kind, schema=self.schema)
             return cls
 
         return declare
@@ -255,6 +299,8 @@ class App:
     def step(self, *, every_s: float, channel: str | None = None, everywhere: bool = False) -> Callable[[F], F]:
         """Repeat the function while a worker runs, at once when `channel` is hinted. One process does it for all, or
         each for itself if `everywhere`, as for files on its own disk."""
+        if not 0 < every_s < inf:
+            raise BadDeclaration(f"A step every {every_s} s cannot be; it must be positive and finite.")
 
         def declare(function: F) -> F:
             self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel, everywhere))

@@ -11,10 +11,12 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core.address import sealed_number
 from holdfast.core.budget import Standing
-from holdfast.core.classify import classify
+from holdfast.core.classify import classify, unwrap
 from holdfast.core.deadline import clip_ms, passes
 from holdfast.core.failure import Category, Failure, failure
+from holdfast.core.origin import name_origin
 from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Lost, Next, Outcome, Overdue, Parked, Snooze, Unfit
 from holdfast.core.redact import redact_stack
 from holdfast.errors import (
@@ -33,6 +35,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.parking import Parking
 from holdfast.kernel.path import earlier_stage, stored_result
+from holdfast.kernel.sealing import KeyMissing, open_input
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.trace import span
 
@@ -125,7 +128,7 @@ def _asked_to_stop() -> bool:
 
 
 def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
-    arguments = [kind.load_input(taken.job.payload, taken.job.version)]
+    arguments = [kind.load_input(_payload(kind, taken), taken.job.version)]
     for name in stage.needs:
         earlier = kind.by_name[name]
         text = stored_result(earlier, taken.results)
@@ -136,6 +139,16 @@ def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
         except InvalidInput as error:
             raise _ResultUnfit(str(error)) from None
     return arguments
+
+
+def _payload(kind: JobKind, taken: Taken) -> str:
+    """The stored input, its addresses whole."""
+    if sealed_number(taken.job.payload) is None or not kind.seals:
+        return taken.job.payload
+    try:
+        return open_input(kind.sealer, kind.seals, taken.job.payload, taken.sealed)
+    except KeyMissing as error:
+        raise _ResultUnfit(f"the credentials of the job's address cannot be opened: {error}") from None
 
 
 class _ResultUnfit(Exception):
@@ -178,7 +191,7 @@ def _raised(error: Exception, kernel: Kernel, stage: Stage) -> Failure:
     found = classify(error, now_ms=kernel.now(), own=own, rules=stage.rules)
     if isinstance(error, TimeoutError) and found.error_class == "NETWORK_TIMEOUT":
         found = replace(found, message=f"{found.message} (raised inside the stage, not by its own limit)".strip())
-    return replace(found, stack=redact_stack(error))
+    return replace(found, stack=redact_stack(error), origin=name_origin(unwrap(error)) if found.unknown else "")
 
 
 def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> Failure:

@@ -49,7 +49,7 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         "first_failure_at": decision.first_failure_at or now,
         "original": f"holdfast_jobs/{job.id}",
         "sanitized_context": batch.text(redact(_context(job, decision), personal=True)),
-        "fingerprint": fingerprint(job.kind, job.stage, why.error_class, decision.provider),
+        "fingerprint": fingerprint(job.kind, job.stage, why.error_class, decision.provider, why.origin),
     }
     row = await cases.open(tx, letter, now)
     action = "case.escalated" if state is CaseState.ESCALATED else "case.opened"

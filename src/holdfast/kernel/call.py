@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar, cast
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from holdfast.core import breaker, places, rate
 from holdfast.core.breaker import Admitted, Gate, Refused
@@ -21,6 +21,7 @@ from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Cost, Report, Ticket, record
 from holdfast.kernel.trace import span
@@ -36,8 +37,7 @@ PLACE_SLACK_MS = 5_000
 """How long after a call's time limit its place comes free by itself, should its process have died."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made(Generic[T]):
+class Made(NamedTuple, Generic[T]):
     """One call that was made, and what came of it: `error` unless it went well."""
 
     started: int
@@ -125,15 +125,20 @@ async def make(
     started = kernel.now()
     _refuse_before(kernel, provider, None, started)
     limit_ms = clip_ms(int((timeout_s or provider.timeout_s) * 1_000), job.deadline_at if job else None, started)
-    scope = asyncio.timeout(limit_ms / 1_000)
+    limit: asyncio.Timeout | None = None
     try:
-        async with scope:
-            with span(f"call {provider.name}"):
-                value: T = await kernel.reach(provider, run)
+        with span(f"call {provider.name}"):
+            calling = kernel.reach(provider, run)
+            ended, value = first_step(calling)
+            if not ended:
+                limit = asyncio.timeout(limit_ms / 1_000)
+                async with limit:
+                    value = await rest(calling, value)
     except (LeaseLost, ProviderHeld, StoreUnavailable, StoreBusy, StoreFull):  # nothing was called
         raise
     except Exception as error:
-        return Made(started, None, _failed(provider, error, kernel.now(), limit_ms if scope.expired() else None))
+        cut_after_ms = limit_ms if limit is not None and limit.expired() else None
+        return Made(started, None, _failed(provider, error, kernel.now(), cut_after_ms))
     await kernel.failpoint("call.after")
     return Made(started, value, None)
 

@@ -130,7 +130,7 @@ def _orders(
         order = prepare(kind, each, job_id=child_id(join.created_at, join.id, number), now=now, **given)
         own = order.row.deadline_at
         deadline = own if latest is None else latest if own is None else min(own, latest)
-        yield Order(order.id, order.row._replace(join_id=join.id, deadline_at=deadline))
+        yield order._replace(row=order.row._replace(join_id=join.id, deadline_at=deadline))
 
 
 async def _write(ctx: Context, join: Join, part: list[Order], position: int) -> bool:
@@ -146,8 +146,8 @@ async def _write(ctx: Context, join: Join, part: list[Order], position: int) -> 
 
 async def _insert(kernel: Kernel, tx: Tx, part: list[Order]) -> None:
     """No position is written twice, so that the database's own bulk load will do."""
-    if isinstance(tx, LoadingTx) and len(part) >= LOAD_ROWS_MIN:
-        await new_jobs.load(tx, part, kernel.now())
+    if isinstance(tx, LoadingTx) and len(part) >= LOAD_ROWS_MIN and not any(order.secrets for order in part):
+        await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
         tx.then(lambda: kernel.watch.count("jobs_created", len(part), kind=part[0].row.kind))
     else:
         await submit_in(tx, part, kernel.now(), kernel.watch)

@@ -250,8 +250,8 @@ class Context:
 
     @must_await
     async def gather(
-        self, job: type[Job[In]], inputs: Iterable[In], **options: Unpack[Options]
-    ) -> list[Success[Any] | Failure]:
+        self, job: type[Job[In, T]], inputs: Iterable[In], **options: Unpack[Options]
+    ) -> list[Success[T] | Failure]:
         """Start a child for each input and wait for all of them, without a worker. Returns what came of each, in order.
 
         As with `wait_for`, the stage runs again from its beginning when the last child has ended; the children are not

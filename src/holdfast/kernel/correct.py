@@ -32,8 +32,9 @@ from holdfast.errors import InvalidInput, NotAllowed, NotFound
 from holdfast.kernel.app import Corrected
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
+from holdfast.kernel.sealing import seal_input
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import audit, batch, cases, effects, events, jobs, results
+from holdfast.tables import audit, batch, cases, effects, events, jobs, results, secrets
 
 REASON_LENGTH_MAX = 1_000
 HAPPENED = ("sent", "sending", "unknown", "review")
@@ -128,9 +129,9 @@ async def _correct(
     if problem is not None or locked is None or locked[0].state != State.DEAD:
         raise NotAllowed(problem or f"Job {case['job_id']} is not dead any more; its input cannot be corrected.")
     kind, before = kernel.registry.kind(case["kind"]), locked[0].payload
-    after = _checked(kind, json.loads(before), values, document)
-    correction = await _described(tx, case_id, case, kind, before, after, is_preview)
     now = kernel.now()
+    after = await _sealed(tx, kind, case["job_id"], before, _checked(kind, json.loads(before), values, document), now)
+    correction = await _described(tx, case_id, case, kind, before, after, is_preview)
     await jobs.correct(tx, case["job_id"], after, kind.version, now)
     fields = batch.text({"fields": [change.path for change in correction.changes]})
     await events.append(tx, [(case["job_id"], locked[0].attempt, "corrected", fields)], now)
@@ -155,6 +156,16 @@ def _checked(kind: JobKind, original: Any, values: Mapping[str, Any] | None, doc
     if is_same(json.loads(after), original):
         raise InvalidInput("The correction changes nothing: the input is already so.")
     return after
+
+
+async def _sealed(tx: Tx, kind: JobKind, job_id: str, before: str, after: str, now: int) -> str:
+    """The corrected input as it may be stored: a new address is sealed under a new number, one that came back stays."""
+    if not kind.seals:
+        return after
+    numbers = (await secrets.of_owners(tx, [job_id])).get(job_id, {})
+    hidden, sealed = seal_input(kind.sealer, kind.seals, after, first=max(numbers, default=0) + 1, kept=before)
+    await secrets.put(tx, {job_id: sealed}, now)
+    return hidden
 
 
 def _loaded(kind: JobKind, text: str) -> Any:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from holdfast.core.classify import Rules
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
+from holdfast.core.turns import OWNER, Limit, Turns
 from holdfast.errors import BadDeclaration
+
+HOOK = "on_settled"
 
 
 def refuse_bare(decorator: str, decorated: object) -> None:
@@ -69,12 +75,39 @@ def check_inherited(cls: type[Any], own: set[str]) -> None:
                 )
 
 
+def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
+    """The class's own `on_settled`, or None where it has none. One that could not be called is refused, and so is a
+    method whose name is nearly that."""
+    for name, method in vars(cls).items():
+        is_own = inspect.isfunction(method) and not name.startswith("_") and not hasattr(method, "__holdfast_stage__")
+        if is_own and name != HOOK and get_close_matches(name, [HOOK], cutoff=0.8):
+            raise BadDeclaration(f"'{cls.__name__}.{name}' is called by nobody; did you mean {HOOK}(self, tx, change)?")
+    hook: Callable[..., Awaitable[None]] = getattr(cls, HOOK)
+    if hook.__module__ == "holdfast.kernel.app":
+        return None
+    if not inspect.iscoroutinefunction(hook):
+        raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must be an async function that takes (self, tx, change).")
+    try:
+        inspect.signature(hook).bind(None, None, None)
+    except TypeError:
+        raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must take (self, tx, change).") from None
+    return hook
+
+
 def check_type(place: str, parameter: str, hints: dict[str, Any], given: Any, source: str) -> None:
     wanted = hints.get(parameter, Any)
     if not may_hold(wanted, given):
         raise BadDeclaration(
             f"The stage '{place}' takes '{parameter}' as {_spelled(wanted)}, but {source} {_spelled(given)}; "
             "make the two the same."
+        )
+
+
+def check_result(place: str, result: Any, stage: str, returns: Any) -> None:
+    if not may_hold(result, returns):
+        raise BadDeclaration(
+            f"'{place}' is a Job that ends with {_spelled(result)}, but its last stage '{stage}' returns "
+            f"{_spelled(returns)}; make the two the same."
         )
 
 
@@ -114,3 +147,71 @@ def _fits(wanted: Any, given: Any) -> bool:
         return issubclass(given_class, wanted_class) or issubclass(wanted_class, given_class)
     except TypeError:  # a protocol, which has no instances to ask
         return True
+
+
+def declared_turns(
+    place: str, fair_by: str | None, weights: Mapping[str, int] | None, limit: Limit | None
+) -> Turns | None:
+    """How a kind takes turns; None if it does not."""
+    if limit is not None and not isinstance(limit, Limit):
+        raise BadDeclaration(f"'{place}' has a limit of {limit!r}; write limit=Limit(per=..., at_once=...).")
+    by = fair_by if limit is None else limit.per
+    if by is None:
+        if weights:
+            raise BadDeclaration(f"'{place}' has weights, but no fair_by that says of what.")
+        return None
+    if fair_by is not None and fair_by != by:
+        raise BadDeclaration(f"'{place}' is fair by '{fair_by}' but limited per '{by}'; they must be the same.")
+    return Turns(by, dict(weights or {}), limit)
+
+
+def check_turns(place: str, turns: Turns | None, takes: Any) -> None:
+    """Turns by something that a job of this kind has, with weights and limits that mean something."""
+    if turns is None:
+        return
+    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    if turns.by != OWNER and fields is not None and turns.by not in fields:
+        raise BadDeclaration(
+            f"'{place}' takes turns by '{turns.by}', which is neither 'owner' nor a field of its input."
+        )
+    for key, weight in turns.weights.items():
+        if not _is_count(weight):
+            raise BadDeclaration(
+                f"'{place}' gives '{key}' a weight of {weight!r}; it must be a whole number of 1 or more."
+            )
+    limits = () if turns.limit is None else (turns.limit.at_once, turns.limit.per_minute)
+    if any(number is not None and not _is_count(number) for number in limits) or (limits and not any(limits)):
+        raise BadDeclaration(f"'{place}' needs a limit with at_once or per_minute, a whole number of 1 or more.")
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def checked_paths(place: str, paths: Sequence[str], takes: Any) -> tuple[str, ...]:
+    """The paths of addresses in an input. The first part of each must be a field of it, where that can be seen."""
+    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    for path in paths:
+        first = path.split(".")[0]
+        names = None if fields is None else {*fields, *(getattr(one, "alias", None) for one in fields.values())}
+        if not all(path.split(".")) or (names is not None and first not in names):
+            raise BadDeclaration(
+                f"'{place}' seals '{path}', which is no field of its input; write field or field.inner."
+            )
+    return tuple(paths)
+
+
+def hints_of(method: Any, place: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(method)
+    except NameError as error:
+        raise BadDeclaration(f"The stage '{place}' is annotated with a type that cannot be found: {error}.") from None
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def unchanged(value: Any) -> Any:
+    """The upgrade of an input whose shape is the same, but which older code could not run."""
+    return value

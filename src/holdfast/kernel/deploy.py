@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
-from holdfast.stores.seam import Tx
-from holdfast.tables import jobs, workers
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import depth, workers
 
 WORKER_FRESH_MS = 90_000
 """Workers report when they renew their leases; one that was silent for this long is taken for gone."""
-HEAD = 1_000
-"""How far the look goes that is made at every scrape. What nobody claims comes to stand in front of its lane, which is
-in the order of creation: so it is seen there, however long the queue is."""
 
 
 class Stranded(NamedTuple):
@@ -32,7 +30,7 @@ async def stranded(kernel: Kernel) -> list[Stranded]:
     """Compare the loaded code with the jobs that have not ended; empty if it could run all of them."""
     declared = {key for kind in kernel.registry.kinds.values() for key in kind.declares()}
     async with kernel.store.reading() as tx:
-        rows = await jobs.standing(tx, kernel.registry.queues)
+        rows = await depth.standing(tx, kernel.registry.queues)
     found = [row for row in rows if declared_key(row["kind"], row["stage"], row["version"]) not in declared]
     return [
         Stranded(row["kind"], row["stage"], row["version"], row["jobs"], row["oldest"], _reason(kernel, *list(row)[:3]))
@@ -48,8 +46,9 @@ class Undeclared(NamedTuple):
     jobs: int
 
 
-async def undeclared(kernel: Kernel, tx: Tx) -> list[Undeclared]:
-    """What waits for code that nobody runs. Empty without any worker: then nothing is declared, and all of it waits."""
+async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[Row]]) -> list[Undeclared]:
+    """What waits for code that nobody runs, of the `due` jobs in front of each queue: what nobody claims comes to stand
+    there, however long the queue is. Empty without any worker: then nothing is declared, and all of it waits."""
     now = kernel.now()
     found: Counter[tuple[str, str]] = Counter()
     for queue in kernel.registry.queues:
@@ -57,7 +56,7 @@ async def undeclared(kernel: Kernel, tx: Tx) -> list[Undeclared]:
         if not sets or not all(sets):  # a worker of older code does not say what it declares
             continue
         declared = frozenset().union(*sets)
-        for row in await jobs.due_first(tx, queue, now, HEAD):
+        for row in due.get(queue, ()):
             if declared_key(row["kind"], row["stage"], row["version"]) not in declared:
                 found[row["kind"], row["stage"]] += row["jobs"]
     return [Undeclared(kind, stage, number) for (kind, stage), number in sorted(found.items())]

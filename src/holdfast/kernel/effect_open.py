@@ -14,7 +14,7 @@ from holdfast.core.effect import EffectRow, EffectStatus, Send, Step, WaitForSen
 from holdfast.core.effect_key import EffectKey, effect_key, former_spelling, was_ambiguous
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import BadDeclaration, LeaseLost, StoreUnavailable
+from holdfast.errors import BadDeclaration, LeaseLost, StoreConflict, StoreUnavailable
 from holdfast.kernel.call import unhindered
 from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
@@ -81,8 +81,7 @@ def intent_of(
 
 def app_of(kernel: Kernel, kind: str) -> str:
     """The app that declares a job kind; of one that is declared no longer, what its name says."""
-    declared = (app.name for app in kernel.registry.apps if kind in app.kinds)
-    return next(declared, kind.rpartition(".")[0])
+    return kernel.registry.app_names.get(kind) or kind.rpartition(".")[0]
 
 
 async def open_effect(kernel: Kernel, intent: Intent) -> Opened:
@@ -98,13 +97,21 @@ async def open_effect(kernel: Kernel, intent: Intent) -> Opened:
 
 async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
     """Open each effect. Where nothing hinders the provider the send begins in the same commit; elsewhere the provider
-    is asked for leave first. An effect that nobody has written of yet is begun by the insert of its row."""
+    is asked for leave first. An effect that nobody has written of yet is begun by the insert of its row, unless another
+    process writes of one of them at this very moment."""
+    try:
+        return await _open_at_once(kernel, intents, inserts=True)
+    except StoreConflict:
+        return await _open_at_once(kernel, intents, inserts=False)
+
+
+async def _open_at_once(kernel: Kernel, intents: Sequence[Intent], *, inserts: bool) -> list[Opened | Exception]:
     async with kernel.store.transaction() as tx:
         now = kernel.now()
         gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
         kernel.gates |= {name: row.state.gate for name, row in gates.items()}
         free = [intent for intent in intents if unhindered(intent.provider, gates[intent.provider.name], now)]
-        opened = await _begin_new(tx, free, gates, now)
+        opened = await _begin_new(tx, free, gates, now) if inserts else {}
         known = [intent for intent in intents if intent.ticket_id not in opened]
         if known:
             opened |= await _open_known(kernel, tx, known, gates, now)

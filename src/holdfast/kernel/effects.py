@@ -135,13 +135,13 @@ async def _send(
     except ProviderHeld as held:
         await _take_back(kernel, provider, last, _refusal(job, provider, row, held, last.sends))
         raise
-    told = Report(provider, begun.ticket, job, made.started, made.failure)
+    report = Report(provider, begun.ticket, job, made.started, made.failure)
     if made.error is not None:
-        await record(kernel, replace(told, refusal=_refusal(job, provider, row, made.error, last.sends)))
+        await record(kernel, report._replace(refusal=_refusal(job, provider, row, made.error, last.sends)))
         made.error.standing = standing_of(provider, begun.ticket, made.error.failure)
         raise made.error
     provider_id = made.outcome()
-    marked = await record(kernel, replace(told, mark=Mark(row.key, job.id, job.attempt, provider_id)))
+    marked = await record(kernel, report._replace(mark=Mark(row.key, job.id, job.attempt, provider_id)))
     await kernel.failpoint("effect.after_mark")
     if not marked:
         return await _overtaken(kernel, job, row)

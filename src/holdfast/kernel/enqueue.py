@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
 from holdfast.errors import InvalidInput
-from holdfast.kernel.app import Job
+from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.foreign import foreign_tx
 from holdfast.kernel.submit import Options, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7
@@ -139,7 +139,7 @@ def enqueue(
     The same `key` and payload is the same job; with another payload it is an `IdempotencyConflict`. A connection on
     which nothing is begun, or a pool, is refused: with `autocommit` the job is committed at once. Further options:
     `delay_s`, `priority`, `deadline_s`, `owner`, `trace` (see `Options`)."""
-    tx = foreign_tx(connection, autocommit=autocommit)
+    tx = foreign_tx(connection, kind_of(job).schema, autocommit=autocommit)
     now = _clock.now_ms()
     order = order_of(job, input, options, job_id=uuid7(now, _dice), now=now, key=key)
 

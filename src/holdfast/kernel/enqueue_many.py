@@ -8,7 +8,7 @@ from typing import Any, TypeVar, Unpack, overload
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.enqueue import AsyncConnection, Pending
 from holdfast.kernel.foreign import foreign_tx
-from holdfast.kernel.submit import Options, order_of, submit_in
+from holdfast.kernel.submit import Options, check_keys, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7s
 
 In = TypeVar("In")
@@ -59,7 +59,8 @@ def enqueue_many(
     `key` makes each one's key from its input; one that is known already gives the id of the job that it made. Further
     options as for `enqueue`; with `autocommit` each statement is committed by itself. Input that does not fit is
     refused before anything is written."""
-    tx = foreign_tx(connection, autocommit=autocommit)
+    check_keys(key)
+    tx = foreign_tx(connection, kind_of(job).schema, autocommit=autocommit)
     now = _clock.now_ms()
     orders = [
         order_of(job, each, options, job_id=job_id, now=now, key=key(each) if key else None)
@@ -69,7 +70,7 @@ def enqueue_many(
     async def write() -> list[str]:
         ids: list[str] = []
         for start in range(0, len(orders), PART):
-            ids += await submit_in(tx, orders[start : start + PART], now)
+            ids += await submit_in(tx, orders[start : start + PART], now + start // PART)
         return ids
 
     return EnqueuedMany(f"The enqueue_many of '{kind_of(job).name}'", write(), sync=not tx.is_async)

@@ -13,6 +13,7 @@ from holdfast.core.case import NEXT_STEP, CaseState
 from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel.deploy import WORKER_FRESH_MS
+from holdfast.kernel.horizon import read_held_back
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
 from holdfast.stores.seam import Row, Tx
@@ -46,6 +47,12 @@ async def explain(kernel: Kernel, job_id: str) -> Explanation:
     """Why the job is where it is, and what happens next. Raises NotFound."""
     async with kernel.store.reading() as tx:
         story = await _read(kernel, tx, job_id)
+    found = _explained(story)
+    long = await read_held_back(kernel) if found.facts["code"] in ("DUE", "NO_WORKER") else None
+    return found if long is None else Explanation(f"{found.sentence} {long}", {**found.facts, "held_back": long})
+
+
+def _explained(story: Story) -> Explanation:
     match State(story.job["state"]):
         case State.QUEUED:
             return _queued(story)
@@ -76,7 +83,7 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
 
 def _queued(story: Story) -> Explanation:
     job, now = story.job, story.now
-    if job["parked"]:
+    if job["parked"] and job["hold"] != "turn":
         return _parked(story)
     if job["run_at"] > now:
         return _later(story)

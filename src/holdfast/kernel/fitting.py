@@ -116,3 +116,21 @@ def _parts(value: object) -> list[tuple[object, object]]:
     if is_dataclass(value) and not isinstance(value, type):
         return [(each.name, getattr(value, each.name, None)) for each in fields_of(value)]
     return []
+
+
+def takes_none(adapter: TypeAdapter[Any]) -> bool:
+    """Whether None is a value of the type."""
+    try:
+        adapter.validate_python(None)
+    except ValidationError:
+        return False
+    return True
+
+
+def misfit(adapter: TypeAdapter[Any], value: object, error: Exception) -> str:
+    """The type that came, and the field that does not fit."""
+    try:
+        adapter.validator.validate_python(value)
+    except ValidationError as problem:
+        return f"it is a {type(value).__name__}; {first_problem(problem)}"
+    return f"it is a {type(value).__name__}; {unwritable(value) or str(error).splitlines()[0]}"

@@ -1,23 +1,26 @@
 """Somebody else's open transaction: recognised by the library it comes from, without importing any of them.
 
-sqlite3, aiosqlite, psycopg (sync and async), asyncpg, and SQLAlchemy connections and sessions (sync and async). What
-has no transaction that the caller could roll back is refused: an engine, a pool, a cursor, a connection that commits
-every statement by itself.
+sqlite3, aiosqlite, psycopg (sync and async), asyncpg, SQLAlchemy's connections and sessions (sync and async), Django's
+connections. What has no transaction that the caller could roll back is refused: an engine, a pool, a cursor, a
+connection that commits every statement by itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from holdfast.errors import InvalidInput, SchemaMismatch
+from holdfast.errors import InvalidInput, SchemaMismatch, StoreError, StoreForbidden, StoreReadOnly, forbidden
 from holdfast.stores.seam import Dialect, Row
 from holdfast.stores.statement import Statement
 
 _AS_JSONB = re.compile(r"jsonb_each\((:\w+|%\(\w+\)s)\)")
-_MISSING_TABLE = re.compile(r'no such table: holdfast_|relation "holdfast_\w+" does not exist')
+_MISSING_TABLE = re.compile(r'no such table: holdfast_|relation "(\w+\.)?holdfast_\w+" does not exist')
+_REFUSED = re.compile(r"permission denied for (table|relation|schema) \w+")
+_TABLE = re.compile(r"(?<![\w.'])(holdfast_[a-z_]+)")
 
 
 class ForeignTx:
@@ -26,18 +29,15 @@ class ForeignTx:
     def __init__(self, dialect: Dialect, is_async: bool, run: Callable[[Statement, dict[str, Any]], Any]) -> None:
         self.dialect: Dialect = dialect
         self.is_async = is_async
+        self.schema: str | None = None
         self._run = run
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         try:
-            answer = self._run(statement, params)
+            answer = self._run(statement if self.schema is None else _qualified(statement, self.schema), params)
             return await answer if self.is_async else answer  # type: ignore[no-any-return]
         except Exception as error:  # each library has its own; all of them carry the database's words
-            if _MISSING_TABLE.search(str(error)):
-                raise SchemaMismatch(
-                    "This connection's database has no Holdfast tables; run holdfast migrate."
-                ) from error
-            raise
+            raise _translated(error, self.schema) or error from error
 
     async def hint(self, channel: str, *, to_all: bool = False) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
@@ -46,24 +46,45 @@ class ForeignTx:
         """Nobody tells us when the caller commits."""
 
 
+def _translated(error: Exception, schema: str | None) -> StoreError | None:
+    """What the database refuses for want of tables or of a right, in our words; None for all else."""
+    text, where = str(error), f" in the schema '{schema}'" if schema else ""
+    if _MISSING_TABLE.search(text):
+        return SchemaMismatch(f"This connection's database has no Holdfast tables{where}; run holdfast migrate.")
+    refused = _REFUSED.search(text)
+    if refused is not None:
+        return StoreForbidden(forbidden(refused.group()))
+    if "read-only transaction" in text or "readonly database" in text:
+        return StoreReadOnly("This connection is read-only, so that no job can be enqueued on it.")
+    return None
+
+
+@lru_cache(maxsize=256)
+def _qualified(statement: Statement, schema: str) -> Statement:
+    """The statement with its tables named in their schema, for a connection that looks elsewhere."""
+    return replace(statement, postgres=_TABLE.sub(rf"{schema}.\1", statement.postgres))
+
+
 @lru_cache(maxsize=64)
 def _libraries(kind: type[object]) -> frozenset[str]:
     """The libraries that a class and its bases come from."""
     return frozenset(base.__module__.partition(".")[0] for base in kind.__mro__)
 
 
-def foreign_tx(connection: Any, *, autocommit: bool = False) -> ForeignTx:
-    """The transaction that is open on a connection. `autocommit`: the caller knows that there is none."""
+def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool = False) -> ForeignTx:
+    """The transaction that is open on a connection; Holdfast's tables are in `schema`, or where the connection looks.
+    `autocommit`: the caller knows that there is none."""
     libraries = _libraries(type(connection))  # type: ignore[arg-type]  # mypy takes a class's __hash__ for its instances'
     for library, (recognise, is_open) in LIBRARIES.items():
         if library in libraries:
             tx = recognise(connection)
+            tx.schema = schema
             if not autocommit and not is_open(connection):
                 raise InvalidInput(_no_transaction(connection))
             return tx
     raise InvalidInput(
         f"enqueue cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
-        "aiosqlite, psycopg, asyncpg or SQLAlchemy."
+        "aiosqlite, psycopg, asyncpg, SQLAlchemy or Django."
     )
 
 
@@ -219,10 +240,28 @@ def _sqlalchemy_is_open(connection: Any) -> bool:
     return (level or getattr(bind.dialect, "_on_connect_isolation_level", None)) != "AUTOCOMMIT"
 
 
+def _django(connection: Any) -> ForeignTx:
+    """`django.db.connection`, or one of `django.db.connections`, over any of its PostgreSQL drivers."""
+    if connection.vendor not in ("sqlite", "postgresql"):
+        raise InvalidInput(f"enqueue works on SQLite and PostgreSQL; this connection is to {connection.vendor}.")
+    if connection.vendor == "sqlite":
+        # Asked for late: Django may replace the connection inside until a transaction is begun.
+        return ForeignTx("sqlite", False, lambda s, p: _named(connection.connection.execute(s.sqlite, p)))
+
+    def run(statement: Statement, params: dict[str, Any]) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute(_pyformat(statement), params)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()] if names else []
+
+    return ForeignTx("postgres", False, run)
+
+
 LIBRARIES: dict[str, tuple[Callable[[Any], ForeignTx], Callable[[Any], bool]]] = {
     "sqlalchemy": (_sqlalchemy, _sqlalchemy_is_open),
     "asyncpg": (_asyncpg, _asyncpg_is_open),
     "psycopg": (_psycopg, _psycopg_is_open),
     "sqlite3": (_sqlite3, _sqlite_is_open),
+    "django": (_django, lambda connection: bool(connection.in_atomic_block)),
     "aiosqlite": (_aiosqlite, _sqlite_is_open),
 }

@@ -71,4 +71,4 @@ def next_taken(kernel: Kernel, one: Settlement, decision: Decision) -> Taken:
         done=done_after(kernel.registry.kinds[one.job.kind], one.job),
         tally=decision.tally,
     )
-    return Taken(job, results, one.taken.since, went_on=True)
+    return Taken(job, results, one.taken.since, went_on=True, sealed=one.taken.sealed)

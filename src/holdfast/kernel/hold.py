@@ -7,6 +7,7 @@ import asyncio
 
 from holdfast.core import breaker
 from holdfast.core.breaker import BreakerPolicy, BreakerState, Gate
+from holdfast.core.floor import SLACK_MS
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import NotFound
@@ -28,16 +29,25 @@ async def hold_once(kernel: Kernel) -> int:
     A breaker of another system on the same database is left to that system, which knows its policy. One that nobody
     declares any more, but that jobs of ours wait for, is ours."""
     await write_late(kernel)  # what the breakers have not been told of yet
-    async with kernel.store.reading() as tx:
-        names = await breakers.attention(tx, kernel.registry.queues)
     released = 0
-    for name, ours in names.items():
+    for name, ours in (await _need_attention(kernel)).items():
         if name not in kernel.registry.providers and not ours:
             continue
         provider = kernel.registry.provider(name)
         healthy = await _probe(kernel, provider)
         released += await _attend(kernel, provider, healthy)
     return released
+
+
+async def _need_attention(kernel: Kernel) -> dict[str, bool]:
+    """Breakers that are not closed, and closed ones that still hold jobs back; each with whether jobs of ours wait."""
+    with kernel.floors.parked.claim(kernel.now) as claiming:
+        passed = kernel.now() - SLACK_MS
+        async with kernel.store.reading() as tx:
+            floors = {name: at for (name, _), at in claiming.floors.items()}
+            views = await breakers.attention(tx, kernel.registry.queues, floors)
+        claiming.reached = {(view.name, 0): passed if view.first is None else view.first for view in views}
+    return {view.name: view.ours for view in views if view.gate != Gate.CLOSED or view.first is not None}
 
 
 def policy_of(provider: Provider) -> BreakerPolicy:
@@ -84,7 +94,7 @@ async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state:
     room = breaker.trial_room(state, policy_of(provider), now)
     if room <= 0:
         return 0
-    return await _let_through(tx, provider, "trial", room, now)
+    return await _let_through(kernel, tx, provider, "trial", room, now)
 
 
 async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, now: int) -> int:
@@ -97,13 +107,13 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
     size = size if free is None else min(size, free)
     if size == 0:
         return 0
-    released = await _let_through(tx, provider, None, size, now)
+    released = await _let_through(kernel, tx, provider, None, size, now)
     await breakers.set_ramp(tx, provider.name, size if released else 0, now)
     return released
 
 
-async def _let_through(tx: Tx, provider: Provider, hold: str | None, limit: int, now: int) -> int:
-    queues = await jobs.unpark(tx, provider.name, hold, limit, now)
+async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, hold: str | None, limit: int, now: int) -> int:
+    queues = await jobs.unpark(tx, provider.name, hold, limit, now, kernel.floors.parked_since(provider.name))
     for queue in sorted(queues):
         await tx.hint(f"queue:{queue}")
     return queues.total()

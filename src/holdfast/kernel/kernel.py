@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
 from holdfast.core.breaker import Gate
 from holdfast.core.failure import Failure, PublicFailure
+from holdfast.core.floor import FloorBook
 from holdfast.core.provider import Provider
+from holdfast.core.turns import Rules
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
 from holdfast.kernel.aside import Aside
+from holdfast.kernel.awaited import Awaited
 from holdfast.kernel.failpoint import Failpoint, nowhere
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.processes import Pools
+from holdfast.kernel.sealing import Sealer
 from holdfast.kernel.signing import CallbackSigner
 from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
@@ -54,6 +59,8 @@ class Tuning:
     relay_backoff_cap_s: float = 30.0
     outbox_stale_s: float = 60.0
     prune_s: float = 60.0
+    wake_s: float = 1.0
+    schedule_s: float = 1.0
     retention_s: float = 30 * 86_400.0
     inbox_retention_s: float = 90 * 86_400.0
     claim_batch: int = 200
@@ -72,8 +79,9 @@ class Tuning:
                 f"The lease of {self.lease_s:g} s must be at least three times the renewal of {self.renew_s:g} s."
             )
         for name in self.__dataclass_fields__:
-            if getattr(self, name) <= 0 and name not in MAY_BE_ZERO:
-                found.append(f"The setting '{name}' is {getattr(self, name)}; it must be positive.")
+            value = getattr(self, name)
+            if not isfinite(value) or (value <= 0 and name not in MAY_BE_ZERO):
+                found.append(f"The setting '{name}' is {value}; it must be positive and finite.")
         return found
 
 
@@ -86,6 +94,28 @@ class AutoMigrate(StrEnum):
     FALSE = "false"
 
 
+class FairKinds(NamedTuple):
+    """What is declared about turns: in which queues they are taken, by which rules, and, as one JSON object, the stages
+    in which a job may be that waits for its turn, each with its provider."""
+
+    queues: frozenset[str]
+    rules: Rules
+    stages: str
+
+
+def fair_kinds(kinds: Iterable[JobKind]) -> FairKinds | None:
+    """None where nobody takes turns."""
+    fair = [(kind, kind.turns) for kind in kinds if kind.turns is not None]
+    weights: dict[str, int] = {}
+    for kind, turns in fair:
+        for key, weight in turns.weights.items():
+            if weights.setdefault(key, weight) != weight:
+                raise BadDeclaration(f"The key '{key}' has two weights; '{kind.name}' must give it {weights[key]} too.")
+    stages = {f"{kind.name} {name}": stage.plan.provider for kind, _ in fair for name, stage in kind.by_name.items()}
+    rules = Rules(weights, {kind.name: turns.limit for kind, turns in fair if turns.limit is not None})
+    return FairKinds(frozenset(kind.queue for kind, _ in fair), rules, batch.text(stages)) if fair else None
+
+
 class Registry:
     """Every loaded app's kinds, providers and queues, by name."""
 
@@ -93,6 +123,8 @@ class Registry:
         self.apps = list(apps)
         self.kinds: dict[str, JobKind] = {}
         self.providers: dict[str, Provider] = {}
+        self.app_names: dict[str, str] = {kind: app.name for app in self.apps for kind in app.kinds}
+        """Which app declares a job kind."""
         for app in self.apps:
             for name, kind in app.kinds.items():
                 if self.kinds.setdefault(name, kind) is not kind:
@@ -103,7 +135,10 @@ class Registry:
         declared = {key: triple for kind in self.kinds.values() for key, triple in kind.declares().items()}
         self.declared: str = batch.text(declared)
         """What workers of this code may claim: kind, stage and version of input, as one JSON object."""
-        self.queues: Sequence[str] = sorted({app.name for app in self.apps})
+        self.schema = _common_schema(self.apps)
+        queues = {kind.queue for kind in self.kinds.values()} | {app.name for app in self.apps if app.kinds}
+        self.queues: Sequence[str] = sorted(queues or {app.name for app in self.apps})
+        self.fair = fair_kinds(self.kinds.values())
 
     def knows(self, kind: str, stage: str) -> bool:
         """Whether a loaded app declares this stage, by its name or one that it had."""
@@ -126,7 +161,24 @@ class Registry:
         return self.providers.get(name) or Provider(name)
 
 
-Reach = Callable[[Provider, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+def _common_schema(apps: Sequence[App]) -> str | None:
+    """The schema that the apps' tables are in: one kernel has one database."""
+    schemas = {app.schema for app in apps}
+    if len(schemas) > 1:
+        names = ", ".join(f"'{app.name}' in {app.schema or 'no schema'}" for app in apps)
+        raise BadDeclaration(f"Apps that are opened together must name one schema: {names}.")
+    return schemas.pop() if schemas else None
+
+
+def every_migration(registry: Registry) -> list[Migration]:
+    """Every step that the kernel and these apps need."""
+    steps: list[Migration] = [*KERNEL]
+    for app in registry.apps:
+        steps += [step for step in app.migrations if step not in steps]
+    return steps
+
+
+Reach = Callable[[Provider, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
 
 
 async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any:
@@ -150,6 +202,7 @@ class Kernel:
     auto_migrate: AutoMigrate = AutoMigrate.TRUE
     aside: Aside = field(default_factory=Pools)
     callbacks: CallbackSigner = field(default_factory=CallbackSigner)
+    sealer: Sealer = field(default_factory=Sealer)
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
     duties: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """What this process does for the apps, by name: `running`, or what it waits for."""
@@ -160,8 +213,19 @@ class Kernel:
     """Records of calls that the store was away for."""
     asked: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     """When providers asked this process to be called again."""
+    awaited: Awaited = field(default_factory=Awaited, init=False, repr=False)
+    """The jobs whose end somebody waits for."""
+    turn_after: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict, init=False, repr=False)
+    """Whose turn was the last that this process gave, and what is left of it, by queue and priority."""
     gates: dict[str, Gate] = field(default_factory=dict, init=False, repr=False)
     """How this process saw providers' breakers last, for its log."""
+    floors: FloorBook = field(default_factory=FloorBook, init=False, repr=False)
+    """From where its scans begin."""
+    looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for app in self.registry.apps:
+            app.sealer.keys = app.sealer.keys or self.sealer.keys
 
     def now(self) -> int:
         return self.store.now()
@@ -176,10 +240,7 @@ class Kernel:
     @property
     def migrations(self) -> list[Migration]:
         """Every step that the kernel and the loaded apps need."""
-        steps: list[Migration] = [*KERNEL]
-        for app in self.registry.apps:
-            steps += [step for step in app.migrations if step not in steps]
-        return steps
+        return every_migration(self.registry)
 
     async def migrate(self, report: Callable[[str], None] | None = None) -> list[str]:
         """Bring the database forward to what the kernel and every loaded app need. `report` hears, in a sentence, for

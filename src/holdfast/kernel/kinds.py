@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,10 +19,24 @@ from holdfast.core.job import PRIORITIES
 from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
+from holdfast.core.turns import Turns
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.blocking import handler_of
-from holdfast.kernel.declaring import check_inherited, check_options, check_type, check_versions, checked_rules
-from holdfast.kernel.fitting import first_problem, is_plain, missing_await, read_back, unwritable
+from holdfast.kernel.declaring import (
+    check_inherited,
+    check_options,
+    check_result,
+    check_turns,
+    check_type,
+    check_versions,
+    checked_hook,
+    checked_paths,
+    checked_rules,
+    hints_of,
+    snake,
+)
+from holdfast.kernel.fitting import first_problem, is_plain, misfit, missing_await, read_back, takes_none, unwritable
+from holdfast.kernel.sealing import Sealer
 
 
 class InvalidResult(ValueError):
@@ -76,7 +90,7 @@ class Stage:
         try:
             text = self.returns.dump_json(value, warnings="error").decode()
         except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
-            raise InvalidResult(_misfit(self.returns, value, error)) from None
+            raise InvalidResult(misfit(self.returns, value, error)) from None
         problem = read_back(self.returns, self.plain, value, text)
         if problem is not None:
             raise InvalidResult(problem)
@@ -115,10 +129,15 @@ class JobKind:
     priority: int
     announce: bool
     instance: Any
-    settled: Callable[..., Awaitable[None]] | None
+    on_settled: Callable[..., Awaitable[None]] | None
     by_name: Mapping[str, Stage] = field(default_factory=dict)
     """Every stage by its name and by those it had."""
     plain: bool = False
+    seals: tuple[str, ...] = ()
+    """Paths of the addresses in its input whose credentials are kept apart."""
+    sealer: Sealer = field(default_factory=Sealer)
+    schema: str | None = None
+    turns: Turns | None = None
 
     def dump_input(self, value: object) -> str:
         """The input as JSON; refuses what does not fit the declared type, naming the field."""
@@ -174,22 +193,26 @@ def job_kind(
     never: tuple[type[BaseException], ...] = (),
     version: int = 1,
     upgrade: Mapping[int, Upgrade] | None = None,
+    seals: Sequence[str] = (),
+    sealer: Sealer | None = None,
+    turns: Turns | None = None,
 ) -> JobKind:
     """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
     if retries is not None and retries < 0:
         raise BadDeclaration(f"'{cls.__name__}' has retries of {retries}; it must be 0 or more, or None for no bound.")
     if priority not in PRIORITIES:
         raise BadDeclaration(f"'{cls.__name__}' has priority {priority}; it must be one of {PRIORITIES}.")
-    if deadline_s is not None and deadline_s <= 0:
-        raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive.")
+    if deadline_s is not None and not 0 < deadline_s < inf:
+        raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive and finite.")
     upgrades = dict(upgrade or {})
     check_versions(cls.__name__, version, upgrades)
-    given = _input_type(cls)
+    given, result = _declared_types(cls)
     takes = _adapter(given, cls.__name__)
-    stages = _stages(cls, given, retries, never)
+    check_turns(cls.__name__, turns, given)
+    stages = _stages(cls, given, result, retries, never)
     _check_names(cls.__name__, stages)
     return JobKind(
-        name=name or f"{queue}.{_snake(cls.__name__)}",
+        name=name or f"{queue}.{snake(cls.__name__)}",
         queue=queue,
         takes=takes,
         plain=is_plain(takes),
@@ -200,8 +223,11 @@ def job_kind(
         priority=priority,
         announce=announce,
         instance=cls(),
-        settled=getattr(cls, "settled", None),
+        on_settled=checked_hook(cls),
         by_name={**_former(stages), **{one.name: one for one in stages}},
+        seals=checked_paths(cls.__name__, seals, given),
+        sealer=sealer or Sealer(),
+        turns=turns,
     )
 
 
@@ -224,15 +250,17 @@ def _check_names(place: str, stages: tuple[Stage, ...]) -> None:
                 raise BadDeclaration(f"'{place}.{one.name}' was formerly '{old}', which cannot be: name each once.")
 
 
-def _input_type(cls: type[Any]) -> Any:
+def _declared_types(cls: type[Any]) -> tuple[Any, Any]:
+    """The types of the input and of the result; the second is Any where the class says nothing of it."""
     for base in getattr(cls, "__orig_bases__", ()):
         if getattr(typing.get_origin(base), "__name__", "") == "Job":
-            return typing.get_args(base)[0]
+            given, result = (*typing.get_args(base), Any)[:2]
+            return given, result
     raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
 
 
 def _stages(
-    cls: type[Any], takes: Any, retries: int | None, never: tuple[type[BaseException], ...]
+    cls: type[Any], takes: Any, result: Any, retries: int | None, never: tuple[type[BaseException], ...]
 ) -> tuple[Stage, ...]:
     marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
     check_inherited(cls, {name for name, _ in marked})
@@ -244,7 +272,7 @@ def _stages(
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
         check_options(place, mark.retry, mark.provider, mark.timeout_s)
-        hints = _hints(method, place)
+        hints = hints_of(method, place)
         returns = _plain(hints.get("return", Any))
         stages.append(
             Stage(
@@ -260,10 +288,11 @@ def _stages(
                 rules=checked_rules(mark.rules, never, place),
                 formerly=mark.formerly,
                 upgrade=mark.upgrade,
-                may_be_none=_takes_none(adapter),
+                may_be_none=takes_none(adapter),
             )
         )
         returned[name] = returns
+    check_result(cls.__name__, result, name, returns)
     return tuple(stages)
 
 
@@ -310,36 +339,8 @@ def _plain(returns: Any) -> Any:
     return returns
 
 
-def _takes_none(adapter: TypeAdapter[Any]) -> bool:
-    try:
-        adapter.validate_python(None)
-    except ValidationError:
-        return False
-    return True
-
-
-def _hints(method: Any, place: str) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(method)
-    except NameError as error:
-        raise BadDeclaration(f"The stage '{place}' is annotated with a type that cannot be found: {error}.") from None
-
-
 def _adapter(type_: Any, place: str) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(type_)
     except Exception as error:
         raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {error}.") from None
-
-
-def _misfit(adapter: TypeAdapter[Any], value: object, error: Exception) -> str:
-    """The type that came, and the field that does not fit."""
-    try:
-        adapter.validator.validate_python(value)
-    except ValidationError as problem:
-        return f"it is a {type(value).__name__}; {first_problem(problem)}"
-    return f"it is a {type(value).__name__}; {unwritable(value) or str(error).splitlines()[0]}"
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -16,7 +16,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import end
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import audit, batch, cases, events, jobs, outbox, results
+from holdfast.tables import audit, batch, cases, events, jobs, outbox, results, secrets
 
 NOTES_LENGTH_MAX = 4_000
 
@@ -78,6 +78,7 @@ async def resolve(
         if problem is not None:
             raise NotAllowed(f"Dead letter {case_id} cannot be resolved. {problem}")
         await cases.step(tx, case_id, before, after, now, notes=text)
+        await secrets.forget(tx, [case["job_id"]])  # nothing replays it any more
         data = {"notes": text, "from": before}
         if reason is not None:
             data["without_replay"] = _cleaned(reason)

@@ -83,7 +83,7 @@ def committing_here(ctx: Context, session: C) -> Iterator[StageCommit[C]]:
 def _prepare(ctx: Context, session: Any) -> ForeignTx:
     if ctx.is_written:
         raise BadDeclaration(f"The stage '{ctx.stage}' has ended in an earlier ctx.transaction; it can end once.")
-    tx = foreign_tx(session, autocommit=True)
+    tx = foreign_tx(session, ctx.kind.schema, autocommit=True)
     if tx.dialect != ctx.kernel.store.dialect:
         raise InvalidInput(
             f"ctx.transaction needs the database that Holdfast's tables are in, which is {ctx.kernel.store.place()}."
@@ -158,11 +158,29 @@ async def _begin_asyncpg(connection: Any) -> Any:
     return transaction
 
 
+def _begin_django(connection: Any) -> Any:
+    """Django commits or rolls back when its block is left; a connection that went bad while idle is replaced first."""
+    from django.db.transaction import Atomic
+
+    connection.close_if_unusable_or_obsolete()
+    block = Atomic(connection.alias, savepoint=True, durable=True)
+    block.__enter__()
+    return block
+
+
+def _rollback_django(connection: Any, block: Any) -> None:
+    if connection.in_atomic_block:  # a commit that failed has rolled back already
+        block.__exit__(RuntimeError, RuntimeError("rolled back"), None)
+
+
 DOORS = {
     "sqlalchemy": _Doors(lambda s: bool(s.in_transaction()), _nothing, _commit, _rollback),
     "psycopg": _Doors(lambda c: c.info.transaction_status.name != "IDLE", _nothing, _commit, _rollback),
     "sqlite3": _Doors(lambda c: bool(c.in_transaction), _begin_sqlite, _commit, _rollback),
     "aiosqlite": _Doors(lambda c: bool(c.in_transaction), _begin_sqlite, _commit, _rollback),
+    "django": _Doors(
+        lambda c: bool(c.in_atomic_block), _begin_django, lambda c, b: b.__exit__(None, None, None), _rollback_django
+    ),
     "asyncpg": _Doors(
         lambda c: bool(c.is_in_transaction()), _begin_asyncpg, lambda c, t: t.commit(), lambda c, t: t.rollback()
     ),

@@ -154,13 +154,15 @@ async def _write(kernel: Kernel, report: Report) -> None:
 
 async def _until_written(kernel: Kernel, report: Report) -> None:
     assert report.answer is not None
+    run_id = report.answer.id
     try:
         for pause_s in WRITE_AGAIN_S:
             try:
                 await record(kernel, report)
                 return
             except AWAY:
+                report = report._replace(is_again=True)
                 await asyncio.sleep(pause_s)
         await record(kernel, report)
     finally:
-        kernel.unwritten.pop(report.answer.id, None)
+        kernel.unwritten.pop(run_id, None)

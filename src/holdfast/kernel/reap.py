@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from holdfast.core.floor import BOTTOM
 from holdfast.core.job import State
 from holdfast.core.outcome import Lost, Overdue
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.turn import AWAY, end, end_apart
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, jobs
+from holdfast.tables import answers, leases
 
 BATCH = 200
+LEASE_SLACK_MS = 5_000
+DEADLINE_SLACK_MS = 60_000
+"""How far back a look goes again: what had ended by then and was not committed yet is seen after all."""
+SWEEP_LOOK_S = 300.0
 
 
 async def reap_once(kernel: Kernel) -> int:
     """Return expired leases to the queue, each counted as a lost worker; the third one buries the job."""
 
     async def find(tx: Tx) -> list[Settlement]:
-        lost = await jobs.expired(tx, kernel.registry.queues, kernel.now(), BATCH)
-        return [Settlement(job, Lost(), provider=provider) for job, provider in lost]
+        now = kernel.now()
+        lost = await leases.expired(tx, kernel.registry.queues, now, BATCH, scan.start or BOTTOM)
+        scan.reached(now - LEASE_SLACK_MS if len(lost) < BATCH else lost[-1][2])
+        return [Settlement(job, Lost(), provider=provider) for job, provider, _ in lost]
 
-    reaped = await _end(kernel, find, "reap.before_commit")
+    with kernel.floors.times("expired").scan(kernel.now) as scan:
+        reaped = await _end(kernel, find, "reap.before_commit")
     if reaped:
         kernel.watch.count("lease_reclaims", reaped)
     return reaped
@@ -34,17 +42,24 @@ async def sweep_once(kernel: Kernel) -> int:
 
     async def find(tx: Tx) -> list[Settlement]:
         now = kernel.now()
-        late = await jobs.overdue(tx, kernel.registry.queues, now, BATCH)
+        late = await leases.overdue(tx, kernel.registry.queues, now, BATCH, deadlines.start or BOTTOM)
+        deadlines.reached(now - DEADLINE_SLACK_MS if len(late) < BATCH else late[-1][0].deadline_at or BOTTOM)
         ended = [Settlement(job, Overdue(), expected=State(job.state), provider=provider) for job, provider in late]
         known = {job.id for job, _ in late}
-        unanswered = await jobs.unanswered(tx, kernel.registry.queues, now, BATCH)
-        known |= await answers.parked(tx, [job.id for job, _ in unanswered]) if unanswered else set()
-        for job, provider in unanswered:
+        silent = await leases.unanswered(tx, kernel.registry.queues, now, BATCH, callbacks.start or BOTTOM)
+        callbacks.reached(now - DEADLINE_SLACK_MS if len(silent) < BATCH else silent[-1][0].run_at)
+        known |= await answers.parked(tx, [job.id for job, _ in silent]) if silent else set()
+        for job, provider in silent:
             if job.id not in known:
                 ended.append(Settlement(job, Overdue("CALLBACK_OVERDUE"), expected=State.WAITING, provider=provider))
         return ended
 
-    return await _end(kernel, find, "sweep.before_commit")
+    floors = kernel.floors
+    with (
+        floors.times("overdue", every_s=SWEEP_LOOK_S).scan(kernel.now) as deadlines,
+        floors.times("unanswered", every_s=SWEEP_LOOK_S).scan(kernel.now) as callbacks,
+    ):
+        return await _end(kernel, find, "sweep.before_commit")
 
 
 async def _end(kernel: Kernel, find: Callable[[Tx], Awaitable[list[Settlement]]], failpoint: str) -> int:

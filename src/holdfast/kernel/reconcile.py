@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.effect import AskPerson, EffectRow, LookLater, LookUp, after_not_found, arrived_by, next_step
+from holdfast.core.floor import BOTTOM
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import CallError
@@ -16,9 +17,11 @@ BATCH = 50
 
 async def reconcile_once(kernel: Kernel) -> int:
     """Look up every doubtful effect whose job is not about to do so itself; returns how many were cleared."""
-    async with kernel.store.reading() as tx:
-        before = kernel.now() - int(kernel.tuning.reconcile_grace_s * 1_000)
-        doubtful = await effects.in_doubt(tx, before, BATCH)
+    with kernel.floors.times("in_doubt").scan(kernel.now) as scan:
+        async with kernel.store.reading() as tx:
+            before = kernel.now() - int(kernel.tuning.reconcile_grace_s * 1_000)
+            doubtful = await effects.in_doubt(tx, before, BATCH, scan.start or BOTTOM)
+        scan.reached(doubtful[0]["updated_at"] if doubtful else before)
     return sum([await _clear(kernel, row) for row in doubtful])
 
 

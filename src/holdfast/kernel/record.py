@@ -1,14 +1,15 @@
 """Writes down what came of calls to providers: the call, its entry in the ledger of effects, the breaker's lesson.
 
 One commit for all three, so that none is ever there without the others; and calls that end at the same time share it.
+A send that went well has its call in the ledger's entry, and no row besides (`holdfast_every_call` tells both).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core import breaker, places
 from holdfast.core.breaker import Gate
@@ -38,16 +39,14 @@ class Cost:
     units: dict[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """Leave to make one call. A report from another generation of the breaker is ignored."""
 
     id: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One call that was made. If it was an effect's send: what the ledger shall say of it."""
 
     provider: Provider
@@ -60,9 +59,11 @@ class Report:
     refusal: Refusal | None = None
     answer: NewAnswer | None = None
     """If it was a paid call: what to keep of its answer."""
+    is_again: bool = False
+    """Whether it was tried to write this before, and nobody knows what came of it."""
 
     def with_answer(self, answer: NewAnswer | None, failure: Failure | None) -> Report:
-        return replace(self, answer=answer, found=failure)
+        return self._replace(answer=answer, found=failure)
 
     @property
     def outcome(self) -> str:
@@ -86,6 +87,10 @@ class Report:
         )
 
 
+Record = tuple[Report, int]
+"""A call and when it ended."""
+
+
 async def record(kernel: Kernel, report: Report) -> bool:
     """Write down what came of a call. False: its effect was somebody else's to mark.
 
@@ -107,7 +112,7 @@ async def write_late(kernel: Kernel) -> int:
     """Write the records that the store was away for; returns how many there were."""
     late = len(kernel.unrecorded)
     if late:
-        await _record_all(kernel, [])
+        await together(kernel, _record_all, None)  # behind the records that are under way, never beside them
     return late
 
 
@@ -120,45 +125,67 @@ def _remember(kernel: Kernel, report: Report, ended: int) -> None:
 
 def _keep_for_later(kernel: Kernel, report: Report, ended: int) -> None:
     """The ledger's entry is left out: whoever comes next resolves the doubt that is in it now."""
-    kernel.unrecorded.append((replace(report, mark=None, refusal=None, answer=None), ended))
+    kernel.unrecorded.append((report._replace(mark=None, refusal=None, answer=None), ended))
     del kernel.unrecorded[:-UNRECORDED_MAX]
 
 
-async def _record_all(kernel: Kernel, made: Sequence[tuple[Report, int]]) -> list[bool]:
-    late = list(kernel.unrecorded)
+async def _record_all(kernel: Kernel, given: Sequence[Record | None]) -> list[bool]:
+    """Write these records, and with them what the store was away for, all in one commit; None adds nothing to them."""
+    late, made = list(kernel.unrecorded), [record for record in given if record is not None]
     reports = [report for report, _ in made]
-    by_ticket = {report.ticket.id: (report, ended) for report, ended in (*late, *made)}
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        # A late one may have been written by a commit whose answer was lost: then it teaches nothing again.
-        new = await calls.put(tx, [report.row(ended) for report, ended in by_ticket.values()])
         kept = [report.answer for report in reports if report.answer]
         if kept:
             await answers.put(tx, kept, now)
-        unmarked = await _enter(kernel, tx, reports, now)
-        lessons = [lesson for ticket_id, lesson in by_ticket.items() if ticket_id in new]
+        entered = await _enter(kernel, tx, reports, now)
+        lessons = await _put_calls(tx, late, [record for record in made if record[0].ticket.id not in entered.told])
+        lessons += [record for record in made if record[0].ticket.id in entered.told]
         for name in sorted({report.provider.name for report, _ in lessons}):
             await _teach(kernel, tx, [lesson for lesson in lessons if lesson[0].provider.name == name], now)
         await kernel.failpoint("breaker.before_commit")
     written = {report.ticket.id for report, _ in late}
     kernel.unrecorded[:] = [record for record in kernel.unrecorded if record[0].ticket.id not in written]
-    return [report.ticket.id not in unmarked for report in reports]
+    return [record is None or record[0].ticket.id not in entered.refused for record in given]
 
 
-async def _enter(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) -> set[str]:
-    """Make the ledger's entries; return the tickets of those that were not theirs to make."""
-    unmarked: set[str] = set()
+async def _put_calls(tx: Tx, late: Sequence[Record], made: Sequence[Record]) -> list[Record]:
+    """Write the calls; return those that were not written before. One that was tried before may be there already, by a
+    commit whose answer was lost: then it teaches nothing again."""
+    tried = {report.ticket.id: (report, ended) for report, ended in late}
+    tried |= {record[0].ticket.id: record for record in made if record[0].is_again or record[0].ticket.id in tried}
+    fresh = [record for record in made if record[0].ticket.id not in tried]
+    new = await calls.put_again(tx, [report.row(ended) for report, ended in tried.values()]) if tried else set()
+    if fresh:
+        await calls.put(tx, [report.row(ended) for report, ended in fresh])
+    return [*(record for ticket_id, record in tried.items() if ticket_id in new), *fresh]
+
+
+class Entered(NamedTuple):
+    """What came of entries in the ledger, by the tickets of their calls."""
+
+    told: set[str]
+    """The row has the whole call: there is nothing to write of it besides."""
+    refused: set[str]
+    """The row was not theirs to mark."""
+
+
+async def _enter(kernel: Kernel, tx: Tx, reports: Sequence[Report], now: int) -> Entered:
+    """Make the ledger's entries."""
+    entered = Entered(set(), set())
     marks = [(report.mark, report) for report in reports if report.mark]
     refusals = [report.refusal for report in reports if report.refusal]
     for part in _apart(marks, lambda pair: pair[0].key):
         marked = await effects.mark(tx, [mark for mark, _ in part], now)
         for mark, report in part:
             if mark.key not in marked:
-                unmarked.add(report.ticket.id)
+                entered.refused.add(report.ticket.id)
                 await _overtaken(kernel, tx, report.provider, mark, now)
+            elif marked[mark.key] == report.ticket.id:
+                entered.told.add(report.ticket.id)
     for some in _apart(refusals, lambda refusal: refusal.key):
         await effects.refuse(tx, some, now)
-    return unmarked
+    return entered
 
 
 def _apart(entries: Iterable[T], key: Callable[[T], str]) -> list[list[T]]:
@@ -185,7 +212,7 @@ async def _overtaken(kernel: Kernel, tx: Tx, provider: Provider, mark: Mark, now
     kernel.watch.count("effects_duplicated", provider=provider.name)
 
 
-async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[tuple[Report, int]], now: int) -> None:
+async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[Record], now: int) -> None:
     """Tell a provider's row what came of these calls: its breaker, its gate, its free places."""
     reports = [report for report, _ in lessons]
     provider = reports[0].provider
@@ -194,7 +221,7 @@ async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[tuple[Report, int]], 
         return
     row = await breakers.lock(tx, provider.name, now)
     if provider.concurrency is not None:
-        await _give_places_back(tx, provider, row, reports, now)
+        await _give_places_back(kernel, tx, provider, row, reports, now)
     if asked_until is not None:
         await breakers.gate_until(tx, provider.name, asked_until)
     if provider.breaker is None:
@@ -222,12 +249,15 @@ def _asked_ms(report: Report) -> int:
     return report.provider.asked_ms(found.retry_after_ms or 0)
 
 
-async def _give_places_back(tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int) -> None:
+async def _give_places_back(
+    kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, reports: Sequence[Report], now: int
+) -> None:
     """The places go to whoever waits longest for one. What this misses, `hold_once` sees."""
     free = row.places
     for report in reports:
         free = places.give_back(free, now, report.ticket.id)
     await breakers.set_places(tx, provider.name, free)
     if row.state.gate is Gate.CLOSED:
-        for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now)):
+        floor = kernel.floors.parked_since(provider.name)
+        for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now, floor)):
             await tx.hint(f"queue:{queue}")

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from holdfast.core.address import sealed_number
+from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.redact import redact_message
 from holdfast.errors import NotHandled, TransportDown, TransportError
+from holdfast.kernel.floors import OUTBOX, watch_outbox
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.sealing import KeyMissing
 from holdfast.kernel.trace import HEADER, span
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import outbox
+from holdfast.tables import outbox, secrets
 from holdfast.transports.seam import Message
 
 # While one batch waits for its confirms others are claimed and marked: 200 messages in flight, in batches of 50.
@@ -59,14 +63,12 @@ async def relay_once(kernel: Kernel) -> int:
     assert kernel.transport is not None, "a relay needs a transport"
     token = kernel.new_id()
     now = kernel.now()
-    async with kernel.store.alone() as tx:
-        rows = await outbox.claim(
-            tx, token, now, now + int(kernel.tuning.relay_lease_s * 1_000), kernel.tuning.relay_batch
-        )
+    rows = await _claim(kernel, token, now)
     if not rows:
         return 0
     await kernel.failpoint("relay.after_claim")
-    answers = await asyncio.gather(*[_publish(kernel, row) for row in rows])
+    sealed = await _sealed(kernel, rows)
+    answers = await asyncio.gather(*[_publish(kernel, row, sealed.get(row["aggregate_id"], {})) for row in rows])
     await kernel.failpoint("relay.after_publish")
     await _write_down(kernel, token, list(zip(rows, answers, strict=True)))
     await kernel.failpoint("relay.after_mark")
@@ -77,13 +79,45 @@ async def relay_once(kernel: Kernel) -> int:
     return sum(answer is None for answer in answers)
 
 
-async def _publish(kernel: Kernel, row: Row) -> TransportError | None:
+async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[Row]:
+    """Claim a batch, from the floor on. The floor is the first message that is not confirmed, since one that waits for
+    another of its aggregate must be found as soon as that is out."""
+    lease_until = now + int(kernel.tuning.relay_lease_s * 1_000)
+    with kernel.floors.outbox.claim(kernel.now) as claiming:
+        start = claiming.floors.get(OUTBOX, BOTTOM)
+        async with kernel.store.alone() as tx:
+            rows = await outbox.claim(tx, token, now, lease_until, kernel.tuning.relay_batch, start)
+        is_look = claiming.looks_since is not None
+        if is_look or len(rows) < kernel.tuning.relay_batch or claiming.serial % ROUNDS_MAX == 0:
+            async with kernel.store.reading() as tx:
+                first = await outbox.first_pending(tx, start)
+            claiming.reached = {OUTBOX: now - SLACK_MS if first is None else first}
+            if is_look and first is not None:
+                claiming.entered = {OUTBOX: first}  # more may lie there than this batch, and other claims are under way
+    watch_outbox(kernel)
+    return rows
+
+
+async def _sealed(kernel: Kernel, rows: Sequence[Row]) -> dict[str, dict[int, str]]:
+    """What was taken out of these messages' addresses, by aggregate. Most have none, and read nothing."""
+    owners = [row["aggregate_id"] for row in rows if sealed_number(row["payload"]) is not None]
+    if not owners:
+        return {}
+    async with kernel.store.reading() as tx:
+        return await secrets.of_owners(tx, owners)
+
+
+async def _publish(kernel: Kernel, row: Row, sealed: Mapping[int, str]) -> TransportError | None:
     assert kernel.transport is not None
     headers = json.loads(row["headers"])
+    try:
+        body = kernel.sealer.open_message(row["payload"], sealed) if sealed else row["payload"]
+    except KeyMissing as error:
+        return NotHandled(f"The credentials in this message cannot be opened: {error}.")
     message = Message(
         id=row["id"],
         destination=row["destination"],
-        body=row["payload"].encode(),
+        body=body.encode(),
         type=row["message_type"],
         headers=headers,
         correlation_id=row["aggregate_id"],

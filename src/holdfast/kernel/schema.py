@@ -34,7 +34,9 @@ def require_schema(kernel: Kernel, found: list[Applied]) -> None:
 
 def owner(kernel: Kernel) -> str:
     """Whose database it is, as a person knows it."""
-    return ", ".join(f"'{app.name}'" for app in kernel.registry.apps) or "this deployment"
+    return (
+        ", ".join(f"'{app.name}'" for app in kernel.registry.apps if app.kinds or app.migrations) or "this deployment"
+    )
 
 
 def _may_migrate(kernel: Kernel, found: list[Applied]) -> bool:

@@ -19,21 +19,25 @@ from typing import Any
 from holdfast.core import budget
 from holdfast.core.budget import Gates
 from holdfast.core.decide import Decision, StagePlan, decide
-from holdfast.core.job import TERMINAL, Claimed, State
+from holdfast.core.job import EDGES, TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome, Parked
 from holdfast.core.redact import redact_message
+from holdfast.kernel.awaited import ended_channel
 from holdfast.kernel.bury import bury
+from holdfast.kernel.job_tx import JobTx, Settled
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.path import done_after, former_names_done, stage_after
 from holdfast.kernel.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, breakers, events, jobs, joins, outbox, results
+from holdfast.tables import answers, batch, breakers, events, jobs, joins, outbox, results, secrets
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
 
 VALUED = (Done, Next, Called)
 """Outcomes whose value is the stage's result."""
+ERASED = (State.SUCCEEDED, State.CANCELLED)
+"""Where nothing needs a job's credentials any more. The dead keep them for a replay, until their case is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Taken:
     """When it was claimed; it may have gone on since, from stage to stage."""
     went_on: bool = False
     """Whether its holder kept it, from the stage before."""
+    sealed: Mapping[int, str] = field(default_factory=dict)
+    """The credentials of its addresses, for the handler alone."""
 
 
 @dataclass(slots=True)
@@ -68,16 +74,6 @@ class Settlement:
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
     taken: Taken | None = None
     """What the attempt was given, if its worker may go on with the job's next stage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What a job's `settled` hook is told, inside the transaction that changes the job."""
-
-    job: Claimed
-    decision: Decision
-    value: str | None
-    now: int
 
 
 Ends = Sequence[tuple[Settlement, Decision]]
@@ -103,6 +99,9 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
             await bury(kernel, tx, one.job, decision, now)
         if not one.spoiled:
             await _hook(kernel, tx, one, decision, now)
+    over = [one.job.id for one, d in kept if d.state in ERASED and _seals(kernel, one.job.kind)]
+    if over:
+        await secrets.forget(tx, over)
     await _tell_family(tx, kept, now)
 
 
@@ -157,7 +156,10 @@ def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: 
 
 def lefts(kernel: Kernel, ends: Ends, going: Collection[str] = ()) -> list[jobs.Left]:
     """The rows to write: one for each job, its newest end. `going`: the jobs whose holder would go on with them."""
-    newest = {one.job.id: (one, decision) for one, decision in ends}
+    newest = {settlement.job.id: (settlement, decision) for settlement, decision in ends}
+    for settlement, decision in newest.values():
+        edge = (settlement.expected, decision.state)
+        assert edge in EDGES, f"A job never goes from {edge[0]} to {edge[1]}."
     return [
         jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d), job_id in going)
         for job_id, (one, d) in newest.items()
@@ -181,12 +183,19 @@ def is_plain(kernel: Kernel, ends: Ends) -> bool:
             return False
         if one.job.join_id is not None and _counts(one.job, decision):
             return False
+    if any(d.state is State.SUCCEEDED and _seals(kernel, one.job.kind) for one, d in ends):
+        return False
     return not any(_writes_beside(kernel, kind) for kind in {one.job.kind for one, _ in ends})
+
+
+def _seals(kernel: Kernel, name: str) -> bool:
+    kind = kernel.registry.kinds.get(name)
+    return kind is not None and bool(kind.seals)
 
 
 def _writes_beside(kernel: Kernel, name: str) -> bool:
     kind = kernel.registry.kinds.get(name)
-    return kind is not None and (kind.settled is not None or any(stage.formerly for stage in kind.stages))
+    return kind is not None and (kind.on_settled is not None or any(stage.formerly for stage in kind.stages))
 
 
 def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decision:
@@ -248,9 +257,10 @@ def _value(one: Settlement) -> str | None:
 async def _hook(kernel: Kernel, tx: Tx, one: Settlement, decision: Decision, now: int) -> None:
     """Let the job's own class write what belongs to the change, in the same transaction."""
     kind = kernel.registry.kinds.get(one.job.kind)
-    if kind is not None and kind.settled is not None:
+    if kind is not None and kind.on_settled is not None:
         with span(f"{one.job.kind} {decision.event}", one.job.trace, {"job.id": one.job.id}):
-            await kind.settled(kind.instance, kernel, tx, Settled(one.job, decision, one.value, now))
+            change = Settled(one.job, decision, one.value, now)
+            await kind.on_settled(kind.instance, JobTx(kernel, tx), change)
 
 
 async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
@@ -271,7 +281,7 @@ async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
 def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> list[str]:
     """Which channels to ring for these ends. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
-    kinds = kernel.registry.kinds
+    kinds, awaited = kernel.registry.kinds, kernel.awaited
     for one, decision in ends:
         kind = kinds.get(one.job.kind)
         is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
@@ -283,4 +293,6 @@ def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> 
             channels.add("events")
         if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:
             channels.add("events")
+        if awaited and decision.state in TERMINAL and one.job.id in awaited:
+            channels.add(ended_channel(one.job.id))
     return sorted(channels)

@@ -6,22 +6,25 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from holdfast.core.job import PRIORITIES
+from holdfast.core.turns import Turns
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job, kind_of
-from holdfast.kernel.gather import Gather
+from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
+from holdfast.kernel.sealing import seal_input
 from holdfast.kernel.trace import traceparent
 from holdfast.kernel.watch import Watch
 from holdfast.stores.clock import uuid7s
 from holdfast.stores.seam import LoadingTx, Tx
-from holdfast.tables import new_jobs
+from holdfast.tables import new_jobs, secrets
 from holdfast.tables.new_jobs import NewJob
+from holdfast.tables.secrets import NewSecret
 
 KEY_LENGTH_MAX = 255
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
@@ -60,6 +63,7 @@ class Order(NamedTuple):
 
     id: str
     row: NewJob
+    secrets: tuple[NewSecret, ...] = ()
 
 
 def order_of(
@@ -102,6 +106,7 @@ def prepare(
     limit_s = kind.deadline_s if deadline_s is None else deadline_s
     if limit_s is not None and not (_is_time(limit_s) and limit_s):
         raise InvalidInput(f"The deadline_s of {limit_s!r} must be a number of seconds above 0.")
+    stored, sealed = seal_input(kind.sealer, kind.seals, payload) if kind.seals else (payload, ())
     first = kind.stages[0]
     row = NewJob(
         kind.name,
@@ -117,9 +122,17 @@ def prepare(
         owner,
         trace or traceparent(),
         None,
-        payload,
+        None if kind.turns is None else _fair_key(kind, kind.turns, input, owner),
+        stored,
     )
-    return Order(job_id, row)
+    return Order(job_id, row, sealed)
+
+
+def _fair_key(kind: JobKind, turns: Turns, input: object, owner: str | None) -> str:
+    try:
+        return turns.key_of(kind.name, input, owner)
+    except ValueError as error:
+        raise InvalidInput(f"The input of '{kind.name}' does not fit: {error}.") from None
 
 
 def _is_time(seconds: object) -> bool:
@@ -151,7 +164,8 @@ async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | No
 
     A key that was used before gives the id of the job it made; with another payload it is an `IdempotencyConflict`,
     and the caller's transaction should be rolled back."""
-    added = await new_jobs.insert(tx, dict(orders), now)
+    added = await new_jobs.insert(tx, {order.id: order.row for order in orders}, now)
+    await secrets.put(tx, {order.id: order.secrets for order in orders if order.secrets and order.id in added}, now)
     if watch is not None:
         tx.then(lambda: _count(watch, [order for order in orders if order.id in added]))
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
@@ -177,33 +191,54 @@ async def _earlier(tx: Tx, order: Order) -> str:
 async def submit(
     kernel: Kernel, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]
 ) -> str:
-    """Accept one job and return its id once it is durable."""
+    """Accept one job and return its id once it is durable. Callers at the same time share a commit."""
     order = order_of(job, input, options, job_id=kernel.new_id(), now=kernel.now(), key=key)
-    return (await submit_orders(kernel, [order]))[0]
+    return await together(kernel, submit_orders, order)
 
 
 async def submit_many(
-    kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], **options: Unpack[Options]
+    kernel: Kernel,
+    job: type[Job[In]],
+    inputs: Iterable[In],
+    *,
+    key: Callable[[In], str] | None = None,
+    **options: Unpack[Options],
 ) -> list[str]:
     """Accept a job for each input, in commits of thousands. Inputs are read as they are needed: checking some overlaps
-    with writing others."""
-    return await submit_orders(kernel, _alike(kernel, job, inputs, options))
+    with writing others. `key` makes each one's key from its input."""
+    check_keys(key)
+    orders = _alike(kernel, job, inputs, options) if key is None else _keyed(kernel, job, inputs, key, options)
+    return await submit_orders(kernel, orders)
+
+
+def check_keys(key: object) -> None:
+    """Refuse one key for many jobs."""
+    if key is not None and not callable(key):
+        raise InvalidInput("A key is for one job; give each of many its own: key=lambda input: ...")
+
+
+def _keyed(
+    kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], key: Callable[[In], str], options: Options
+) -> Iterator[Order]:
+    for each in inputs:
+        yield order_of(job, each, options, job_id=kernel.new_id(), now=kernel.now(), key=key(each))
 
 
 def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Options) -> Iterator[Order]:
     """Orders that differ only in id, time and payload: the rest is prepared once a millisecond."""
-    if "key" in options:
-        raise InvalidInput("A key is for one job; give each of many its own by `prepare` and `submit_orders`.")
     kind = kind_of(job)
+    if kind.seals:
+        yield from (order_of(job, one, options, job_id=kernel.new_id(), now=kernel.now()) for one in inputs)
+        return
     now = -1
     alike: tuple[Any, ...] = ()
     ids = uuid7s(lambda: now, kernel.dice)
     made = tuple.__new__  # a named tuple's own way of making one takes three times as long
     for one in inputs:
         at = kernel.now()
-        if at != now:
+        if at != now or kind.turns is not None:
             now, alike = at, order_of(job, one, options, job_id="", now=at).row[:-1]
-        yield made(Order, (next(ids), made(NewJob, (*alike, _payload(kind, one)))))
+        yield made(Order, (next(ids), made(NewJob, (*alike, _payload(kind, one))), ()))
 
 
 async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
@@ -251,7 +286,7 @@ async def _next_part(left: Iterator[Order], rows: int) -> list[Order]:
 
 
 async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
-    if kernel.store.dialect == "postgres":
+    if kernel.store.dialect == "postgres" and not any(order.secrets for order in part):
         keyless = all(order.row.job_key is None for order in part)
         if keyless and len(part) >= LOAD_ROWS_MIN:
             try:
@@ -266,7 +301,7 @@ async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
 async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     async with kernel.store.transaction() as tx:
         assert isinstance(tx, LoadingTx)
-        await new_jobs.load(tx, part, kernel.now())
+        await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
         tx.then(lambda: _count(kernel.watch, part))
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
@@ -288,19 +323,3 @@ async def _write(kernel: Kernel, part: Sequence[Order]) -> list[str]:
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
     return found
-
-
-class SharedCommit:
-    """Lets concurrent single enqueues share a commit; each caller still waits for its own to be durable."""
-
-    def __init__(self, kernel: Kernel, rows_max: int = 500) -> None:
-        self._kernel = kernel
-        self._gather: Gather[Order, str] = Gather(self._write, rows_max)
-
-    async def submit(self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]) -> str:
-        kernel = self._kernel
-        order = order_of(job, input, options, job_id=kernel.new_id(), now=kernel.now(), key=key)
-        return await self._gather.put(order)
-
-    async def _write(self, orders: Sequence[Order]) -> Sequence[str | Exception]:
-        return await submit_orders(self._kernel, orders)

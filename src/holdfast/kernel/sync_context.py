@@ -130,11 +130,11 @@ class SyncContext:
         return child
 
     def gather(
-        self, job: type[Job[In]], inputs: Iterable[In], **options: Unpack[Options]
-    ) -> list[Success[Any] | Failure]:
+        self, job: type[Job[In, T]], inputs: Iterable[In], **options: Unpack[Options]
+    ) -> list[Success[T] | Failure]:
         """Start a child for each input and wait for all of them, as `Context.gather` does."""
         given = list(inputs) if self._facts.in_process else inputs
-        outcomes: list[Success[Any] | Failure] = self._ask("gather", job, given, **options)
+        outcomes: list[Success[T] | Failure] = self._ask("gather", job, given, **options)
         return outcomes
 
     def callback_url(self, key: str, *, expires_s: float = 7 * 86_400.0) -> str:

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from holdfast.core.address import sealed_number
 from holdfast.core.classify import classify
 from holdfast.core.failure import Category
+from holdfast.core.floor import Floors
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.kernel.floors import watch_claims
 from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.report import report
@@ -36,8 +39,9 @@ from holdfast.kernel.settle import (
     parted,
     write_beside,
 )
+from holdfast.kernel.taking_turns import take_turns
 from holdfast.stores.seam import Tx
-from holdfast.tables import events, jobs, results
+from holdfast.tables import events, jobs, results, secrets
 
 AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 """The database is not there for anybody: no settlement is to blame."""
@@ -59,16 +63,20 @@ async def turn(
     whatever was written beside them. `goes_on`: the owner keeps the jobs that have a next stage, if it has not held
     them for long, or by its last `look` nobody more urgent waits; they come first, each as its next attempt. A crash
     before the commit changes nothing; after it, the leases expire and are reaped."""
+    let_in = await take_turns(kernel, queues, limit)
     try:
         gates = await gates_of(kernel, finished)
-        written = None
-        while written is None:
-            now = kernel.now()
-            ends = decided(kernel, finished, now, gates)
-            plain = is_plain(kernel, ends)
-            going = going_on(ends, now, look) if goes_on else set()
-            written = await _commit(kernel, ends, going, _claim(kernel, owner, queues, limit, now), now, plain)
-        turned, kept, refused = written
+        with kernel.floors.claims.claim(kernel.now) as claiming:
+            written = None
+            while written is None:
+                now = kernel.now()
+                ends = decided(kernel, finished, now, gates)
+                plain = is_plain(kernel, ends)
+                going = going_on(ends, now, look) if goes_on else set()
+                claim = _claim(kernel, owner, queues, limit, now, claiming.floors)
+                written = await _commit(kernel, ends, going, claim, now, plain)
+            turned, kept, refused = written
+            claiming.reached, claiming.entered = turned.reached, turned.entered
     except AWAY:
         raise
     except Exception as error:  # an end that cannot be written: find it, and let the others pass
@@ -76,18 +84,20 @@ async def turn(
             raise
         await end_apart(kernel, finished, error)
         return await turn(kernel, owner, queues, (), limit)
+    watch_claims(kernel)
     report(kernel, kept, refused)
     if refused:
         async with kernel.store.transaction() as tx:
             await note_refused(tx, refused, now)
     kept_on = [next_taken(kernel, one, d) for one, d in kept if one.job.id in turned.went_on]
     put_back = sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now) - len(kept_on)
-    again = turned.parked + (not plain) + put_back
+    again = turned.parked + (not plain) + put_back + max(0, let_in - len(turned.leased))
     return kept_on + await _with_results(kernel, turned.leased, now), again
 
 
-def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int) -> jobs.Claim:
-    return jobs.Claim(owner, queues, kernel.registry.declared, limit, now + int(kernel.tuning.lease_s * 1_000))
+def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int, floors: Floors) -> jobs.Claim:
+    lease_until = now + int(kernel.tuning.lease_s * 1_000)
+    return jobs.Claim(owner, queues, kernel.registry.declared, limit, lease_until, floors)
 
 
 async def _commit(
@@ -164,7 +174,7 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
     """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        job = await jobs.claim_one(tx, job_id, _claim(kernel, owner, (), 1, now), now)
+        job = await jobs.claim_one(tx, job_id, _claim(kernel, owner, (), 1, now, {}), now)
         if job is None:
             return None
         await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
@@ -176,11 +186,18 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
 async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[Taken]:
     """What the jobs' stages need from earlier ones; nobody else writes results of a job that we hold."""
     later = [job.id for job in leased if _has_earlier_stage(kernel, job)]
-    if not later:
+    hidden = [job.id for job in leased if _has_secrets(kernel, job)]
+    if not later and not hidden:
         return [Taken(job, since=now) for job in leased]
     async with kernel.store.reading() as tx:
-        stored = await results.of_jobs(tx, later)
-    return [Taken(job, stored.get(job.id, {}), now) for job in leased]
+        stored = await results.of_jobs(tx, later) if later else {}
+        sealed = await secrets.of_owners(tx, hidden) if hidden else {}
+    return [Taken(job, stored.get(job.id, {}), now, sealed=sealed.get(job.id, {})) for job in leased]
+
+
+def _has_secrets(kernel: Kernel, job: Claimed) -> bool:
+    kind = kernel.registry.kinds.get(job.kind)
+    return kind is not None and bool(kind.seals) and sealed_number(job.payload) is not None
 
 
 def _has_earlier_stage(kernel: Kernel, job: Claimed) -> bool:

@@ -8,7 +8,7 @@ It is pure: a look at a system goes in, notices come out. A notice of severity `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -16,14 +16,17 @@ from holdfast.core.breaker import Gate
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category
 from holdfast.kernel.explain import iso
-from holdfast.operator.snapshot import BreakerView, Snapshot, held_back
+from holdfast.kernel.horizon import held_back
+from holdfast.operator.shape import shape_row
+from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, Lane, Snapshot
+from holdfast.tables.incidents import Hit
 
 OUTBOX_LAG_S = 60.0
 WAIT_LONG_S = 300.0
 WAIT_TOO_LONG_S = 1_800.0
 WAIT_FACTOR = 5.0
 """Waiting is unusual from so many times the usual wait on, and never below a minute."""
-UNUSUAL_S = 60.0
+UNUSUAL_S = LOOK_CLOSER_S
 OUTAGE_LONG_S = 900.0
 
 
@@ -51,6 +54,24 @@ class Topic(StrEnum):
     HORIZON = "old_transaction"
 
 
+TO_DO: dict[Topic, str] = {
+    Topic.STORE: "See whether the database runs and can be reached from here.",
+    Topic.BROKER: "See whether the broker runs and can be reached; nothing is lost meanwhile.",
+    Topic.NO_WORKER: "Start `holdfast worker` for this queue.",
+    Topic.UNDECLARED: "Start a worker whose code declares the stage, or take the deploy back.",
+    Topic.WAITING: "Start more workers, or see what the running ones do.",
+    Topic.DEADLINES: "See what holds them up; what misses its deadline becomes a dead letter and can be replayed.",
+    Topic.OUTBOX: "See whether a relay runs and the broker answers.",
+    Topic.ASIDE: "Publish them again or let them go.",
+    Topic.PROVIDER: "See the provider's status page. Its jobs spend nothing, and go on by themselves when it answers.",
+    Topic.DOUBT: "Ask the provider, and record for each whether it happened.",
+    Topic.ESCALATED: "Have an engineer triage them anew: the last fix did not help.",
+    Topic.BUG: "Fix the code or the configuration, then replay the group.",
+    Topic.LETTERS: "Triage them group by group.",
+    Topic.HORIZON: "End the transaction that is named.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
     """One thing that asks for a person. `sentence` says what, since when, who is hit and what to do."""
@@ -62,7 +83,24 @@ class Notice:
     """How many jobs, messages, letters or effects it is about."""
     subject: str = ""
     """Which of several: a queue, a provider, a stage."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    owners: int = 0
+    """Of how many owners the jobs are, as far as they were counted."""
+    since_at: int | None = None
+    next_at: int | None = None
+    """When something happens by itself: the next trial."""
+    late_at: int | None = None
+    """When the first of the jobs misses its deadline."""
+    answer: str | None = None
+    """How the provider answered last."""
+
+    @property
+    def to_do(self) -> str:
+        return TO_DO[self.topic]
+
+
+def shape_notice(notice: Notice) -> dict[str, Any]:
+    """A notice as JSON, with what to do."""
+    return shape_row(asdict(notice)) | {"to_do": notice.to_do}
 
 
 def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[Notice]:
@@ -98,7 +136,7 @@ def _workers(view: Snapshot) -> Iterator[Notice]:
                 f"{_count(lane.jobs, 'job')} of the queue '{lane.queue}' queued, the oldest has been due for "
                 f"{_span(lane.oldest_age_s)}, and no worker serves it: start `holdfast worker`."
             )
-            yield Notice(Topic.NO_WORKER, Severity.PAGE, sentence, lane.jobs, lane.queue)
+            yield _of_queue(Topic.NO_WORKER, Severity.PAGE, sentence, lane, view)
     for waiting in view.undeclared:
         sentence = (
             f"{_count(waiting.jobs, 'job')} due: no running worker declares the stage '{waiting.stage}' of "
@@ -118,7 +156,13 @@ def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[Notice]:
             f"The oldest job of the queue '{lane.queue}' has been due for {_span(lane.oldest_age_s)}{usually}; "
             f"{_count(lane.jobs, 'job')} queued: start more workers, or see what the running ones do."
         )
-        yield Notice(Topic.WAITING, severity, sentence, lane.jobs, lane.queue)
+        yield _of_queue(Topic.WAITING, severity, sentence, lane, view)
+
+
+def _of_queue(topic: Topic, severity: Severity, sentence: str, lane: Lane, view: Snapshot) -> Notice:
+    hit = view.due_in.get(lane.queue, Hit())
+    since_at = view.now - int(lane.oldest_age_s * 1_000)
+    return Notice(topic, severity, sentence, lane.jobs, lane.queue, hit.owners, since_at, late_at=hit.late_at)
 
 
 def _deadlines(view: Snapshot) -> Iterator[Notice]:
@@ -128,7 +172,7 @@ def _deadlines(view: Snapshot) -> Iterator[Notice]:
             f"{_count(risk.jobs, 'job')} {_verb(risk.jobs, 'has', 'have')} used three quarters of "
             f"{_verb(risk.jobs, 'its', 'their')} time; the first misses its deadline at {_clock(risk.first_at)}."
         )
-        yield Notice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, facts={"first_at": iso(risk.first_at)})
+        yield Notice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, late_at=risk.first_at)
 
 
 def _outbox(view: Snapshot) -> Iterator[Notice]:
@@ -149,13 +193,25 @@ def _providers(view: Snapshot) -> Iterator[Notice]:
         if breaker.state.gate is Gate.CLOSED or began_at is None:
             continue
         severity = Severity.PAGE if breaker.open_s(view.now) >= OUTAGE_LONG_S else Severity.TICKET
-        facts = {"since": iso(began_at), "reason": breaker.state.reason, "held": breaker.parked}
-        yield Notice(Topic.PROVIDER, severity, _outage(breaker, began_at), breaker.parked, breaker.name, facts)
+        hit = view.held_for.get(breaker.name, Hit())
+        yield Notice(
+            Topic.PROVIDER,
+            severity,
+            _outage(breaker, began_at, hit),
+            breaker.parked,
+            breaker.name,
+            hit.owners,
+            began_at,
+            None if breaker.state.forced else breaker.state.open_until,
+            hit.late_at,
+            hit.answer,
+        )
 
 
-def _outage(breaker: BreakerView, began_at: int) -> str:
+def _outage(breaker: BreakerView, began_at: int, hit: Hit) -> str:
     state = breaker.state
-    why = f" ({state.reason})" if state.reason else ""
+    reasons = [state.reason, f"it answered {hit.answer}" if hit.answer else None]
+    why = f" ({'; '.join(filter(None, reasons))})" if any(reasons) else ""
     held = f"{_count(breaker.parked, 'job')} {_verb(breaker.parked, 'waits', 'wait')} for it and spend nothing"
     if state.forced:
         after = "a person opened its breaker, and a person must close it"
@@ -177,13 +233,14 @@ def _effects(view: Snapshot) -> Iterator[Notice]:
 
 
 def _letters(view: Snapshot) -> Iterator[Notice]:
-    """What a user's own input caused is work, and wakes nobody."""
+    """What a user's own input caused is nobody's work here: it was told to the user, and has a lane of its own."""
     escalated = bugs = 0
     for (state, category, cause), number in view.letters.items():
         if state == CaseState.ESCALATED and cause == "service":
             escalated += number
-        elif state == CaseState.OPEN and category == Category.BUG:
+        elif state == CaseState.OPEN and category == Category.BUG and cause == "service":
             bugs += number
+    bugs -= min(bugs, view.letters_late)
     if escalated:
         sentence = f"{_count(escalated, 'dead letter')} escalated: fixed, replayed, and dead again in the same way."
         yield Notice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)

@@ -54,6 +54,9 @@ async def sum_costs(desk: Desk, days: int) -> dict[str, Any]:
     return {"since": iso(since), "items": items, "total_cost_micros": total}
 
 
-async def list_actions(desk: Desk, page: Page, actor: str | None = None, subject: str | None = None) -> dict[str, Any]:
-    """Who did what, the newest first: every act of an operator or an instructor."""
-    return await fetch_page(desk, page, by_sequence("at"), ops.audit_page, actor=actor, subject=subject)
+async def list_actions(
+    desk: Desk, page: Page, actor: str | None = None, subject: str | None = None, people: bool = False
+) -> dict[str, Any]:
+    """Who did what, the newest first: every act of an operator or an instructor; with `people`, without the kernel's
+    own lines."""
+    return await fetch_page(desk, page, by_sequence("at"), ops.audit_page, actor=actor, subject=subject, people=people)

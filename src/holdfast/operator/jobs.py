@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, TypedDict
 
 from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
-from holdfast.errors import NotFound
+from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.explain import explain
 from holdfast.kernel.kernel import Kernel
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, Page, fetch_page
+from holdfast.operator.query import Query, as_patterns, is_id_part, parse_query
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row
-from holdfast.tables import audit, calls, cases, effects, events, jobs, ops, outbox, results
+from holdfast.tables import audit, calls, cases, effects, events, jobs, ops, outbox, results, search
 
 
 class JobFilter(TypedDict, total=False):
@@ -33,9 +35,33 @@ async def list_jobs(desk: Desk, page: Page, which: JobFilter) -> dict[str, Any]:
     return await fetch_page(desk, page, BY_ID, ops.jobs_page, **which)
 
 
-async def search_jobs(desk: Desk, page: Page, wanted: str) -> dict[str, Any]:
-    """Jobs by any id: of a job, its key, its callback, its trace, its dead letter."""
-    return await fetch_page(desk, page, BY_ID, ops.jobs_found, wanted=wanted)
+async def query_jobs(desk: Desk, page: Page, text: str) -> dict[str, Any]:
+    """Jobs by a query (`holdfast.operator.query`), the newest first. Text without a field, and what is no query, is
+    taken for an id first: of a job, its key, its callback, its trace, its dead letter, an effect, a message."""
+    now = desk.systems[0].kernel.now() if desk.systems else 0
+    try:
+        query = parse_query(text, now)
+    except InvalidInput:  # an id may hold anything, colons and quotes too
+        found = await _look_up(desk, page, text)
+        if found["items"]:
+            return found
+        raise
+    if not query.has_only_texts():
+        return await _match(desk, page, query)
+    found = await _look_up(desk, page, text)
+    if found["items"]:
+        return found
+    return await _match(desk, page, parse_query(f"id:{text.strip()}", now) if is_id_part(text.strip()) else query)
+
+
+async def _look_up(desk: Desk, page: Page, text: str) -> dict[str, Any]:
+    return await fetch_page(desk, page, BY_ID, ops.jobs_found, wanted=text.strip())
+
+
+async def _match(desk: Desk, page: Page, query: Query) -> dict[str, Any]:
+    which = {field.name: getattr(query, field.name) for field in fields(query) if field.name != "texts"}
+    which["inputs"] = (*query.inputs, *(as_patterns(text) for text in query.texts))
+    return await fetch_page(desk, page, BY_ID, search.jobs_matching, **which)
 
 
 async def show_job(desk: Desk, job_id: str) -> dict[str, Any]:

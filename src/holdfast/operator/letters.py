@@ -16,7 +16,7 @@ from holdfast.kernel.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, Page, fetch_page
 from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row, Tx
+from holdfast.operator.snapshot import name_cause
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, cases, jobs
 
@@ -37,12 +37,14 @@ async def list_letters(desk: Desk, page: Page, which: LetterFilter) -> dict[str,
 
 
 async def list_groups(desk: Desk, limit: int) -> dict[str, Any]:
-    """Dead letters that a person would treat as one, by kind, stage, provider and error class; escalated ones first."""
-
-    async def read(tx: Tx) -> Sequence[Row]:
-        return await cases.groups(tx, limit)
-
-    items = await desk.read_all(read)
+    """Dead letters that a person would treat as one, by kind, stage, provider and error class, and unexpected
+    exceptions by their type and place too; escalated ones first. `cause` is `input` where a caller's own mistake is it.
+    """
+    items: list[dict[str, Any]] = []
+    for system in desk.systems:
+        async with system.kernel.store.reading() as tx:
+            rows = await cases.groups(tx, limit)
+        items += [{"system": system.name, **shape_row(row), "cause": name_cause(system.kernel, row)} for row in rows]
     items.sort(key=lambda item: (item["state"] != CaseState.ESCALATED, -item["letters"]))
     return {"items": items[:limit]}
 

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.errors import StoreError
-from holdfast.operator.attention import Notice, Severity, what_asks
+from holdfast.operator.attention import Notice, Severity, shape_notice, what_asks
 from holdfast.operator.desk import Desk
 from holdfast.operator.history import Looks
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import Snapshot, snapshot
 from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
-from holdfast.tables import jobs, ops
+from holdfast.tables import depth, incidents, ops
 
 HOUR_MS = 3_600_000
 
@@ -40,7 +40,7 @@ async def _glance(system: OpenSystem, looks: Looks | None) -> dict[str, Any]:
         "title": system.system.title,
         "runs_jobs": bool(system.kernel.registry.kinds),
         "light": light_of(notices),
-        "asks": [asdict(notice) for notice in notices],
+        "asks": [shape_notice(notice) for notice in notices],
     }
     return about if view is None else about | await _numbers(system, view)
 
@@ -56,7 +56,8 @@ async def _numbers(system: OpenSystem, view: Snapshot) -> dict[str, Any]:
     due = [lane.oldest_age_s for lane in view.lanes if lane.state == "queued"]
     held = [lane.oldest_age_s for lane in view.lanes if lane.state == "parked"]
     async with system.kernel.store.reading() as tx:
-        ended = await jobs.finished_since(tx, view.now - HOUR_MS)
+        ended = await depth.finished_since(tx, view.now - HOUR_MS)
+        going_on = await incidents.live(tx, view.now)
     return {
         "lanes": [asdict(lane) for lane in view.lanes],
         "oldest_age_s": max(due, default=0.0),
@@ -64,8 +65,10 @@ async def _numbers(system: OpenSystem, view: Snapshot) -> dict[str, Any]:
         "finished_last_hour": [shape_row(row) for row in ended],
         "outbox_pending": view.outbox_pending,
         "outbox_lag_s": view.outbox_lag_s,
+        "incidents": sum(incident.state == "open" for incident in going_on),
         "dead_letters": view.dead_letters,
         "dead_letters_open": view.dead_letters_open,
+        "dead_letters_quiet": view.dead_letters_quiet,
         "breakers_not_closed": [breaker.name for breaker in view.breakers if breaker.state.gate != "closed"],
         "workers": view.workers_alive,
         "undeclared": [waiting._asdict() for waiting in view.undeclared],

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from holdfast.core.breaker import BreakerState, Gate, from_row
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
+from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.redact import redact_text
 from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
+from holdfast.kernel.depth import read_depths, read_doubtful, read_letters
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Row
-from holdfast.tables import breakers, cases, effects, horizon, jobs, ops, outbox, workers
+from holdfast.stores.seam import Row, Tx
+from holdfast.tables import breakers, horizon, incidents, ops, outbox, workers
 from holdfast.tables.horizon import NOBODY, Horizon
+from holdfast.tables.incidents import Hit
 
-HORIZON_LONG_S = 300.0
-"""An open transaction is worth a word from here on."""
+LOOK_CLOSER_S = 60.0
+"""A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
+CALLS_BEFORE_MS = 600_000
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
 """Dead letters that still ask something of a person."""
 
@@ -73,6 +77,8 @@ class Snapshot:
     outbox_lag_s: float
     letters: dict[tuple[str, str, str], int]
     """How many, by state, category of failure and cause."""
+    letters_late: int = field(default=0, kw_only=True)
+    """How many of the open ones came too late: that is nobody's bug."""
     breakers: Sequence[BreakerView]
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
@@ -83,6 +89,10 @@ class Snapshot:
     broker_trouble: str | None = None
     undeclared: Sequence[Undeclared] = ()
     horizon: Horizon = NOBODY
+    held_for: Mapping[str, Hit] = field(default_factory=dict)
+    """Who waits for each provider that is not called at present."""
+    due_in: Mapping[str, Hit] = field(default_factory=dict)
+    """Who waits in each queue that nobody serves, or that has been waiting for long."""
 
     @property
     def dead_letters(self) -> dict[str, int]:
@@ -94,42 +104,77 @@ class Snapshot:
 
     @property
     def dead_letters_open(self) -> int:
-        return sum(self.dead_letters.get(state, 0) for state in UNWORKED)
+        """Those that ask something of a person who runs the service."""
+        return self._unworked("service")
 
+    @property
+    def dead_letters_quiet(self) -> int:
+        """Those of callers' own mistakes: they were told, and nobody here can fix it."""
+        return self._unworked("input")
 
-def held_back(view: Horizon) -> str | None:
-    """Who keeps old row versions from being removed, in words; None while that is nobody, or not for long."""
-    if view.open_s < HORIZON_LONG_S:
-        return None
-    who = f"{view.what} '{view.name}'" if view.name else f"{view.what} without a name"
-    pid = f", pid {view.pid}" if view.pid is not None else ""
-    return (
-        f"A transaction has been open for {view.open_s / 60:.0f} min ({who}{pid}) and keeps {view.dead_versions:,} old "
-        "row versions from being removed: everything gets slower until it ends."
-    )
+    def _unworked(self, wanted: str) -> int:
+        counted = ((state, cause, number) for (state, _, cause), number in self.letters.items())
+        return sum(number for state, cause, number in counted if state in UNWORKED and cause == wanted)
 
 
 async def snapshot(kernel: Kernel) -> Snapshot:
     now = kernel.now()
     async with kernel.store.reading() as tx:
-        lag = await outbox.lag(tx)
+        lag = await _lag(kernel, tx)
+        depths = await read_depths(kernel, tx)
         alive = [row for row in await workers.every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
+        served = frozenset(name for row in alive for name in row["queues"].split(",") if name)
+        lanes = [Lane(each.queue, each.state, each.jobs, _age_s(each.oldest, now)) for each in depths.every()]
+        gates = _breakers(kernel, await breakers.every(tx), depths.parked)
+        letters = await read_letters(kernel, tx)
         return Snapshot(
             now=now,
-            lanes=[_lane(row, now) for row in await jobs.depth(tx)],
+            lanes=lanes,
             outbox_pending=lag["pending"],
             outbox_lag_s=_age_s(lag["oldest"], now),
-            letters=_letters(kernel, await cases.count(tx)),
-            breakers=_breakers(kernel, await breakers.every(tx)),
-            effects=[(row["provider"], row["status"], row["effects"]) for row in await effects.count(tx)],
+            letters=_letters(kernel, letters),
+            letters_late=_late(letters),
+            breakers=gates,
+            effects=[(row["provider"], row["status"], row["effects"]) for row in await read_doubtful(kernel, tx)],
             workers_alive=len(alive),
-            served_queues=frozenset(name for row in alive for name in row["queues"].split(",") if name),
+            served_queues=served,
             at_risk=AtRisk(*await ops.at_risk(tx, now)),
             messages_aside=await ops.messages_aside(tx),
             broker_trouble=_broker_trouble(kernel),
-            undeclared=await undeclared(kernel, tx),
+            undeclared=await undeclared(kernel, tx, depths.due),
             horizon=await horizon.read(tx),
+            held_for=await _held_for(kernel, tx, gates),
+            due_in={lane.queue: await incidents.due_in(tx, lane.queue) for lane in lanes if _is_late(lane, served)},
         )
+
+
+async def _lag(kernel: Kernel, tx: Tx) -> Row:
+    with kernel.floors.times("lag").scan(kernel.now) as scan:
+        now = kernel.now()
+        lag = await outbox.lag(tx, scan.start or BOTTOM)
+        scan.reached(now - SLACK_MS if lag["first"] is None else lag["first"])
+    return lag
+
+
+async def _held_for(kernel: Kernel, tx: Tx, gates: Sequence[BreakerView]) -> dict[str, Hit]:
+    """Read only while a gate is not closed: a well system pays nothing for it."""
+    found: dict[str, Hit] = {}
+    for gate in gates:
+        began_at = gate.began_at()
+        if began_at is None:
+            continue
+        with kernel.floors.times("held for", gate.name).scan(kernel.now) as scan:
+            now = kernel.now()
+            hit, first = await incidents.held_for(tx, gate.name, scan.start or BOTTOM)
+            scan.reached(now - SLACK_MS if first is None else first)
+        found[gate.name] = hit._replace(answer=await incidents.last_answer(tx, gate.name, began_at - CALLS_BEFORE_MS))
+    return found
+
+
+def _is_late(lane: Lane, served: frozenset[str]) -> bool:
+    return lane.state == "queued" and (
+        lane.oldest_age_s >= LOOK_CLOSER_S or (lane.oldest_age_s > 0 and lane.queue not in served)
+    )
 
 
 def _broker_trouble(kernel: Kernel) -> str | None:
@@ -138,32 +183,36 @@ def _broker_trouble(kernel: Kernel) -> str | None:
     return None if trouble is None else redact_text(trouble)
 
 
-def _letters(kernel: Kernel, rows: Sequence[Row]) -> dict[tuple[str, str, str], int]:
+def _letters(kernel: Kernel, rows: Sequence[tuple[str, Row]]) -> dict[tuple[str, str, str], int]:
     found: Counter[tuple[str, str, str]] = Counter()
-    for row in rows:
-        why = failure(Category(row["category"]), row["error_class"], "")
-        cause = kernel.registry.public_failure(row["kind"], why, row["stage"]).cause
-        found[row["state"], row["category"], cause] += row["letters"]
+    for state, row in rows:
+        found[state, row["category"], name_cause(kernel, row)] += row["letters"]
     return found
 
 
-def _lane(row: Row, now: int) -> Lane:
-    state = "parked" if row["parked"] else row["state"]
-    return Lane(row["queue"], state, row["jobs"], _age_s(row["oldest"], now))
+def name_cause(kernel: Kernel, row: Row) -> str:
+    """`input` where the users of a kind are told that what they gave is the cause, else `service`."""
+    why = failure(Category(row["category"]), row["error_class"], "")
+    return kernel.registry.public_failure(row["kind"], why, row["stage"]).cause
 
 
-def _breakers(kernel: Kernel, rows: Sequence[Row]) -> list[BreakerView]:
+def _late(rows: Sequence[tuple[str, Row]]) -> int:
+    late = [row for state, row in rows if state == CaseState.OPEN and row["failure_reason"] == "deadline"]
+    return sum(row["letters"] for row in late if row["category"] == Category.BUG)
+
+
+def _breakers(kernel: Kernel, rows: Sequence[Row], parked: Mapping[str, int]) -> list[BreakerView]:
     """Every provider: those that ever were in trouble by their row, the others as closed."""
-    known = {row["name"]: _breaker(row) for row in rows}
+    known = {row["name"]: _breaker(row, parked.get(row["name"], 0)) for row in rows}
     for name in kernel.registry.providers:
         known.setdefault(name, BreakerView(name, BreakerState(), 0, None, None))
     return [known[name] for name in sorted(known)]
 
 
-def _breaker(row: Row) -> BreakerView:
+def _breaker(row: Row, parked: int) -> BreakerView:
     stored = json.loads(row["state"])
     state = from_row(stored) if stored else BreakerState()
-    return BreakerView(row["name"], state, row["parked"], row["not_before"], row["updated_at"])
+    return BreakerView(row["name"], state, parked, row["not_before"], row["updated_at"])
 
 
 def _age_s(oldest: int | None, now: int) -> float:

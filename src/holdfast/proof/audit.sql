@@ -29,6 +29,6 @@ SELECT CAST(id AS TEXT) AS id FROM holdfast_outbox
 -- name: orphans
 -- Held back for a provider that nothing watches: no breaker row says when to let them go.
 SELECT CAST(j.id AS TEXT) AS id, j.provider FROM holdfast_jobs AS j
- WHERE j.state = 'queued' AND j.parked = 1
+ WHERE j.state = 'queued' AND j.parked = 1 AND COALESCE(j.hold, '') <> 'turn'
    AND NOT EXISTS (SELECT 1 FROM holdfast_breakers AS b WHERE b.name = j.provider)
  LIMIT 100

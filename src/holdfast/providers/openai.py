@@ -21,6 +21,7 @@ from holdfast.core.classify import classify
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
 from holdfast.kernel.provider_status import note_status
+from holdfast.providers.bounded import AnswerRefused, exchange
 
 T = TypeVar("T")
 
@@ -135,17 +136,12 @@ class OpenAIClient:
     ) -> tuple[int, httpx.Headers, bytes]:
         headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
         request = self._http.build_request("POST", self._base_url + path, headers=headers, timeout=timeout_s, **body)
-        response = await self._http.send(request, stream=True, follow_redirects=False)
-        note_status(response.status_code)
         try:
-            content = bytearray()
-            async for chunk in response.aiter_bytes(65_536):
-                content += chunk
-                if len(content) > ANSWER_BYTES_MAX:
-                    _malformed("is too large")
-            return response.status_code, response.headers, bytes(content)
-        finally:
-            await response.aclose()
+            answer = await exchange(self._http, request, ANSWER_BYTES_MAX)
+        except AnswerRefused as error:
+            _malformed(f"cannot be read: {error}")
+        note_status(answer.status_code)
+        return answer.status_code, answer.headers, answer.content
 
 
 def _rejected(status: int, path: str, headers: httpx.Headers, content: bytes, now_ms: int) -> CallError:

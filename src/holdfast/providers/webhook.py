@@ -3,7 +3,7 @@
     POST url      webhook-id, webhook-timestamp, webhook-signature: v1,base64(HMAC-SHA256(id.timestamp.body))
 
     hooks = declare_webhooks(app, secret=..., policy=OutboundPolicy())
-    await hooks.tell(kernel, tx, url, event_id, {"type": "order.paid"})      # in the transaction of what happened
+    await hooks.tell(tx, url, event_id, {"type": "order.paid"})      # in the transaction of what happened
 
 The id is the effect's token, the same for every repetition of one event, so that a receiver can leave out what it has
 seen. The order is written in the caller's transaction; the ledger sees that a delivery which was answered is never made
@@ -24,8 +24,8 @@ from typing import Any
 import httpx
 from pydantic import BaseModel
 
-from holdfast import App, CallError, Category, Context, Job, Priority, Provider, Retry, stage
-from holdfast.kit import Kernel, Tx, classify, note_status, prepare, submit_in
+from holdfast import App, CallError, Category, Context, Job, JobTx, Priority, Provider, Retry, stage
+from holdfast.kit import classify, note_status, prepare, submit_in, unchanged
 from holdfast.providers.gate import Destination, Rules, find_way, read_location
 from holdfast.providers.outbound import OutboundPolicy
 
@@ -51,9 +51,10 @@ class Webhooks:
     kind: str
 
     async def tell(
-        self, kernel: Kernel, tx: Tx, url: str, event_id: str, body: Mapping[str, Any], *, owner: str | None = None
+        self, tx: JobTx, url: str, event_id: str, body: Mapping[str, Any], *, owner: str | None = None
     ) -> None:
         """Order one event's delivery in an open transaction, once per `event_id`."""
+        kernel = tx.kernel
         kind = kernel.registry.kinds.get(self.kind)
         if kind is None:
             return
@@ -78,7 +79,7 @@ def declare_webhooks(
     deliver_by = post or send_notice
     kind = f"{app.name}.webhook"
 
-    @app.job(name=kind, priority=Priority.LOW)
+    @app.job(name=kind, priority=Priority.LOW, version=2, upgrade={1: unchanged}, seals=("url",))
     class Webhook(Job[Notice]):
         @stage(provider=provider, retry=retry, timeout_s=policy.total_s_max + 10)
         async def deliver(self, ctx: Context, notice: Notice) -> None:

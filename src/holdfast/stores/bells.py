@@ -41,7 +41,10 @@ class Bells:
         return list(self._listeners)
 
     def drop(self, bell: _Bell) -> None:
-        self._listeners[bell.channel].remove(bell)
+        listeners = self._listeners[bell.channel]
+        listeners.remove(bell)
+        if not listeners:
+            del self._listeners[bell.channel]
 
 
 class _Bell:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+_OPTION = re.compile(r"-c\s*([a-z_.]+)=((?:\\.|[^\s\\])*)")
 # What a database URL may say to the driver; everything else in its query is a setting of the session.
 # fmt: off
 _DRIVERS = frozenset({
@@ -14,6 +16,15 @@ _DRIVERS = frozenset({
     "ssl_max_protocol_version", "target_session_attrs", "krbsrvname", "gsslib", "direct_tls",
 })
 # fmt: on
+
+
+POSTGRES = ("postgresql", "postgres")
+# What other libraries' URLs say to those libraries, and to nobody else.
+_OTHERS = frozenset({
+    "async_fallback", "channel_binding", "charset", "client_encoding", "connect_timeout", "gssencmode", "keepalives",
+    "keepalives_count", "keepalives_idle", "keepalives_interval", "prepared_statement_cache_size",
+    "prepared_statement_name_func", "tcp_user_timeout",
+})  # fmt: skip
 
 
 class Pooler(StrEnum):
@@ -38,6 +49,32 @@ class Connecting:
     """A replica that is only read takes no LISTEN."""
 
 
+def plain_url(url: str) -> str:
+    """The URL without the driver that SQLAlchemy writes into it (`postgresql+asyncpg://`), and without what is for that
+    driver alone; `ssl=require` and `options=-csearch_path=x` are kept, as PostgreSQL spells them."""
+    scheme, colon, rest = url.partition(":")
+    kind = scheme.partition("+")[0]
+    if kind not in ("sqlite", *POSTGRES):
+        return url
+    if kind == "sqlite":
+        return f"{kind}{colon}{rest}"
+    parts = urlsplit(f"{kind}{colon}{rest}")
+    given: list[tuple[str, str]] = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name == "options":
+            given += _OPTION.findall(value)
+        elif name not in _OTHERS:
+            given.append(("sslmode" if name == "ssl" else name, value))
+    query = urlencode(given) if parts.query else ""
+    return urlunsplit(parts._replace(query=query))
+
+
+def in_schema(url: str, schema: str) -> str:
+    """The URL of a schema in this database: all that is named without one is looked for and made there."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query="&".join(filter(None, [parts.query, f"search_path={schema}"]))))
+
+
 def split_settings(url: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The URL without the settings of a session, and those: sent at the start, poolers refuse them."""
     parts = urlsplit(url)
@@ -49,7 +86,7 @@ def split_settings(url: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 def beside(url: str, other: str) -> str:
     """The other server's URL, for the database of the first where the other names none, and with its settings."""
-    mine, parts = urlsplit(url), urlsplit(other)
+    mine, parts = urlsplit(url), urlsplit(plain_url(other))
     path = parts.path if parts.path.strip("/") else mine.path
     own = urlencode(split_settings(url)[1])
     return urlunsplit(parts._replace(path=path, query="&".join(filter(None, [parts.query, own]))))

@@ -13,10 +13,12 @@ from holdfast.errors import (
     StoreBusy,
     StoreConflict,
     StoreError,
+    StoreForbidden,
     StoreFull,
     StoreReadOnly,
     StoreStandby,
     StoreUnavailable,
+    forbidden,
 )
 
 
@@ -102,6 +104,8 @@ def translating() -> Iterator[None]:
         raise StoreUnavailable("PostgreSQL refused the user name or password.") from error
     except asyncpg.InvalidCatalogNameError as error:
         raise StoreUnavailable(f"PostgreSQL has no such database: {error}.") from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StoreForbidden(forbidden(str(error))) from error
     except asyncpg.UniqueViolationError as error:
         raise StoreConflict(f"PostgreSQL has this row already: {error}") from error
     except asyncpg.PostgresError as error:

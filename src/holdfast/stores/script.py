@@ -20,18 +20,28 @@ def script(migrations: Sequence[Migration], applied: Sequence[Applied], dialect:
     steps = pending(migrations, applied)
     if not steps:
         return ""
-    parts = [f"{SCHEMA_TABLE};"]
-    if applied and all(one.oldest is None for one in applied):
-        parts.append("ALTER TABLE holdfast_schema ADD COLUMN oldest INTEGER;")
+    parts = [f"{text};" for text in prepare_statements(applied)]
     return "\n\n".join([*parts, *[_step(step, dialect, patience) for step in steps]]) + "\n"
+
+
+def prepare_statements(applied: Sequence[Applied]) -> list[str]:
+    """What has to be there before the first step can be recorded."""
+    if applied and all(one.oldest is None for one in applied):
+        return [SCHEMA_TABLE, "ALTER TABLE holdfast_schema ADD COLUMN oldest INTEGER"]
+    return [SCHEMA_TABLE]
+
+
+def record_statement(step: Migration, dialect: Dialect) -> str:
+    """Says in the database that it has had the step."""
+    return (
+        f"INSERT INTO holdfast_schema (namespace, version, applied_at, oldest)\n"
+        f"VALUES ('{step.namespace}', {step.version}, {NOW_MS[dialect]}, {step.oldest})"
+    )
 
 
 def _step(step: Migration, dialect: Dialect, patience: Patience) -> str:
     statements = [f"{text};" for text in step.statements(dialect)]
-    record = (
-        f"INSERT INTO holdfast_schema (namespace, version, applied_at, oldest)\n"
-        f"VALUES ('{step.namespace}', {step.version}, {NOW_MS[dialect]}, {step.oldest});"
-    )
+    record = f"{record_statement(step, dialect)};"
     lines = [f"-- {step.name}"]
     if dialect == "postgres" and step.is_concurrent:
         return "\n".join([*lines, "-- Outside a transaction: writers go on meanwhile.", *statements, record])

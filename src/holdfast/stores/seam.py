@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from holdfast.stores.bells import TICKET as TICKET
 from holdfast.stores.bells import Heed
 from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, Applied, Patience

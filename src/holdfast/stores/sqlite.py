@@ -29,7 +29,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.stores.bells import Bells, Heed
+from holdfast.stores.bells import TICKET, Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.examination import Examination
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
@@ -75,7 +75,8 @@ class SqliteStore:
                 await lane.rollback()
                 raise
         for channel in sorted(tx.hints):
-            self._bells.ring(channel)
+            name, _, ticket = channel.partition(TICKET)
+            self._bells.ring(name, ticket)
         for tell in tx.tellers:
             tell()
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -144,6 +145,12 @@ def load_statements(path: Path, *rows: RowType) -> Statements:
         body = text[header.end() : following.start() if following else len(text)]
         blocks.setdefault(header.group(1), {})[header.group(2)] = body
     return Statements({name: _statement(name, bodies, rows) for name, bodies in blocks.items()})
+
+
+@lru_cache(maxsize=256)
+def statement_of(text: str) -> Statement:
+    """One statement that is written where it is used, with `:named` parameters."""
+    return _statement("own", {None: text})
 
 
 def load_migrations(namespace: str, folder: Path) -> list[Migration]:

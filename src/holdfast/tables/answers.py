@@ -55,6 +55,6 @@ async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
     await tx.rows(sql.forget, batch=batch.ids(job_ids))
 
 
-async def prune(tx: Tx, limit: int) -> int:
-    """Forget what no later attempt can ask for."""
-    return len(await tx.rows(sql.prune, limit=limit))
+async def prune(tx: Tx, after: str, limit: int) -> list[str]:
+    """Forget what no later attempt can ask for, in the order of the jobs' ids; returns these."""
+    return sorted(row["job_id"] for row in await tx.rows(sql.prune, after=after, limit=limit))

@@ -30,12 +30,13 @@ DELETE FROM holdfast_answers WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM 
 -- name: prune
 -- Of jobs that have left the stage or ended without their last attempt's help: cancelled, swept, replayed, forgotten.
 DELETE FROM holdfast_answers
- WHERE job_id IN (
+ WHERE job_id > CAST(:after AS /*id*/) AND job_id IN (
    SELECT a.job_id FROM holdfast_answers AS a
-    WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
+    WHERE a.job_id > CAST(:after AS /*id*/)
+      AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
                        WHERE j.id = a.job_id AND j.stage = a.stage AND j.epoch = a.epoch
                          AND j.state IN ('queued', 'processing', 'waiting'))
-    LIMIT :limit)
+    ORDER BY a.job_id LIMIT :limit)
    AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
                     WHERE j.id = holdfast_answers.job_id AND j.stage = holdfast_answers.stage
                       AND j.epoch = holdfast_answers.epoch AND j.state IN ('queued', 'processing', 'waiting'))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -105,7 +105,21 @@ async def every(tx: Tx) -> Sequence[Row]:
     return await tx.rows(sql.every)
 
 
-async def attention(tx: Tx, queues: Sequence[str]) -> dict[str, bool]:
-    """Breakers to look at, each with whether jobs of these queues wait for it."""
-    rows = await tx.rows(sql.attention, queues=batch.ids(queues))
-    return {row["name"]: bool(row["ours"]) for row in rows}
+async def names(tx: Tx) -> list[str]:
+    return [row["name"] for row in await tx.rows(sql.names)]
+
+
+class Attention(NamedTuple):
+    """A breaker, and since when the first job has been parked that it holds back; `ours` if jobs of ours are."""
+
+    name: str
+    gate: str
+    first: int | None
+    ours: bool
+
+
+async def attention(tx: Tx, queues: Sequence[str], floors: Mapping[str, int]) -> list[Attention]:
+    """Every breaker; a provider with a floor is looked at from there on."""
+    from_floor = batch.keyed({name: [at] for name, at in floors.items()})
+    rows = await tx.rows(sql.attention, queues=batch.ids(queues), floors=from_floor)
+    return [Attention(row["name"], row["gate"], row["first"], bool(row["ours"])) for row in rows]

@@ -45,15 +45,20 @@ SELECT name, gate, at, reason FROM holdfast_breaker_events
  WHERE CAST(:name AS TEXT) IS NULL OR name = :name ORDER BY seq DESC LIMIT :limit
 
 -- name: every
-SELECT b.name, b.gate, b.state, b.not_before, b.updated_at, b.ramp,
-       (SELECT COUNT(*) FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name) AS parked
-  FROM holdfast_breakers AS b ORDER BY b.name
+SELECT name, gate, state, not_before, updated_at, ramp FROM holdfast_breakers ORDER BY name
+
+-- name: names
+SELECT name FROM holdfast_breakers ORDER BY name
 
 -- name: attention
--- Breakers that are not closed, and closed ones that still hold jobs back; `ours` if the jobs wait in our queues.
+-- When the first job was parked that each breaker still holds back, from its floor on; `ours` if jobs of our queues wait.
 SELECT b.name, b.gate,
-       EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name
+       (SELECT j.updated_at FROM holdfast_jobs AS j
+         WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name
+           AND j.updated_at >= COALESCE(CAST(f.value->>0 AS BIGINT), 0)
+         ORDER BY j.updated_at LIMIT 1) AS first,
+       EXISTS (SELECT 1 FROM holdfast_jobs AS j
+                WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name
+                  AND j.updated_at >= COALESCE(CAST(f.value->>0 AS BIGINT), 0)
                   AND j.queue IN (SELECT e.key FROM json_each(:queues) AS e)) AS ours
-  FROM holdfast_breakers AS b
- WHERE b.gate <> 'closed'
-    OR EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = b.name)
+  FROM holdfast_breakers AS b LEFT JOIN json_each(:floors) AS f ON f.key = b.name

@@ -22,10 +22,11 @@ async def take(tx: Tx, key: str) -> str | None:
     return str(rows[0]["body"]) if rows else None
 
 
-async def awaited(tx: Tx, limit: int) -> list[str]:
-    """Keys that have an answer and a job that waits for it."""
-    return [row["key"] for row in await tx.rows(sql.awaited, limit=limit)]
+async def awaited(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
+    """Keys that have an answer and a job that waits for it, by when the answer came."""
+    return [(row["key"], row["received_at"]) for row in await tx.rows(sql.awaited, limit=limit, floor=floor)]
 
 
-async def prune(tx: Tx, before: int, limit: int) -> int:
-    return len(await tx.rows(sql.prune, before=before, limit=limit))
+async def prune(tx: Tx, floor: int, before: int, limit: int) -> list[int]:
+    """Forget a batch of the oldest; returns when each was received."""
+    return sorted(row["received_at"] for row in await tx.rows(sql.prune, floor=floor, before=before, limit=limit))

@@ -10,11 +10,12 @@ RETURNING body
 
 -- name: awaited
 -- Answers that came before their job waited for them.
-SELECT c.key FROM holdfast_callbacks AS c
- WHERE EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.wait_key = c.key)
+SELECT c.key, c.received_at FROM holdfast_callbacks AS c
+ WHERE c.received_at >= :floor AND EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.wait_key = c.key)
  ORDER BY c.received_at LIMIT :limit
 
 -- name: prune
 DELETE FROM holdfast_callbacks WHERE key IN (
-  SELECT key FROM holdfast_callbacks WHERE received_at < :before ORDER BY received_at LIMIT :limit)
-RETURNING key
+  SELECT key FROM holdfast_callbacks WHERE received_at >= :floor AND received_at < :before
+   ORDER BY received_at LIMIT :limit)
+RETURNING received_at

@@ -1,4 +1,4 @@
-"""Every call to a provider: outcome, latency, cost."""
+"""Every call to a provider: outcome, latency, cost. What an effect's row tells of its send is not written here too."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import NamedTuple
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
-
-sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
 class NewCall(NamedTuple):
@@ -28,22 +26,27 @@ class NewCall(NamedTuple):
     units: str | None
 
 
-async def put(tx: Tx, calls: Iterable[NewCall]) -> set[str]:
+sql = load_statements(Path(__file__).with_suffix(".sql"), NewCall)
+
+
+async def put(tx: Tx, calls: Iterable[NewCall]) -> None:
+    """Write calls that nobody has tried to write before."""
+    await tx.rows(sql.put, batch=batch.numbered(calls))
+
+
+async def put_again(tx: Tx, calls: Iterable[NewCall]) -> set[str]:
     """Write what is not written yet; return the ids that were new."""
-    return {row["id"] for row in await tx.rows(sql.put, batch=batch.numbered(calls))}
+    return {row["id"] for row in await tx.rows(sql.put_again, batch=batch.numbered(calls))}
 
 
 async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
     return await tx.rows(sql.of_job, job_id=job_id)
 
 
-async def latencies(tx: Tx, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.latencies, since=since)
-
-
 async def spending(tx: Tx, since: int) -> Sequence[Row]:
     return await tx.rows(sql.spending, since=since)
 
 
-async def prune(tx: Tx, before: int, limit: int) -> int:
-    return len(await tx.rows(sql.prune, before=before, limit=limit))
+async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:
+    """Forget a batch of the oldest; returns their ids in order."""
+    return sorted(row["id"] for row in await tx.rows(sql.prune, after=after, upto=upto, before=before, limit=limit))

@@ -133,11 +133,6 @@ async def groups(tx: Tx, limit: int = 50) -> Sequence[Row]:
     return await tx.rows(sql.groups, limit=limit)
 
 
-async def count(tx: Tx) -> Sequence[Row]:
-    """How many `letters` there are, by state, category of failure, kind, stage and error class."""
-    return await tx.rows(sql.count)
-
-
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
     ids = batch.ids(job_ids)
     await tx.rows(sql.forget_corrections, batch=ids)

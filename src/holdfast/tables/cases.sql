@@ -75,17 +75,13 @@ SELECT CAST(id AS TEXT) AS id, CAST(job_id AS TEXT) AS job_id, request_id, kind,
    AND (CAST(:stage AS TEXT) IS NULL OR stage = :stage)
    AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class)
    AND (CAST(:fingerprint AS TEXT) IS NULL OR fingerprint = :fingerprint)
- ORDER BY id DESC LIMIT :limit
+ ORDER BY holdfast_dead_letters.id DESC LIMIT :limit
 
 -- name: groups
-SELECT fingerprint, kind, stage, provider, error_class, state, COUNT(*) AS letters, MIN(first_failure_at) AS first_at,
-       MAX(last_failure_at) AS last_at
-  FROM holdfast_dead_letters GROUP BY fingerprint, kind, stage, provider, error_class, state
+SELECT fingerprint, kind, stage, provider, error_class, category, state, COUNT(*) AS letters,
+       MIN(first_failure_at) AS first_at, MAX(last_failure_at) AS last_at, MIN(last_error) AS last_error
+  FROM holdfast_dead_letters GROUP BY fingerprint, kind, stage, provider, error_class, category, state
  ORDER BY letters DESC LIMIT :limit
-
--- name: count
-SELECT state, category, kind, stage, error_class, COUNT(*) AS letters FROM holdfast_dead_letters
- GROUP BY state, category, kind, stage, error_class
 
 -- name: forget
 DELETE FROM holdfast_dead_letters

@@ -84,7 +84,8 @@ async def plan(tx: Tx, plans: Iterable[Plan], now: int) -> None:
 
 async def begin_new(tx: Tx, plans: Iterable[Plan], now: int) -> set[str]:
     """Write the intents, one a key, and say that their sends start now; return the keys of those that may. A key that
-    is missing from the answer is known already, or its job's lease is gone: nothing was written of it."""
+    is missing from the answer is known already, or its job's lease is gone: nothing was written of it. Raises
+    `StoreConflict` if somebody else has just written of one: then nothing was written of any."""
     return {row["key"] for row in await tx.rows(sql.begin_new, batch=_keyed(plans), now=now)}
 
 
@@ -148,9 +149,10 @@ async def begin(tx: Tx, begins: Iterable[Begin], now: int) -> dict[str, int]:
     return {row["key"]: row["sends"] for row in rows}
 
 
-async def mark(tx: Tx, marks: Iterable[Mark], now: int) -> set[str]:
-    """Say what these sends came to, one a key; return the keys whose row was theirs to mark."""
-    return {row["key"] for row in await tx.rows(sql.mark, batch=_keyed(marks), now=now)}
+async def mark(tx: Tx, marks: Iterable[Mark], now: int) -> dict[str, str | None]:
+    """Say what these sends came to, one a key; return the keys whose row was theirs to mark, each with the ticket of
+    the send that the row tells of; None where it is another job's effect."""
+    return {row["key"]: row["ticket"] for row in await tx.rows(sql.mark, batch=_keyed(marks), now=now)}
 
 
 async def backfill(tx: Tx, key: str, provider_id: str, now: int, *, was: str | None = None) -> bool:
@@ -188,9 +190,9 @@ async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
     await tx.rows(sql.hand_over, from_job=from_job, to_job=to_job, now=now)
 
 
-async def in_doubt(tx: Tx, before: int, limit: int) -> Sequence[Row]:
-    """Effects nobody is working on and nobody knows the fate of."""
-    return await tx.rows(sql.in_doubt, before=before, limit=limit)
+async def in_doubt(tx: Tx, before: int, limit: int, floor: int = 0) -> Sequence[Row]:
+    """Effects nobody is working on and nobody knows the fate of, in the order of their last change."""
+    return await tx.rows(sql.in_doubt, floor=floor, before=before, limit=limit)
 
 
 async def sample(tx: Tx, provider: str, first_job: str, *, scan: int, limit: int) -> list[EffectRow]:

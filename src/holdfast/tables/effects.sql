@@ -10,7 +10,8 @@ ON CONFLICT (key) DO NOTHING
 -- name: begin_new
 -- Plans and begins in one insert, where nobody has written of the effect yet: most sends are the first of their key.
 -- Guarded as `plan` is (by the former spelling) and as `begin` is (by the lease). What does not come back goes the
--- long way: `plan`, `lock`, `begin`.
+-- long way: `plan`, `lock`, `begin`. So does everything if somebody writes of the same effect at this moment, which is
+-- an error: ON CONFLICT would confirm each row in the log by a record of its own.
 INSERT INTO holdfast_effects (key, token, job_id, kind, stage, provider, provider_class, status, epoch, attempt,
                               created_at, updated_at, sends, sender, ticket, first_sent_at, last_sent_at)
 SELECT e.key, e.value->>0, j.id, e.value->>2, e.value->>3, e.value->>4, e.value->>5, 'sending',
@@ -18,8 +19,8 @@ SELECT e.key, e.value->>0, j.id, e.value->>2, e.value->>3, e.value->>4, e.value-
        e.value->>9, CAST(:now AS BIGINT), CAST(:now AS BIGINT)
   FROM json_each(:batch) AS e JOIN holdfast_jobs AS j ON j.id = CAST(e.value->>1 AS /*id*/)
  WHERE j.attempt = CAST(e.value->>7 AS BIGINT) AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END
+   AND NOT EXISTS (SELECT 1 FROM holdfast_effects AS f WHERE f.key = e.key)
    AND NOT EXISTS (SELECT 1 FROM holdfast_effects AS f WHERE f.key = e.value->>8)
-ON CONFLICT (key) DO NOTHING
 RETURNING key
 
 -- name: lock
@@ -59,12 +60,14 @@ UPDATE holdfast_effects
  WHERE holdfast_effects.key = e.key AND COALESCE(sender, job_id) = CAST(e.value->>0 AS /*id*/)
    AND attempt = CAST(e.value->>1 AS BIGINT)
    AND status IN ('sending', 'unknown', 'review', 'planned')
-RETURNING holdfast_effects.key
+RETURNING holdfast_effects.key, CASE WHEN sender IS NULL OR sender = job_id THEN ticket END AS ticket
 
 -- name: backfill
 -- The provider has it: what the lookup found stands, whoever sent it. `was`: the id that the row had when it was asked.
+-- What is not known from its own send tells of no call.
 UPDATE holdfast_effects
-   SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT)
+   SET status = 'sent', provider_id = :provider_id, marked_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT),
+       ticket = NULL
  WHERE key = :key AND (status IN ('sending', 'unknown', 'review') OR (status = 'sent' AND provider_id IS NULL)
                        OR provider_id = CAST(:was AS TEXT))
 RETURNING key
@@ -89,7 +92,7 @@ RETURNING key
 -- name: answer
 -- A person's word about an effect nobody else can know of.
 UPDATE holdfast_effects
-   SET status = :status, provider_id = :provider_id, updated_at = CAST(:now AS BIGINT),
+   SET status = :status, provider_id = :provider_id, updated_at = CAST(:now AS BIGINT), ticket = NULL,
        marked_at = CASE WHEN CAST(:status AS TEXT) = 'sent' THEN CAST(:now AS BIGINT) END
  WHERE key = :key AND status IN ('review', 'unknown', 'sending')
 RETURNING key
@@ -113,10 +116,10 @@ UPDATE holdfast_effects SET job_id = CAST(:to_job AS /*id*/), updated_at = CAST(
 -- name: in_doubt
 SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.first_sent_at, f.last_sent_at,
        f.error_class, f.error, CAST(f.job_id AS TEXT) AS job_id, f.attempt, f.ticket, f.marked_at, f.kind,
-       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held
+       CAST(COALESCE(f.sender, f.job_id) AS TEXT) AS sender, FALSE AS is_held, f.updated_at
   FROM holdfast_effects AS f
  WHERE (f.status IN ('sending', 'unknown') OR (f.status = 'sent' AND f.provider_id IS NULL))
-   AND f.updated_at <= :before
+   AND f.updated_at >= :floor AND f.updated_at <= :before
    AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
                     WHERE j.id IN (f.job_id, f.sender) AND j.state IN ('processing', 'queued'))
  ORDER BY f.updated_at LIMIT :limit

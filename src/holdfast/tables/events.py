@@ -31,6 +31,12 @@ async def of_job(tx: Tx, job_id: str, after: int = BEGINNING, limit: int = 1_000
     return await tx.rows(sql.of_job, job_id=job_id, after=after, limit=limit)
 
 
+async def last_data(tx: Tx, job_id: str, type: str) -> str | None:
+    """The data of a job's newest event of this type; None if it has none."""
+    rows = await tx.rows(sql.last_data, job_id=job_id, type=type)
+    return rows[0]["data"] if rows else None
+
+
 async def failed_in_stage(tx: Tx, job_id: str) -> int:
     """How often the present stage was retried or lost its worker, since it began or the job was replayed."""
     return int((await tx.rows(sql.failed_in_stage, job_id=job_id))[0]["n"])

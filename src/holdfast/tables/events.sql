@@ -20,6 +20,11 @@ SELECT 0 AS seq, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data
 SELECT seq, attempt, type, at, data FROM holdfast_job_events
  WHERE job_id = CAST(:job_id AS /*id*/) AND seq > :after ORDER BY seq LIMIT :limit
 
+-- name: last_data
+-- brief
+SELECT data FROM holdfast_job_events
+ WHERE job_id = CAST(:job_id AS /*id*/) AND type = :type ORDER BY seq DESC LIMIT 1
+
 -- name: failed_in_stage
 -- The attempts of the job's present stage and epoch that failed or lost their worker, and were not its last.
 SELECT COUNT(*) AS n FROM holdfast_job_events

@@ -34,5 +34,6 @@ async def answer(tx: Tx, scope: str, key: str, status: int, body: str) -> None:
     await tx.rows(sql.answer, scope=scope, key=key, status=status, body=body)
 
 
-async def prune(tx: Tx, before: int, limit: int) -> int:
-    return len(await tx.rows(sql.prune, before=before, limit=limit))
+async def prune(tx: Tx, floor: int, before: int, limit: int) -> list[int]:
+    """Forget a batch of the oldest; returns when each was created."""
+    return sorted(row["created_at"] for row in await tx.rows(sql.prune, floor=floor, before=before, limit=limit))

@@ -13,5 +13,6 @@ UPDATE holdfast_idempotency SET status = :status, body = :body WHERE scope = :sc
 
 -- name: prune
 DELETE FROM holdfast_idempotency WHERE (scope, key) IN (
-  SELECT scope, key FROM holdfast_idempotency WHERE created_at < :before LIMIT :limit)
-RETURNING key
+  SELECT scope, key FROM holdfast_idempotency WHERE created_at >= :floor AND created_at < :before
+   ORDER BY created_at LIMIT :limit)
+RETURNING key, created_at

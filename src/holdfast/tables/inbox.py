@@ -15,5 +15,6 @@ async def accept(tx: Tx, consumer: str, message_id: str, fingerprint: str, now: 
     return bool(await tx.rows(sql.accept, consumer=consumer, message_id=message_id, fingerprint=fingerprint, now=now))
 
 
-async def prune(tx: Tx, before: int, limit: int) -> int:
-    return len(await tx.rows(sql.prune, before=before, limit=limit))
+async def prune(tx: Tx, floor: int, before: int, limit: int) -> list[int]:
+    """Forget a batch of the oldest; returns when each was received."""
+    return sorted(row["received_at"] for row in await tx.rows(sql.prune, floor=floor, before=before, limit=limit))

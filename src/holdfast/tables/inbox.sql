@@ -6,5 +6,6 @@ RETURNING message_id
 
 -- name: prune
 DELETE FROM holdfast_inbox WHERE (consumer, message_id) IN (
-  SELECT consumer, message_id FROM holdfast_inbox WHERE received_at < :before LIMIT :limit)
-RETURNING message_id
+  SELECT consumer, message_id FROM holdfast_inbox WHERE received_at >= :floor AND received_at < :before
+   ORDER BY received_at LIMIT :limit)
+RETURNING message_id, received_at

@@ -1,18 +1,20 @@
-"""The jobs table. Functions named as the statements in `jobs.sql`; nobody else writes this table."""
+"""The jobs table: turns, and what people do to a job. Functions named as the statements in `jobs.sql`."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.core.decide import Decision
+from holdfast.core.floor import BOTTOM, LATER, NO_FLOORS, SLACK_MS, Floors, Lane, Seen, lowest, reached
 from holdfast.core.job import PRIORITIES, Claimed, State, is_due
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
-from holdfast.tables import batch, events
+from holdfast.tables import batch, events, lanes
 
 NIL = "00000000-0000-0000-0000-000000000000"
 
@@ -63,13 +65,20 @@ class Left(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Who asks for how many of which jobs, and for how long: of these queues, at the declared kinds and stages."""
+    """Who asks for how many of which jobs, and for how long: of these queues, at the declared kinds and stages. A lane
+    without a floor is scanned from the bottom."""
 
     owner: str
     queues: Sequence[str]
     declared: str
     limit: int
     lease_until: int
+    floors: Floors = NO_FLOORS
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """In the order of the claim."""
+        return [(queue, priority) for priority in PRIORITIES for queue in self.queues] if self.limit > 0 else []
 
 
 NO_CLAIM = Claim("", (), "{}", 0, 0)
@@ -77,12 +86,15 @@ NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 class Turned(NamedTuple):
     """What came of a turn: the attempts whose end was accepted, those of them whose next one is leased already, the
-    jobs leased besides, and how many were parked instead, because their provider is held."""
+    jobs leased besides, and how many were parked instead, because their provider is held; from where the next claim
+    must look in each lane, and what has entered lanes."""
 
     accepted: set[str]
     went_on: set[str]
     leased: list[Claimed]
     parked: int
+    reached: Floors
+    entered: Floors
 
 
 async def turn(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Sequence[str] = ()) -> Turned:
@@ -91,11 +103,12 @@ async def turn(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Seq
     back here is leased here."""
     if tx.dialect == "postgres":
         return await _turn_at_once(tx, lefts, claim, now, hints)
-    leased, parked = _parted(await _claim_lane_by_lane(tx, claim, now)) if claim.limit > 0 else ([], 0)
-    accepted, went_on = await _end(tx, lefts, claim.lease_until, now) if lefts else (set(), set())
+    rows, floors, entered = await _claim_lane_by_lane(tx, claim, now) if claim.limit > 0 else ([], {}, {})
+    accepted, went_on = await _end(tx, lefts, claim, now) if lefts else (set(), set())
     for channel in hints:
         await tx.hint(channel)
-    return Turned(accepted, went_on, leased, parked)
+    entered = lowest(entered, _put_back(lefts, went_on, claim, now))
+    return Turned(accepted, went_on, *_parted(rows), floors, entered)
 
 
 def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
@@ -106,12 +119,16 @@ def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
 
 
 async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Sequence[str]) -> Turned:
-    lanes = [(queue, priority) for priority in PRIORITIES for queue in claim.queues] if claim.limit > 0 else []
+    scanned = claim.lanes
+    later = claim.queues if scanned else ()
     rows = await tx.rows(
         sql.turn,
-        batch=batch.keyed({left.job.id: _ended(left, now) for left in lefts}),
-        queues=[queue for queue, _ in lanes],
-        priorities=[priority for _, priority in lanes],
+        batch=batch.keyed({left.job.id: _ended(left, claim, now) for left in lefts}),
+        queues=[queue for queue, _ in scanned],
+        priorities=[priority for _, priority in scanned],
+        floors=[claim.floors.get(lane, BOTTOM) for lane in scanned],
+        later_queues=list(later),
+        later_floors=[claim.floors.get((queue, LATER), BOTTOM) for queue in later],
         declared=claim.declared,
         limit=claim.limit,
         owner=claim.owner,
@@ -120,38 +137,81 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
         hints=list(hints),
     )
     taken = [row for row in rows if row["kind"] is not None]
-    ended = {job_id for row in rows[len(taken) :] for job_id in (row["id"] or "").split(",")} - {""}
+    words = [row["id"] or "" for row in rows[len(taken) :]]
+    seen = json.loads(next((word for word in words if word.startswith("[")), "[]"))
+    ended = {job_id for word in words if not word.startswith("[") for job_id in word.split(",")} - {""}
     went_on = {job_id[:-1] for job_id in ended if job_id[-1] == "+"}
     accepted = {job_id.rstrip("+") for job_id in ended} if went_on else ended
-    return Turned(accepted, went_on, *_parted(taken))
+    floors, entered = _read_seen(claim, seen, now)
+    entered = lowest(entered, _put_back(lefts, went_on, claim, now))
+    return Turned(accepted, went_on, *_parted(taken), floors, entered)
 
 
-async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> Sequence[Row]:
+def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Floors]:
+    """What a claim saw, in rows of queue, priority, whether they came through the later lane, how many, the highest
+    `created_at` and `run_at`, and the lowest `created_at` of those that it left or let in."""
+    ready = {(q, pr): Seen((q, pr), n, ca, least) for q, pr, is_back, n, ca, _, least in seen if not is_back}
+    floors = reached(claim.lanes, ready, claim.limit, now)
+    for queue in claim.queues if claim.limit > 0 else ():
+        come = [(n, ra) for q, _, is_back, n, _, ra, _ in seen if is_back and q == queue]
+        is_cut = sum(n for n, _ in come) >= lanes.COME_MAX
+        floors[queue, LATER] = max(ra for _, ra in come) if is_cut else now - SLACK_MS
+    return floors, {(q, pr): least for q, pr, is_back, _, _, _, least in seen if is_back and least is not None}
+
+
+def _put_back(lefts: Sequence[Left], went_on: set[str], claim: Claim, now: int) -> Floors:
+    """The lanes that ended attempts entered, and the oldest job of each."""
+    queued = [left for left in lefts if left.decision.state is State.QUEUED and left.decision.hold != "limit"]
+    back = [left.job for left in queued if left.job.id not in went_on and _is_due(left, claim, now)]
+    return lowest(*({(job.queue, job.priority): job.created_at} for job in back))
+
+
+def _is_due(left: Left, claim: Claim, now: int) -> int:
+    """Whether the job goes straight back into its lane: for its next stage, if whoever puts it there claims as well and
+    so knows of it. What is parked at once is in no lane. Everything else comes back through the later lane, where every
+    claim sees it."""
+    decision = left.decision
+    is_known = decision.hold == "limit" or (claim.limit > 0 and decision.event == "advanced")
+    return is_due(decision.run_at, now) if is_known else 0
+
+
+async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[Row], Floors, Floors]:
     rows: list[Row] = []
-    for queue in claim.queues:
-        await promote(tx, queue, now)
-    lanes = batch.text([(queue, priority) for priority in PRIORITIES for queue in claim.queues])
-    for lane in await tx.rows(sql.due_lanes, lanes=lanes, now=now):
+    seen: dict[Lane, Seen] = {}
+    later, entered = await _promote_all(tx, claim, now)
+    starts = {lane: min(claim.floors.get(lane, BOTTOM), entered.get(lane, now)) for lane in claim.lanes}
+    asked = batch.text([(*lane, starts[lane]) for lane in claim.lanes])
+    for due in await tx.rows(sql.due_lanes, lanes=asked, now=now):
+        lane = (due["queue"], due["priority"])
         if len(rows) < claim.limit:
-            rows += await tx.rows(
+            taken = await tx.rows(
                 sql.claim,
-                queue=lane["queue"],
-                priority=lane["priority"],
+                queue=lane[0],
+                priority=lane[1],
+                floor=starts[lane],
                 declared=claim.declared,
                 limit=claim.limit - len(rows),
                 owner=claim.owner,
                 now=now,
                 lease_until=claim.lease_until,
             )
+            rows += taken
+            seen[lane] = Seen(lane, len(taken), max((row["created_at"] for row in taken), default=BOTTOM), None)
     if rows:
         kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
         await events.append(tx, [(row["id"], row["attempt"], kinds[row["state"]], None) for row in rows], now)
-    return rows
+    floors = reached(claim.lanes, seen, claim.limit, now)
+    return rows, {**floors, **later}, {lane: key for lane, key in entered.items() if lane not in floors}
 
 
-async def promote(tx: Tx, queue: str, now: int, limit: int = 500) -> int:
-    """Let into the ready index what has come due; returns how many jobs that were."""
-    return len(await tx.rows(sql.promote, queue=queue, now=now, limit=limit))
+async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:
+    later: dict[Lane, int] = {}
+    entered: list[Floors] = []
+    for queue in claim.queues:
+        come = await lanes.promote(tx, queue, now, claim.floors.get((queue, LATER), BOTTOM))
+        later[queue, LATER] = max(row["run_at"] for row in come) if len(come) >= lanes.COME_MAX else now - SLACK_MS
+        entered += [{(queue, row["priority"]): row["created_at"]} for row in come]
+    return later, lowest(*entered)
 
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
@@ -161,32 +221,10 @@ async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | No
     return Claimed._make(rows[0]) if rows else None
 
 
-async def due_ids(tx: Tx, queue: str, declared: str, now: int, limit: int) -> list[tuple[str, int]]:
-    """Up to `limit` due jobs of a queue, the most urgent first, each with its attempt. Parks what is held."""
-    rows: list[Row] = []
-    await promote(tx, queue, now, max(limit, 500))
-    for priority in PRIORITIES:
-        if len(rows) < limit:
-            rows += await tx.rows(
-                sql.due_ids, queue=queue, priority=priority, declared=declared, now=now, limit=limit - len(rows)
-            )
-    held = {row["id"]: row["attempt"] for row in rows if row["held"]}
-    if held:
-        await park(tx, held, now)
-    return [(row["id"], row["attempt"]) for row in rows if not row["held"]]
-
-
-async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
-    """Set due jobs aside until their provider's breaker lets them go, and log it."""
-    batched = batch.keyed({job_id: [attempt] for job_id, attempt in sorted(jobs.items())})
-    parked = await tx.rows(sql.park, batch=batched, now=now)
-    if parked:
-        await events.append(tx, [(row["id"], row["attempt"], "parked", None) for row in parked], now)
-
-
-async def _end(tx: Tx, lefts: Sequence[Left], lease_until: int, now: int) -> tuple[set[str], set[str]]:
+async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[set[str], set[str]]:
     """End attempts; return the jobs whose end was accepted, and those of them that went on."""
-    rows = {left.job.id: _ended(left, now) for left in lefts}
+    lease_until = claim.lease_until
+    rows = {left.job.id: _ended(left, claim, now) for left in lefts}
     ended = batch.keyed(rows)
     states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
     if len(states) < len(rows):
@@ -201,7 +239,7 @@ async def _end(tx: Tx, lefts: Sequence[Left], lease_until: int, now: int) -> tup
     return set(states), set(went_on)
 
 
-def _ended(left: Left, now: int) -> tuple[Any, ...]:
+def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
     """The fields of `Ended`, in their order. A plain tuple: JSON takes 1.6 times as long to write a named one."""
     job, expected, decision, error, data, value, done, goes_on = left
     return (
@@ -218,7 +256,7 @@ def _ended(left: Left, now: int) -> tuple[Any, ...]:
         decision.wait_key,
         error,
         decision.hold,
-        is_due(decision.run_at, now),
+        _is_due(left, claim, now),
         done,
         decision.tally,
         decision.event,
@@ -229,48 +267,18 @@ def _ended(left: Left, now: int) -> tuple[Any, ...]:
     )
 
 
-async def renew(tx: Tx, leases: Mapping[str, int], lease_until: int) -> set[str]:
-    """Extend every lease that is still held; ids that do not come back are lost."""
-    rows = {job_id: [attempt] for job_id, attempt in sorted(leases.items())}
-    return {row["id"] for row in await tx.rows(sql.renew, batch=batch.keyed(rows), lease_until=lease_until)}
-
-
-async def renew_owned(tx: Tx, owner: str, lease_until: int) -> int:
-    """Extend every lease in this name; returns how many there are."""
-    return len(await tx.rows(sql.renew_owned, owner=owner, lease_until=lease_until))
-
-
-async def expired(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
-    """Jobs whose lease ran out, locked, each with its stage's provider."""
-    return [_locked(row) for row in await tx.rows(sql.expired, queues=batch.ids(queues), now=now, limit=limit)]
-
-
-async def held_by(tx: Tx, owner: str) -> list[tuple[Claimed, str | None]]:
-    """Every job leased to this worker, locked."""
-    return [_locked(row) for row in await tx.rows(sql.held_by, owner=owner)]
-
-
-async def overdue(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
-    """Live jobs past their deadline, locked."""
-    return [_locked(row) for row in await tx.rows(sql.overdue, queues=batch.ids(queues), now=now, limit=limit)]
-
-
-async def unanswered(tx: Tx, queues: Sequence[str], now: int, limit: int) -> list[tuple[Claimed, str | None]]:
-    """Jobs that nobody called back in time, locked."""
-    return [_locked(row) for row in await tx.rows(sql.unanswered, queues=batch.ids(queues), now=now, limit=limit)]
-
-
 async def lock_one(tx: Tx, job_id: str) -> tuple[Claimed, str | None] | None:
     rows = await tx.rows(sql.lock_one, id=job_id)
-    return _locked(rows[0]) if rows else None
+    return locked(rows[0]) if rows else None
 
 
 async def lock_waiting(tx: Tx, wait_key: str) -> tuple[Claimed, str | None] | None:
     rows = await tx.rows(sql.lock_waiting, wait_key=wait_key)
-    return _locked(rows[0]) if rows else None
+    return locked(rows[0]) if rows else None
 
 
-def _locked(row: Row) -> tuple[Claimed, str | None]:
+def locked(row: Iterable[Any]) -> tuple[Claimed, str | None]:
+    """A job's row and its stage's provider."""
     values = list(row)
     return Claimed._make(values[:-1]), values[-1]
 
@@ -289,9 +297,9 @@ async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> 
     return bool(await tx.rows(sql.correct, id=job_id, payload=payload, version=version, now=now))
 
 
-async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int) -> Counter[str]:
-    """Release up to `limit` held jobs of a provider, the oldest first; return how many of each queue."""
-    rows = await tx.rows(sql.unpark, provider=provider, hold=hold, limit=limit, now=now)
+async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int, floor: int = BOTTOM) -> Counter[str]:
+    """Release up to `limit` held jobs of a provider, those that were parked first; return how many of each queue."""
+    rows = await tx.rows(sql.unpark, provider=provider, hold=hold, floor=floor, limit=limit, now=now)
     return Counter(row["queue"] for row in rows)
 
 
@@ -315,28 +323,6 @@ async def page(
     limit: int = 50,
 ) -> Sequence[Row]:
     return await tx.rows(sql.page, before=before, state=state, kind=kind, owner=owner, limit=limit)
-
-
-async def depth(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.depth)
-
-
-async def standing(tx: Tx, queues: Sequence[str]) -> Sequence[Row]:
-    """How many live jobs of these queues stand at each kind, stage and version of input."""
-    return await tx.rows(sql.standing, queues=batch.ids(queues))
-
-
-async def due_first(tx: Tx, queue: str, now: int, limit: int) -> list[Row]:
-    """Where the jobs stand that a claim of the queue meets first, at most `limit` of each priority: kind, stage,
-    version, and how many."""
-    found = [*await tx.rows(sql.come_due, queue=queue, now=now, limit=limit)]
-    for priority in PRIORITIES:
-        found += await tx.rows(sql.lane_head, queue=queue, priority=priority, limit=limit)
-    return found
-
-
-async def finished_since(tx: Tx, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.finished_since, since=since)
 
 
 async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:

@@ -12,6 +12,7 @@
 -- A worker claims what it declares: kind, stage and version of the input, hashed once a statement. The CASE keeps the
 -- planner from turning that into a join.
 -- A row whose provider is held is parked where it stands: it leaves the ready index and costs no later claim.
+-- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
 --
 -- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
 -- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other.
@@ -37,34 +38,37 @@ kept AS (
     FROM fin WHERE value IS NOT NULL
       ON CONFLICT (job_id, stage, is_late) DO NOTHING),
 ready AS MATERIALIZED (
-  SELECT d.k, d.pr, d.ca, d.held FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[])) AS lane(q, p)
+  SELECT d.k, lane.q, d.pr, d.ca, d.held
+    FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:floors AS bigint[])) AS lane(q, p, lo)
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca,
            (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
              SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
       FROM holdfast_jobs
-     WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p AND run_at <= :now
+     WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p
+       AND created_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
             SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS d
    LIMIT :limit),
 come AS MATERIALIZED (
-  SELECT d.k, d.pr, d.ca, d.held FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[])) AS lane(q, p)
+  SELECT d.k, lane.q, d.pr, d.ca, d.ra, d.held
+    FROM unnest(CAST(:later_queues AS text[]), CAST(:later_floors AS bigint[])) AS lane(q, lo)
    CROSS JOIN LATERAL (
-    SELECT ctid AS k, priority AS pr, created_at AS ca,
+    SELECT ctid AS k, priority AS pr, created_at AS ca, run_at AS ra,
            (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
              SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
       FROM holdfast_jobs
-     WHERE state = 'queued' AND is_due = 0 AND queue = lane.q AND run_at <= :now
+     WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
             SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
-     ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d
-   WHERE lane.p = 0),
+     ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d),
 picked AS MATERIALIZED (
-  SELECT pool.k, CASE WHEN ROW_NUMBER() OVER (ORDER BY pool.pr, pool.ca) > :limit THEN pool.other
-                      WHEN pool.held THEN 'park' ELSE 'claim' END AS act
-    FROM (SELECT k, pr, ca, held, 'leave' AS other FROM ready
-           UNION ALL SELECT k, pr, ca, held, 'admit' FROM come) AS pool),
+  SELECT pool.k, pool.q, pool.pr, pool.ca, pool.ra,
+         CASE WHEN ROW_NUMBER() OVER (ORDER BY pool.pr, pool.ca) > :limit THEN pool.other
+              WHEN pool.held THEN 'park' ELSE 'claim' END AS act
+    FROM (SELECT k, q, pr, ca, CAST(NULL AS bigint) AS ra, held, 'leave' AS other FROM ready
+           UNION ALL SELECT k, q, pr, ca, ra, held, 'admit' FROM come) AS pool),
 got AS (
   UPDATE holdfast_jobs AS j
      SET state = CASE p.act WHEN 'claim' THEN 'processing' ELSE 'queued' END,
@@ -93,15 +97,11 @@ SELECT string_agg(CAST(id AS TEXT) || CASE WHEN goes THEN '+' ELSE '' END, ','),
  UNION ALL
 SELECT CAST(pg_notify('holdfast', h || CASE WHEN h LIKE 'queue:%' THEN ' #' || txid_current() ELSE '' END) AS TEXT),
        /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
-
--- name: promote
--- brief
--- Lets into the ready index what has come due. PostgreSQL's `turn` does it by itself.
-WITH come AS MATERIALIZED (
-  SELECT id AS k FROM holdfast_jobs WHERE state = 'queued' AND is_due = 0 AND queue = :queue AND run_at <= :now
-   ORDER BY run_at LIMIT :limit /*skip_locked*/)
-UPDATE holdfast_jobs SET is_due = 1 WHERE id IN (SELECT k FROM come)
-RETURNING CAST(id AS TEXT) AS id
+ UNION ALL
+SELECT CAST(json_agg(json_build_array(q, pr, is_back, n, ca, ra, least)) AS TEXT), /*Claimed absent*/
+  FROM (SELECT q, pr, ra IS NOT NULL AS is_back, COUNT(*) AS n, MAX(ca) AS ca, MAX(ra) AS ra,
+               MIN(ca) FILTER (WHERE act IN ('leave', 'admit')) AS least
+          FROM picked GROUP BY q, pr, ra IS NOT NULL) AS seen
 
 -- name: due_lanes @sqlite
 -- brief
@@ -110,7 +110,8 @@ SELECT e.value->>0 AS queue, CAST(e.value->>1 AS INTEGER) AS priority
   FROM json_each(:lanes) AS e
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs AS j
                 WHERE j.state = 'queued' AND j.parked = 0 AND j.is_due = 1 AND j.queue = e.value->>0
-                  AND j.priority = CAST(e.value->>1 AS INTEGER) AND j.run_at <= :now)
+                  AND j.priority = CAST(e.value->>1 AS INTEGER) AND j.created_at >= CAST(e.value->>2 AS INTEGER)
+                  AND j.run_at <= :now)
  ORDER BY e.key
 
 -- name: claim @sqlite
@@ -130,7 +131,7 @@ UPDATE holdfast_jobs
                  SELECT name FROM holdfast_breakers WHERE gate <> 'closed')) AS held
           FROM holdfast_jobs
          WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
-           AND run_at <= :now
+           AND created_at >= :floor AND run_at <= :now
            AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
                 SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
          ORDER BY created_at LIMIT :limit) AS due
@@ -149,25 +150,6 @@ UPDATE holdfast_jobs
    AND (provider IS NULL OR hold = 'trial'
         OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
 RETURNING /*Claimed*/
-
--- name: due_ids
--- For engines that are told a job's id: who to ring for. One lane a statement, as in the claim.
-SELECT CAST(id AS TEXT) AS id, attempt,
-       CASE WHEN provider IS NOT NULL AND (hold IS NULL OR hold <> 'trial') AND provider IN (
-                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 1 ELSE 0 END AS held
-  FROM holdfast_jobs
- WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority AND run_at <= :now
-   AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
-        SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
- ORDER BY created_at LIMIT :limit
-
--- name: park
--- What the claim does to a due row whose provider is held, for engines that do not claim by queue.
-UPDATE holdfast_jobs SET parked = 1, hold = 'breaker', updated_at = :now
-  FROM (SELECT CAST(e.key AS /*id*/) AS k, CAST(e.value->>0 AS BIGINT) AS at FROM json_each(:batch) AS e) AS s
- WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at
-   AND CASE holdfast_jobs.state WHEN 'queued' THEN holdfast_jobs.parked = 0 ELSE FALSE END
-RETURNING CAST(holdfast_jobs.id AS TEXT) AS id, holdfast_jobs.attempt
 
 -- name: end @sqlite
 -- brief
@@ -202,45 +184,6 @@ SELECT s.id, s.from_stage, s.attempt, CASE s.event WHEN 'expired' THEN 1 ELSE 0 
   FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s WHERE s.value IS NOT NULL
     ON CONFLICT (job_id, stage, is_late) DO NOTHING
 
--- name: renew
--- brief
--- One statement extends every lease of a worker; ids that do not come back are lost to it.
-UPDATE holdfast_jobs SET lease_until = CAST(:lease_until AS BIGINT)
-  FROM (SELECT CAST(e.key AS /*id*/) AS k, CAST(e.value->>0 AS BIGINT) AS at FROM json_each(:batch) AS e) AS s
- WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at
-   AND CASE holdfast_jobs.state WHEN 'processing' THEN TRUE ELSE FALSE END
-RETURNING CAST(holdfast_jobs.id AS TEXT) AS id
-
--- name: renew_owned
--- What a worker holds by its own name, while it cannot say itself what that is. What is being written is left alone.
-UPDATE holdfast_jobs SET lease_until = CAST(:lease_until AS BIGINT)
- WHERE id IN (SELECT id FROM holdfast_jobs WHERE state = 'processing' AND lease_owner = :owner /*skip_locked*/)
-RETURNING CAST(id AS TEXT) AS id
-
--- name: expired
-SELECT /*Claimed*/, provider
-  FROM holdfast_jobs WHERE state = 'processing' AND lease_until < :now
-   AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
- ORDER BY lease_until LIMIT :limit /*skip_locked*/
-
--- name: held_by
--- What a worker holds by its own name: after a lost answer it may hold jobs it does not know of.
-SELECT /*Claimed*/, provider
-  FROM holdfast_jobs WHERE state = 'processing' AND lease_owner = :owner /*for_update*/
-
--- name: overdue
-SELECT /*Claimed*/, provider
-  FROM holdfast_jobs
- WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting') AND deadline_at < :now
-   AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
- ORDER BY deadline_at LIMIT :limit /*skip_locked*/
-
--- name: unanswered
-SELECT /*Claimed*/, provider
-  FROM holdfast_jobs WHERE state = 'waiting' AND run_at < :now
-   AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
- ORDER BY run_at LIMIT :limit /*skip_locked*/
-
 -- name: lock_one
 -- brief
 SELECT /*Claimed*/, provider
@@ -254,11 +197,13 @@ SELECT /*Claimed*/, provider
 -- name: revive
 -- Only a replay brings the dead back: same id and history, a new epoch, a fresh budget, never before `not_before`, and
 -- as much time until its deadline as it had at first, whether its kind or its own order gave it. The next claim finds out
--- whether it is due.
+-- whether it is due, or its key's turn comes.
 UPDATE holdfast_jobs
-   SET state = 'queued', stage = :stage, provider = :provider, epoch = epoch + 1, failures = 0, crashes = 0,
+   SET state = 'queued', stage = :stage, provider = CASE WHEN fair_key IS NULL THEN CAST(:provider AS TEXT) END,
+       parked = CASE WHEN fair_key IS NULL THEN 0 ELSE 1 END, hold = CASE WHEN fair_key IS NOT NULL THEN 'turn' END,
+       epoch = epoch + 1, failures = 0, crashes = 0,
        run_at = CASE WHEN not_before IS NOT NULL AND not_before > :run_at THEN not_before ELSE :run_at END,
-       is_due = 0, done = COALESCE(CAST(:done AS TEXT), done),
+       is_due = CASE WHEN fair_key IS NULL THEN 0 ELSE 1 END, done = COALESCE(CAST(:done AS TEXT), done),
        deadline_at = :now + deadline_at - COALESCE(
          (SELECT MAX(e.at) FROM holdfast_job_events e WHERE e.job_id = holdfast_jobs.id AND e.type = 'replayed'),
          created_at),
@@ -279,10 +224,14 @@ UPDATE holdfast_jobs SET payload = :payload, version = :version, updated_at = :n
 RETURNING attempt
 
 -- name: unpark
+-- Those that were parked first go first. They come back as what has just come due does, so that every claim sees them.
 WITH picked AS MATERIALIZED (
-  SELECT id AS k FROM holdfast_jobs WHERE state = 'queued' AND parked = 1 AND provider = :provider
-   ORDER BY run_at LIMIT :limit /*skip_locked*/)
-UPDATE holdfast_jobs SET parked = 0, hold = :hold, updated_at = :now WHERE id IN (SELECT k FROM picked)
+  SELECT id AS k FROM holdfast_jobs
+   WHERE state = 'queued' AND parked = 1 AND provider = :provider AND updated_at >= :floor
+   ORDER BY updated_at LIMIT :limit /*skip_locked*/)
+UPDATE holdfast_jobs SET parked = 0, hold = :hold, is_due = 0, updated_at = :now,
+       run_at = CASE WHEN run_at > :now THEN run_at ELSE CAST(:now AS BIGINT) END
+ WHERE id IN (SELECT k FROM picked)
 RETURNING CAST(id AS TEXT) AS id, queue
 
 -- name: show
@@ -300,38 +249,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
    AND (CAST(:state AS TEXT) IS NULL OR state = :state)
    AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
    AND (CAST(:owner AS TEXT) IS NULL OR owner = :owner)
- ORDER BY id DESC LIMIT :limit
-
--- name: depth
-SELECT queue, state, parked, COUNT(*) AS jobs, MIN(run_at) AS oldest FROM holdfast_jobs
- WHERE state IN ('queued', 'processing', 'waiting') GROUP BY queue, state, parked
-
--- name: standing
--- Where the jobs that have not ended stand. Reads all of them: for a person before a deploy, not for a loop.
-SELECT kind, stage, version, COUNT(*) AS jobs, MIN(created_at) AS oldest FROM holdfast_jobs
- WHERE state IN ('queued', 'processing', 'waiting') AND queue IN (SELECT e.key FROM json_each(:queues) AS e)
- GROUP BY kind, stage, version ORDER BY kind, stage, version
-
--- name: lane_head
--- brief
--- Where the jobs stand that a claim meets first in a lane: as many as `limit`, however long the lane is.
-SELECT kind, stage, version, COUNT(*) AS jobs
-  FROM (SELECT kind, stage, version FROM holdfast_jobs
-         WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
-         ORDER BY created_at LIMIT :limit) AS head
- GROUP BY kind, stage, version
-
--- name: come_due
--- brief
--- The same of what has come due and has not been let into its lane yet.
-SELECT kind, stage, version, COUNT(*) AS jobs
-  FROM (SELECT kind, stage, version FROM holdfast_jobs
-         WHERE state = 'queued' AND is_due = 0 AND queue = :queue AND run_at <= :now ORDER BY run_at LIMIT :limit) AS head
- GROUP BY kind, stage, version
-
--- name: finished_since
-SELECT kind, state, COUNT(*) AS jobs FROM holdfast_jobs
- WHERE state IN ('succeeded', 'dead', 'cancelled') AND finished_at >= :since GROUP BY kind, state
+ ORDER BY holdfast_jobs.id DESC LIMIT :limit
 
 -- name: prune
 -- In bounded batches, oldest first. Dead jobs go only once their case is resolved.

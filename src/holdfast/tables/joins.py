@@ -64,9 +64,9 @@ async def count_down(tx: Tx, ended: Mapping[str, int], now: int) -> bool:
     return any(row["unended"] <= 0 for row in await tx.rows(sql.count_down, batch=batch.keyed(rows), now=now))
 
 
-async def ready(tx: Tx, limit: int) -> list[str]:
-    """Joins whose children have all ended and whose parent has not been told."""
-    return [row["id"] for row in await tx.rows(sql.ready, limit=limit)]
+async def ready(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
+    """Joins whose children have all ended and whose parent has not been told, by their last change."""
+    return [(row["id"], row["updated_at"]) for row in await tx.rows(sql.ready, limit=limit, floor=floor)]
 
 
 async def move(tx: Tx, join_id: str, expected: str, state: str, now: int) -> bool:
@@ -78,8 +78,9 @@ async def leave(tx: Tx, parents: Iterable[str], now: int) -> bool:
     return bool(await tx.rows(sql.leave, batch=batch.ids(parents), now=now))
 
 
-async def left(tx: Tx, limit: int) -> list[str]:
-    return [row["id"] for row in await tx.rows(sql.left, limit=limit)]
+async def left(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
+    """Joins whose parent has left its children, by their last change."""
+    return [(row["id"], row["updated_at"]) for row in await tx.rows(sql.left, limit=limit, floor=floor)]
 
 
 async def unended(tx: Tx, join_id: str, limit: int, after: str = NIL) -> list[tuple[Claimed, str | None]]:

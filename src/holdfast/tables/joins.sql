@@ -26,8 +26,8 @@ UPDATE holdfast_joins SET unended = unended - CAST(s.ended AS INTEGER), updated_
 RETURNING holdfast_joins.id AS id, holdfast_joins.unended AS unended
 
 -- name: ready
-SELECT id, CAST(parent_id AS TEXT) AS parent_id FROM holdfast_joins
- WHERE state = 'sealed' AND unended = 0 ORDER BY updated_at LIMIT :limit
+SELECT id, updated_at FROM holdfast_joins
+ WHERE state = 'sealed' AND unended = 0 AND updated_at >= :floor ORDER BY updated_at LIMIT :limit
 
 -- name: move
 UPDATE holdfast_joins SET state = :state, updated_at = CAST(:now AS BIGINT) WHERE id = :id AND state = :expected
@@ -41,7 +41,7 @@ UPDATE holdfast_joins SET state = 'left', updated_at = CAST(:now AS BIGINT)
 RETURNING id
 
 -- name: left
-SELECT id FROM holdfast_joins WHERE state = 'left' ORDER BY updated_at LIMIT :limit
+SELECT id, updated_at FROM holdfast_joins WHERE state = 'left' AND updated_at >= :floor ORDER BY updated_at LIMIT :limit
 
 -- name: unended
 -- Children that have not ended, locked, in the order of their ids.

@@ -30,18 +30,20 @@ class NewJob(NamedTuple):
     owner: str | None
     trace: str | None
     join_id: str | None
+    fair_key: str | None
+    """Whose turn it must be before the job may be claimed; None: nobody's."""
     payload: str
 
 
 TEXTS_AT = NewJob._fields.index("job_key")
-LOADED = ("id", *NewJob._fields[:-1], "is_due", "created_at", "updated_at", "payload")
+LOADED = ("id", *NewJob._fields[:-1], "is_due", "parked", "hold", "created_at", "updated_at", "payload")
 
 
 async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
     """Insert what is new and wake its queues; return the ids that were. A taken id or key inserts nothing."""
     if tx.dialect == "postgres" and len(jobs) == 1:
         ((job_id, job),) = jobs.items()
-        rows = await tx.rows(sql.insert_one, id=job_id, is_due=is_due(job.run_at, now), now=now, **_storable(job))
+        rows = await tx.rows(sql.insert_one, id=job_id, is_due=_is_due(job, now), now=now, **_storable(job))
     else:
         rows = await tx.rows(sql.insert, batch=batch.keyed(_rows(jobs, now)), now=now)
     added = {row["id"] for row in rows}
@@ -53,13 +55,27 @@ async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
 
 def _rows(jobs: Mapping[str, NewJob], now: int) -> dict[str, tuple[Any, ...]]:
     """Each job in the order of the statement."""
-    return {job_id: (*job[:TEXTS_AT], is_due(job.run_at, now), *job[TEXTS_AT:]) for job_id, job in jobs.items()}
+    return {job_id: (*job[:TEXTS_AT], _is_due(job, now), *job[TEXTS_AT:]) for job_id, job in jobs.items()}
+
+
+def _is_due(job: NewJob, now: int) -> int:
+    """Whoever waits for a turn is let in by that, not by the clock alone."""
+    return 1 if job.fair_key is not None else is_due(job.run_at, now)
+
+
+def _loaded(job: NewJob) -> tuple[Any, ...]:
+    """The columns before the payload, as `insert` writes them."""
+    return (job if job.fair_key is None else job._replace(provider=None))[:-1]
+
+
+def _parked(job: NewJob) -> tuple[int, str | None]:
+    return (0, None) if job.fair_key is None else (1, "turn")
 
 
 def _storable(job: NewJob) -> dict[str, Any]:
     """The row by column name; what strangers wrote as the database can hold it."""
     named = job._asdict()
-    for name in ("job_key", "owner", "trace", "payload"):
+    for name in ("job_key", "owner", "trace", "fair_key", "payload"):
         if named[name] is not None:
             named[name] = batch.storable(named[name])
     return named
@@ -74,17 +90,25 @@ async def load(tx: LoadingTx, jobs: Sequence[tuple[str, NewJob]], now: int) -> N
 
 def _pieces(jobs: Sequence[tuple[str, NewJob]], now: int, rows: int = 200) -> Iterator[str]:
     """The text form of COPY, some rows at a time. Jobs of one bulk differ in little else than their payloads: the rest
-    is written once."""
+    is written once. Some hundreds share a millisecond of creation, no more: claims go on from the last one that they
+    took, and would walk over all of its equals. No bulk is written faster than that."""
     written: tuple[Any, ...] = ()
     middle = ""
     for start in range(0, len(jobs), rows):
         lines = []
+        written, created_at = (), now + start // rows
         for job_id, job in jobs[start : start + rows]:
             if written != job[:-1]:
                 written = job[:-1]
-                middle = "\t".join(map(batch.copied, (*written, is_due(job.run_at, now), now, now)))
+                columns = (*_loaded(job), _is_due(job, now), *_parked(job), created_at, now)
+                middle = "\t".join(map(batch.copied, columns))
             lines.append(f"{job_id}\t{middle}\t{batch.copied(job.payload)}\n")
         yield batch.storable("".join(lines))
+
+
+async def mark_done(tx: Tx, job_id: str, stages: Sequence[str]) -> None:
+    """Say that a job which nobody has claimed yet has done these stages."""
+    await tx.rows(sql.mark_done, id=job_id, done=",".join(stages))
 
 
 async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:

@@ -12,6 +12,7 @@ from holdfast.stores.statement import load_statements
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 PAYLOADS_MAX = 20_000
 EVENTS_MAX = 50_000
+CALLS_SCANNED_MAX = 20_000
 CALLS_MAX = 5_000
 GATES_MAX = 500
 AT_RISK_MAX = 1_000
@@ -73,9 +74,16 @@ async def effects_page(
 
 
 async def audit_page(
-    tx: Tx, *, before: int | None, limit: int, actor: str | None = None, subject: str | None = None
+    tx: Tx,
+    *,
+    before: int | None,
+    limit: int,
+    actor: str | None = None,
+    subject: str | None = None,
+    people: bool = False,
 ) -> Sequence[Row]:
-    return await tx.rows(sql.audit_page, before=before, limit=limit, actor=actor, subject=subject)
+    """`people`: without what the kernel wrote down by itself."""
+    return await tx.rows(sql.audit_page, before=before, limit=limit, actor=actor, subject=subject, people=int(people))
 
 
 async def ends_by_minute(tx: Tx, since: int) -> Sequence[Row]:
@@ -83,7 +91,7 @@ async def ends_by_minute(tx: Tx, since: int) -> Sequence[Row]:
 
 
 async def calls_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.calls_since, provider=provider, since=since, limit=CALLS_MAX)
+    return await tx.rows(sql.calls_since, provider=provider, since=since, calls_max=CALLS_SCANNED_MAX, limit=CALLS_MAX)
 
 
 async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:

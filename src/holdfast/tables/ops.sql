@@ -15,7 +15,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
    AND (CAST(:stage AS TEXT) IS NULL OR stage = :stage)
    AND (CAST(:provider AS TEXT) IS NULL OR provider = :provider)
    AND (CAST(:owner AS TEXT) IS NULL OR owner = :owner)
- ORDER BY id DESC LIMIT :limit
+ ORDER BY holdfast_jobs.id DESC LIMIT :limit
 
 -- name: jobs_found
 -- By any id that a person may hold in hand: of the job, its key, its callback, its trace, its dead letter, its
@@ -35,7 +35,7 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
         OR id IN (SELECT n.id FROM (SELECT j.id, j.payload FROM holdfast_jobs AS j
                                      ORDER BY j.id DESC LIMIT :payloads_max) AS n
                    WHERE n.payload LIKE :quoted ESCAPE '!'))
- ORDER BY id DESC LIMIT :limit
+ ORDER BY holdfast_jobs.id DESC LIMIT :limit
 
 -- name: outbox_page
 SELECT seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, created_at, available_at,
@@ -58,6 +58,7 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
  WHERE (CAST(:before AS BIGINT) IS NULL OR seq < :before)
    AND (CAST(:actor AS TEXT) IS NULL OR actor = :actor)
    AND (CAST(:subject AS TEXT) IS NULL OR subject = :subject)
+   AND (CAST(:people AS INTEGER) = 0 OR actor <> 'kernel')
  ORDER BY seq DESC LIMIT :limit
 
 -- name: ends_by_minute
@@ -69,9 +70,18 @@ SELECT e.at / 60000 AS minute, e.type, COUNT(*) AS attempts
  GROUP BY e.at / 60000, e.type
 
 -- name: calls_since
--- The newest calls of one provider.
-SELECT started_at, duration_ms, outcome FROM holdfast_calls
- WHERE provider = :provider AND started_at >= CAST(:since AS BIGINT) ORDER BY started_at DESC LIMIT :limit
+-- Those of one provider among the newest calls, and among the sends of the newest jobs' effects: bounded on any table.
+SELECT c.started_at, c.duration_ms, c.outcome
+  FROM (SELECT provider, started_at, duration_ms, outcome
+          FROM (SELECT provider, started_at, duration_ms, outcome
+                  FROM holdfast_calls ORDER BY id DESC LIMIT :calls_max) AS written
+         UNION ALL
+        SELECT f.provider, f.last_sent_at, f.marked_at - f.last_sent_at, 'ok'
+          FROM (SELECT * FROM holdfast_effects WHERE job_id IS NOT NULL ORDER BY job_id DESC LIMIT :calls_max) AS f
+         WHERE f.status = 'sent' AND f.ticket IS NOT NULL AND f.marked_at IS NOT NULL
+           AND (f.sender IS NULL OR f.sender = f.job_id)
+           AND NOT EXISTS (SELECT 1 FROM holdfast_calls AS c WHERE c.id = CAST(f.ticket AS /*id*/))) AS c
+ WHERE c.provider = :provider AND c.started_at >= CAST(:since AS BIGINT) ORDER BY c.started_at DESC LIMIT :limit
 
 -- name: gates_since
 -- The changes of a breaker's gate since a time, and the last one before it, which tells what it was then.
@@ -83,12 +93,13 @@ SELECT seq, gate, at, reason FROM holdfast_breaker_events
 
 -- name: mark
 -- Differs whenever something has happened that an operator might be looking at.
-SELECT (SELECT CAST(id AS TEXT) FROM holdfast_jobs ORDER BY id DESC LIMIT 1) AS newest,
+SELECT (SELECT CAST(j.id AS TEXT) FROM holdfast_jobs AS j ORDER BY j.id DESC LIMIT 1) AS newest,
        (SELECT MAX(seq) FROM holdfast_job_events) AS events,
        (SELECT MAX(seq) FROM holdfast_audit) AS audit,
        (SELECT MAX(seq) FROM holdfast_breaker_events) AS gates,
        (SELECT MAX(seq) FROM holdfast_outbox) AS messages,
-       (SELECT COUNT(*) FROM holdfast_outbox WHERE status = 'pending') AS pending
+       (SELECT COUNT(*) FROM (SELECT status FROM holdfast_outbox ORDER BY seq DESC LIMIT 20) AS newest
+         WHERE status = 'pending') AS pending
 
 -- name: at_risk
 -- Jobs with less than a quarter of their time left: only those whose deadline comes soon are looked at.

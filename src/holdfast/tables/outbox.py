@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from holdfast.core.floor import BOTTOM
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.depth import COUNT_MAX
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -19,8 +21,8 @@ async def put(tx: Tx, messages: Iterable[NewMessage], now: int) -> None:
     await tx.rows(sql.put, batch=batch.numbered(messages), now=now)
 
 
-async def claim(tx: Tx, token: str, now: int, lease_until: int, limit: int) -> Sequence[Row]:
-    rows = await tx.rows(sql.claim, token=token, now=now, lease_until=lease_until, limit=limit)
+async def claim(tx: Tx, token: str, now: int, lease_until: int, limit: int, floor: int = BOTTOM) -> Sequence[Row]:
+    rows = await tx.rows(sql.claim, token=token, floor=floor, now=now, lease_until=lease_until, limit=limit)
     return sorted(rows, key=lambda row: int(row["seq"]))
 
 
@@ -44,8 +46,15 @@ async def requeue(tx: Tx, message_id: str, now: int) -> bool:
     return bool(await tx.rows(sql.requeue, id=message_id, now=now))
 
 
-async def lag(tx: Tx) -> Row:
-    return (await tx.rows(sql.lag))[0]
+async def first_pending(tx: Tx, floor: int = BOTTOM) -> int | None:
+    """When the first message that is not confirmed became available; None if all are."""
+    rows = await tx.rows(sql.first_pending, floor=floor)
+    return rows[0]["available_at"] if rows else None
+
+
+async def lag(tx: Tx, floor: int = BOTTOM) -> Row:
+    """How many messages are pending (`COUNT_MAX`: so many or more), and since when the oldest of them."""
+    return (await tx.rows(sql.lag, floor=floor, limit=COUNT_MAX))[0]
 
 
 async def stuck(tx: Tx, limit: int = 100) -> Sequence[Row]:
@@ -56,5 +65,11 @@ async def of_aggregate(tx: Tx, aggregate_id: str, limit: int = 100) -> Sequence[
     return await tx.rows(sql.of_aggregate, aggregate_id=aggregate_id, limit=limit)
 
 
-async def prune(tx: Tx, before: int, limit: int) -> int:
-    return len(await tx.rows(sql.prune, before=before, limit=limit))
+async def prune(tx: Tx, after: int, before: int, limit: int) -> tuple[int, int]:
+    """Delete what was published before then, of the next `limit` messages after a `seq`; returns how many went, and
+    after which `seq` to go on."""
+    (head,) = await tx.rows(sql.oldest, after=after, limit=limit)
+    if head["last"] is None:
+        return 0, after
+    gone = await tx.rows(sql.prune, after=after, last=head["last"], before=before)
+    return len(gone), head["last"] if head["newest"] < before else head["first"] - 1

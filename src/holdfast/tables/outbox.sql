@@ -5,25 +5,28 @@ SELECT CAST(e.value->>0 AS /*id*/), e.value->>1, e.value->>2, e.value->>3, e.val
   FROM json_each(:batch) AS e ORDER BY CAST(e.key AS BIGINT)
 
 -- name: claim
--- First in, first out within an aggregate: a row waits while an older one of its aggregate is pending.
+-- First in, first out within an aggregate: a row waits while an older one of its aggregate is pending. That is asked as
+-- "not yet ended", as its index says it: else the index of what is pending offers itself, with all that ever was.
 -- Claimed, committed, then published: no transaction is open during a broker call.
 WITH picked AS MATERIALIZED (
   SELECT o.seq AS k FROM holdfast_outbox AS o
-   WHERE o.status = 'pending' AND o.available_at <= :now AND (o.lease_until IS NULL OR o.lease_until < :now)
-     AND NOT EXISTS (SELECT 1 FROM holdfast_outbox AS p
-                      WHERE p.status = 'pending' AND p.aggregate_id = o.aggregate_id AND p.seq < o.seq)
+   WHERE o.status = 'pending' AND o.available_at >= :floor AND o.available_at <= :now AND (o.lease_until IS NULL OR o.lease_until < :now)
+     AND o.seq = (SELECT p.seq FROM holdfast_outbox AS p
+                   WHERE p.status NOT IN ('published', 'failed') AND p.aggregate_id = o.aggregate_id
+                   ORDER BY p.seq LIMIT 1)
    ORDER BY o.available_at, o.seq LIMIT :limit /*skip_locked*/)
 UPDATE holdfast_outbox SET lease_token = :token, lease_until = CAST(:lease_until AS BIGINT)
  WHERE seq IN (SELECT k FROM picked)
 RETURNING seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, payload, headers, retry_count, created_at
 
 -- name: published
--- Which rows is known: "not yet ended" is said so that the index of what is pending does not offer itself, for reading
--- all of that (3.3 ms at 10,000 rows, 0.7 ms this way).
+-- Which rows is known: the CASE keeps the indexes of what is pending from offering themselves, for reading all of that
+-- (3.3 ms at 10,000 rows, 0.7 ms this way).
 WITH named AS MATERIALIZED (SELECT CAST(e.key AS BIGINT) AS k FROM json_each(:batch) AS e)
 UPDATE holdfast_outbox SET status = 'published', processed_at = CAST(:now AS BIGINT), lease_token = NULL,
                            lease_until = NULL, error_message = NULL
- WHERE seq IN (SELECT k FROM named) AND status NOT IN ('published', 'failed') AND lease_token = :token
+ WHERE seq IN (SELECT k FROM named) AND lease_token = :token
+   AND CASE status WHEN 'pending' THEN TRUE ELSE FALSE END
 RETURNING seq
 
 -- name: refused
@@ -39,7 +42,8 @@ RETURNING status
 -- The broker is down: nobody's fault, no row's retry.
 WITH named AS MATERIALIZED (SELECT CAST(e.key AS BIGINT) AS k FROM json_each(:batch) AS e)
 UPDATE holdfast_outbox SET lease_token = NULL, lease_until = NULL, error_message = :error
- WHERE seq IN (SELECT k FROM named) AND status NOT IN ('published', 'failed') AND lease_token = :token
+ WHERE seq IN (SELECT k FROM named) AND lease_token = :token
+   AND CASE status WHEN 'pending' THEN TRUE ELSE FALSE END
 RETURNING seq
 
 -- name: requeue
@@ -47,8 +51,17 @@ UPDATE holdfast_outbox SET status = 'pending', retry_count = 0, available_at = C
  WHERE status = 'failed' AND id = CAST(:id AS /*id*/)
 RETURNING seq
 
+-- name: first_pending
+-- brief
+-- The first that is not confirmed, whether or not somebody is about to publish it.
+SELECT available_at FROM holdfast_outbox WHERE status = 'pending' AND available_at >= :floor
+ ORDER BY available_at, seq LIMIT 1
+
 -- name: lag
-SELECT COUNT(*) AS pending, MIN(created_at) AS oldest FROM holdfast_outbox WHERE status = 'pending'
+-- So far and no further.
+SELECT COUNT(*) AS pending, MIN(created_at) AS oldest, MIN(available_at) AS first
+  FROM (SELECT created_at, available_at FROM holdfast_outbox WHERE status = 'pending' AND available_at >= :floor
+         ORDER BY available_at, seq LIMIT :limit) AS head
 
 -- name: stuck
 SELECT CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, created_at, available_at, retry_count,
@@ -59,7 +72,13 @@ SELECT CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, 
 SELECT CAST(id AS TEXT) AS id, destination, message_type, status, created_at, processed_at, retry_count, error_message
   FROM holdfast_outbox WHERE aggregate_id = :aggregate_id ORDER BY seq LIMIT :limit
 
+-- name: oldest
+-- brief
+-- The next messages in their order: how far they go, and when the newest of them was written.
+SELECT MIN(seq) AS first, MAX(seq) AS last, MAX(created_at) AS newest
+  FROM (SELECT seq, created_at FROM holdfast_outbox WHERE seq > :after ORDER BY seq LIMIT :limit) AS head
+
 -- name: prune
-DELETE FROM holdfast_outbox WHERE seq IN (
-  SELECT seq FROM holdfast_outbox WHERE status = 'published' AND processed_at < :before ORDER BY seq LIMIT :limit)
+DELETE FROM holdfast_outbox
+ WHERE seq > :after AND seq <= :last AND status = 'published' AND processed_at < :before
 RETURNING seq

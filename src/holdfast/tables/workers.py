@@ -36,9 +36,9 @@ async def probe(tx: Tx, name: str) -> None:
     await tx.rows(sql.probe_take, name=name)
 
 
-async def known(tx: Tx) -> list[str]:
-    """Every worker that holds a job or has reported."""
-    return [row["name"] for row in await tx.rows(sql.known)]
+async def known(tx: Tx, now: int) -> list[str]:
+    """Every worker that holds a job at this time or has reported."""
+    return [row["name"] for row in await tx.rows(sql.known, now=now)]
 
 
 async def expire(tx: Tx, name: str, now: int) -> None:

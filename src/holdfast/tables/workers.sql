@@ -16,7 +16,8 @@ ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
 DELETE FROM holdfast_workers WHERE name = :name
 
 -- name: known
-SELECT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing'
+-- A lease that has run out is taken back whoever had it.
+SELECT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing' AND lease_until >= :now
 UNION SELECT name FROM holdfast_workers ORDER BY name
 
 -- name: expire

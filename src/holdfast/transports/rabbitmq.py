@@ -8,6 +8,10 @@ one would be blocked as well, after taking more bytes that come out as duplicate
 A message that the broker answers by closing the channel (too large, an exchange that is not there) takes down all that
 is in flight with it, and nobody knows who it was. Each of those is published alone next time, on a channel of its own:
 then the blame falls on the one, and the others go through.
+
+After a nack the channel is replaced, behind what is in flight on it. A channel of RabbitMQ 3.10 that was opened between
+the death of a quorum queue's leader and the election of the next one asks the dead node for ever: it nacks all that is
+published on it, while any other channel gets through.
 """
 
 from __future__ import annotations
@@ -15,13 +19,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 
 from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq_consumer import consume
-from holdfast.transports.rabbitmq_link import Link, is_blocked, is_cancelled, retrieve
+from holdfast.transports.rabbitmq_link import LOSSES, Link, is_blocked, is_cancelled, retrieve
 from holdfast.transports.rabbitmq_look import look
 from holdfast.transports.rabbitmq_publisher import Publisher
 from holdfast.transports.seam import Handler, HeldMessage, Message, Queue
@@ -42,6 +46,7 @@ class RabbitTransport:
         self._inward = Link(url, "holdfast consumer", self._queues, timeout_s, queue_type)
         self._shared: asyncio.Task[Publisher] | None = None
         self._suspects: OrderedDict[str, None] = OrderedDict()
+        self._retired: set[asyncio.Task[None]] = set()
 
     async def declare(self, queues: Sequence[Queue]) -> None:
         wanted = {queue.name: queue for queue in queues}
@@ -53,6 +58,7 @@ class RabbitTransport:
 
     async def publish(self, message: Message) -> None:
         """Return when the broker has confirmed the message."""
+        publisher: Publisher | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
                 if self._undeclared:  # the broker was away: the message must not find its queue missing
@@ -60,12 +66,14 @@ class RabbitTransport:
                 if message.id in self._suspects:
                     await self._publish_alone(message)
                 else:
-                    await (await self._publisher()).publish(message)
+                    publisher = await self._publisher()
+                    await publisher.publish(message)
         except TransportError:
             raise
         except PublishError as error:
             raise Unroutable(f"No queue is bound to '{message.destination}'.") from error
         except DeliveryError as error:
+            self._retire(publisher)
             raise TransportDown(f"RabbitMQ refused a message for '{message.destination}' (nack).") from error
         except AMQPChannelError as error:
             self._suspect(message.id)
@@ -115,6 +123,22 @@ class RabbitTransport:
             del self._suspects[message.id]
         finally:
             await publisher.close()
+
+    def _retire(self, publisher: Publisher | None) -> None:
+        """Let the next publish open another channel, and close this one after the answers that it still owes."""
+        shared = self._shared
+        if publisher is None or shared is None or not shared.done() or not _is_usable(shared):
+            return
+        if shared.result() is publisher:
+            self._shared = None
+            closing = asyncio.get_running_loop().create_task(self._close_retired(publisher))
+            self._retired.add(closing)
+            closing.add_done_callback(self._retired.discard)
+
+    async def _close_retired(self, publisher: Publisher) -> None:
+        with suppress(*LOSSES):
+            async with asyncio.timeout(self._timeout_s):
+                await publisher.close_when_drained()
 
     def _suspect(self, message_id: str) -> None:
         self._suspects[message_id] = None

@@ -47,6 +47,8 @@ class Publisher:
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
+        self._unanswered = 0
+        self._drained = asyncio.Event()
         self._closing = wire.closing
         self._closing.add_done_callback(self._lost)
 
@@ -69,15 +71,26 @@ class Publisher:
         confirm = self._wire.confirmations[tag] = self._loop.create_future()
         tags = self._wire.message_id_delivery_tag  # the driver finds a returned message by its id
         tags[message.id] = tag
+        self._unanswered += 1
         try:
             await confirm
         finally:
+            self._unanswered -= 1
+            if not self._unanswered:
+                self._drained.set()
             if tags.get(message.id) == tag:
                 del tags[message.id]
 
     async def close(self) -> None:
         if not self.channel.is_closed:
             await self.channel.close()
+
+    async def close_when_drained(self) -> None:
+        """Close after the last answer to what was published; until then nothing new may be."""
+        while self._unanswered:
+            self._drained.clear()
+            await self._drained.wait()
+        await self.close()
 
     def _send(self, frames: bytes) -> int:
         if self._wire.is_closed:

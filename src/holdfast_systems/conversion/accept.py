@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from holdfast.http.auth import Principal
 from holdfast.http.guard import allow_body, body_ended
 from holdfast.http.idempotency import REPLAYED, idempotent, parse_key
 from holdfast.http.limits import MINUTE_MS, check, hold_to
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, submit_in
+from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, secrets, submit_in
 from holdfast.providers.webhook import url_problem
 from holdfast_systems.conversion import documents, views
 from holdfast_systems.conversion.codes import TABLE, Code, ConversionError, public_error
@@ -47,7 +47,7 @@ class Wishes:
 
 async def accept(
     kernel: Kernel, settings: ConversionSettings, request: Request, who: Principal, key: str | None
-) -> JSONResponse:
+) -> Response:
     """Take one upload and answer 202 with its job; the same key and content again give the same answer."""
     checked = parse_key(key, required=False)
     await _check_limits_early(kernel, settings, who, checked)
@@ -125,7 +125,7 @@ async def _kept(
     filename: str,
     stored: Upload,
     wishes: Wishes,
-) -> JSONResponse:
+) -> Response:
     """Write job and document in one transaction with the key; a file that this did not use is removed."""
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
@@ -155,6 +155,10 @@ async def _write(
     given = {"source": stored.path.name}
     order = prepare(kind, given, job_id=job_id, now=now, priority=wishes.priority, owner=who.sub, trace=job_id)
     await submit_in(tx, [order], now, kernel.watch)
+    url = wishes.webhook_url
+    if url is not None:
+        url, secret = kernel.sealer.seal_address(url, 1, "webhookUrl")
+        await secrets.put(tx, {job_id: [secret] if secret else []}, now)
     new = NewDocument(
         id=job_id,
         owner=who.sub,
@@ -163,7 +167,7 @@ async def _write(
         size=stored.size,
         sha256=stored.sha256,
         priority=wishes.priority,
-        webhook_url=wishes.webhook_url,
+        webhook_url=url,
     )
     await documents.insert(tx, new, now)
     await tx.hint("events")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from holdfast import JobTx
 from holdfast.kit import Kernel, Tx, events, jobs
 from holdfast_systems.conversion import documents, results
 from holdfast_systems.conversion.results import checked_uuid, in_thread
@@ -67,7 +68,7 @@ async def _expire(kernel: Kernel, tx: Tx, job_id: str) -> int:
     if job is not None:
         await events.append(tx, [(job_id, job[0].attempt, RESULT_EXPIRED, None)], now)
         await tx.hint("events")
-    await announce(kernel, tx, job_id, now)
+    await announce(JobTx(kernel, tx), job_id, now)
     return 1
 
 

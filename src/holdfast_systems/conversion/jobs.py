@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdfast import App, CallError, Context, Failure, Job, LeaseLost, Provider, ProviderHeld, stage
-from holdfast.kit import Kernel, PublicFailure, Settled, State, StoreError, Tx, load_migrations
+from holdfast import App, CallError, Context, Failure, Job, JobTx, LeaseLost, Provider, ProviderHeld, Settled, stage
+from holdfast.kit import PublicFailure, State, StoreError, load_migrations, secrets
 from holdfast.providers.webhook import Post, send_notice
 from holdfast.settings import read
 from holdfast_systems.conversion import codes, documents, results
@@ -91,8 +91,8 @@ def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, p
             status = documents.STATUSES[fields["status"]]
             return {**fields, "status": status, "gateway_status": fields["provider_status"]}
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
-            await _mark(kernel, tx, settings, change)
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
+            await _mark(tx, settings, change)
 
 
 async def _convert(ctx: Context, settings: ConversionSettings, gateway: Gateway, order: Order) -> Converted:
@@ -116,7 +116,7 @@ async def _called(gateway: Gateway, source: Path, timeout_s: float) -> bytes:
         raise CallError(conversion_failure(error)) from error
 
 
-async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Settled) -> None:
+async def _mark(tx: JobTx, settings: ConversionSettings, change: Settled) -> None:
     """Write to the document what its job's change means, in the same transaction."""
     job_id, decision, now = change.job.id, change.decision, change.now
     code, message = _told(decision.failure)
@@ -137,7 +137,9 @@ async def _mark(kernel: Kernel, tx: Tx, settings: ConversionSettings, change: Se
     else:
         await documents.put_back(tx, job_id, attempts=decision.failures, code=code, message=message, now=now)
         return
-    await announce(kernel, tx, job_id, now)
+    await announce(tx, job_id, now)
+    if decision.state is not State.DEAD:  # a replay of the dead announces once more
+        await secrets.forget(tx, [job_id])
 
 
 def _told(why: Failure | None) -> tuple[str | None, str | None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast import App
+from holdfast import App, JobTx
 from holdfast.http.tickets import iso
-from holdfast.kit import Kernel, Tx
+from holdfast.kit import open_own
 from holdfast.providers.webhook import Post, Webhooks, declare_webhooks
 from holdfast_systems.conversion import documents
 from holdfast_systems.conversion.settings import ConversionSettings
@@ -14,7 +14,7 @@ from holdfast_systems.conversion.settings import ConversionSettings
 WEBHOOKS = Webhooks("conversion.webhook")
 
 
-async def announce(kernel: Kernel, tx: Tx, job_id: str, now: int) -> None:
+async def announce(tx: JobTx, job_id: str, now: int) -> None:
     """Order the webhook of a job that has just ended, if its owner asked for one."""
     row = await documents.show(tx, job_id)
     if row is None or row["webhook_url"] is None:
@@ -22,7 +22,8 @@ async def announce(kernel: Kernel, tx: Tx, job_id: str, now: int) -> None:
     status = documents.status_of(row, now)
     event_id = f"{job_id}/{row['epoch'] or 0}/{status}"
     body = {"type": f"job.{status}", "at": iso(now), "job": _story(row, status)}
-    await WEBHOOKS.tell(kernel, tx, row["webhook_url"], event_id, body, owner=row["owner"])
+    url = await open_own(tx.kernel.sealer, tx, job_id, row["webhook_url"], "webhookUrl")
+    await WEBHOOKS.tell(tx, url, event_id, body, owner=row["owner"])
 
 
 def _story(row: Any, status: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Failure
-from holdfast.kit import Kernel, PublicFailure, Tx, batch, outbox, redact_message, trace_headers
+from holdfast.kit import Kernel, PublicFailure, Tx, batch, mask_addresses, outbox, redact_message, trace_headers
 from holdfast_systems.grading import grading_jobs, messages
 from holdfast_systems.grading.contract import (
     CALLBACK_QUEUE,
@@ -171,11 +171,19 @@ async def invalid(
         attempts_made=0,
         last_error=why,
         timestamp=at(now),
-        original=original,
+        original=_masked(original),
         error_class="INVALID_INPUT",
         stage="intake",
     )
     await lay_down(kernel, tx, letter, request_id or submission_id or kernel.new_uuid4(), now)
+
+
+def _masked(original: bytes) -> bytes:
+    """The message without the credentials of its addresses. The case that an operator works on has it whole, sealed."""
+    try:
+        return mask_addresses(original.decode()).encode()
+    except UnicodeDecodeError:
+        return original
 
 
 async def say(kernel: Kernel, tx: Tx, callback: Callback, trace_id: str | None, now: int) -> None:

@@ -12,33 +12,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from holdfast import App, Context, Failure, InvalidInput, Job, Provider, Retry, stage
+from holdfast import App, Context, Failure, InvalidInput, Job, JobTx, Provider, Retry, Settled, stage
 from holdfast.kit import (
     Corrected,
     Delivery,
     Gate,
     Kernel,
     PublicFailure,
-    Settled,
     State,
     Tx,
     breakers,
     load_migrations,
+    open_own,
+    unchanged,
 )
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
 from holdfast_systems.grading import answers, grading_jobs, refused, retention, stages
 from holdfast_systems.grading.contract import (
-    REQUEST,
     GradingRequest,
     Result,
     SpeakingRequest,
     WritingRequest,
     parse_request,
 )
-from holdfast_systems.grading.intake import accept_read, receive_request
+from holdfast_systems.grading.intake import accept_read, receive_request, wire_of
 from holdfast_systems.grading.refused import ReadRequest, RefusedRequest
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.stages import Audio, Engine, Heard
@@ -115,8 +113,8 @@ def _writing(app: App, engine: Engine) -> type[Job[Any]]:
         def public_failure(self, why: Failure, stage: str) -> PublicFailure:
             return answers.public_failure(stage, why)
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
-            await answer_settled(kernel, tx, change)
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
+            await answer_settled(tx.kernel, tx, change)
 
         async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[WritingRequest]) -> None:
             await check_correction(tx, correction.job_id, correction.after)
@@ -127,7 +125,9 @@ def _writing(app: App, engine: Engine) -> type[Job[Any]]:
 def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
     retry = engine.settings.retry
 
-    @app.job(name="grading.speaking", retries=engine.settings.retries_max)
+    retries = engine.settings.retries_max
+
+    @app.job(name="grading.speaking", retries=retries, version=2, upgrade={1: unchanged}, seals=("payload.audio_url",))
     class GradeSpeaking(Job[SpeakingRequest]):
         @stage(retry=retry, timeout_s=STAGE_TIMEOUT_S)
         async def fetch_audio(self, ctx: Context, request: SpeakingRequest) -> Audio:
@@ -144,8 +144,8 @@ def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
         def public_failure(self, why: Failure, stage: str) -> PublicFailure:
             return answers.public_failure(stage, why)
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
-            await answer_settled(kernel, tx, change)
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
+            await answer_settled(tx.kernel, tx, change)
 
         async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[SpeakingRequest]) -> None:
             await check_correction(tx, correction.job_id, correction.after)
@@ -154,20 +154,20 @@ def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
 
 
 def _refused(app: App, jobs: Mapping[str, type[Job[Any]]]) -> type[Job[Any]]:
-    @app.job(name=refused.KIND)
+    @app.job(name=refused.KIND, version=2, upgrade={1: unchanged}, seals=("original",))
     class ReadRefused(Job[RefusedRequest]):
         @stage(retry=Retry(attempts=1), timeout_s=READ_TIMEOUT_S)
         async def read(self, ctx: Context, message: RefusedRequest) -> ReadRequest:
             return refused.read_again(message)
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
             message = RefusedRequest.model_validate_json(change.job.payload)
             state = change.decision.state
             await refused.name_case(tx, change.job.id, state, message.request_id, message.submission_id)
             if state is State.SUCCEEDED:
-                assert change.value is not None, "what was read has a request"
-                read = parse_request(ReadRequest.model_validate_json(change.value).body.encode())
-                await accept_read(kernel, tx, read, jobs)
+                whole = await open_own(tx.kernel.sealer, tx, change.job.id, message.original, "original")
+                read = parse_request(message.model_copy(update={"original": whole}).body)
+                await accept_read(tx.kernel, tx, read, jobs)
 
     return ReadRefused
 
@@ -210,17 +210,8 @@ async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
             attempts_made=decision.attempts_made,
             stage=change.job.stage,
             error_class=decision.failure.error_class,
-            original=_wire(change.job.payload),
+            original=wire_of(change.job.payload),
         )
-
-
-def _wire(payload: str) -> str:
-    """A job's input as the request that it came from."""
-    try:
-        request: GradingRequest = REQUEST.validate_json(payload, by_name=True)
-    except ValidationError:
-        return payload  # an older shape: it is kept as it lies in the job
-    return request.body().decode()
 
 
 async def _tell_held(kernel: Kernel, tx: Tx, job_id: str, provider: str) -> None:

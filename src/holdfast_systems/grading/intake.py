@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from pydantic import ValidationError
+
 from holdfast import InvalidInput, Job, NotAllowed, NotFound
 from holdfast.kit import Delivery, Kernel, Order, Tx, inbox, once, operate, prepare, submit_in, trace_headers
 from holdfast_systems.grading import answers, grading_jobs, refused
-from holdfast_systems.grading.contract import REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
+from holdfast_systems.grading.contract import REQUEST, REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
 from holdfast_systems.grading.topology import RESENT_HEADER
 from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, scan_ids
 
@@ -91,7 +93,7 @@ async def _accept(kernel: Kernel, tx: Tx, request: GradingRequest, order: Order,
             attempts_made=0,
             stage="intake",
             error_class="DEADLINE_EXCEEDED",
-            original=request.body().decode(),
+            original=wire_of(order.row.payload),
         )
         return "late"
     await submit_in(tx, [order], now, kernel.watch)
@@ -146,3 +148,12 @@ async def _open_case(kernel: Kernel, tx: Tx, invalid: InvalidMessage, body: byte
 def trace_id_of(request: GradingRequest) -> str | None:
     found = request.trace.trace_id if request.trace else None
     return found if found and len(found) <= TRACE_LENGTH_MAX else None
+
+
+def wire_of(payload: str) -> str:
+    """A job's input as the request that it came from."""
+    try:
+        request: GradingRequest = REQUEST.validate_json(payload, by_name=True)
+    except ValidationError:
+        return payload  # an older shape: it is kept as it lies in the job
+    return request.body().decode()

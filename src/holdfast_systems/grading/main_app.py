@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import App
-from holdfast.kit import Kernel, Tx, load_migrations, outbox
+from holdfast.kit import Kernel, Tx, load_migrations, outbox, secrets
 from holdfast.settings import read
 from holdfast_systems.grading import calibrations, retention, submissions
 from holdfast_systems.grading.callbacks import receive_callback
+from holdfast_systems.grading.contract import SpeakingRequest
 from holdfast_systems.grading.letters import keep_letter
 from holdfast_systems.grading.outgoing import checked_request, request_message
 from holdfast_systems.grading.settings import MainSettings
@@ -54,8 +55,9 @@ async def submit(
     """Store a submission and its request to the grading service, in the caller's transaction.
 
     What the contract would refuse at the other end is refused here, before anything is written."""
-    new, message = prepared(kernel, settings, user_id, skill, payload)
+    new, message, sealed = prepared(kernel, settings, user_id, skill, payload)
     await submissions.insert(tx, new)
+    await secrets.put(tx, {new.id: sealed}, new.created_at)
     await outbox.put(tx, [message], new.created_at)
     await tx.hint("outbox")
     return new
@@ -63,12 +65,18 @@ async def submit(
 
 def prepared(
     kernel: Kernel, settings: MainSettings, user_id: str, skill: str, payload: Mapping[str, Any]
-) -> tuple[Stored, outbox.NewMessage]:
-    """A submission as it will lie in the table, and its request to the grading service."""
+) -> tuple[Stored, outbox.NewMessage, list[secrets.NewSecret]]:
+    """A submission as it will lie in the table, its request to the grading service, and what is kept apart of both: the
+    relay makes the address in the message whole again."""
     now = kernel.now()
     submission_id = kernel.new_id()
     deadline_at = now + settings.sla_ms(skill)
     request = checked_request(kernel, submission_id, user_id, skill, payload, deadline_at)
+    sealed: list[secrets.NewSecret] = []
+    if isinstance(request, SpeakingRequest):
+        hidden, secret = kernel.sealer.seal_address(request.payload.audio_url, 1, "payload.audioUrl")
+        request = request.model_copy(update={"payload": request.payload.model_copy(update={"audio_url": hidden})})
+        sealed += [secret] if secret else []
     new = Stored(
         id=submission_id,
         user_id=user_id,
@@ -81,4 +89,4 @@ def prepared(
         version=0,
         state=Submission(status="PENDING", deadline_at=deadline_at),
     )
-    return new, request_message(submission_id, request)
+    return new, request_message(submission_id, request), sealed

@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require, require_stream
-from holdfast.http.buckets import Buckets, too_many
 from holdfast.http.idempotency import answer_text, idempotent
-from holdfast.http.limits import hold_to
+from holdfast.http.limits import Room, hold_to
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
 from holdfast.kit import Kernel, Tx, audit, idempotency
@@ -79,18 +78,15 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 
 def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSettings) -> None:
-    # A limit has to look before it writes, and SQLite has one writer: then each is a transaction of its own.
-    alone = kernel.store.dialect == "sqlite" or bool(settings.user_limits)
-    accepting = None if alone else Accepting(kernel)
-    submitters = Buckets(settings.submissions_per_second)
+    # SQLite has one writer: each submission is a transaction of its own anyway.
+    accepting = None if kernel.store.dialect == "sqlite" else Accepting(kernel)
+    room = Room(kernel, settings.user_limits, submissions.usage)
 
     @router.post("/submissions", status_code=201)
     @router.post("/api/submissions", status_code=201)
-    async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
+    async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> Response:
         """Submit a piece of work. The same key and payload give the same answer, however often they come."""
-        if wait_s := submitters.take(who.sub):
-            raise too_many(f"You may make {settings.submissions_per_minute} submissions a minute.", wait_s)
-        return await create_submission(kernel, settings, who, new, key, accepting)
+        return await create_submission(kernel, settings, who, new, key, accepting, room)
 
     @router.get("/submissions")
     @router.get("/api/submissions")
@@ -118,7 +114,7 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
 
     @router.post("/submissions/{submission_id}/resubmit", status_code=201)
     @router.post("/api/submissions/{submission_id}/resubmit", status_code=201)
-    async def resubmit(submission_id: str, who: Annotated[Principal, LEARNER], key: Key = None) -> JSONResponse:
+    async def resubmit(submission_id: str, who: Annotated[Principal, LEARNER], key: Key = None) -> Response:
         """Submit one's own failed work again, as the next attempt: a new request and a new deadline."""
         await _owned(kernel, submission_id, who)
         return await resubmit_submission(kernel, settings, submission_id, who, key, required=True)
@@ -131,21 +127,26 @@ async def create_submission(
     new: NewSubmission,
     key: str | None,
     accepting: Accepting | None = None,
-) -> JSONResponse:
-    """What POST /api/submissions does; with `accepting`, in company."""
+    room: Room | None = None,
+) -> Response:
+    """What POST /api/submissions does; with `accepting`, in company, for those who are far from every limit."""
+    has_room = room is not None and await room.admits(who.sub)
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
-        await hold_to(kernel, tx, who, settings.user_limits, submissions.usage, "submissions")
+        if not has_room:
+            await hold_to(kernel, tx, who, settings.user_limits, submissions.usage, "submissions")
         return 201, shown(await submit(kernel, tx, settings, who.sub, new.skill, new.payload))
 
-    async def at_once(reserved: idempotency.Reserved) -> tuple[int, dict[str, Any]] | None:
+    async def at_once(reserved: idempotency.Reserved) -> tuple[int, str] | None:
         assert accepting is not None
-        made, message = prepared(kernel, settings, who.sub, new.skill, new.payload)
-        body = shown(made)
-        won = await accepting.put(Arrival(made, message, reserved, 201, answer_text(body)))
-        return (201, body) if won else None
+        made, message, sealed = prepared(kernel, settings, who.sub, new.skill, new.payload)
+        if sealed:
+            return None  # written the longer way, with its credentials apart
+        answer = answer_text(shown(made))
+        won = await accepting.put(Arrival(made, message, reserved, 201, answer))
+        return (201, answer) if won else None
 
-    payload = new.model_dump(mode="json")
+    payload = {"skill": new.skill, "payload": new.payload}
     return await idempotent(
         kernel,
         who,
@@ -154,7 +155,7 @@ async def create_submission(
         payload,
         make,
         required=True,
-        at_once=at_once if accepting is not None else None,
+        at_once=at_once if accepting is not None and has_room else None,
     )
 
 
@@ -216,14 +217,12 @@ def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
     @router.post("/api/submissions/{submission_id}/review")
     async def review(
         submission_id: str, given: Review, who: Annotated[Principal, INSTRUCTOR], key: Key = None
-    ) -> JSONResponse:
+    ) -> Response:
         """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
         return await submit_review(kernel, submission_id, who, given, key)
 
 
-async def submit_review(
-    kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None
-) -> JSONResponse:
+async def submit_review(kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None) -> Response:
     """What POST /api/submissions/{id}/review does."""
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:

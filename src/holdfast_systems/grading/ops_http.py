@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from holdfast import NotFound
@@ -70,7 +70,7 @@ def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
         return whole
 
     @router.post("/submissions/{submission_id}/resubmit", status_code=201)
-    async def resubmit(submission_id: str, who: Annotated[Principal, OPERATOR], key: Key = None) -> JSONResponse:
+    async def resubmit(submission_id: str, who: Annotated[Principal, OPERATOR], key: Key = None) -> Response:
         """Submit a learner's failed work again, as its next attempt. With an Idempotency-Key it may be sent again."""
         return await resubmit_submission(kernel, settings, submission_id, who, key, required=False)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from holdfast import CallError, Category
-from holdfast.kit import Kernel, Order, State, Tx, cases, prepare
+from holdfast.kit import Kernel, Order, State, Tx, cases, mask_addresses, prepare
 from holdfast_systems.grading.contract import parse_request
 from holdfast_systems.grading.wire import InvalidMessage
 
@@ -37,7 +37,7 @@ class RefusedRequest(BaseModel):
 
 
 class ReadRequest(BaseModel):
-    """The request in a message that could be read after all, as it goes on the wire."""
+    """The request in a message that could be read after all, as it may be shown."""
 
     body: str
 
@@ -64,7 +64,7 @@ def refused_order(kernel: Kernel, kind: Any, refused: RefusedRequest, identity: 
 def read_again(refused: RefusedRequest) -> ReadRequest:
     """The request in the message; not a retryable failure if there is still none."""
     try:
-        return ReadRequest(body=parse_request(refused.body).body().decode())
+        return ReadRequest(body=mask_addresses(parse_request(refused.body).body().decode()))
     except InvalidMessage as invalid:
         raise CallError.of(Category.VALIDATION, INVALID_INPUT, invalid.reason) from None
 

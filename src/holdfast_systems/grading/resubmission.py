@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal
@@ -21,7 +21,7 @@ from holdfast_systems.grading.transitions import Refusal
 
 async def resubmit_submission(
     kernel: Kernel, settings: MainSettings, submission_id: str, who: Principal, key: str | None, *, required: bool
-) -> JSONResponse:
+) -> Response:
     """What both POSTs that resubmit do. The caller has checked that `who` may; an operator is held to no limit."""
     checked = checked_id(submission_id)
 

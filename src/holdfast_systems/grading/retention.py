@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.kit import Kernel, batch, load_statements
+from holdfast.kit import Kernel, batch, load_statements, secrets
 from holdfast_systems.grading import attempts
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
@@ -28,6 +28,7 @@ async def prune_submissions(kernel: Kernel, keep_days: float) -> int:
         if gone:
             await tx.rows(sql.forget_events, gone=batch.ids(gone))
             await attempts.forget(tx, gone)
+            await secrets.forget(tx, gone)
     async with kernel.store.transaction() as tx:
         callbacks = await tx.rows(sql.prune_callbacks, before=before, limit=BATCH)
         refused = await tx.rows(sql.prune_refused, before=before, limit=BATCH)

@@ -17,10 +17,12 @@ from fastapi import APIRouter, Body, Path, Request
 from holdfast.http.auth import require
 from holdfast.http.ops_asked import Words
 from holdfast.http.problem import Problem
+from holdfast.providers.bounded import exchange
 from holdfast_systems.grading.settings import MainSettings
 
 OPERATOR = require("operator")
 SYSTEM = "grading-service"
+SERVICE_BYTES_MAX = 16 << 20
 List = Literal["overview", "jobs", "breakers", "dead-letters"]
 Step = Literal["triage", "remediate", "correct", "replay", "resolve"]
 Given = Annotated[dict[str, Any] | None, Body()]
@@ -87,7 +89,8 @@ async def _send(url: str, request: Request, path: str, body: dict[str, Any] | No
     params = {**request.query_params, "system": SYSTEM}
     async with httpx.AsyncClient(timeout=None, follow_redirects=False, trust_env=False) as client:
         address = f"{url.rstrip('/')}/api/ops/{path}"
-        return await client.request(request.method, address, headers=headers, params=params, json=body)
+        asked = client.build_request(request.method, address, headers=headers, params=params, json=body)
+        return await exchange(client, asked, SERVICE_BYTES_MAX)
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

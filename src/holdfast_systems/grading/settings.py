@@ -26,11 +26,11 @@ class MainSettings:
     submissions_per_minute: int = setting(
         "GRADING_SUBMISSIONS_PER_MINUTE",
         600,
-        "Submissions a user may make a minute: per process, or over all if GRADING_UNFINISHED_MAX is set; 0: any",
+        "Submissions a user may make a minute, over all processes; 0: any number",
         minimum=0,
     )
     unfinished_max: int = setting(
-        "GRADING_UNFINISHED_MAX", 0, "Submissions that a user may have in grading at once; 0: any number", minimum=0
+        "GRADING_UNFINISHED_MAX", 500, "Submissions that a user may have in grading at once; 0: any number", minimum=0
     )
     keep_days: float = setting(
         "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
@@ -56,12 +56,7 @@ class MainSettings:
 
     @property
     def user_limits(self) -> UserLimits:
-        """What is counted in the database, with each submission; none where a bucket per process will do."""
-        return UserLimits(self.submissions_per_minute, self.unfinished_max) if self.unfinished_max else UserLimits()
-
-    @property
-    def submissions_per_second(self) -> float:
-        return 0.0 if self.unfinished_max else self.submissions_per_minute / 60
+        return UserLimits(self.submissions_per_minute, self.unfinished_max)
 
     def sla_ms(self, skill: str) -> int:
         return round((self.writing_sla_s if skill == "writing" else self.speaking_sla_s) * 1_000)

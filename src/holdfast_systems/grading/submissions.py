@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.http.limits import Used
-from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox
+from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox, secrets
 from holdfast_systems.grading import reasons
 from holdfast_systems.grading.contract import Priority
 from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
@@ -86,6 +86,8 @@ async def change(
     after, leaving = decided.after, stored.state.status
     assert after.status == leaving or (leaving, after.status) in EDGES, f"no edge {leaving} -> {after.status}"
     changed = replace(stored, version=await save(tx, stored, after, now), updated_at=now, state=after)
+    if after.status == "COMPLETED":
+        await secrets.forget(tx, [stored.id])
     await announce(kernel, tx, changed, decided, now, event_id=event_id)
     if after.status != leaving:
         tx.then(lambda: _report(kernel, changed))

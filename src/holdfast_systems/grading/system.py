@@ -39,6 +39,7 @@ def grading_main() -> System:
         counters=MAIN_COUNTERS,
         gauges=GAUGES,
         read_gauges=read_gauges,
+        views=("submissions", "dlq", "queue"),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isinf
 from typing import Any, NoReturn
 
 BODY_BYTES_MAX = 1_048_576
@@ -100,20 +101,19 @@ def _no_constant(name: str) -> NoReturn:
 
 def _complaint(tree: dict[str, Any]) -> str | None:
     """What is wrong with a parsed tree, walked without recursion."""
-    waiting: list[tuple[Any, int]] = [(tree, 1)]
+    waiting: list[tuple[dict[str, Any] | list[Any], int]] = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
-        if isinstance(node, str):
-            if (reason := _text_complaint(node)) is not None:
-                return reason
-        elif isinstance(node, float):
-            if node in (float("inf"), float("-inf")):
+        if depth > DEPTH_MAX:
+            return f"The message is nested deeper than {DEPTH_MAX} levels."
+        for child in [*node.keys(), *node.values()] if isinstance(node, dict) else node:
+            if isinstance(child, str):
+                if (reason := _text_complaint(child)) is not None:
+                    return reason
+            elif isinstance(child, dict | list):
+                waiting.append((child, depth + 1))
+            elif isinstance(child, float) and isinf(child):
                 return "The message holds a number too large to be read."
-        elif isinstance(node, dict | list):
-            if depth > DEPTH_MAX:
-                return f"The message is nested deeper than {DEPTH_MAX} levels."
-            children = [*node.keys(), *node.values()] if isinstance(node, dict) else node
-            waiting.extend((child, depth + 1) for child in children)
     return None
 
 

@@ -46,7 +46,7 @@ UNVISITED = ("effect.", "submit.", "reconcile.")
 COVERAGE = Coverage(
     failpoints=frozenset(name for name in Coverage().failpoints if not name.startswith(UNVISITED)),
     faults=ALL_FAULTS - {"deduplicated"},
-    edges=frozenset(edge for edge in edges_but("dead -> cancelled", "succeeded -> dead") if "waiting" not in edge),
+    edges=frozenset(edge for edge in edges_but("succeeded -> dead") if "waiting" not in edge),
     seen=frozenset({
         "PENDING -> FAILED", "PENDING -> PROCESSING", "PROCESSING -> COMPLETED", "PROCESSING -> FAILED",
         "PROCESSING -> REVIEW_REQUIRED", "REVIEW_REQUIRED -> COMPLETED", "answer repeated", "breaker told",

@@ -10,6 +10,7 @@ found by its id at `id_path` (`/emails/{id}` at Resend), where that is given.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import httpx
 
 from holdfast import CallError, Category
 from holdfast.kit import classify, note_status
+from holdfast.providers.bounded import exchange
 from holdfast_systems.review.notifier import EffectClass
 
 RETENTION_S = 86_400.0
@@ -96,8 +98,10 @@ class HttpMailNotifier:
     async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
         url = self.base_url.rstrip("/") + path
         try:
-            answer = await self.client.request(method, url, timeout=self.timeout_s, follow_redirects=False, **options)
-        except httpx.HTTPError as error:
+            async with asyncio.timeout(self.timeout_s):
+                request = self.client.build_request(method, url, timeout=self.timeout_s, **options)
+                answer = await exchange(self.client, request)
+        except (httpx.HTTPError, TimeoutError) as error:
             raise CallError(classify(error)) from error
         note_status(answer.status_code)
         return answer

@@ -18,11 +18,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from holdfast import App, Context, Job, NotAllowed, stage
+from holdfast import App, Context, Job, JobTx, NotAllowed, Settled, stage
 from holdfast.kit import (
     Corrected,
     Kernel,
-    Settled,
     State,
     TakenBack,
     Tx,
@@ -31,6 +30,7 @@ from holdfast.kit import (
     prepare,
     redact_message,
     submit_in,
+    unchanged,
 )
 from holdfast.settings import read
 from holdfast_systems.review import changes, critique, deliveries, reviews
@@ -97,7 +97,7 @@ def review_app(engine: Engine) -> App:
 def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
     retry = engine.settings.retry
 
-    @app.job(name=reviews.KIND, announce=True)
+    @app.job(name=reviews.KIND, announce=True, version=2, upgrade={1: unchanged}, seals=("source.url", "source.repo"))
     class ReviewChangelist(Job[Order]):
         @stage(provider=engine.source, retry=retry, timeout_s=STAGE_TIMEOUT_S, reads=("source",))
         async def fetch(self, ctx: Context, order: Order) -> Change:
@@ -112,8 +112,8 @@ def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
             mail = Mail(order.changelist_id, order.review_version, order.sender, order.dated_at)
             return await notify(engine, ctx, mail, llm)
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
-            await write_settled(kernel, tx, change)
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
+            await write_settled(tx, change)
 
         async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Order]) -> None:
             await follow(tx, correction)
@@ -135,8 +135,8 @@ def _declare_again(app: App, engine: Engine) -> type[Job[Any]]:
             review = _REVIEW.validate_json(json.dumps(stored.result))
             return await notify(engine, ctx, again.mail, Critique(again.title, review))
 
-        async def settled(self, kernel: Kernel, tx: Tx, change: Settled) -> None:
-            await write_settled(kernel, tx, change)
+        async def on_settled(self, tx: JobTx, change: Settled) -> None:
+            await write_settled(tx, change)
 
         async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Again]) -> None:
             raise NotAllowed("What is told again is the review as it was; ask for a rerun under a higher version.")
@@ -147,7 +147,7 @@ def _declare_again(app: App, engine: Engine) -> type[Job[Any]]:
     return NotifyAgain
 
 
-async def write_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
+async def write_settled(tx: Tx, change: Settled) -> None:
     """Write what the job's change means to its review, in the transaction of the change."""
     decision, job_id = change.decision, change.job.id
     if change.job.stage == "llm" and decision.event == "advanced" and change.value is not None:

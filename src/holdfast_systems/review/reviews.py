@@ -210,6 +210,7 @@ async def _insert(
         trusted=trusted,
         recipients=tuple(without_doubles(request.recipients)),
     )
+    prepared = prepare(kernel.registry.kind(KIND), order, job_id=job_id, now=now, owner=owner, trace=review_id)
     await tx.rows(
         sql.insert,
         id=review_id,
@@ -218,7 +219,7 @@ async def _insert(
         idempotency_key=request.idempotency_key,
         fingerprint=request.fingerprint,
         job_id=job_id,
-        source=batch.text(redact(request.source.model_dump(mode="json"))),
+        source=batch.text(redact(json.loads(prepared.row.payload)["source"])),
         title=request.title,
         sender=sender,
         now=now,
@@ -226,7 +227,6 @@ async def _insert(
     await tx.rows(sql.raise_version, changelist_id=request.changelist_id, review_version=request.review_version)
     for position, recipient in enumerate(order.recipients):
         await plan(tx, request.changelist_id, request.review_version, recipient, position, now)
-    prepared = prepare(kernel.registry.kind(KIND), order, job_id=job_id, now=now, owner=owner, trace=review_id)
     await submit_in(tx, [prepared], now, kernel.watch)
 
 

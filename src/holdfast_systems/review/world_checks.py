@@ -150,7 +150,8 @@ def check_sends(seen: Evidence) -> Iterator[Finding]:
         return  # told again by another job, with a budget of its own
     name = f"mail.{seen.world.mail}"
     gates = [(line.at_ms, line.data[1]) for line in seen.history.of("gate") if line.id == name]
-    answers = {call.call: call for call in seen.world.providers[name].log if call.kind in ("answer", "timeout")}
+    ended = ("answer", "answer_unheard", "timeout")  # unheard: the stage's own limit ended it, or its process died
+    answers = {call.call: call for call in seen.world.providers[name].log if call.kind in ended}
     sends: dict[tuple[str, int, str], int] = Counter()
     for stage, asked, call in _calls(seen):
         if stage != "notify":

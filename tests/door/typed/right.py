@@ -9,7 +9,23 @@ import psycopg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
-from holdfast import App, Context, Job, Priority, Provider, Retry, enqueue, enqueue_many, stage
+from holdfast import (
+    App,
+    Client,
+    Context,
+    Failure,
+    Job,
+    JobTx,
+    Priority,
+    Provider,
+    Retry,
+    Settled,
+    Success,
+    SyncClient,
+    enqueue,
+    enqueue_many,
+    stage,
+)
 from holdfast.testing import World
 
 app = App("typed")
@@ -54,6 +70,32 @@ async def asynchronous(session: AsyncSession, connection: AsyncConnection) -> st
     ids: list[str] = await enqueue_many(connection, Count, range(3), priority=None)
     job_id: str = await enqueue(session, Ship, Order(1), key="a")
     return job_id + ids[0]
+
+
+@app.job()
+class Weigh(Job[Order, float]):
+    @stage()
+    async def weigh(self, ctx: Context, order: Order) -> float:
+        weights: list[Success[float] | Failure] = await ctx.gather(Weigh, [order])
+        return sum(each.value for each in weights if isinstance(each, Success))
+
+    async def on_settled(self, tx: JobTx, change: Settled) -> None:
+        if change.state == "succeeded":
+            await tx.execute("UPDATE orders SET weighed = :now", now=change.now)
+            await tx.enqueue(Ship, Order(1), key="a", delay_s=1)
+
+
+async def outside() -> float:
+    async with Client.open(app, url="sqlite:///shop.db") as client:
+        job_id: str = await client.enqueue(Weigh, Order(1), key="a", priority=Priority.HIGH)
+        await client.enqueue_many(Weigh, [Order(1)], key=lambda order: str(order.id))
+        text: str = (await client.wait(job_id, timeout_s=5)).why
+        await client.answer(text, {"yes": True})
+        return await client.result(Weigh, job_id, timeout_s=5) * 2
+
+
+def outside_without_a_loop(client: SyncClient) -> float:
+    return client.result(Weigh, client.enqueue(Weigh, Order(1)), timeout_s=5) * 2
 
 
 async def tested(world: World) -> str:

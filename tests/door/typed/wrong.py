@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from holdfast import App, Context, Job, Provider, Retry, enqueue, enqueue_many, stage
+from holdfast import (
+    App,
+    Client,
+    Context,
+    Job,
+    JobTx,
+    Provider,
+    Retry,
+    Settled,
+    SyncClient,
+    enqueue,
+    enqueue_many,
+    stage,
+)
 from holdfast.testing import World
 
 app = App("typed")
@@ -74,3 +87,39 @@ async def tested(world: World) -> None:
 app.schedule("0 3 * * *", Ship, "text")  # refused
 Provider("bank", effects="tokens")  # refused
 Retry(max_attempts=3)  # refused
+
+
+@app.job()
+class Weigh(Job[Order, float]):
+    @stage()
+    async def weigh(self, ctx: Context, order: Order) -> float:
+        return 1.5
+
+    async def on_settled(self, tx: JobTx, change: str) -> None:  # refused
+        await tx.enqueue(Ship, 1)  # refused
+
+
+@app.job()
+class Count(Job[int]):
+    @stage()
+    async def count(self, ctx: Context, number: int) -> None: ...
+
+    async def on_settled(self, tx: JobTx, change: Settled) -> None:
+        tx.enqueue(Ship, Order(1))  # refused
+        print(change.satte)  # refused
+
+
+async def outside(client: Client) -> None:
+    await client.enqueue(Weigh, "text")  # refused
+    await client.enqueue(Weigh, Order(1), prio=1)  # refused
+    await client.enqueue_many(Weigh, [1])  # refused
+    await client.wait("id")  # refused
+    client.cancel("id")  # refused
+    text: str = await client.result(Weigh, "id")  # refused
+    print(text)
+
+
+def outside_without_a_loop(client: SyncClient) -> None:
+    text: str = client.result(Weigh, client.enqueue(Weigh, Order(1)))  # refused
+    client.enqueue(Weigh, 17)  # refused
+    print(text)

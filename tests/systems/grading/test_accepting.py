@@ -32,7 +32,7 @@ async def kernel(postgres_url: str) -> AsyncIterator[Kernel]:
 
 
 def arrival(kernel: Kernel, key: str) -> Arrival:
-    new, message = prepared(kernel, MainSettings(), "ann", "writing", WORDS)
+    new, message, _ = prepared(kernel, MainSettings(), "ann", "writing", WORDS)
     return Arrival(new, message, Reserved("ann", key, "f"), 201, f'{{"id":"{new.id}"}}')
 
 

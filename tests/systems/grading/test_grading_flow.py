@@ -148,7 +148,7 @@ async def test_a_result_after_the_deadline_does_not_flip_the_failure(sure: Pair)
     assert state.ai_result is not None and state.final_result is None
 
 
-@pytest.mark.spec("G6", "G9", "K8", "000.17", "002.17")
+@pytest.mark.spec("G6", "G9", "K8", "000.17", "000.23", "002.17")
 async def test_a_replay_before_the_deadline_completes_the_submission(sure: Pair) -> None:
     sure.service.script(sure.engine.llm, refusals=1)
     one = await sure.submit()

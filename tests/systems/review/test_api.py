@@ -290,9 +290,17 @@ async def test_one_mailbox_is_told_once_however_it_is_spelled(
     assert post.mails == {ADA: 1, BOB: 1}
 
 
-@pytest.mark.spec("R8", "K7")
-async def test_credentials_in_a_source_are_never_shown(api: httpx.AsyncClient) -> None:
+@pytest.mark.spec("R8", "K7", "K30")
+async def test_credentials_in_a_source_need_a_key_and_are_never_shown(api: httpx.AsyncClient, world: World) -> None:
     source = {"type": "git", "repo": "https://bot:hunter2secret@git.example.test/r.git", "range": "a..b"}
-    made = await api.post(REVIEWS, json=body(source=source))
-    assert made.status_code == 201
+    refused = await api.post(REVIEWS, json=body(source=source))
+    assert refused.status_code == 422 and "HOLDFAST_SECRETS_KEYS" in refused.text
+    assert "hunter2secret" not in refused.text
+    sealer = world.kernel.registry.apps[0].sealer
+    sealer.keys = ("a key of the tests that is long enough",)
+    try:
+        made = await api.post(REVIEWS, json=body(source=source))
+    finally:
+        sealer.keys = ()
+    assert made.status_code == 201 and made.json()["source"]["repo"] == "https://git.example.test/r.git?sealed=1"
     assert "hunter2secret" not in made.text + (await api.get(REVIEWS)).text

@@ -1,5 +1,5 @@
 // Small charts, drawn as SVG from numbers. One point is a dot, none is a line on the ground; both say so in words.
-import { el } from "/static/holdfast.js";
+import { el } from "./holdfast.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const WIDE = 300;

@@ -1,6 +1,6 @@
 // Breakers: which provider is called and which is not, by whose decision, and since when.
-import { api, el } from "/static/holdfast.js";
-import { ask, count, doing, facts, link, pill, span, table, text, when } from "/static/parts.js";
+import { api, el } from "./holdfast.js";
+import { ask, count, doing, facts, link, pill, span, table, text, when } from "./parts.js";
 
 const href = (row) => `#breaker/${encodeURIComponent(row.system)}/${encodeURIComponent(row.name)}`;
 

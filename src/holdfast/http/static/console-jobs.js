@@ -1,5 +1,5 @@
 // Jobs: a list with filters that live in the address, and one job with its whole story.
-import { api, el } from "/static/holdfast.js";
+import { api, el } from "./holdfast.js";
 import {
   ask,
   count,
@@ -16,7 +16,7 @@ import {
   table,
   text,
   when,
-} from "/static/parts.js";
+} from "./parts.js";
 
 const STATES = ["queued", "processing", "waiting", "succeeded", "dead", "cancelled"];
 const FILTERS = ["system", "state", "kind", "stage", "provider", "owner", "queue"];
@@ -35,13 +35,14 @@ export async function jobs({ query }) {
   return el(
     "div",
     {},
-    el("h2", { tabindex: "-1" }, wanted ? `Jobs that have to do with ${wanted}` : "Jobs"),
+    el("h2", { tabindex: "-1" }, wanted ? `Jobs that fit ${wanted}` : "Jobs"),
+    queryForm(wanted ?? ""),
     wanted ? el("p", {}, link("#jobs", "All jobs")) : filterForm(query, systems),
     table(
       COLUMNS,
       items,
       (row) => row.id,
-      wanted ? "No job here has to do with this id." : "No job fits these filters.",
+      wanted ? "No job here fits this." : "No job fits these filters.",
     ),
     el(
       "div",
@@ -69,6 +70,22 @@ function turned(query, next) {
   if (next) other.set("next", next);
   else other.delete("next");
   return other;
+}
+
+const EXAMPLE = 'state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "some text"';
+
+function queryForm(wanted) {
+  const submit = (event) => {
+    event.preventDefault();
+    const value = event.currentTarget.elements.q.value.trim();
+    location.hash = value ? `jobs?${new URLSearchParams({ q: value })}` : "jobs";
+  };
+  return el(
+    "form",
+    { class: "row", onsubmit: submit, role: "search", "aria-label": "Query jobs" },
+    field({ name: "q", id: "query", label: "Query", value: wanted, placeholder: EXAMPLE, size: "70", spellcheck: "false" }),
+    el("button", {}, "Find"),
+  );
 }
 
 function filterForm(query, systems) {

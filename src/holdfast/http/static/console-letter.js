@@ -1,7 +1,7 @@
 // One dead letter: its five steps are the page. What is done shows who did it; what is next has its form.
-import { api, el } from "/static/holdfast.js";
-import { ADVICE, CAUSES } from "/static/console-letters.js";
-import { ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "/static/parts.js";
+import { api, el } from "./holdfast.js";
+import { ADVICE, CAUSES } from "./console-letters.js";
+import { ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
 
 const REASONS = {
   permanent: "no retry can mend it",

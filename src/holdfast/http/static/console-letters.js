@@ -1,6 +1,6 @@
 // Dead letters: escalations on top, then grouped by what they have in common; a group is worked on as one.
-import { api, el } from "/static/holdfast.js";
-import { ago, count, doing, field, link, pill, short, table, when } from "/static/parts.js";
+import { api, el } from "./holdfast.js";
+import { ago, count, doing, field, link, pill, short, table, text, when } from "./parts.js";
 
 export const CAUSES = [
   ["transient", "transient: it was down and came back"],
@@ -39,6 +39,8 @@ export async function letters({ query }) {
   const choose = (event) => {
     location.hash = event.target.value ? `dead?state=${event.target.value}` : "dead";
   };
+  const all = grouped(groups);
+  const quiet = all.filter((row) => row.cause === "input");
   const states = [["", "every state"], ...ORDER.map((one) => [one, one])];
   const chooser = field({ name: "state", label: "State", kind: "select", options: states, value: state });
   chooser.querySelector("select").onchange = choose;
@@ -59,23 +61,29 @@ export async function letters({ query }) {
         )
       : null,
     el("h3", {}, "By what they have in common"),
-    table(
-      GROUP_COLUMNS,
-      grouped(groups),
-      (row) => `${row.system}/${row.fingerprint}`,
-      "No dead letters. Nothing was lost.",
-    ),
+    groupTable(all.filter((row) => row.cause !== "input"), "No dead letters to work on. Nothing was lost."),
+    quiet.length
+      ? el(
+          "details",
+          { key: "quiet" },
+          el("summary", {}, `Callers' own mistakes: ${count(quiet.length, "group")}; they were told, nobody here need do anything`),
+          groupTable(quiet, ""),
+        )
+      : null,
     el("div", { class: "head" }, el("h3", {}, "One by one"), el("div", { class: "end" }, chooser)),
     table(COLUMNS, items, (row) => row.id, "No dead letter is in this state."),
     next ? el("p", {}, link(`#dead?${new URLSearchParams({ ...(state && { state }), next })}`, "Older")) : null,
   );
 }
 
+const groupTable = (rows, none) => table(GROUP_COLUMNS, rows, (row) => `${row.system}/${row.fingerprint}`, none);
+
 const GROUP_COLUMNS = [
   ["Group", (row) => link(groupHref(row), `${row.error_class} in ${row.stage}`)],
   ["System", "system"],
   ["Kind", "kind"],
   ["Provider", "provider"],
+  ["For example", (row) => short(text(row.last_error), 120)],
   [
     "Letters",
     (row) =>

@@ -1,6 +1,6 @@
 // Outbox and deliveries: what has not gone out, and in words why.
-import { api, el } from "/static/holdfast.js";
-import { ago, ask, count, doing, field, link, pill, table, text } from "/static/parts.js";
+import { api, el } from "./holdfast.js";
+import { ago, ask, count, doing, field, link, pill, table, text } from "./parts.js";
 
 const MESSAGES = [
   ["stuck", "not published"],

@@ -1,11 +1,13 @@
 // The first look: what asks for a person, then each system's last hour.
-import { api, el, who } from "/static/holdfast.js";
-import { barChart, lineChart, providerChart } from "/static/charts.js";
-import { count, link, span } from "/static/parts.js";
+import { api, el, who } from "./holdfast.js";
+import { barChart, lineChart, providerChart } from "./charts.js";
+import { incidentCard } from "./console-incidents.js";
+import { count, link, span } from "./parts.js";
 
-export async function overview() {
-  const [now, past, reviews] = await Promise.all([
+export async function overview(place, again) {
+  const [now, going, past, reviews] = await Promise.all([
     api("/api/ops/overview"),
+    api("/api/ops/incidents?state=open").catch(() => ({ items: [] })), // a database that is away has none to tell
     api("/api/ops/history").catch(() => ({ items: [] })), // a database that is away leaves its charts empty
     instructorQueue(),
   ]);
@@ -14,7 +16,8 @@ export async function overview() {
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Overview"),
-    asks(now.items, reviews),
+    going.items.map((one) => incidentCard(one, again, now.items.length > 1 ? one.system : null)),
+    asks(now.items, reviews, going.items),
     now.items.map((one) => card(one, byName.get(one.system))),
   );
 }
@@ -43,9 +46,13 @@ const PLACES = {
   deadlines_at_risk: () => "#jobs",
 };
 
-function asks(systems, reviews) {
+// An incident says it already; the rest is listed.
+function asks(systems, reviews, going) {
   const several = systems.length > 1;
-  const notices = systems.flatMap((one) => one.asks.map((notice) => ({ system: one.system, title: one.title, notice })));
+  const covered = new Set(going.map((one) => `${one.system}/${one.topic}/${one.subject}`));
+  const notices = systems
+    .flatMap((one) => one.asks.map((notice) => ({ system: one.system, title: one.title, notice })))
+    .filter(({ system, notice }) => !covered.has(`${system}/${notice.topic}/${notice.subject}`));
   notices.sort((one, other) => (one.notice.severity === "page" ? 0 : 1) - (other.notice.severity === "page" ? 0 : 1));
   const lines = notices.map(({ system, title, notice }) => {
     const words = several ? `${title}: ${notice.sentence}` : notice.sentence;
@@ -53,6 +60,7 @@ function asks(systems, reviews) {
     return el("li", { class: notice.severity }, place ? link(place, words) : words);
   });
   if (reviews.length) lines.push(el("li", {}, link("#queue", `${count(reviews.length, "grade")} waiting for an instructor`)));
+  if (!lines.length && going.length) return null;
   if (!lines.length) return el("p", { class: "callout good", key: "well" }, "Nothing asks for a person.");
   const worst = notices.some((one) => one.notice.severity === "page") ? "error" : "warn";
   return el(

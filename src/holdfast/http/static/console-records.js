@@ -1,12 +1,14 @@
 // Records: who did what, which workers are alive, what runs on a schedule, what providers cost.
-import { api, el } from "/static/holdfast.js";
-import { ago, field, link, money, pill, table, text, when } from "/static/parts.js";
+import { api, el } from "./holdfast.js";
+import { ago, field, link, money, pill, table, text, when } from "./parts.js";
 
 export async function audit({ query }) {
   const { items, next } = await api(`/api/ops/audit?${query}`);
   const submit = (event) => {
     event.preventDefault();
-    const values = ["actor", "subject"].map((name) => [name, event.currentTarget.elements[name].value.trim()]);
+    const { elements } = event.currentTarget;
+    const values = ["actor", "subject"].map((name) => [name, elements[name].value.trim()]);
+    values.push(["people", elements.people.checked ? "true" : ""]);
     location.hash = `audit?${new URLSearchParams(values.filter(([, value]) => value))}`;
   };
   const more = new URLSearchParams(query);
@@ -21,6 +23,7 @@ export async function audit({ query }) {
       { class: "row", onsubmit: submit, role: "search" },
       field({ name: "actor", label: "Who", value: query.get("actor") ?? "" }),
       field({ name: "subject", label: "On what", value: query.get("subject") ?? "" }),
+      field({ name: "people", label: "Only people", kind: "checkbox", checked: query.get("people") === "true" }),
       el("button", {}, "Filter"),
     ),
     table(
@@ -44,6 +47,7 @@ function subject(name) {
   const [kind, ...rest] = name.split(":");
   const id = rest.join(":");
   if (kind === "job") return link(`#job/${encodeURIComponent(id)}`, el("code", {}, name));
+  if (kind === "incident") return link(`#incident/${encodeURIComponent(id)}`, el("code", {}, name));
   if (kind === "case") return link(`#letter/${encodeURIComponent(id)}`, el("code", {}, name));
   return el("code", {}, name);
 }

@@ -1,31 +1,36 @@
 // The console's frame: a view for each address after the #, drawn anew when the server says that something happened.
-import { api, el, follow, morph, who } from "/static/holdfast.js";
-import { ask, say } from "/static/parts.js";
-import { overview } from "/static/console-overview.js";
-import { job, jobs } from "/static/console-jobs.js";
-import { group, letters } from "/static/console-letters.js";
-import { letter } from "/static/console-letter.js";
-import { breaker, breakers } from "/static/console-breakers.js";
-import { outbox } from "/static/console-outbox.js";
-import { instructor } from "/static/console-queue.js";
-import { audit, machines } from "/static/console-records.js";
-import { service } from "/static/console-service.js";
-import { letterQueue, submission, submissions } from "/static/console-submissions.js";
+import { api, el, follow, morph, signIn, who } from "./holdfast.js";
+import { ask, say } from "./parts.js";
+import { overview } from "./console-overview.js";
+import { job, jobs } from "./console-jobs.js";
+import { group, letters } from "./console-letters.js";
+import { letter } from "./console-letter.js";
+import { incident, incidents } from "./console-incidents.js";
+import { breaker, breakers } from "./console-breakers.js";
+import { outbox } from "./console-outbox.js";
+import { instructor } from "./console-queue.js";
+import { audit, machines } from "./console-records.js";
+import { service } from "./console-service.js";
+import { letterQueue, submission, submissions } from "./console-submissions.js";
 
+// A tab with a fourth word comes with a system that runs here.
 const TABS = [
   ["overview", "Overview", "o"],
+  ["incidents", "Incidents", "i"],
   ["jobs", "Jobs", "j"],
   ["dead", "Dead letters", "d"],
   ["breakers", "Breakers", "b"],
   ["outbox", "Outbox", "m"],
-  ["submissions", "Submissions", "s"],
-  ["dlq", "Letters", "l"],
-  ["queue", "Instructors", "q"],
+  ["submissions", "Submissions", "s", "of a system"],
+  ["dlq", "Letters", "l", "of a system"],
+  ["queue", "Instructors", "q", "of a system"],
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
 ];
 const VIEWS = {
   overview,
+  incidents,
+  incident,
   jobs,
   job,
   dead: letters,
@@ -43,6 +48,7 @@ const VIEWS = {
   audit,
 };
 const BELONGS = {
+  incident: "incidents",
   submission: "submissions",
   service: "submissions",
   job: "jobs",
@@ -62,6 +68,7 @@ let isDrawing = false;
 let isStale = false;
 let waits = null;
 let counts = {};
+let tabs = TABS.filter(([, , , origin]) => !origin);
 
 function place() {
   const [path, query = ""] = location.hash.slice(1).split("?");
@@ -81,7 +88,7 @@ function drawTabs(name) {
         ? el("span", { class: "count", "aria-label": `${counts[key]} to work on` }, String(counts[key]))
         : null,
     );
-  morph(nav, el("nav", { "aria-label": "Console", id: "nav" }, TABS.map(line)));
+  morph(nav, el("nav", { "aria-label": "Console", id: "nav" }, tabs.map(line)));
 }
 
 // Draw the view of the address. Where a person has gone to another one, nothing of what was shown stays.
@@ -115,7 +122,8 @@ async function show() {
 }
 
 function trouble(error) {
-  const way = error.status === 401 ? el("p", {}, el("a", { href: "/login?next=console" }, "Sign in again")) : null;
+  const address = error.status === 401 ? signIn("console") : null;
+  const way = address ? el("p", {}, el("a", { href: address }, "Sign in again")) : null;
   return el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), way);
 }
 
@@ -138,6 +146,7 @@ async function tally() {
   try {
     const { items } = await api("/api/ops/overview");
     counts = {
+      incidents: items.reduce((sum, one) => sum + (one.incidents ?? 0), 0),
       dead: items.reduce((sum, one) => sum + one.dead_letters_open, 0),
       breakers: items.reduce((sum, one) => sum + one.breakers_not_closed.length, 0),
     };
@@ -147,23 +156,34 @@ async function tally() {
   }
 }
 
-const KEYS = el(
-  "div",
-  {},
-  el("p", {}, "/ finds by any id. g and then a letter goes to:"),
+async function loadTabs() {
+  try {
+    const { views } = await api("/api/session");
+    tabs = TABS.filter(([key, , , origin]) => !origin || views.includes(key));
+    drawTabs(place().name);
+  } catch {
+    /* the view itself says what is wrong */
+  }
+}
+
+const describeKeys = () =>
   el(
-    "ul",
+    "div",
     {},
-    TABS.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`)),
-  ),
-);
-const showKeys = () => ask("Keys", { words: KEYS.cloneNode(true), verb: "Close", isNews: true });
+    el("p", {}, "/ finds by any id. g and then a letter goes to:"),
+    el(
+      "ul",
+      {},
+      tabs.map(([, title, key]) => el("li", {}, el("code", {}, `g ${key}`), ` ${title}`)),
+    ),
+  );
+const showKeys = () => ask("Keys", { words: describeKeys(), verb: "Close", isNews: true });
 let goes = false;
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input, textarea, select")) return;
-  const tab = goes ? TABS.find(([, , key]) => key === event.key) : null;
+  const tab = goes ? tabs.find(([, , key]) => key === event.key) : null;
   goes = event.key === "g";
   if (tab) location.hash = tab[0];
   else if (event.key === "/") document.querySelector("#q").focus();
@@ -209,6 +229,7 @@ function begin() {
   listen();
   show();
   tally();
+  loadTabs();
 }
 
 begin();

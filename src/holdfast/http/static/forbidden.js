@@ -1,5 +1,5 @@
 // Says to whom the console was refused, and where that person may go instead.
-import { who } from "/static/session.js";
+import { who } from "./session.js";
 
 const me = who();
 if (me) document.querySelector("#who").textContent = me.sub;

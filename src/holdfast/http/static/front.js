@@ -1,5 +1,5 @@
 // The front page: what runs here, and one form for each system that follows its work to the result.
-import { api, clock, el, follow, morph, token, uuid, who } from "/static/holdfast.js";
+import { api, at, clock, el, follow, morph, token, uuid, who } from "./holdfast.js";
 
 const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const HEALTH_MS = 5000;
@@ -32,7 +32,7 @@ function onSubmit(id, run) {
     } catch (error) {
       out.say(error.message, "error");
       if (error.status === 401)
-        out.show(el("p", {}, el("a", { href: "/login" }, "Sign in"), " with the link that was printed."));
+        out.show(el("p", {}, el("a", { href: at("/login") }, "Sign in"), " with the link that was printed."));
     } finally {
       button.disabled = false;
     }
@@ -96,7 +96,7 @@ function decide(id, out) {
   return el(
     "form",
     { class: "result", onsubmit: submit },
-    el("p", {}, "You may be the instructor too, here or in ", el("a", { href: "/instructor" }, "the queue"), "."),
+    el("p", {}, "You may be the instructor too, here or in ", el("a", { href: at("/instructor") }, "the queue"), "."),
     el(
       "div",
       { class: "row" },
@@ -216,7 +216,7 @@ function showReview(out, now) {
 async function health() {
   const well = document.querySelector("#well");
   try {
-    const answer = await fetch("/readyz");
+    const answer = await fetch(at("/readyz"));
     const body = await answer.json();
     const busy = who()?.roles.includes("operator") ? await glances() : new Map();
     const names = Object.keys(body.systems ?? {});
@@ -253,7 +253,7 @@ function line(name, state, glance) {
       ? el("span", { class: "soft small" }, ` ${count(live, "unfinished job")}, ${count(glance.workers, "worker")}`)
       : null,
     glance?.dead_letters_open
-      ? [" ", el("a", { href: "/console#dead" }, count(glance.dead_letters_open, "dead letter"))]
+      ? [" ", el("a", { href: at("/console#dead") }, count(glance.dead_letters_open, "dead letter"))]
       : null,
   );
 }
@@ -262,7 +262,7 @@ function greet() {
   const me = who();
   const box = document.querySelector("#who");
   if (token() && me) box.replaceChildren(`signed in as ${me.sub}`);
-  else box.replaceChildren(el("a", { href: "/login" }, "Sign in to try it"));
+  else box.replaceChildren(el("a", { href: at("/login") }, "Sign in to try it"));
 }
 
 greet();

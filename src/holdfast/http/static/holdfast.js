@@ -1,8 +1,9 @@
 // What every page shares: the API, live streams, and building elements without ever parsing HTML.
 
-import { token, who } from "/static/session.js";
+import { at } from "./root.js";
+import { isHosted, signIn, token, who } from "./session.js";
 
-export { token, who };
+export { at, signIn, token, who };
 
 export class Problem extends Error {
   constructor(body, status) {
@@ -12,13 +13,14 @@ export class Problem extends Error {
   }
 }
 
-// The bearer token goes into a header that no other site can make a browser send: there is nothing to forge.
+// The bearer token goes into a header that no other site can make a browser send: there is nothing to forge. Where the
+// host's cookie stands for it, the header of our own does the same.
 export async function api(path, { method = "GET", body, form, headers = {} } = {}) {
-  const sent = { ...headers };
+  const sent = { "Holdfast-Console": "1", ...headers };
   if (token()) sent.Authorization = `Bearer ${token()}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const content = form ?? (body === undefined ? undefined : JSON.stringify(body));
-  const answer = await fetch(path, { method, headers: sent, body: content });
+  const answer = await fetch(at(path), { method, headers: sent, body: content });
   const text = await answer.text();
   const isJson = (answer.headers.get("content-type") || "").includes("json");
   const json = text && isJson ? JSON.parse(text) : null;
@@ -45,9 +47,9 @@ export function follow(path, names, heard, lives = () => {}) {
   async function open() {
     if (over) return;
     try {
-      const { ticket } = await api("/api/tickets", { method: "POST" });
+      const pass = isHosted ? {} : { ticket: (await api("/api/tickets", { method: "POST" })).ticket };
       if (over) return;
-      stream = new EventSource(`${path}?${new URLSearchParams({ ticket, lastEventId: last })}`);
+      stream = new EventSource(at(`${path}?${new URLSearchParams({ ...pass, lastEventId: last })}`));
     } catch {
       again();
       return;

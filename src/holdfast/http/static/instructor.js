@@ -1,6 +1,6 @@
 // The instructor queue as a page of its own, for an instructor who is no operator.
-import { el, morph, who } from "/static/holdfast.js";
-import { instructor } from "/static/console-queue.js";
+import { el, morph, signIn, who } from "./holdfast.js";
+import { instructor } from "./console-queue.js";
 
 const REFRESH_MS = 3000;
 const view = document.querySelector("#view");
@@ -11,7 +11,7 @@ async function show() {
   try {
     made = who()
       ? await instructor({}, show)
-      : el("p", {}, el("a", { href: "/login?next=instructor" }, "Sign in"), " with a token of the role instructor.");
+      : el("p", {}, el("a", { href: signIn("instructor") }, "Sign in"), " with a token of the role instructor.");
   } catch (error) {
     made = el("p", { class: "callout error", role: "alert" }, error.message);
   }

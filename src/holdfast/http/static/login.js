@@ -1,6 +1,7 @@
 // Takes a token from the printed link or from the form, and keeps it for this tab.
-import { api } from "/static/holdfast.js";
-import { forget, keep } from "/static/session.js";
+import { api } from "./holdfast.js";
+import { at } from "./root.js";
+import { forget, keep } from "./session.js";
 
 const given = location.hash.slice(1).replace(/^token=/, "");
 const PLACES = ["console", "convert", "instructor"]; // where a sign-in may lead; no address of another site
@@ -8,12 +9,12 @@ const form = document.querySelector("form");
 const said = document.querySelector("#said-here");
 
 async function enter(token) {
-  history.replaceState(null, "", `/login${location.search}`); // the token stays out of the address and the history
+  history.replaceState(null, "", at(`/login${location.search}`)); // the token stays out of the address and the history
   keep(token);
   try {
     await api("/api/session", { method: "POST" });
     const next = new URLSearchParams(location.search).get("next");
-    location.replace(PLACES.includes(next) ? `/${next}` : "/");
+    location.replace(at(PLACES.includes(next) ? `/${next}` : "/"));
   } catch (error) {
     forget();
     said.textContent = error.message;

@@ -1,5 +1,5 @@
 // What the console's views are made of: tables, pills, facts, dialogs, words about time.
-import { el } from "/static/holdfast.js";
+import { el } from "./holdfast.js";
 
 const KINDS = {
   succeeded: "good",
@@ -11,6 +11,7 @@ const KINDS = {
   ok: "good",
   dead: "error",
   open: "error",
+  over: "warn",
   escalated: "error",
   failed: "error",
   Critical: "error",

@@ -1,12 +1,16 @@
-// Who is signed in, in this browser. A token lives as long as its tab; signing out ends it in every tab.
+// Who is signed in, in this browser. A token lives as long as its tab; signing out ends it in every tab. Where the pages
+// are mounted in another application (data-host), that one signs people in, and there is no token.
+import { at } from "./root.js";
 
+const page = document.documentElement.dataset;
+export const isHosted = "host" in page;
 const KEY = "holdfast.token";
 const LEFT = "signed out";
 const ASKS = "who has one?";
 const BUSY_MS = 5000; // a tab that is known to be there may be slow to answer
 const BLIND_MS = 300; // nobody may be there
 
-export const token = () => sessionStorage.getItem(KEY);
+export const token = () => (isHosted ? null : sessionStorage.getItem(KEY));
 export function keep(given) {
   sessionStorage.setItem(KEY, given);
   show();
@@ -51,12 +55,17 @@ async function borrow() {
   asking.close();
   if (lent) keep(lent);
 }
-const isGiven = location.pathname === "/login" || location.hash.startsWith("#token=");
+const isGiven = location.pathname === at("/login") || location.hash.startsWith("#token=");
 if (token()) show();
-else if (!isGiven) await borrow();
+else if (!isGiven && !isHosted) await borrow();
+const guest = isHosted ? await fetch(at("/api/session")).then((answer) => (answer.ok ? answer.json() : null)) : null;
+
+// Where one signs in, to come back to this page; null where the host has not said it.
+export const signIn = (next) => (isHosted ? page.signIn || null : at(`/login?next=${next}`));
 
 // Who the token is for, as it says itself. Only for showing: the server decides what it allows.
 export function who() {
+  if (isHosted) return guest;
   try {
     const part = token().split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
     const bytes = Uint8Array.from(atob(part), (sign) => sign.charCodeAt(0));
@@ -69,13 +78,13 @@ export function who() {
 
 function leave() {
   forget();
-  location.replace("/login");
+  location.replace(at("/login"));
 }
 
 // The server takes the console's cookie back for whoever shows the token: no other site can do that to somebody.
 export async function signOut() {
   const headers = { Authorization: `Bearer ${token()}` };
-  await fetch("/api/session", { method: "DELETE", headers }).catch(() => null); // away or expired: the tab forgets anyway
+  await fetch(at("/api/session"), { method: "DELETE", headers }).catch(() => null); // away or expired: the tab forgets anyway
   tabs.postMessage(LEFT);
   leave();
 }

@@ -1,5 +1,6 @@
 // The conversion page. Every row shows what the server says; one event stream keeps all of them current.
-import { keep, token, who } from "/static/session.js";
+import { at } from "../../static/root.js";
+import { keep, token, who } from "../../static/session.js";
 
 const UPLOADS_AT_ONCE = 2;
 const STREAM_WAIT_MS_MAX = 15000;
@@ -31,7 +32,7 @@ function headers(more) {
 }
 
 async function ask(path, options = {}) {
-  const answer = await fetch(path, { ...options, headers: headers(options.headers) });
+  const answer = await fetch(at(path), { ...options, headers: headers(options.headers) });
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
   if (answer.status === 401) tell("Your sign-in has ended. Open the sign-in link again.");
@@ -183,7 +184,7 @@ function send({ file, row, key }) {
   const request = new XMLHttpRequest();
   const form = new FormData();
   form.append("file", file);
-  request.open("POST", "/api/jobs");
+  request.open("POST", at("/api/jobs"));
   for (const [name, value] of Object.entries(headers({ "Idempotency-Key": key }))) request.setRequestHeader(name, value);
   request.upload.onprogress = (event) => {
     const part = event.lengthComputable ? event.loaded / event.total : 0;
@@ -235,7 +236,7 @@ async function watch(waitMs = 500) {
     again();
     return;
   }
-  const stream = new EventSource(`/api/jobs/events?ticket=${encodeURIComponent(ticket)}`);
+  const stream = new EventSource(at(`/api/jobs/events?ticket=${encodeURIComponent(ticket)}`));
   stream.addEventListener("open", () => { waitMs = 500; catchUp(); });
   stream.addEventListener("job", (event) => showJob(JSON.parse(event.data)));
   stream.addEventListener("banner", (event) => showBanner(JSON.parse(event.data).text));
@@ -282,7 +283,7 @@ function begin() {
   listen();
   if (!takeToken()) {
     tell("You are not signed in. Open the sign-in link that `holdfast up` printed, or ");
-    const way = Object.assign(document.createElement("a"), { href: "/login?next=convert", textContent: "give a token" });
+    const way = Object.assign(document.createElement("a"), { href: at("/login?next=convert"), textContent: "give a token" });
     byId("problem").append(way, ".");
     byId("choose").disabled = true;
     return;

@@ -1,0 +1,145 @@
+// Incidents: what is wrong, since when, who is hit, what happens next, when it hurts, and what to do.
+import { api, el } from "./holdfast.js";
+import { ask, count, doing, facts, link, pill, span, table, text, when } from "./parts.js";
+
+export const incidentHref = (one) => `#incident/${encodeURIComponent(one.id)}`;
+const titleOf = (one) => `${one.topic.replaceAll("_", " ")}${one.subject ? `: ${one.subject}` : ""}`;
+const lasted = (one) => span((new Date(one.ended_at ?? Date.now()) - new Date(one.began_at)) / 1000);
+
+// The card of the first screen; it must say all without a click.
+export function incidentCard(one, again, title = null) {
+  const now = one.now ?? {};
+  return el(
+    "section",
+    { class: `card incident ${one.severity}`, key: one.id, "aria-label": `Incident ${titleOf(one)}` },
+    el(
+      "div",
+      { class: "head" },
+      el("h3", {}, link(incidentHref(one), title ? `${title}: ${titleOf(one)}` : titleOf(one))),
+      el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity),
+      el("span", { class: "soft small" }, one.assignee ? `in ${one.assignee}'s hands` : "nobody has it yet"),
+      el("div", { class: "end" }, acts(one, again)),
+    ),
+    el("p", {}, now.sentence ?? one.sentence),
+    facts([
+      ["Since", el("span", {}, when(one.began_at), ` (${lasted(one)})`)],
+      ["Who is hit", hit(now.number ?? one.jobs_max, now.owners ?? one.owners_max)],
+      ["What comes next", now.next_at ? el("span", {}, "next trial ", when(now.next_at)) : ""],
+      ["First is late", now.late_at ? when(now.late_at) : ""],
+      ["What to do", now.to_do ?? ""],
+    ]),
+  );
+}
+
+const hit = (jobs, owners) => (jobs ? `${count(jobs, "job")}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
+
+function acts(one, again) {
+  const post = (verb, body) => api(`/api/ops/incidents/${one.id}/${verb}`, { method: "POST", body });
+  const button = (words, run, said, kind = "quiet") => el("button", { class: kind, onclick: doing(run, said, again) }, words);
+  const asked = async (title, field, verb) => {
+    const given = await ask(title, { fields: [{ required: true, ...field }], verb });
+    return given;
+  };
+  const list = [];
+  if (one.state !== "closed" && !one.acknowledged_at)
+    list.push(button("I have it", () => post("acknowledge"), "It is yours.", null));
+  if (one.state !== "closed")
+    list.push(
+      button("Hand on", async () => {
+        const given = await asked("Whose is it?", { name: "assignee", label: "Name" }, "Hand it on");
+        return given && post("assign", given);
+      }, "Handed on."),
+    );
+  list.push(
+    button("Comment", async () => {
+      const given = await asked("A line for its timeline", { name: "text", label: "Comment", kind: "long" }, "Write it");
+      return given && post("comment", given);
+    }, "It is in the timeline."),
+  );
+  if (one.state === "over")
+    list.push(
+      button("Close", async () => {
+        const label = "What was it, what helped, what is to change?";
+        const given = await asked("Close the incident", { name: "summary", label, kind: "long" }, "Close it");
+        return given && post("close", given);
+      }, "Closed.", null),
+    );
+  return list;
+}
+
+export async function incidents({ query }, again) {
+  const { items, next } = await api(`/api/ops/incidents?${query}`);
+  const more = new URLSearchParams(query);
+  if (next) more.set("next", next);
+  const going = items.filter((one) => one.state === "open");
+  return el(
+    "div",
+    {},
+    el("h2", { tabindex: "-1" }, "Incidents"),
+    going.length ? going.map((one) => incidentCard(one, again)) : el("p", { class: "callout good" }, "None goes on."),
+    el("h3", {}, "Before"),
+    table(
+      [
+        ["What", (row) => link(incidentHref(row), titleOf(row))],
+        ["System", "system"],
+        ["State", (row) => pill(row.state)],
+        ["Began", (row) => when(row.began_at)],
+        ["Lasted", lasted],
+        ["Hit at most", (row) => hit(row.jobs_max, row.owners_max)],
+        ["Whose", (row) => text(row.assignee)],
+        ["Summary", (row) => text(row.summary)],
+      ],
+      items.filter((one) => one.state !== "open"),
+      (row) => row.id,
+      "There was none before.",
+    ),
+    next ? el("p", {}, link(`#incidents?${more}`, "Older")) : null,
+  );
+}
+
+const ROLES = { held: "waited", dead: "died", late: "missed their deadline" };
+
+export async function incident({ parts: [id] }, again) {
+  const one = await api(`/api/ops/incidents/${encodeURIComponent(id)}`);
+  return el(
+    "div",
+    {},
+    el("h2", { tabindex: "-1" }, `Incident: ${titleOf(one)}`),
+    incidentCard(one, again),
+    one.summary ? el("p", { class: "callout" }, one.summary) : null,
+    facts([
+      ["State", pill(one.state)],
+      ["Over", when(one.ended_at)],
+      ["Closed", when(one.closed_at)],
+      ["Acknowledged", one.acknowledged_by ? el("span", {}, when(one.acknowledged_at), ` by ${one.acknowledged_by}`) : ""],
+      ["Whom it hit", one.hit.map((row) => `${hit(row.jobs, row.owners)} ${ROLES[row.role]}`).join("; ")],
+      ["Keep it", el("button", { class: "quiet", onclick: () => postMortem(one) }, "Post-mortem as Markdown")],
+    ]),
+    el("h3", {}, "Timeline"),
+    el(
+      "ol",
+      { class: "story" },
+      one.timeline.map((line) =>
+        el("li", {}, when(line.at), " ", el("strong", {}, `${line.who ? `${line.who} ` : ""}${line.what}`), line.text ? `: ${line.text}` : ""),
+      ),
+    ),
+    el("h3", {}, "Jobs"),
+    table(
+      [
+        ["Job", (row) => link(`#job/${encodeURIComponent(row.job_id)}`, el("code", {}, row.job_id))],
+        ["Kind", (row) => text(row.kind)],
+        ["Whose", (row) => text(row.owner)],
+        ["What became of it", (row) => el("span", {}, ROLES[row.role], " ", row.state ? pill(row.state) : "")],
+        ["Dead letter", (row) => (row.letter_id ? link(`#letter/${encodeURIComponent(row.letter_id)}`, text(row.error_class)) : "")],
+      ],
+      one.jobs,
+      (row) => row.job_id,
+      "No job of it was noted.",
+    ),
+  );
+}
+
+async function postMortem(one) {
+  const page = await api(`/api/ops/incidents/${one.id}/post-mortem`);
+  await ask("Post-mortem", { words: el("pre", {}, page), verb: "Close", isNews: true });
+}

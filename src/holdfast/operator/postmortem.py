@@ -1,0 +1,58 @@
+"""An incident as a page to keep: Markdown, from its rows, with room for what only people know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.operator.desk import Desk
+from holdfast.operator.incidents import Entry, show_incident
+
+ROLES = {"held": "waited", "dead": "died", "late": "missed their deadline"}
+
+
+async def write_postmortem(desk: Desk, id: str) -> str:
+    """The post-mortem of an incident, as far as the database can write it."""
+    return render(await show_incident(desk, id))
+
+
+def render(incident: dict[str, Any]) -> str:
+    """Pure: the same incident gives the same page."""
+    title = incident["topic"].replace("_", " ") + (f": {incident['subject']}" if incident["subject"] else "")
+    lines = [
+        f"# {title[0].upper()}{title[1:]}",
+        "",
+        incident["sentence"],
+        "",
+        f"- System: {incident['system']}",
+        f"- Began: {incident['began_at']}",
+        f"- Over: {incident['ended_at'] or 'it goes on'}",
+        f"- Severity: {incident['severity']}",
+        f"- Acknowledged: {incident['acknowledged_at'] or 'by nobody'} {incident['acknowledged_by'] or ''}".rstrip(),
+        f"- In whose hands: {incident['assignee'] or 'nobody'}",
+        "",
+        "## Who was hit",
+        "",
+        *_hit(incident),
+        "",
+        "## Timeline",
+        "",
+        *[_line(entry) for entry in incident["timeline"]],
+        "",
+        "## Summary",
+        "",
+        incident["summary"] or "_What was it, what helped, what is to change?_",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _hit(incident: dict[str, Any]) -> list[str]:
+    counted = [f"- {row['jobs']:,} jobs of {row['owners']:,} owners {ROLES[row['role']]}" for row in incident["hit"]]
+    most = f"- At most {incident['jobs_max']:,} jobs of {incident['owners_max']:,} owners at once"
+    return [most, *counted]
+
+
+def _line(entry: Entry) -> str:
+    who = f"{entry['who']} " if entry["who"] else ""
+    text = f": {entry['text']}" if entry["text"] else ""
+    return f"- {entry['at']} {who}{entry['what']}{text}".replace("\n", " ")

@@ -1,0 +1,175 @@
+"""The query language of the operator: one parser for console, API and command line.
+
+    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "essay number 399"
+
+A word is `field:value`, or text that the job has to do with: one of its ids, the beginning of its id, or a piece of its
+input. All words must fit. A value in quotes may hold spaces; `*` at its end stands for anything. What cannot be read is
+refused with the nearest field that there is. Pure: the time is an argument.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from uuid import UUID
+
+from holdfast.core.job import State
+from holdfast.errors import InvalidInput
+
+QUERY_LENGTH_MAX = 1_000
+WORDS_MAX = 20
+STATES = {
+    **{str(state): (state, None) for state in State},
+    "held": (State.QUEUED, True),
+    "running": (State.PROCESSING, None),
+}
+TEXTS = ("kind", "queue", "stage", "provider", "owner", "error", "key")
+FIELDS = ("state", *TEXTS, "id", "age", "since", "input.<field>")
+UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+_WORD = re.compile(r'(?:(?P<field>[A-Za-z_][\w.]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)')
+_SPAN = re.compile(r"(?P<sign>[<>]?)(?P<number>\d{1,9})(?P<unit>[smhd])")
+_ID_PART = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
+
+
+Patterns = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which jobs. A text is a pattern: `%` stands for anything, `!` escapes. Everything that is set must fit."""
+
+    state: State | None = None
+    held: bool | None = None
+    kind: str | None = None
+    queue: str | None = None
+    stage: str | None = None
+    provider: str | None = None
+    owner: str | None = None
+    error: str | None = None
+    key: str | None = None
+    from_id: str | None = None
+    to_id: str | None = None
+    created_from: int | None = None
+    created_to: int | None = None
+    inputs: tuple[Patterns, ...] = ()
+    """Pieces of the input: of each, one of the patterns must fit."""
+    texts: tuple[str, ...] = ()
+
+    def has_only_texts(self) -> bool:
+        """Whether it names no field: it may be something that somebody holds in hand."""
+        return bool(self.texts) and self == Query(texts=self.texts)
+
+
+def parse_query(text: str, now: int) -> Query:
+    """Read a query, or raise `InvalidInput` with a sentence that says which word is wrong and what would be right."""
+    if len(text) > QUERY_LENGTH_MAX:
+        raise InvalidInput(f"A query has at most {QUERY_LENGTH_MAX:,} characters.")
+    query, at, words = Query(), 0, 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        word = _WORD.match(text, at)
+        if word is None:
+            raise InvalidInput(f"The query cannot be read from here on: {text[at : at + 40]} (is a quote left open?)")
+        words += 1
+        if words > WORDS_MAX:
+            raise InvalidInput(f"A query has at most {WORDS_MAX} words.")
+        value = word["quoted"] if word["quoted"] is not None else word["plain"]
+        query = _add(query, word["field"], value, now) if word["field"] else replace(query, texts=(*query.texts, value))
+        at = word.end()
+    return query
+
+
+def _add(query: Query, name: str, value: str, now: int) -> Query:
+    field = name.lower()
+    if not value:
+        raise InvalidInput(f"'{field}:' needs a value.")
+    if name.startswith("input."):
+        return replace(query, inputs=(*query.inputs, _piece(name.rpartition(".")[2], value)))
+    if field in TEXTS:
+        pattern = _contains(value) if field == "error" else _pattern(value)
+        return _set(query, field, **{field: pattern})
+    if field == "state":
+        return _state(query, value)
+    if field == "id":
+        return _id(query, value)
+    if field in ("age", "since"):
+        return _span(query, field, value, now)
+    raise InvalidInput(f"There is no field '{field}'{_meant(field, FIELDS)}. Fields: {', '.join(FIELDS)}.")
+
+
+def _set(query: Query, field: str, **values: object) -> Query:
+    if any(getattr(query, name) is not None for name in values):
+        raise InvalidInput(f"'{field}:' stands twice in the query.")
+    return replace(query, **values)  # type: ignore[arg-type]
+
+
+def _state(query: Query, value: str) -> Query:
+    if value.lower() not in STATES:
+        raise InvalidInput(f"There is no state '{value}'{_meant(value, STATES)}. States: {', '.join(STATES)}.")
+    state, held = STATES[value.lower()]
+    return replace(_set(query, "state", state=state), held=held)
+
+
+def _id(query: Query, value: str) -> Query:
+    part = value.lower().rstrip("*")
+    if not _ID_PART.fullmatch(part):
+        raise InvalidInput(f"'id:{value}' must be a job's id, or its first 8 characters or more.")
+    lowest, highest = id_range(part)
+    return replace(_set(query, "id", from_id=lowest), to_id=highest)
+
+
+def id_range(part: str) -> tuple[str, str]:
+    """The lowest and the highest id that begin like this."""
+    digits = part.replace("-", "")[:32]
+    return str(UUID(digits.ljust(32, "0"))), str(UUID(digits.ljust(32, "f")))
+
+
+def is_id_part(text: str) -> bool:
+    return _ID_PART.fullmatch(text.lower()) is not None
+
+
+def _span(query: Query, field: str, value: str, now: int) -> Query:
+    span = _SPAN.fullmatch(value)
+    if span is None or (field == "since" and span["sign"]):
+        example = "since:2h" if field == "since" else "age:>10m or age:<2h"
+        raise InvalidInput(f"'{field}:{value}' must be a time such as {example}, in s, m, h or d.")
+    moment = now - int(span["number"]) * UNITS_MS[span["unit"]]
+    if field == "since" or span["sign"] == "<":
+        return _set(query, field, created_from=moment)
+    return _set(query, field, created_to=moment)
+
+
+def _meant(word: str, known: object) -> str:
+    near = get_close_matches(word.lower(), [str(each) for each in known], n=1, cutoff=0.6)  # type: ignore[attr-defined]
+    return f"; you may mean '{near[0]}'" if near else ""
+
+
+def _escape(text: str) -> str:
+    return "".join(f"!{sign}" if sign in "!%_" else sign for sign in text.lower())
+
+
+def _piece(name: str, value: str) -> Patterns:
+    """A field of the stored input, which is compact JSON: a text, or a value before the next field or the end."""
+    field, wanted = _escape(json.dumps(name)), _pattern(value)
+    text = _escape(json.dumps(value.rstrip("*"))[1:-1])
+    rest = "%" if value.endswith("*") else ""
+    return f'%{field}:"{text}{rest}"%', f"%{field}:{wanted},%", f"%{field}:{wanted}}}%"
+
+
+def as_patterns(text: str) -> Patterns:
+    """Text anywhere in the stored input."""
+    pattern = _contains(json.dumps(text)[1:-1])
+    return pattern, pattern, pattern
+
+
+def _pattern(value: str) -> str:
+    return f"{_escape(value.rstrip('*'))}%" if value.endswith("*") else _escape(value)
+
+
+def _contains(value: str) -> str:
+    return f"%{_escape(value.strip('*'))}%"

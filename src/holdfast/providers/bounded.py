@@ -1,0 +1,32 @@
+"""Reads a provider's answer within a limit: none is so long, or unfolds to so much, that it costs us our memory."""
+
+from __future__ import annotations
+
+import httpx
+
+ANSWER_BYTES_MAX = 4 << 20
+
+
+class AnswerRefused(httpx.RemoteProtocolError):
+    """An answer that is not read. The request was received: what it asked for may have happened."""
+
+
+async def exchange(
+    client: httpx.AsyncClient, request: httpx.Request, bytes_max: int = ANSWER_BYTES_MAX
+) -> httpx.Response:
+    """Send the request and read its whole answer, or raise `AnswerRefused`. No compression is asked for, and an answer
+    that comes compressed all the same is not unfolded. Redirects are not followed. Time is the caller's to keep."""
+    request.headers["Accept-Encoding"] = "identity"
+    answer = await client.send(request, stream=True, follow_redirects=False)
+    try:
+        encoding = answer.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity"):
+            raise AnswerRefused("the answer is compressed, which nobody asked for", request=request)
+        content = bytearray()
+        async for piece in answer.aiter_bytes():  # nothing is unfolded: it is not compressed
+            content += piece
+            if len(content) > bytes_max:
+                raise AnswerRefused(f"the answer is over {bytes_max} bytes", request=request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(content), request=request)
+    finally:
+        await answer.aclose()

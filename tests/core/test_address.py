@@ -1,0 +1,78 @@
+"""What of an address may be shown: never user info, query or fragment, however the address is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.address import carries_password, hide, mask_addresses, sealed_number
+from holdfast.core.redact import redact, redact_message
+
+pytestmark = pytest.mark.spec("K30", "K17")
+SECRET = "s3cr3tPlanted"
+FORMS = [
+    f"https://{SECRET}@host/x",
+    f"https://ann:{SECRET}@host/x",
+    f"https://ann:a@{SECRET}@host/x",
+    f"https://ann:a/{SECRET}@host/x",
+    f"https://ann:a#{SECRET}@host/x",
+    f"https://ann:a?{SECRET}@host/x",
+    f"https://ann:a\\{SECRET}@host/x",
+    f"HTTPS://ann:{SECRET}@[::1]:8443/x",
+    f"ssh://git:{SECRET}@host/x",
+    f"https://host?{SECRET}",
+    f"https://host/x?a=1&sig={SECRET}",
+    f"https://host/x?a='{SECRET}'",
+    f'https://host/x?a="{SECRET}',
+    f"https://host/x?a=<{SECRET}>",
+    f"https://host/x?a= {SECRET}",
+    f"https://host/x?{'%3d'.join('ab')}%26sig%3D{SECRET}",
+    f"https://host/x#access_token={SECRET}",
+    f"https://host/x?#?{SECRET}",
+    f"https://:{SECRET}@/x",
+    f"git+https://u:{SECRET}@host/x",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_of_a_secret_is_left_in_what_is_stored(form: str) -> None:
+    hidden = hide(form, 7)
+    assert hidden is not None and SECRET not in hidden and sealed_number(hidden) == 7
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if not set(form) & set(' "<')])
+def test_nothing_of_a_secret_is_left_in_what_is_logged(form: str) -> None:
+    for text in (form, f"GET {form} failed", f"for url '{form}'", json.dumps({"u": form}).replace("/", "\\/")):
+        assert SECRET not in redact_message(text) and SECRET not in str(redact({"about": text}))
+
+
+@pytest.mark.parametrize(
+    "text", ["https://host/a/b", "git@github.com:a/b", "/srv/repo", "no address", "a://b", "x?y=1"]
+)
+def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
+    assert hide(text, 1) is None and mask_addresses(text) == text
+
+
+def test_a_reference_stays_readable() -> None:
+    assert mask_addresses("at https://host/a?sealed=3 now") == "at https://host/a?sealed=3 now"
+    assert mask_addresses("at https://host/a?sealed=3&sig=1") == "at https://host/a?[redacted]"
+
+
+def test_the_user_of_ssh_opens_no_door() -> None:
+    assert not carries_password("ssh://git@host/x") and carries_password("ssh://git:pw@host/x")
+    assert carries_password("https://token@host/x") and not carries_password("https://host/x?sig=1")
+
+
+def test_an_escaped_address_in_a_text_is_hidden_too() -> None:
+    assert hide('{"u": "https:\\/\\/h\\/a?sig=1", "v": 2}', 4) == '{"u": "https://h/a?sealed=4", "v": 2}'
+
+
+@given(user=st.text("ab:@%/?#\\", max_size=8), rest=st.text("ab:@%/?#&= \\", max_size=12))
+def test_whatever_is_shown_is_shown_alike_a_second_time(user: str, rest: str) -> None:
+    hidden = hide(f"https://{user}@host/{rest}", 1)
+    assert hidden is None or hide(hidden, 1) == hidden
+    masked = mask_addresses(f"x https://{user}@host/{rest} y")
+    assert mask_addresses(masked) == masked

@@ -1,0 +1,73 @@
+"""Every statement of the kernel by what dead row versions may cost it: measured, or the reason why it is not."""
+
+from __future__ import annotations
+
+MEASURED = {
+    "jobs.turn", "lanes.promote", "lanes.due_ids", "leases.expired", "leases.held_by",
+    "leases.renew_owned", "leases.overdue", "leases.unanswered", "jobs.unpark", "jobs.prune", "breakers.attention",
+    "breakers.every", "breakers.names", "outbox.claim", "outbox.first_pending", "outbox.published", "outbox.lag",
+    "outbox.oldest", "outbox.prune", "inbox.prune", "idempotency.prune", "calls.prune", "answers.prune",
+    "effects.in_doubt", "depth.ready", "depth.later", "depth.processing", "depth.waiting", "depth.parked",
+    "depth.doubtful", "workers.known", "workers.every", "workers.declaring",
+    "ops.mark", "ops.at_risk", "ops.messages_aside", "ops.audit_page",
+    "ops.gates_since", "results.of_jobs", "joins.ready", "joins.left", "callbacks.awaited",
+    "callbacks.prune",
+}  # fmt: skip
+"""Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
+PAGES = {"depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
+"""As dear as the past of the rows that they show or count, newest first or from a floor on."""
+PAGE, VERSIONS_MAX = 50, 15
+EXCUSED = {
+    "goes by a key: as dear as that row's own past": {
+        "secrets.of_owners", "secrets.forget", "events.last_data", "incidents.follow", "incidents.reopen",
+        "incidents.over", "incidents.acknowledge", "incidents.assign", "incidents.close", "incidents.show",
+        "incidents.hit", "incidents.jobs_hit", "incidents.letters_by_minute", "incidents.acts_between",
+        "jobs.claim_one", "answers.parked", "callbacks.take", "joins.of_stage", "joins.grow", "joins.seal",
+        "joins.count_down", "joins.move", "joins.leave", "joins.unended", "joins.outcomes", "joins.outcome_of",
+        "joins.of_parent", "joins.forget", "schedules.pause", "schedules.remove", "schedules.is_live",
+        "jobs.take_back", "effects.stage_of", "cases.begin_at",
+        "leases.renew", "lanes.park", "jobs.lock_one", "jobs.lock_waiting", "jobs.revive",
+        "jobs.correct", "jobs.show", "new_jobs.mark_done",
+        "new_jobs.by_key", "events.of_job", "events.failed_in_stage", "events.forget", "results.forget",
+        "answers.of_stage", "answers.forget", "cases.lock_of_job", "cases.context", "cases.refer", "cases.step",
+        "cases.correct", "cases.corrections", "cases.show", "cases.lock", "cases.forget", "cases.forget_corrections",
+        "effects.lock", "effects.begin", "effects.mark", "effects.backfill", "effects.refuse", "effects.ask",
+        "effects.answer", "effects.unsent", "effects.hand_over", "effects.of_job", "calls.of_job", "outbox.refused",
+        "outbox.release", "idempotency.read", "idempotency.answer",
+        "tickets.redeem", "workers.seen", "workers.probe_put", "workers.probe_take", "ops.case_of_job",
+        "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
+    },
+    "only inserts": {
+        "turns.open", "secrets.put", "callbacks.put", "incidents.open",
+        "joins.begin", "effects.begin_new", "new_jobs.insert", "new_jobs.insert_one",
+        "events.append", "events.append_once", "results.put",
+        "answers.put", "cases.open", "cases.keep_correction", "effects.plan", "calls.put", "calls.put_again",
+        "outbox.put", "inbox.accept",
+        "idempotency.reserve", "tickets.put", "audit.write", "breakers.ensure", "breakers.log", "schedules.ensure",
+    },
+    "a table of a few rows": {
+        "keepers.take", "keepers.look", "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
+        "workers.company", "turns.lock", "incidents.live", "incidents.page", "incidents.forget",
+        "incidents.forget_jobs",
+        "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until", "breakers.spend",
+        "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",
+    },
+    "the look from the bottom itself: a twentieth of the time": {"lanes.below", "lanes.below_later"},
+    "the newest ten thousand events, and their jobs": {"depth.finished_since", "ops.ends_by_minute"},
+    "the newest calls and effects": {"ops.calls_since"},
+    "not flat yet, where jobs take turns by a key (decision 16)": {
+        "turns.lanes", "turns.next_keys", "turns.admit", "turns.begun", "depth.in_line",
+    },
+    "not measured yet: once in a look of the keeper, while an incident goes on": {
+        "incidents.held_for", "incidents.due_in", "incidents.last_answer", "incidents.join_held", "incidents.join_dead",
+    },
+    "leases that have not run out: as many as there were in a minute": {"workers.expire"},
+    "PostgreSQL's own statistics": {"horizon.holder", "horizon.dead_versions"},
+    "asked for by a person, or by a command": {
+        "jobs.page", "jobs.forget", "depth.standing", "breakers.history",
+        "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample",
+        "calls.spending", "outbox.stuck", "outbox.requeue",
+        "outbox.of_aggregate", "ops.jobs_found", "search.jobs_matching", "audit.of_subject", "audit.recent",
+    },
+    "as many as people open consoles": {"tickets.prune"},
+}  # fmt: skip

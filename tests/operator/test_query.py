@@ -1,0 +1,126 @@
+"""The query language: every field, every refusal in a sentence, and the same answers on both databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kernel.places import Deploy
+
+from holdfast import App, CallError, Category, Context, Job, Retry, stage
+from holdfast.core.job import State
+from holdfast.errors import InvalidInput
+from holdfast.operator.desk import Desk
+from holdfast.operator.jobs import query_jobs
+from holdfast.operator.page import Page
+from holdfast.operator.query import Query, parse_query
+from holdfast.system import OpenSystem, System
+
+pytestmark = pytest.mark.spec("K17")
+NOW = 1_767_225_600_000
+app = App("shop")
+
+
+@app.job()
+class Sell(Job[dict[str, Any]]):
+    @stage(retry=Retry(attempts=1))
+    async def charge(self, ctx: Context, order: dict[str, Any]) -> str:
+        if order.get("fails"):
+            raise CallError.of(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", "The bank answered 422.", status=422)
+        return "paid"
+
+
+@pytest.mark.parametrize(
+    "text, query",
+    [
+        ("", Query()),
+        ("state:held provider:llm", Query(state=State.QUEUED, held=True, provider="llm")),
+        ("state:running", Query(state=State.PROCESSING)),
+        ("Owner:Carla kind:shop.*", Query(owner="carla", kind="shop.%")),
+        ("error:422", Query(error="%422%")),
+        ("owner:100%_!", Query(owner="100!%!_!!")),
+        ("age:>10m", Query(created_to=NOW - 600_000)),
+        ("age:<2h", Query(created_from=NOW - 7_200_000)),
+        ("since:1d", Query(created_from=NOW - 86_400_000)),
+        ('"essay number 399" owner:"ann b"', Query(texts=("essay number 399",), owner="ann b")),
+    ],
+)
+def test_a_query_is_read(text: str, query: Query) -> None:
+    assert parse_query(text, NOW) == query
+
+
+def test_an_id_is_found_by_its_beginning() -> None:
+    query = parse_query("id:019b7f00", NOW)
+    assert query.from_id == "019b7f00-0000-0000-0000-000000000000"
+    assert query.to_id == "019b7f00-ffff-ffff-ffff-ffffffffffff"
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("stat:held", "There is no field 'stat'; you may mean 'state'. Fields: state, kind,"),
+        ("state:hold", "There is no state 'hold'; you may mean 'held'. States: queued,"),
+        ("owner:ann owner:ben", "'owner:' stands twice in the query."),
+        ("age:10", "'age:10' must be a time such as age:>10m or age:<2h"),
+        ("since:>2h", "'since:>2h' must be a time such as since:2h"),
+        ("id:zz", "must be a job's id, or its first 8 characters or more"),
+        ('owner:""', "'owner:' needs a value."),
+        ('"left open', "is a quote left open?"),
+        ("x " * 21, "at most 20 words"),
+        ("x" * 1_001, "at most 1,000 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_sentence(text: str, words: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_query(text, NOW)
+    assert words in str(refused.value)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        assert isinstance(parse_query(text, NOW), Query)
+    except InvalidInput as refused:
+        assert str(refused)
+
+
+async def test_the_same_query_finds_the_same_jobs_on_both_databases(deploy: Deploy) -> None:
+    world = await deploy(app)
+    desk = Desk([OpenSystem(System("shop", "shop", "DATABASE_URL", lambda env: app), world.kernel, {})])
+    ann = await world.enqueue(Sell, {"order_id": 7, "title": 'essay "number" 399'}, owner="Ann")
+    ben = await world.enqueue(Sell, {"order_id": "71", "fails": True}, owner="ben", key="order-71")
+    await world.run_until_idle()
+    world.clock.advance(700)
+    late = await world.enqueue(
+        Sell, {"order_id": 8, "nested": {"city": "Hanoi_1"}}, owner="ann_b", delay_s=60, key="bill: 9 of 10"
+    )
+
+    async def found(text: str) -> set[str]:
+        return {item["id"] for item in (await query_jobs(desk, Page(), text))["items"]}
+
+    cases = {
+        "owner:ann": {ann},
+        "owner:ann*": {ann, late},
+        "owner:ann_*": {late},
+        "state:dead error:422": {ben},
+        "error:upstream_unprocessable": {ben},
+        "state:succeeded": {ann},
+        "age:>10m": {ann, ben},
+        "since:10m kind:*": {late},
+        "input.order_id:7": {ann},
+        "input.order_id:71": {ben},
+        "input.order_id:7*": {ann, ben},
+        "input.nested.city:hanoi_1": {late},
+        "hanoi_1": {late},
+        "hanoi-1": set(),
+        "order-71": {ben},
+        "bill: 9 of 10": {late},
+        ann: {ann},
+        ann[:13]: {ann, ben},
+        f"id:{late[:20]}": {late},
+        "kind:shop.* state:queued": {late},
+        "state:held": set(),
+    }
+    assert {text: await found(text) for text in cases} == cases
