@@ -33,6 +33,7 @@ from holdfast.proof.history import History
 from holdfast.proof.store import MEMORY
 from holdfast.proof.world import Main, World
 from holdfast_systems.grading import world_apps, world_checks, world_checks_attempts, world_checks_service
+from holdfast_systems.grading.contract import DEAD_LETTER_QUEUE
 from holdfast_systems.grading.world_evidence import WATCHED, gather
 from holdfast_systems.grading.world_people import People
 from holdfast_systems.grading.world_strangers import Strangers
@@ -120,7 +121,8 @@ class GradingWorld(World):
     def is_quiet(self) -> bool:
         if self.strangers.under_way or not all(wish.is_done for wish in self.wishes):
             return False
-        return self.mostly_quiet() and not self.query(LIVE)
+        # For the kernel the queue of letters is a sink; here the main app keeps each, and a stalled one holds some yet.
+        return self.mostly_quiet() and not self.query(LIVE) and not self.broker.held(DEAD_LETTER_QUEUE)
 
     def findings(self, history: History) -> list[Finding]:
         """The kernel's predicates, but for those about its own inbox: grading keeps messages in tables of its own."""
