@@ -237,7 +237,7 @@ def token(
         list[str],
         typer.Option(
             "--role",
-            help="learner, instructor, operator or service; repeat for more.",
+            help="operator, or a role that an installed system brings; repeat for more.",
             autocompletion=cli_complete.roles,
         ),
     ],
@@ -245,11 +245,12 @@ def token(
     as_json: AsJson = False,
 ) -> None:
     """Make a bearer token signed with HOLDFAST_JWT_SECRET (or the data folder's own secret)."""
-    from holdfast.http.auth import ROLES, token_for
+    from holdfast.http.auth import ROLES, known_roles, token_for
 
-    unknown = sorted(set(role) - set(ROLES))
+    known = ROLES if set(role) <= set(ROLES) else known_roles(load_systems())
+    unknown = sorted(set(role) - set(known))
     if unknown:
-        fail(f"There is no role '{unknown[0]}'; use {', '.join(sorted(ROLES))}.")
+        fail(f"There is no role '{unknown[0]}'; use {', '.join(sorted(known))}.")
     made = token_for(settings_now(), user, role, ttl_s=hours * 3600)
     typer.echo(json.dumps({"token": made}) if as_json else made)
 

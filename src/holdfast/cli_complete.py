@@ -52,9 +52,10 @@ def _kinds() -> Iterable[str]:
 
 
 def _roles() -> Iterable[str]:
-    from holdfast.http.auth import ROLES
+    from holdfast.http.auth import known_roles
+    from holdfast.main import load_systems
 
-    return ROLES
+    return known_roles(load_systems())
 
 
 systems, providers, kinds, roles = map(_offering, (_systems, _providers, _kinds, _roles))

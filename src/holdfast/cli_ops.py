@@ -240,6 +240,6 @@ def actions_list(
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Who did what, the newest first: every act of an operator or an instructor."""
+    """Who did what, the newest first: every act of a person."""
     columns = ["at", "actor", "action", "subject", "data"]
     show_items(system, app, lambda desk: fleet.list_actions(desk, Page(limit), by, subject, people), columns, as_json)

@@ -4,7 +4,7 @@ import { at } from "./root.js";
 import { forget, keep } from "./session.js";
 
 const given = location.hash.slice(1).replace(/^token=/, "");
-const PLACES = ["console", "convert", "instructor"]; // where a sign-in may lead; no address of another site
+const PAGE = /^[a-z][a-z-]*$/; // where a sign-in may lead: a page of ours, no address of another site
 const form = document.querySelector("form");
 const said = document.querySelector("#said-here");
 
@@ -14,7 +14,7 @@ async function enter(token) {
   try {
     await api("/api/session", { method: "POST" });
     const next = new URLSearchParams(location.search).get("next");
-    location.replace(at(PLACES.includes(next) ? `/${next}` : "/"));
+    location.replace(at(PAGE.test(next ?? "") ? `/${next}` : "/"));
   } catch (error) {
     forget();
     said.textContent = error.message;

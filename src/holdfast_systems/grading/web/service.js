@@ -1,8 +1,8 @@
 // The grading service, where it is another process: its breakers, dead letters and jobs, through the main app's API.
-import { api, el } from "./holdfast.js";
-import { ask, count, doing, errorOf, facts, link, pill, pretty, short, table, text, when } from "./parts.js";
-import { EDITABLE, differences } from "./console-letter.js";
-import { CAUSES } from "./console-letters.js";
+import { api, el } from "../holdfast.js";
+import { ask, count, doing, errorOf, facts, link, pill, pretty, short, table, text, when } from "../parts.js";
+import { EDITABLE, differences } from "../console-letter.js";
+import { CAUSES } from "../console-letters.js";
 
 const ofService = (path, body) => api(`/api/ops/service/${path}`, body === undefined ? {} : { method: "POST", body });
 const jobHref = (id) => `#service/jobs/${id}`;

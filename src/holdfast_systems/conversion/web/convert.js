@@ -1,6 +1,6 @@
 // The conversion page. Every row shows what the server says; one event stream keeps all of them current.
-import { at } from "../../static/root.js";
-import { keep, token, who } from "../../static/session.js";
+import { at } from "../root.js";
+import { keep, token, who } from "../session.js";
 
 const UPLOADS_AT_ONCE = 2;
 const STREAM_WAIT_MS_MAX = 15000;

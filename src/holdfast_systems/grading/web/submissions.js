@@ -1,6 +1,6 @@
 // Grading for operators: submissions by how they stand, one with all that came for it, and the dead-letter queue.
-import { api, el, uuid } from "./holdfast.js";
-import { ago, ask, doing, facts, field, link, pill, pretty, short, table, text, when } from "./parts.js";
+import { api, el, uuid } from "../holdfast.js";
+import { ago, ask, doing, facts, field, link, pill, pretty, short, table, text, when } from "../parts.js";
 
 const STATUSES = ["", "PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED", "FAILED"].map((one) => [
   one,

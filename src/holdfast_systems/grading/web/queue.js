@@ -1,6 +1,6 @@
 // The instructor queue: what the AI was not sure of. Claim one, read it, grade it; or give it back.
-import { api, el, uuid, who } from "./holdfast.js";
-import { ago, doing, field, pill, short, text } from "./parts.js";
+import { api, el, uuid, who } from "../holdfast.js";
+import { ago, doing, field, pill, short, text } from "../parts.js";
 
 const BANDS = ["", "A1", "A2", "B1", "B2", "C1"].map((band) => [band, band || "the band of the score"]);
 

@@ -1,6 +1,6 @@
 // The instructor queue as a page of its own, for an instructor who is no operator.
-import { el, morph, signIn, who } from "./holdfast.js";
-import { instructor } from "./console-queue.js";
+import { el, morph, signIn, who } from "../holdfast.js";
+import { instructor } from "./queue.js";
 
 const REFRESH_MS = 3000;
 const view = document.querySelector("#view");
