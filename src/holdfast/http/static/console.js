@@ -1,5 +1,6 @@
 // The console's frame: a view for each address after the #, drawn anew when the server says that something happened.
 import { api, el, follow, morph, signIn, who } from "./holdfast.js";
+import { restore } from "./drafts.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
 import { job, jobs } from "./console-jobs.js";
@@ -50,8 +51,10 @@ const REST_MS = 1000;
 const view = document.querySelector("#view");
 const nav = document.querySelector("#nav");
 const live = document.querySelector("#live");
+const stale = document.querySelector("#stale");
 let turn = 0;
 let drawnAt = 0;
+let triedAt = 0;
 let isDrawing = false;
 let isStale = false;
 let waits = null;
@@ -88,31 +91,50 @@ async function show() {
   const hash = location.hash;
   drawTabs(where.name);
   let made;
+  let problem = null;
   try {
     made = await VIEWS[where.name](where, () => show());
   } catch (error) {
-    made = trouble(error);
+    problem = error;
   }
   if (mine !== turn) return;
-  drawnAt = Date.now();
   isDrawing = false;
+  triedAt = Date.now();
+  warn(problem);
   if (isStale) refresh();
+  if (problem) {
+    if (view.dataset.place === hash && !view.dataset.failed) return; // what is seen is better than an excuse
+    made = trouble(problem);
+  } else drawnAt = triedAt;
   if (made === null) return;
-  const now = el("main", { id: "view", "data-place": hash }, made);
+  const now = el("main", { id: "view", "data-place": hash, "data-failed": problem ? "yes" : null }, made);
   const before = view.dataset.place;
   view.dataset.place = hash;
   if (before === hash) morph(view, now);
   else view.replaceChildren(...now.childNodes);
+  if (problem) view.dataset.failed = "yes";
+  else delete view.dataset.failed;
+  if (restore(view)) say("What you had typed here is back.");
   if (before === hash || before === undefined) return;
   nav.querySelector(".current")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   // The heading is where reading goes on; but a hand that already types elsewhere is not to be pulled away.
   if (!document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
 }
 
-function trouble(error) {
+const wayIn = (error) => {
   const address = error.status === 401 ? signIn("console") : null;
-  const way = address ? el("p", {}, el("a", { href: address }, "Sign in again")) : null;
-  return el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), way);
+  return address ? el("a", { href: address }, "Sign in again") : null;
+};
+const trouble = (error) =>
+  el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), el("p", {}, wayIn(error)));
+
+// In a corner: from when what is seen is, and why nothing newer came.
+function warn(error) {
+  const isShown = Boolean(error) && view.dataset.place === location.hash && !view.dataset.failed;
+  stale.hidden = !isShown;
+  if (!isShown) return;
+  const words = `As of ${new Date(drawnAt).toLocaleTimeString()}. ${error.message} Trying again. `;
+  stale.replaceChildren(words, wayIn(error) ?? "");
 }
 
 // Many changes in a moment are one drawing; and none begins before the last has ended, or a slow server would be asked
@@ -126,7 +148,7 @@ function refresh() {
       show();
       tally();
     },
-    Math.max(0, drawnAt + REST_MS - Date.now()),
+    Math.max(0, triedAt + REST_MS - Date.now()),
   );
 }
 
@@ -209,7 +231,7 @@ async function begin() {
   addEventListener("keydown", onKey);
   addEventListener("unhandledrejection", (event) => say(event.reason?.message ?? String(event.reason), "error"));
   setInterval(() => {
-    if (Date.now() - drawnAt >= REFRESH_MS) refresh();
+    if (Date.now() - triedAt >= REFRESH_MS) refresh();
   }, REFRESH_MS);
   document.addEventListener("visibilitychange", () => {
     listen();

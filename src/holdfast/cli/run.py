@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli_reach import fail
-from holdfast.cli_start import AsJson, run_to_end
+from holdfast.cli.reach import fail
+from holdfast.cli.start import AsJson, run_to_end
 from holdfast.errors import BadDeclaration, InvalidInput, SettingsError
 from holdfast.kernel.app import App, Job, kind_of
 from holdfast.operator.desk import Desk

@@ -9,9 +9,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast import cli_complete, cli_dead, cli_incidents, cli_outbox, cli_schedules, cli_status
-from holdfast.cli_reach import at_desk, say, show, show_items, table_of
-from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
+from holdfast.cli import complete, dead, incidents, outbox, schedules, status
+from holdfast.cli.reach import at_desk, say, show, show_items, table_of
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
@@ -24,19 +24,19 @@ jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
 effects_cli = typer.Typer(help="See external effects; answer for those nobody else can know of.", no_args_is_help=True)
 
-ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autocompletion=cli_complete.providers)]
+ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autocompletion=complete.providers)]
 
 
 def add_to(cli: typer.Typer) -> None:
     cli.add_typer(jobs_cli, name="jobs")
-    cli.add_typer(cli_dead.dead_cli, name="dead")
-    cli.add_typer(cli_incidents.incidents_cli, name="incidents")
+    cli.add_typer(dead.dead_cli, name="dead")
+    cli.add_typer(incidents.incidents_cli, name="incidents")
     cli.add_typer(breakers_cli, name="breakers")
     cli.add_typer(effects_cli, name="effects")
-    cli.add_typer(cli_outbox.outbox_cli, name="outbox")
-    cli.command("status")(cli_status.status)
+    cli.add_typer(outbox.outbox_cli, name="outbox")
+    cli.command("status")(status.status)
     cli.command()(costs)
-    cli.add_typer(cli_schedules.schedules_cli, name="schedules")
+    cli.add_typer(schedules.schedules_cli, name="schedules")
     cli.command("workers")(workers_list)
     cli.command("actions")(actions_list)
 

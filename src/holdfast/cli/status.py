@@ -8,8 +8,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import at_desk, show
-from holdfast.cli_start import AppPath, AsJson, SystemNames, Watching
+from holdfast.cli.reach import at_desk, show
+from holdfast.cli.start import AppPath, AsJson, SystemNames, Watching
 from holdfast.operator.overview import show_overview
 
 COLOURS = {"red": "bold red", "yellow": "yellow", "green": "green"}

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli_reach import at_desk, finite, say, show_items
-from holdfast.cli_start import ME, Actor, AppPath, AsJson, SystemNames, Watching
+from holdfast.cli.reach import at_desk, finite, say, show_items
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
 from holdfast.operator import fleet, schedules
 
 schedules_cli = typer.Typer(help="Cron schedules: see them, add, pause, resume and remove them.", no_args_is_help=True)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli_reach import finite, with_tables
-from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
+from holdfast.cli.reach import finite, with_tables
+from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.main import close_systems, open_kernel, open_systems
 
 

@@ -10,15 +10,15 @@ from typing import NoReturn
 
 import typer
 
-from holdfast.cli_start import own_apps, run_to_end, settings_now
+from holdfast.cli.start import own_apps, run_to_end, settings_now
 from holdfast.errors import SchemaMismatch, StoreError
+from holdfast.kernel.horizon import read_horizon
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.schema import check_schema
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings
 from holdfast.stores.seam import Store
 from holdfast.system import OpenSystem
-from holdfast.tables import horizon
 from holdfast.transports.addresses import split_addresses
 from holdfast.transports.seam import Queue
 
@@ -86,7 +86,7 @@ async def _database(kernels: list[Kernel], to_look: bool) -> Line:
         problems += [] if fits else [schema]
         if not to_look and found.is_writable and store.dialect != "sqlite":
             facts.append(await _notifications(store))
-        facts += await _horizon(store) if fits else []
+        facts += await _horizon(kernels[0]) if fits else []
     except StoreError as error:
         return Line(what, store.place(), str(error).rstrip("."), ok=False)
     unseen = [problem for problem in problems if problem not in facts]
@@ -126,9 +126,8 @@ async def _cannot_hear(store: Store) -> bool:
     return any("no notifications" in fact for fact in found.facts)
 
 
-async def _horizon(store: Store) -> list[str]:
-    async with store.reading() as tx:
-        held = await horizon.read(tx)
+async def _horizon(kernel: Kernel) -> list[str]:
+    held = await read_horizon(kernel)
     if not held.what:
         return []
     return [f"old row versions are kept by {held.what} {held.name} (process {held.pid}), for {held.open_s:.0f} s"]

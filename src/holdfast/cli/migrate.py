@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli_start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
+from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
 from holdfast.kernel.kernel import Kernel
 from holdfast.main import close_systems, open_systems
 from holdfast.stores.migration import Patience, pending

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from holdfast.cli_reach import at_desk
+from holdfast.cli.reach import at_desk
 from holdfast.operator.fleet import list_stranded
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from holdfast import cli_complete
-from holdfast.cli_reach import fail
+from holdfast.cli import complete
+from holdfast.cli.reach import fail
 from holdfast.errors import HoldfastError, SettingsError
 from holdfast.kernel.app import App
 from holdfast.main import load_app
@@ -22,9 +22,7 @@ CONCURRENCY_MAX = 5_000
 
 SystemNames = Annotated[
     list[str] | None,
-    typer.Option(
-        "--system", help="Only this system; repeat for more. Default: all.", autocompletion=cli_complete.systems
-    ),
+    typer.Option("--system", help="Only this system; repeat for more. Default: all.", autocompletion=complete.systems),
 ]
 AppPath = Annotated[
     list[str] | None,
@@ -36,7 +34,7 @@ Watching = Annotated[
 ]
 Limit = Annotated[int, typer.Option(help="How many rows.", min=1, max=1000)]
 Actor = Annotated[str, typer.Option("--actor", help="Who is doing this; written to the audit.")]
-Kind = Annotated[str | None, typer.Option(help="Only this kind.", autocompletion=cli_complete.kinds)]
+Kind = Annotated[str | None, typer.Option(help="Only this kind.", autocompletion=complete.kinds)]
 
 
 def _me() -> str:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from holdfast.cli_reach import at_desk, say, show_items
-from holdfast.cli_start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
+from holdfast.cli.reach import at_desk, say, show_items
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 from holdfast.operator import deliveries
 from holdfast.operator.page import Page
 

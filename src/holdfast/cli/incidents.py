@@ -9,8 +9,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import at_desk, say, show, table_of
-from holdfast.cli_start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
+from holdfast.cli.reach import at_desk, say, show, table_of
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 from holdfast.operator import incidents
 from holdfast.operator.page import Page
 from holdfast.operator.postmortem import write_postmortem

@@ -15,10 +15,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import holdfast
-from holdfast import cli_complete, cli_connect, cli_deploy, cli_migrate, cli_ops, cli_proof, cli_reload, cli_run
-from holdfast.cli_once import relay_outbox_once, work_once
-from holdfast.cli_reach import fail, finite, say
-from holdfast.cli_start import (
+from holdfast.cli import complete, migrate, ops, proof
+from holdfast.cli import run as eager_run
+from holdfast.cli.connect import check_connect
+from holdfast.cli.deploy import check_deploy
+from holdfast.cli.once import relay_outbox_once, work_once
+from holdfast.cli.reach import fail, finite, say
+from holdfast.cli.reload import run_and_reload
+from holdfast.cli.start import (
     AppPath,
     AsJson,
     SystemNames,
@@ -56,7 +60,7 @@ cli = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-cli_ops.add_to(cli)
+ops.add_to(cli)
 
 
 def _version(wanted: bool) -> None:
@@ -74,7 +78,7 @@ def root(
     """The reliability layer for background work that calls things which fail."""
 
 
-cli_proof.add_to(cli)
+proof.add_to(cli)
 
 
 @cli.command()
@@ -125,7 +129,7 @@ def worker(
     """Run jobs. SIGTERM stops claiming, finishes what is in flight within the grace time and gives back the rest."""
     settings = settings_now()
     if reload:
-        cli_reload.run_and_reload(sys.argv[1:], settings.grace_s)
+        run_and_reload(sys.argv[1:], settings.grace_s)
         return
     start_logging(settings)
     for sentence in misspelt_names([Settings, *_celery_settings()], os.environ):
@@ -179,8 +183,8 @@ def keeper(system: SystemNames = None, app: AppPath = None) -> None:
     run_to_end(_run_duties(settings, system, own_apps(app), duties))
 
 
-cli.command()(cli_migrate.migrate)
-cli.command(context_settings={"ignore_unknown_options": True})(cli_run.run)  # -7 is JSON too
+cli.command()(migrate.migrate)
+cli.command(context_settings={"ignore_unknown_options": True})(eager_run.run)  # -7 is JSON too
 
 
 @cli.command()
@@ -199,9 +203,9 @@ def check(
     problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any. With
     --connect: reach everything that is configured, and exit 1 if something is not as it must be."""
     if deploy:
-        cli_deploy.check_deploy(system, app, as_json)
+        check_deploy(system, app, as_json)
     if connect:
-        cli_connect.check_connect(system, app, as_json)
+        check_connect(system, app, as_json)
     groups: list[type[Any]] = [
         Settings,
         IncidentSettings,
@@ -238,7 +242,7 @@ def token(
         typer.Option(
             "--role",
             help="operator, or a role that an installed system brings; repeat for more.",
-            autocompletion=cli_complete.roles,
+            autocompletion=complete.roles,
         ),
     ],
     hours: Annotated[float, typer.Option(help="How long it is valid.", min=0, callback=finite)] = 12.0,
@@ -326,7 +330,7 @@ def main() -> None:
     each command of ours would double the time it takes to start."""
     if Path.cwd().as_posix() not in sys.path:
         sys.path.insert(0, Path.cwd().as_posix())
-    typed = cli_complete.typed(os.environ) if COMPLETING in os.environ else sys.argv[1:]
+    typed = complete.typed(os.environ) if COMPLETING in os.environ else sys.argv[1:]
     ours = {one.name or getattr(one.callback, "__name__", "") for one in cli.registered_commands}
     ours |= {one.name for one in cli.registered_groups if one.name}
     if not typed or typed[0] not in ours:

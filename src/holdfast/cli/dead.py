@@ -12,8 +12,8 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli_reach import at_desk, cell, fail, finite, say, show, show_items
-from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
+from holdfast.cli.reach import at_desk, cell, fail, finite, say, show, show_items
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import CaseState, Cause
 from holdfast.kernel.bulk import FORMS
 from holdfast.kernel.correct import Correction
