@@ -58,6 +58,7 @@ EXCEPTIONS = {
     "docs/how-to/run-on-call.md#2": "asks a server: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-behind-pgbouncer.md": "needs PgBouncer: run by tests/acceptance/test_pooler.py",
     "docs/how-to/fail-over.md": "needs a standby and a cluster: run by tests/acceptance/test_failover.py",
+    "docs/how-to/run-on-call.md#1": "needs a server elsewhere: run by tests/cli/test_remote.py",
     "docs/contract/README.md#1": "run by tests/systems/grading/test_contract.py",
     "docs/contract/README.md#3": "asks a broker: the same permissions are set by tests/systems/grading/test_forged.py",
 }

@@ -22,6 +22,7 @@ from holdfast.cli.deploy import check_deploy
 from holdfast.cli.once import relay_outbox_once, work_once
 from holdfast.cli.reach import fail, finite, say
 from holdfast.cli.reload import run_and_reload
+from holdfast.cli.remote import TOKEN_VARIABLE, URL_VARIABLE, choose_server
 from holdfast.cli.start import (
     AppPath,
     AsJson,
@@ -53,6 +54,7 @@ from holdfast.system import OpenSystem
 
 T = TypeVar("T")
 COMPLETING = "_HOLDFAST_COMPLETE"
+RUN, SET_UP, TRY = "Run it", "Set it up", "Try and prove it"
 NO_DUTIES = Duties(work=False, relay=False, consume=False, keep=False)
 
 cli = typer.Typer(
@@ -60,7 +62,6 @@ cli = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-ops.add_to(cli)
 
 
 def _version(wanted: bool) -> None:
@@ -74,14 +75,19 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Work at this server, over its API, instead of on the databases.", envvar=URL_VARIABLE),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="The operator's token for --url.", envvar=TOKEN_VARIABLE, show_envvar=True)
+    ] = None,
 ) -> None:
     """The reliability layer for background work that calls things which fail."""
+    choose_server(url, token)
 
 
-proof.add_to(cli)
-
-
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on (HOLDFAST_HOST).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (HOLDFAST_PORT).")] = None,
@@ -92,7 +98,7 @@ def up(
     _serve(host, port, system, app, Duties(), banner=True)
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (HOLDFAST_HOST).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (HOLDFAST_PORT).")] = None,
@@ -114,7 +120,7 @@ def serve(
     _serve(host, port, system, app, duties, banner=False, databases=_named(database or []))
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def worker(
     system: SystemNames = None,
     app: AppPath = None,
@@ -154,7 +160,7 @@ def worker(
     run_to_end(_run_duties(settings, system, apps, duties))
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def relay(
     system: SystemNames = None,
     app: AppPath = None,
@@ -173,7 +179,7 @@ def relay(
     run_to_end(_run_duties(settings, system, apps, duties))
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def keeper(system: SystemNames = None, app: AppPath = None) -> None:
     """Keep the promises that need no worker: leases, deadlines, breakers, schedules, retention. Workers and servers do
     this too, and one process at a time does it for all: run keepers where there may be neither."""
@@ -183,11 +189,13 @@ def keeper(system: SystemNames = None, app: AppPath = None) -> None:
     run_to_end(_run_duties(settings, system, own_apps(app), duties))
 
 
-cli.command()(migrate.migrate)
-cli.command(context_settings={"ignore_unknown_options": True})(eager_run.run)  # -7 is JSON too
+ops.add_to(cli)
+cli.command(rich_help_panel=SET_UP)(migrate.migrate)
+cli.command(context_settings={"ignore_unknown_options": True}, rich_help_panel=TRY)(eager_run.run)  # -7 is JSON too
+proof.add_to(cli, TRY)
 
 
-@cli.command()
+@cli.command(rich_help_panel=SET_UP)
 def check(
     as_json: AsJson = False,
     deploy: Annotated[
@@ -234,7 +242,7 @@ def _celery_settings() -> list[type[Any]]:
     return [CelerySettings]
 
 
-@cli.command()
+@cli.command(rich_help_panel=SET_UP)
 def token(
     user: Annotated[str, typer.Option("--user", help="Who the token is for (its `sub`).")],
     role: Annotated[
