@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.security.addresses import AUTHORITIES, TEXTS
 
@@ -224,6 +225,8 @@ def test_an_error_names_the_host_and_nothing_else_of_the_address() -> None:
 
 
 @pytest.mark.spec("K30")
+@example(text="xn--a/", scheme="https://")
+@example(text="xn--ls8h.la/", scheme="https://")
 @given(text=st.text(max_size=80), scheme=st.sampled_from(["http://", "https://", "ssh://", ""]))
 def test_whatever_is_read_is_written_anew_in_one_way(text: str, scheme: str) -> None:
     rules = Rules(frozenset({"http", "https", "ssh"}), userinfo=True)
@@ -232,6 +235,7 @@ def test_whatever_is_read_is_written_anew_in_one_way(text: str, scheme: str) -> 
     except CallError as error:
         assert error.failure.error_class == "ADDRESS_REFUSED"
         return
+    assert httpx.URL(first.url).host, "what the gate reads, the client can read"
     again = read_location(first.url, rules)
     assert (again.host, again.port, again.rest) == (first.host, first.port, first.rest)
     assert first.url.isascii() and not set(first.host) & set("%@/\\?# ")
