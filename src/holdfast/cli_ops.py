@@ -15,7 +15,7 @@ from holdfast.cli_start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNa
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
-from holdfast.operator import deliveries, fleet, jobs, providers
+from holdfast.operator import deliveries, fleet, jobs, providers, story
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import Page
 from holdfast.operator.schedules import answer_wait
@@ -81,7 +81,7 @@ def jobs_show(
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
     show(
-        lambda: at_desk(system, app, lambda desk: jobs.show_job(desk, job_id), to_look=True), _draw_job, as_json, watch
+        lambda: at_desk(system, app, lambda desk: story.show_job(desk, job_id), to_look=True), _draw_job, as_json, watch
     )
 
 

@@ -47,6 +47,17 @@ def shop_app(mood: Mood) -> tuple[App, type[Job[Any]]]:
                 return "collected"
             return await ctx.effect(("parcel", order.parcel), send=lambda token: _post(mood, order))
 
+    @app.job(name="shop.bundle")
+    class Bundle(Job[Order]):
+        @stage()
+        async def ask(self, ctx: Context, order: Order) -> str:
+            answer = await ctx.wait_for(f"may-we-{order.item}", timeout_s=3_600)
+            return "nobody said" if answer is None else str(answer.value)
+
+        @stage()
+        async def sell(self, ctx: Context, order: Order) -> int:
+            return len(await ctx.gather(Sell, [order, order]))
+
     return app, Sell
 
 
