@@ -16,6 +16,8 @@ from holdfast.transports.seam import Queue
 class Order:
     item: str
     parcel: str = ""
+    pieces: int = 1
+    is_gift: bool = False
 
 
 @dataclass

@@ -1,6 +1,7 @@
 // One job with its whole story: why it is where it is, its life on a time axis, and everything that was written down.
 import { api, el } from "./holdfast.js";
 import { ask, count, doing, facts, field, link, money, pill, pretty, short, span, table, text, when } from "./parts.js";
+import { ways } from "./console-letter.js";
 import { waterfall } from "./waterfall.js";
 
 export async function job({ parts: [id] }, again) {
@@ -32,7 +33,7 @@ export async function job({ parts: [id] }, again) {
       ["Deadline", when(one.deadline_at)],
       ["Spent", `${money(one.cost_micros)} in ${count(one.calls.length, "call")}`],
     ]),
-    one.dead_letter ? deadLetter(one.dead_letter) : null,
+    one.dead_letter ? deadLetter(one.dead_letter, again) : null,
     answerForm(one, again),
     el("h3", {}, "Waterfall"),
     waterfall(one),
@@ -168,15 +169,16 @@ function copies(one) {
   ];
 }
 
-function deadLetter(one) {
+function deadLetter(one, again) {
   return el(
-    "p",
+    "div",
     { class: "callout error" },
     el("strong", {}, "Dead letter: "),
     `${one.error_class} in ${one.stage}, `,
     pill(one.state),
     " ",
     link(`#letter/${one.id}`, "Work on it"),
+    el("div", { class: "acts" }, ways(one, again)),
   );
 }
 
