@@ -1,6 +1,6 @@
 # Holdfast. `make` prints what there is. Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help install up test check conformance sim sim-long bench bench-quick quality docs servers fmt lock clean
+.PHONY: help install up test check conformance sim sim-long bench bench-quick quality docs servers fmt lock release clean
 
 # Each of the hundreds of processes that the tests start would compile everything again if none might keep it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -74,6 +74,9 @@ fmt: $(DEV) ## format, and mend what the linter can mend
 
 lock: $(DEV) ## compile the pinned requirements from pyproject.toml
 	@scripts/lock
+
+release: test ## test, build both distributions into dist/, check them and tag the commit; nothing is uploaded
+	@$(BIN)/python scripts/release
 
 clean: ## remove what was installed and cached; data/ stays
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -1,7 +1,7 @@
 """What a system is built with, beyond the names of `holdfast` itself: one door, kept stable.
 
 A system that writes its own tables beside the kernel's needs more than one that only declares jobs: statements and
-migrations, transactions, the outbox, the door for jobs, the values of a settlement. Grading, conversion and review
+migrations, transactions, the outbox, the door for jobs, the values of a settlement. Systems
 import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `holdfast.settings`; nothing deeper.
 """
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from holdfast.cli_reach import at_desk, say, show_rows
-from holdfast.cli_start import ME, Actor, AsJson, Limit
+from holdfast.cli.reach import at_desk, say, show_rows
+from holdfast.cli.start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast_systems.grading import calibrations
 from holdfast_systems.grading.calibration import REVIEWS_MIN

@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast import NotFound
-from holdfast.cli_reach import at_desk, fail, say, show, show_rows
-from holdfast.cli_start import ME, Actor, AsJson, Limit
+from holdfast.cli.reach import at_desk, fail, say, show, show_rows
+from holdfast.cli.start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading import attempts, desk, letters, submissions

@@ -36,8 +36,10 @@ class ReviewSettings(OpenAISettings):
     local_roots: str = setting(
         "REVIEW_LOCAL_ROOTS", ".", "Folders whose repositories may be asked for over HTTP, by commas; '' is none"
     )
-    private_hosts: str = setting("REVIEW_PRIVATE_HOSTS", "", "Private hosts that a diff may come from, by ,")
-    git_private: bool = setting("REVIEW_GIT_PRIVATE_HOSTS", False, "Repositories on private hosts may be cloned")
+    private_hosts: str = setting(
+        "REVIEW_PRIVATE_HOSTS", "", "Private hosts that diffs and repositories may come from, by ,"
+    )
+    git_private: bool = setting("REVIEW_GIT_PRIVATE_HOSTS", False, "Repositories on any private host may be cloned")
     p4_depots: str = setting("REVIEW_P4_DEPOTS", "", "Depot paths that may be read, by ,; none: nothing may")
     tokens_max: int = setting("REVIEW_TOKENS_MAX", TOKENS_MAX, "Size of one prompt, in tokens", minimum=500)
     critic_s: float = setting("REVIEW_CRITIC_SEC", 120.0, "Time for each tool of the offline critic", minimum=0.01)
@@ -161,7 +163,9 @@ class ReviewSettings(OpenAISettings):
     def git_policy(self, *, trusted: bool) -> GitPolicy:
         """`trusted`: a person at this machine's terminal asked, who may read the folder anyway."""
         roots = None if trusted else tuple(_listed(self.local_roots))
-        return GitPolicy(local_roots=roots, allow_private_hosts=self.git_private)
+        return GitPolicy(
+            roots, private_hosts=frozenset(_listed(self.private_hosts)), allow_private_hosts=self.git_private
+        )
 
     @property
     def p4_policy(self) -> P4Policy:

@@ -10,12 +10,10 @@ import { letter } from "./console-letter.js";
 import { incident, incidents } from "./console-incidents.js";
 import { breaker, breakers } from "./console-breakers.js";
 import { outbox } from "./console-outbox.js";
-import { instructor } from "./console-queue.js";
 import { audit, machines } from "./console-records.js";
-import { service } from "./console-service.js";
-import { letterQueue, submission, submissions } from "./console-submissions.js";
+import * as systems from "./console-systems.js";
 
-// A tab with a fourth word comes with a system that runs here.
+// The systems that run here add their own, before the workers.
 const TABS = [
   ["overview", "Overview", "o"],
   ["incidents", "Incidents", "i"],
@@ -23,9 +21,6 @@ const TABS = [
   ["dead", "Dead letters", "d"],
   ["breakers", "Breakers", "b"],
   ["outbox", "Outbox", "m"],
-  ["submissions", "Submissions", "s", "of a system"],
-  ["dlq", "Letters", "l", "of a system"],
-  ["queue", "Instructors", "q", "of a system"],
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
 ];
@@ -41,18 +36,11 @@ const VIEWS = {
   breakers,
   breaker,
   outbox,
-  submissions,
-  submission,
-  dlq: letterQueue,
-  queue: instructor,
-  service,
   machines,
   audit,
 };
 const BELONGS = {
   incident: "incidents",
-  submission: "submissions",
-  service: "submissions",
   job: "jobs",
   letter: "dead",
   group: "dead",
@@ -72,7 +60,7 @@ let isDrawing = false;
 let isStale = false;
 let waits = null;
 let counts = {};
-let tabs = TABS.filter(([, , , origin]) => !origin);
+let tabs = TABS;
 
 function place() {
   const [path, query = ""] = location.hash.slice(1).split("?");
@@ -188,11 +176,12 @@ async function tally() {
   }
 }
 
-async function loadTabs() {
+async function loadSystems() {
   try {
-    const { views } = await api("/api/session");
-    tabs = TABS.filter(([key, , , origin]) => !origin || views.includes(key));
-    drawTabs(place().name);
+    await systems.load();
+    tabs = [...TABS.slice(0, -2), ...systems.tabs(), ...TABS.slice(-2)];
+    Object.assign(VIEWS, systems.views());
+    Object.assign(BELONGS, systems.belongs());
   } catch {
     /* the view itself says what is wrong */
   }
@@ -238,7 +227,7 @@ function listen() {
   }
 }
 
-function begin() {
+async function begin() {
   const me = who();
   document.querySelector("#who").textContent = me ? me.sub : "not signed in";
   document.querySelector("#keys").addEventListener("click", showKeys);
@@ -259,9 +248,9 @@ function begin() {
     refresh();
   });
   listen();
+  await loadSystems();
   show();
   tally();
-  loadTabs();
 }
 
 begin();

@@ -7,7 +7,7 @@ import { forget, keep } from "./session.js";
 const words = location.hash.slice(1);
 const given = /^(token=.*|[\w-]+\.[\w-]+\.[\w-]+)$/.test(words) ? words.replace(/^token=/, "") : "";
 const wanted = given ? "" : words;
-const PLACES = ["console", "convert", "instructor"]; // where a sign-in may lead; no address of another site
+const PAGE = /^[a-z][a-z-]*$/; // where a sign-in may lead: a page of ours, no address of another site
 const form = document.querySelector("form");
 const said = document.querySelector("#said-here");
 
@@ -17,7 +17,7 @@ async function enter(token) {
   try {
     await api("/api/session", { method: "POST" });
     const next = new URLSearchParams(location.search).get("next");
-    location.replace(at(PLACES.includes(next) ? `/${next}` : "/") + (wanted ? `#${wanted}` : ""));
+    location.replace(at(PAGE.test(next ?? "") ? `/${next}` : "/") + (wanted ? `#${wanted}` : ""));
   } catch (error) {
     forget();
     said.textContent = error.message;
