@@ -36,7 +36,10 @@ async def failure_of(repo: str, rev_range: str = "HEAD", policy: GitPolicy | Non
 PROMISORS = {
     "a command": ("ext::sh -c touch% {proof}", {"protocol.ext.allow": "always", "protocol.allow": "always"}),
     "an ssh command": ("ssh://host/x", {"core.sshCommand": "touch {proof} #", "protocol.ssh.allow": "always"}),
-    "an upload-pack": ("file://{folder}", {"remote.origin.uploadpack": "touch {proof} #", "protocol.file.allow": "always"}),
+    "an upload-pack": (
+        "file://{folder}",
+        {"remote.origin.uploadpack": "touch {proof} #", "protocol.file.allow": "always"},
+    ),
     "a helper": ("x", {"remote.origin.vcs": "ext", "protocol.ext.allow": "always"}),
     "another name": ("safe:x", {"url.ext::sh -c touch% {proof};.insteadOf": "safe:", "protocol.ext.allow": "always"}),
 }
@@ -168,7 +171,10 @@ async def test_a_remote_leads_to_no_other_host(tmp_path: Path) -> None:
     subprocess.run(["git", "-C", str(bare), "update-server-info"], check=True)
     shutil.rmtree(bare / "objects")
     (bare / "objects" / "info").mkdir(parents=True)
-    async with site(tmp_path) as inner, site(tmp_path, moved=redirect(f"http://127.0.0.1:{inner.port}/bare.git")) as outer:
+    async with (
+        site(tmp_path) as inner,
+        site(tmp_path, moved=redirect(f"http://127.0.0.1:{inner.port}/bare.git")) as outer,
+    ):
         for name in ("http-alternates", "alternates"):
             (bare / "objects" / "info" / name).write_text(f"http://127.0.0.1:{inner.port}/objects\n")
         for path in ("bare.git", "moved"):
@@ -178,7 +184,9 @@ async def test_a_remote_leads_to_no_other_host(tmp_path: Path) -> None:
 
 
 async def test_an_error_repeats_nothing_that_the_host_answered(tmp_path: Path) -> None:
-    said = f"HTTP/1.1 403 {SECRET}\r\nContent-Type: text/plain\r\nContent-Length: {len(SECRET)}\r\n\r\n{SECRET}".encode()
+    said = (
+        f"HTTP/1.1 403 {SECRET}\r\nContent-Type: text/plain\r\nContent-Length: {len(SECRET)}\r\n\r\n{SECRET}".encode()
+    )
     pack = b"001e# service=git-upload-pack\n0000%04xERR %s" % (len(SECRET) + 8, SECRET.encode())
     kind = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\n"
     told = kind + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(pack) + pack
@@ -203,7 +211,9 @@ async def test_the_environment_lends_no_proxy_password_or_command(
             monkeypatch.setenv(name, f"touch {proof}")
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'http.proxy'='{away}'")
-        denied = b'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+        denied = (
+            b'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+        )
         outer.replies["/denied"] = denied
         for path in ("denied", "missing"):
             await failure_of(f"http://127.0.0.1:{outer.port}/{path}", policy=HERE)
