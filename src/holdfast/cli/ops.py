@@ -16,7 +16,7 @@ from holdfast.cli.table import table_of
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
-from holdfast.operator import deliveries, fleet, jobs, providers
+from holdfast.operator import deliveries, fleet, jobs, providers, story
 from holdfast.operator.page import Page
 from holdfast.operator.schedules import answer_wait
 
@@ -87,7 +87,7 @@ def jobs_show(
     job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
-    show(lambda: at_desk(look(system, app), jobs.show_job, job_id), _draw_job, as_json, watch)
+    show(lambda: at_desk(look(system, app), story.show_job, job_id), _draw_job, as_json, watch)
 
 
 def _draw_job(job: dict[str, Any]) -> RenderableType:

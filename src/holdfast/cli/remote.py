@@ -20,7 +20,7 @@ import typer
 from pydantic import BaseModel
 
 from holdfast.errors import HoldfastError, InvalidInput, NotAllowed, NotFound
-from holdfast.operator import deliveries, fleet, incidents, jobs, letters, overview, postmortem, providers
+from holdfast.operator import deliveries, fleet, incidents, jobs, letters, overview, postmortem, providers, story
 from holdfast.operator.page import PAGE_MAX, Page
 
 BASE = "/api/ops"
@@ -54,7 +54,7 @@ ROUTES: dict[Callable[..., Any], Route] = {
     overview.show_overview: Route("GET", "/overview"),
     jobs.list_jobs: Route("GET", "/jobs"),
     jobs.query_jobs: Route("GET", "/jobs", {"text": "q"}),
-    jobs.show_job: Route("GET", "/jobs/{job_id}"),
+    story.show_job: Route("GET", "/jobs/{job_id}"),
     jobs.cancel_job: Route("POST", "/jobs/{job_id}/cancel"),
     providers.list_breakers: Route("GET", "/breakers"),
     providers.list_gate_changes: Route("GET", "/breakers/{name}/history"),
