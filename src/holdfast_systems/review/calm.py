@@ -63,7 +63,7 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
         return None if guess else replace(finding, severity="info")
     if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line)):
         return None
-    return replace(finding, severity="warning") if guess and kind != "Basic Auth Credentials" else finding
+    return replace(finding, severity="warning") if guess else finding
 
 
 def _said_once(findings: list[Finding]) -> list[Finding]:
