@@ -61,6 +61,7 @@ async def review(
     with tempfile.TemporaryDirectory(prefix="holdfast-critic-") as directory:
         placed = await asyncio.to_thread(place_files, changelist, contents, directory, path, timeout_s)
         findings += await _linted(placed)
+    findings = _where_broken(findings, changelist)
     findings = await _brought_by(changelist, findings, contents, path, timeout_s)
     lines = {(file.path, number): text for file in changelist.files for number, text in file.added_lines}
     findings = calmed(_without_echoes(findings), lambda finding: lines.get((finding.path, finding.line), ""))
@@ -99,6 +100,22 @@ async def _brought_by(
         placed = await asyncio.to_thread(place_files, old, old_texts, directory, path, timeout_s)
         said += await _linted(placed)
     return only_new(findings, said, contents, old_texts)
+
+
+def _where_broken(findings: list[Finding], changelist: Changelist) -> list[Finding]:
+    """A parser notices late, and then again and again: of a file that cannot be read the first complaint is kept, on
+    the changed line before the place where it was noticed."""
+    kept, broken = [], set()
+    for finding in sorted(findings, key=lambda each: each.line):
+        if finding.rule == "invalid-syntax":
+            if finding.path in broken:
+                continue
+            broken.add(finding.path)
+            changed = sorted(_lines_of(changelist, finding.path) - {0})
+            before = [line for line in changed if line <= finding.line]
+            finding = replace(finding, line=(before or changed or [finding.line])[-1 if before else 0])
+        kept.append(finding)
+    return kept
 
 
 def _lines_of(changelist: Changelist, path: str) -> frozenset[int]:

@@ -143,6 +143,27 @@ async def test_a_script_s_finding_stands_where_the_change_broke_it(tmp_path: Pat
     assert {line for line, rule in rules(found, "a.ts") if rule.startswith("eslint")} == {3}
 
 
+async def test_a_file_that_cannot_be_read_is_told_once_where_it_was_broken() -> None:
+    """The parser stumbles over the line after; the change is what broke it."""
+    diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,3 @@\n x = 1\n+y = (2,\n z = 3\n"
+    found = await review(parse_diff(diff), {"a.py": "x = 1\ny = (2,\nz = 3\n"}, timeout_s=20)
+    assert [(each.line, each.rule) for each in found.findings] == [(2, "invalid-syntax")]
+
+
+@pytest.mark.parametrize(
+    ("address", "rules_found"),
+    [
+        ("https://ann:pw@host/a", set()),
+        ("postgresql://user:password@db.company.com/app", set()),
+        ("postgresql://app:kZ8vQ2mR7x@localhost/app", set()),
+        ("postgresql://app:kZ8vQ2mR7x@db.company.com/app", {"secret"}),
+    ],
+)
+async def test_an_address_that_shows_how_one_is_written_is_no_secret(address: str, rules_found: set[str]) -> None:
+    found = await review(parse_diff(added("src/a.py", f'"""Reads {address}."""\n')), {}, timeout_s=20)
+    assert {rule for _, rule in rules(found, "src/a.py")} & {"secret", "credential"} == rules_found
+
+
 async def test_go_vet_speaks_of_files_that_stand_alone(tmp_path: Path) -> None:
     """A program that answers as go does: for one file with findings, for another with what it cannot import."""
     program(
