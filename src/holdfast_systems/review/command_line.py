@@ -186,6 +186,8 @@ def _print_result(stored: Stored, result: dict[str, Any], console: Console) -> N
             place = f"line {each.line}" if each.line else "file"
             colour = COLOURS[each.severity]
             console.print(f"  [{colour}]{each.severity}[/] {place}: {escape(each.message)} [dim]{escape(each.rule)}[/]")
+            if each.suggestion:
+                console.print(f"    suggested line: {escape(each.suggestion)}", highlight=False)
     console.print(f"\n{counted(findings)}. Critic: {result['critic']}.")
 
 
