@@ -74,7 +74,7 @@ def test_attempts_are_leased_and_ended_in_one_module() -> None:
 
 def test_drivers_are_named_in_one_file() -> None:
     """`main.py` names concrete stores and transports; the test kit brings its own, and so does the simulator."""
-    driver = re.compile(r"holdfast\.(stores\.(sqlite|postgres)\.\w+Store|transports\.\w+\.\w+Transport)$")
+    driver = re.compile(r"holdfast\.(stores\.(sqlite|postgres)\.\w+Store|transports(\.\w+)+Transport)$")
     naming = {path.name for path in modules(SOURCE) if any(driver.match(name) for name in imports(path))}
     assert naming == {"main.py", "testing.py"}
 

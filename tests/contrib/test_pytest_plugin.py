@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from holdfast import App, Context, InvalidInput, Job, Provider, enqueue, stage
 from holdfast.contrib.pytest import OpenWorld
 from holdfast.operator.desk import Desk
-from holdfast.operator.jobs import show_job
+from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
 from holdfast.testing import World, world
 from holdfast.testing_history import History

@@ -36,7 +36,10 @@ async def failure_of(repo: str, rev_range: str = "HEAD", policy: GitPolicy | Non
 PROMISORS = {
     "a command": ("ext::sh -c touch% {proof}", {"protocol.ext.allow": "always", "protocol.allow": "always"}),
     "an ssh command": ("ssh://host/x", {"core.sshCommand": "touch {proof} #", "protocol.ssh.allow": "always"}),
-    "an upload-pack": ("file://{folder}", {"remote.origin.uploadpack": "touch {proof} #", "protocol.file.allow": "always"}),
+    "an upload-pack": (
+        "file://{folder}",
+        {"remote.origin.uploadpack": "touch {proof} #", "protocol.file.allow": "always"},
+    ),
     "a helper": ("x", {"remote.origin.vcs": "ext", "protocol.ext.allow": "always"}),
     "another name": ("safe:x", {"url.ext::sh -c touch% {proof};.insteadOf": "safe:", "protocol.ext.allow": "always"}),
 }
@@ -159,16 +162,22 @@ def redirect(to: str) -> bytes:
     return f"HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
 
 
+def publish(repo: Repo, to: Path) -> None:
+    """What a plain web server needs of a repository, without its objects."""
+    subprocess.run(["git", "clone", "-q", "--bare", str(repo.path), str(to)], check=True)
+    subprocess.run(["git", "-C", str(to), "update-server-info"], check=True)
+    shutil.rmtree(to / "objects")
+    (to / "objects" / "info").mkdir(parents=True)
+
+
 async def test_a_remote_leads_to_no_other_host(tmp_path: Path) -> None:
     """Neither by a redirect, nor by a list of other places for its objects."""
     repo = Repo(tmp_path / "r")
     repo.commit("One", {"a.py": "one\n"})
     bare = tmp_path / "bare.git"
-    subprocess.run(["git", "clone", "-q", "--bare", str(repo.path), str(bare)], check=True)
-    subprocess.run(["git", "-C", str(bare), "update-server-info"], check=True)
-    shutil.rmtree(bare / "objects")
-    (bare / "objects" / "info").mkdir(parents=True)
-    async with site(tmp_path) as inner, site(tmp_path, moved=redirect(f"http://127.0.0.1:{inner.port}/bare.git")) as outer:
+    publish(repo, bare)
+    async with site(tmp_path) as inner, site(tmp_path) as outer:
+        outer.replies["/moved"] = redirect(f"http://127.0.0.1:{inner.port}/bare.git")
         for name in ("http-alternates", "alternates"):
             (bare / "objects" / "info" / name).write_text(f"http://127.0.0.1:{inner.port}/objects\n")
         for path in ("bare.git", "moved"):
@@ -178,7 +187,9 @@ async def test_a_remote_leads_to_no_other_host(tmp_path: Path) -> None:
 
 
 async def test_an_error_repeats_nothing_that_the_host_answered(tmp_path: Path) -> None:
-    said = f"HTTP/1.1 403 {SECRET}\r\nContent-Type: text/plain\r\nContent-Length: {len(SECRET)}\r\n\r\n{SECRET}".encode()
+    said = (
+        f"HTTP/1.1 403 {SECRET}\r\nContent-Type: text/plain\r\nContent-Length: {len(SECRET)}\r\n\r\n{SECRET}".encode()
+    )
     pack = b"001e# service=git-upload-pack\n0000%04xERR %s" % (len(SECRET) + 8, SECRET.encode())
     kind = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\n"
     told = kind + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(pack) + pack
@@ -203,7 +214,9 @@ async def test_the_environment_lends_no_proxy_password_or_command(
             monkeypatch.setenv(name, f"touch {proof}")
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'http.proxy'='{away}'")
-        denied = b'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+        denied = (
+            b'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+        )
         outer.replies["/denied"] = denied
         for path in ("denied", "missing"):
             await failure_of(f"http://127.0.0.1:{outer.port}/{path}", policy=HERE)
@@ -212,9 +225,8 @@ async def test_the_environment_lends_no_proxy_password_or_command(
 
 
 @pytest.mark.may_skip("IPv6")
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="a machine without IPv6")
 async def test_a_host_that_is_an_address_of_the_newer_kind_is_asked(tmp_path: Path) -> None:
-    if not os.path.exists("/proc/net/if_inet6"):
-        pytest.skip("a machine without IPv6")
     async with site(tmp_path, "::1") as outer:
         error = await failure_of(f"http://[::1]:{outer.port}/x", policy=HERE)
         assert error.failure.error_class == "REPOSITORY_NOT_FOUND" and outer.asked

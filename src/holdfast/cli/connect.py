@@ -134,7 +134,7 @@ async def _horizon(kernel: Kernel) -> list[str]:
 
 
 async def _broker(url: str, queues: list[Queue], queue_type: str) -> Line:
-    from holdfast.transports.rabbitmq_examine import examine
+    from holdfast.transports.rabbitmq.examine import examine
 
     place, found, ok = await examine(url, queues, queue_type)
     return Line("broker", place, found, ok)

@@ -16,7 +16,7 @@ from holdfast.cli.start import AsJson, run_to_end
 from holdfast.errors import BadDeclaration, InvalidInput, SettingsError
 from holdfast.kernel.app import App, Job, kind_of
 from holdfast.operator.desk import Desk
-from holdfast.operator.jobs import show_job
+from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
 
 DAY_S = 86_400.0

@@ -3,7 +3,8 @@ import { api, el, follow, morph, signIn, who } from "./holdfast.js";
 import { restore } from "./drafts.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
-import { job, jobs } from "./console-jobs.js";
+import { job } from "./console-job.js";
+import { jobs } from "./console-jobs.js";
 import { group, letters } from "./console-letters.js";
 import { letter } from "./console-letter.js";
 import { incident, incidents } from "./console-incidents.js";
@@ -114,11 +115,19 @@ async function show() {
   else view.replaceChildren(...now.childNodes);
   if (problem) view.dataset.failed = "yes";
   else delete view.dataset.failed;
+  entitle();
   if (restore(view)) say("What you had typed here is back.");
   if (before === hash || before === undefined) return;
   nav.querySelector(".current")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   // The heading is where reading goes on; but a hand that already types elsewhere is not to be pulled away.
   if (!document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
+}
+
+// The tab says which view it is, and before it how much asks for a person.
+function entitle() {
+  const asks = (counts.incidents ?? 0) + (counts.dead ?? 0);
+  const about = view.querySelector("[data-tab]")?.dataset.tab ?? view.querySelector("h2")?.textContent ?? "Console";
+  document.title = `${asks ? `(${asks}) ` : ""}${about} - Holdfast`;
 }
 
 const wayIn = (error) => {
@@ -161,6 +170,7 @@ async function tally() {
       breakers: items.reduce((sum, one) => sum + one.breakers_not_closed.length, 0),
     };
     drawTabs(place().name);
+    entitle();
   } catch {
     /* the view itself says what is wrong */
   }

@@ -22,8 +22,8 @@ from aiormq.abc import AbstractChannel as Wire
 from aiormq.abc import DeliveredMessage
 
 from holdfast.errors import StoreError, TransportDown
-from holdfast.transports.rabbitmq_link import CLOSE_S, LOSSES, Link, heed_cancellation
-from holdfast.transports.rabbitmq_wire import delivery_of
+from holdfast.transports.rabbitmq.link import CLOSE_S, LOSSES, Link, heed_cancellation
+from holdfast.transports.rabbitmq.wire import delivery_of
 from holdfast.transports.seam import Delivery, Handler, Queue
 
 log = logging.getLogger("holdfast.rabbitmq")

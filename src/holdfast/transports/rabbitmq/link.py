@@ -20,7 +20,7 @@ from yarl import URL
 
 from holdfast.errors import TransportDown
 from holdfast.transports.addresses import split_addresses
-from holdfast.transports.rabbitmq_wire import PatientConnection
+from holdfast.transports.rabbitmq.wire import PatientConnection
 from holdfast.transports.seam import Queue
 
 log = logging.getLogger("holdfast.rabbitmq")

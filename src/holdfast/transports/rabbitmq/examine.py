@@ -11,7 +11,7 @@ from aio_pika.abc import AbstractConnection
 from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 from yarl import URL
 
-from holdfast.transports.rabbitmq_link import LOSSES
+from holdfast.transports.rabbitmq.link import LOSSES
 from holdfast.transports.seam import Queue
 
 LIMIT_S = 10.0

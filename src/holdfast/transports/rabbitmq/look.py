@@ -19,7 +19,7 @@ from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
 from aio_pika.exceptions import AMQPError
 
 from holdfast.errors import TransportDown
-from holdfast.transports.rabbitmq_link import Link, losses
+from holdfast.transports.rabbitmq.link import Link, losses
 from holdfast.transports.seam import Delivery, HeldMessage
 
 COUNT_HEADER = "x-delivery-count"

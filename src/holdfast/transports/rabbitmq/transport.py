@@ -24,10 +24,10 @@ from contextlib import AbstractAsyncContextManager, suppress
 from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
-from holdfast.transports.rabbitmq_consumer import consume
-from holdfast.transports.rabbitmq_link import LOSSES, Link, is_blocked, is_cancelled, retrieve
-from holdfast.transports.rabbitmq_look import look
-from holdfast.transports.rabbitmq_publisher import Publisher
+from holdfast.transports.rabbitmq.consumer import consume
+from holdfast.transports.rabbitmq.link import LOSSES, Link, is_blocked, is_cancelled, retrieve
+from holdfast.transports.rabbitmq.look import look
+from holdfast.transports.rabbitmq.publisher import Publisher
 from holdfast.transports.seam import Handler, HeldMessage, Message, Queue
 
 SUSPECTS_MAX = 10_000
