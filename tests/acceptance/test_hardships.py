@@ -1,4 +1,4 @@
-"""What a machine may do to a process: few files, a folder that cannot be written, a second copy, a kill, a wrong clock."""
+"""What a machine may do to a process: few files, a folder that cannot be written, a second copy, a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages made to harm: each is answered or laid aside, nobody's work changes, and none of them is remembered in memory.
+"""Messages made to harm: each is answered or laid aside, nobody's work changes, and none is remembered in memory.
 
 The figure of docs/reliability.md: python -m tests.security.test_hostile_messages 100000
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import random
 import sys
 import tempfile
@@ -65,6 +66,10 @@ def objects() -> int:
     return len(gc.get_objects())
 
 
+def megabytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
 @pytest.mark.slow
 @pytest.mark.spec("K30", "G5")
 async def test_hostile_messages_change_nobodys_work_and_leave_nothing_in_memory(
@@ -92,8 +97,7 @@ async def measure(count: int) -> None:
             submission = await pair.submit()
             for sent in range(0, count + 1, BATCH):
                 if sent % max(BATCH, count // 10) == 0:
-                    pages = int(Path("/proc/self/statm").read_text().split()[1])
-                    print(f"{sent} messages: {pages * 4 // 1024} MB, {objects()} objects, {time.process_time():.0f} s")
+                    print(f"{sent} messages: {megabytes()} MB, {objects()} objects, {time.process_time():.0f} s")
                 await send_many(pair, dice, BATCH, submission.id)
 
 
