@@ -30,7 +30,8 @@ class KeyServer:
     """Answers with the public keys of `kids`, or as `mood` says."""
 
     def __init__(self) -> None:
-        self.kids, self.mood, self.asked, self.hung = ["old"], "well", 0, threading.Event()
+        self.kids, self.mood, self.asked = ["old"], "well", 0
+        self.hanging, self.hung = threading.Event(), threading.Event()
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -48,6 +49,7 @@ class KeyServer:
     def answer(self, to: BaseHTTPRequestHandler) -> None:
         body = json.dumps({"keys": [public(kid) for kid in self.kids]}).encode()
         if self.mood == "hangs":
+            self.hanging.set()
             self.hung.wait(FETCH_S_MAX + 5)
             return
         if self.mood == "moved":
@@ -136,8 +138,7 @@ async def test_who_makes_up_key_ids_while_the_server_is_away_holds_up_nobody(ser
     auth._keys.cooldown_duration = 0
     server.mood = "hangs"
     strangers = [asyncio.create_task(refusal(auth, token("theirs"))) for _ in range(3)]
-    while server.asked < 2:
-        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(server.hanging.wait, 20)
     assert (await auth.principal(token("old"))).sub == "ann"
     assert not any(each.done() for each in strangers), "they still wait, and the known key did not"
     server.hung.set()

@@ -61,7 +61,7 @@ async def test_a_jump_between_attempts_loses_no_job_and_repeats_no_effect(deploy
 
 @pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S])
 async def test_a_jump_under_an_attempt_leaves_one_result(deploy: Deploy, jump_s: float) -> None:
-    """Forwards the lease is over: the job goes to another, and the first finds its write refused. Back, the lease holds."""
+    """Forwards, the lease is over: the job goes to another, and the first finds its write refused. Back, it holds."""
     app, letter = post_app()
     tries.append("the first failure is over")
     world = await deploy(app)

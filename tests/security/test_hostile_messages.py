@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -36,7 +37,11 @@ def hostile(dice: random.Random, known: str) -> tuple[str, bytes, str | None]:
 
 
 def _bodies(dice: random.Random, known: str) -> Iterator[bytes]:
-    request = {"requestId": str(UUID(int=dice.getrandbits(128), version=4)), "submissionId": known, "userId": "eve"}
+    request: dict[str, Any] = {
+        "requestId": str(UUID(int=dice.getrandbits(128), version=4)),
+        "submissionId": known,
+        "userId": "eve",
+    }
     request |= {"skill": "writing", "attempt": 1, "deadlineAt": "2030-01-01T00:00:00Z", "payload": WRITING}
     name = dice.choice(tuple(request))
     yield dice.randbytes(dice.randint(0, 400))
