@@ -149,7 +149,7 @@ async def _as_many_as_accepted(kernel: Kernel) -> None:
     assert all(job["state"] == "succeeded" or "POISON_JOB" in job["error"] for job in found), found
 
 
-NETWORK = Plan(faults_s=12, submissions=36, pause_s=(0.2, 0.8), heal_s=120)
+NETWORK = Plan(faults_s=8, submissions=24, pause_s=(0.3, 1.0), heal_s=120)
 
 
 @pytest.mark.spec("K1", "K3", "K4", "K11", "K12", "K16", "K27", "G17")
@@ -173,4 +173,4 @@ async def test_a_network_that_cuts_delays_and_swallows_loses_nothing_and_pays_no
         # Thirty calls say nothing of a share of 0.5 %; that nothing is charged twice under its key holds for each.
         findings = [finding for finding in broken(soak, counted) if "asked for again" not in finding]
     assert findings == [], f"ACCEPTANCE_SEED={seed} after {counted}"
-    assert counted["faults"].total() >= 5, f"it hardly ran: {counted['faults']}"
+    assert counted["faults"].total() >= 3, f"it hardly ran: {counted['faults']}"
