@@ -25,7 +25,7 @@ up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
 
 test: $(DEV) servers lint ## run every check and every test, with private PostgreSQL and RabbitMQ
 	@rm -f .cache/forgiven.txt
-	@$(BIN)/python -m pytest -q -n 3 --dist loadscope || { \
+	@$(BIN)/python -m pytest -q -n 4 --dist loadscope || { \
 		[ $$? = 1 ] || exit 1; mkdir -p .cache; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
 		echo "Once more, alone, what failed beside the others:"; cat .cache/forgiven.txt; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }

@@ -8,6 +8,7 @@ import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `ho
 from holdfast.core.address import mask_addresses
 from holdfast.core.breaker import Gate
 from holdfast.core.classify import classify
+from holdfast.core.client_error import read_answer
 from holdfast.core.effect_key import EffectKey, effect_key
 from holdfast.core.failure import PublicFailure, failure
 from holdfast.core.job import State
@@ -81,6 +82,7 @@ __all__ = [
     "operate",
     "outbox",
     "prepare",
+    "read_answer",
     "redact",
     "redact_message",
     "redact_text",

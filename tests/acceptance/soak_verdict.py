@@ -104,9 +104,8 @@ async def _long(minutes: float, seed: int) -> int:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-soak-"))
     nursery = Nursery(folder)
     nursery.warm(f"{warm.__module__}:{warm.__name__}")
-    plan = Plan(
-        minutes * 60, int(minutes * 60 * 4), mains=2, services=2, has_celery=True, pause_s=(1, 6), heal_s=600
-    ).with_restarts()
+    count = int(minutes * 60 * 4)
+    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=600, restarts=True)
     try:
         urls = postgres.create_database(), postgres.create_database()
         for url, migrations in zip(urls, (main_app.MIGRATIONS, grading_service.MIGRATIONS), strict=True):

@@ -162,19 +162,22 @@ def redirect(to: str) -> bytes:
     return f"HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
 
 
+def publish(repo: Repo, to: Path) -> None:
+    """What a plain web server needs of a repository, without its objects."""
+    subprocess.run(["git", "clone", "-q", "--bare", str(repo.path), str(to)], check=True)
+    subprocess.run(["git", "-C", str(to), "update-server-info"], check=True)
+    shutil.rmtree(to / "objects")
+    (to / "objects" / "info").mkdir(parents=True)
+
+
 async def test_a_remote_leads_to_no_other_host(tmp_path: Path) -> None:
     """Neither by a redirect, nor by a list of other places for its objects."""
     repo = Repo(tmp_path / "r")
     repo.commit("One", {"a.py": "one\n"})
     bare = tmp_path / "bare.git"
-    subprocess.run(["git", "clone", "-q", "--bare", str(repo.path), str(bare)], check=True)
-    subprocess.run(["git", "-C", str(bare), "update-server-info"], check=True)
-    shutil.rmtree(bare / "objects")
-    (bare / "objects" / "info").mkdir(parents=True)
-    async with (
-        site(tmp_path) as inner,
-        site(tmp_path, moved=redirect(f"http://127.0.0.1:{inner.port}/bare.git")) as outer,
-    ):
+    publish(repo, bare)
+    async with site(tmp_path) as inner, site(tmp_path) as outer:
+        outer.replies["/moved"] = redirect(f"http://127.0.0.1:{inner.port}/bare.git")
         for name in ("http-alternates", "alternates"):
             (bare / "objects" / "info" / name).write_text(f"http://127.0.0.1:{inner.port}/objects\n")
         for path in ("bare.git", "moved"):
@@ -222,9 +225,8 @@ async def test_the_environment_lends_no_proxy_password_or_command(
 
 
 @pytest.mark.may_skip("IPv6")
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="a machine without IPv6")
 async def test_a_host_that_is_an_address_of_the_newer_kind_is_asked(tmp_path: Path) -> None:
-    if not os.path.exists("/proc/net/if_inet6"):
-        pytest.skip("a machine without IPv6")
     async with site(tmp_path, "::1") as outer:
         error = await failure_of(f"http://[::1]:{outer.port}/x", policy=HERE)
         assert error.failure.error_class == "REPOSITORY_NOT_FOUND" and outer.asked

@@ -12,8 +12,9 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli.reach import at_desk, cell, fail, finite, say, show, show_items
+from holdfast.cli.reach import act, at_desk, fail, finite, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
+from holdfast.cli.table import cell
 from holdfast.core.case import CaseState, Cause
 from holdfast.kernel.bulk import FORMS
 from holdfast.kernel.correct import Correction
@@ -53,7 +54,7 @@ def dead_list(
     """Dead letters, the newest first."""
     which = letters.LetterFilter(state=state, error_class=error_class, kind=kind, stage=stage)
     columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
-    show_items(system, app, lambda desk: letters.list_letters(desk, Page(limit), which), columns, as_json, watch)
+    show_items(look(system, app), columns, as_json, watch, letters.list_letters, Page(limit), which)
 
 
 @dead_cli.command("groups")
@@ -62,7 +63,7 @@ def dead_groups(
 ) -> None:
     """Dead letters that a person would treat as one, escalated ones and large groups first."""
     columns = ["letters", "state", "cause", "kind", "stage", "error_class", "fingerprint", "last_error"]
-    show_items(system, app, lambda desk: letters.list_groups(desk, limit), columns, as_json, watch)
+    show_items(look(system, app), columns, as_json, watch, letters.list_groups, limit)
 
 
 @dead_cli.command("show")
@@ -70,7 +71,7 @@ def dead_show(
     case_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Everything about one dead letter, and the next step."""
-    show(lambda: at_desk(system, app, lambda desk: letters.show_letter(desk, case_id)), _draw_letter, as_json, watch)
+    show(lambda: at_desk(look(system, app), letters.show_letter, case_id), _draw_letter, as_json, watch)
 
 
 def _draw_letter(case: dict[str, Any]) -> RenderableType:
@@ -89,9 +90,7 @@ def dead_triage(
     as_json: AsJson = False,
 ) -> None:
     """Step 1: say what kind of cause it was."""
-    done = at_desk(
-        system, app, lambda desk: letters.triage_letter(desk, case_id, cause=cause, actor=actor, notes=notes)
-    )
+    done = at_desk(act(system, app), letters.triage_letter, case_id, cause=cause, actor=actor, notes=notes)
     say(f"Dead letter {case_id} is triaged as {cause}.", as_json, **done)
 
 
@@ -105,7 +104,7 @@ def dead_remediate(
     as_json: AsJson = False,
 ) -> None:
     """Step 2: record what was mended. A replay refuses without it."""
-    done = at_desk(system, app, lambda desk: letters.remediate_letter(desk, case_id, evidence=evidence, actor=actor))
+    done = at_desk(act(system, app), letters.remediate_letter, case_id, evidence=evidence, actor=actor)
     say(f"Dead letter {case_id} is remediated.", as_json, **done)
 
 
@@ -131,13 +130,13 @@ def dead_edit(
         raise typer.BadParameter("Give either --set (as often as needed) or --file.")
     document = None if file is None else _document(file)
 
-    async def go(desk: Desk) -> tuple[dict[str, Any], Correction]:
+    async def go(desk: Desk, case_id: str) -> tuple[dict[str, Any], Correction]:
         values = None if document is not None else await letters.parse_assignments(desk, case_id, set_ or [])
         return await letters.correct_letter(
             desk, case_id, actor=actor, values=values, document=document, reason=reason, dry_run=dry_run
         )
 
-    answer, done = at_desk(system, app, go)
+    answer, done = at_desk(act(system, app), go, case_id)
     lines = [f"{change.path}: {_word(change.before)} -> {_word(change.after)}" for change in done.changes]
     lines.append(done.reason())
     lines += [f"The effect {key} is {status} under the old input." for key, status in done.effects]
@@ -169,7 +168,7 @@ def dead_replay(
     as_json: AsJson = False,
 ) -> None:
     """Step 3: put the job back at its failed stage, with fresh budgets."""
-    done = at_desk(system, app, lambda desk: letters.replay_letter(desk, case_id, actor=actor, full=full))
+    done = at_desk(act(system, app), letters.replay_letter, case_id, actor=actor, full=full)
     say(f"Job {done['job_id']} is queued at stage '{done['stage']}'.", as_json, **done)
 
 
@@ -185,9 +184,7 @@ def dead_resolve(
 ) -> None:
     """Step 4: close the case, after its replay has succeeded, or with a reason why none is needed."""
     done = at_desk(
-        system,
-        app,
-        lambda desk: letters.resolve_letter(desk, case_id, actor=actor, notes=notes, without_replay=without_replay),
+        act(system, app), letters.resolve_letter, case_id, actor=actor, notes=notes, without_replay=without_replay
     )
     say(f"Dead letter {case_id} is resolved.", as_json, **done)
 
@@ -223,7 +220,7 @@ def dead_bulk(
     if needed and not given[needed] and not (step is Step.RESOLVE and without_replay):
         raise typer.BadParameter(f"{step} needs --{needed}.")
     form = FORMS[step].model_validate({"filter": which, "dry_run": dry_run, "limit": limit, **given})
-    done = at_desk(system, app, lambda desk: letters.step_many(desk, form, actor))
+    done = at_desk(act(system, app), letters.step_many, form, actor)
     would = "would be" if dry_run else "were"
     sentence = f"{len(done['done'])} of {done['matched']} {would} taken through {step}; {len(done['refused'])} refused."
     say(sentence, as_json, **done)

@@ -7,13 +7,13 @@ from typing import NoReturn
 
 import typer
 
-from holdfast.cli.reach import at_desk
+from holdfast.cli.reach import at_desk, look
 from holdfast.operator.fleet import list_stranded
 
 
 def check_deploy(system: list[str] | None, app: list[str] | None, as_json: bool) -> NoReturn:
     """Print every group of jobs that would wait, with the reason; exit 1 if there is one."""
-    groups = at_desk(system, app, list_stranded, to_look=True)
+    groups = at_desk(look(system, app), list_stranded)
     if as_json:
         typer.echo(json.dumps({"stranded": groups}))
     for row in groups if not as_json else ():

@@ -9,8 +9,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast.cli.reach import at_desk, say, show, table_of
+from holdfast.cli.reach import act, at_desk, look, say, show
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
+from holdfast.cli.table import table_of
 from holdfast.operator import incidents
 from holdfast.operator.page import Page
 from holdfast.operator.postmortem import write_postmortem
@@ -40,7 +41,7 @@ def incidents_list(
     """Incidents, the newest first: what, since when, who is hit, what comes next."""
 
     def ask() -> dict[str, Any]:
-        return at_desk(system, app, lambda desk: incidents.list_incidents(desk, Page(limit), state), to_look=True)
+        return at_desk(look(system, app), incidents.list_incidents, Page(limit), state)
 
     show(ask, _draw_list, as_json, watch)
 
@@ -74,10 +75,10 @@ def incidents_show(
 ) -> None:
     """One incident: how it is now, whom it hit, what happened when."""
     if markdown:
-        typer.echo(at_desk(system, app, lambda desk: write_postmortem(desk, id), to_look=True))
+        typer.echo(at_desk(look(system, app), write_postmortem, id))
         return
     show(
-        lambda: at_desk(system, app, lambda desk: incidents.show_incident(desk, id), to_look=True),
+        lambda: at_desk(look(system, app), incidents.show_incident, id),
         _draw_incident,
         as_json,
         watch,
@@ -95,7 +96,7 @@ def incidents_ack(
     id: Id, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Say that you have it."""
-    done = at_desk(system, app, lambda desk: incidents.acknowledge_incident(desk, id, actor=actor))
+    done = at_desk(act(system, app), incidents.acknowledge_incident, id, actor=actor)
     say(f"Incident {id} is yours, {actor}.", as_json, **done)
 
 
@@ -109,7 +110,7 @@ def incidents_assign(
     as_json: AsJson = False,
 ) -> None:
     """Hand it to somebody."""
-    done = at_desk(system, app, lambda desk: incidents.assign_incident(desk, id, assignee=assignee, actor=actor))
+    done = at_desk(act(system, app), incidents.assign_incident, id, assignee=assignee, actor=actor)
     say(f"Incident {id} is {assignee}'s.", as_json, **done)
 
 
@@ -123,7 +124,7 @@ def incidents_comment(
     as_json: AsJson = False,
 ) -> None:
     """Write a line into its timeline."""
-    done = at_desk(system, app, lambda desk: incidents.comment_incident(desk, id, text=text, actor=actor))
+    done = at_desk(act(system, app), incidents.comment_incident, id, text=text, actor=actor)
     say("It is in the timeline.", as_json, **done)
 
 
@@ -137,5 +138,5 @@ def incidents_close(
     as_json: AsJson = False,
 ) -> None:
     """Close it when it is over, with what was learned."""
-    done = at_desk(system, app, lambda desk: incidents.close_incident(desk, id, summary=summary, actor=actor))
+    done = at_desk(act(system, app), incidents.close_incident, id, summary=summary, actor=actor)
     say(f"Incident {id} is closed.", as_json, **done)

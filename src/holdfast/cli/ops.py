@@ -9,14 +9,14 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast.cli import complete, dead, incidents, outbox, schedules, status
-from holdfast.cli.reach import at_desk, say, show, show_items, table_of
+from holdfast.cli import complete, dead, incidents, outbox, schedules, status, top
+from holdfast.cli.reach import act, at_desk, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
+from holdfast.cli.table import table_of
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
 from holdfast.operator import deliveries, fleet, jobs, providers, story
-from holdfast.operator.desk import Desk
 from holdfast.operator.page import Page
 from holdfast.operator.schedules import answer_wait
 
@@ -24,21 +24,27 @@ jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
 effects_cli = typer.Typer(help="See external effects; answer for those nobody else can know of.", no_args_is_help=True)
 
+LOOK, OPERATE = "See how it is", "Operate"
 ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autocompletion=complete.providers)]
 
 
 def add_to(cli: typer.Typer) -> None:
-    cli.add_typer(jobs_cli, name="jobs")
-    cli.add_typer(dead.dead_cli, name="dead")
-    cli.add_typer(incidents.incidents_cli, name="incidents")
-    cli.add_typer(breakers_cli, name="breakers")
-    cli.add_typer(effects_cli, name="effects")
-    cli.add_typer(outbox.outbox_cli, name="outbox")
-    cli.command("status")(status.status)
-    cli.command()(costs)
-    cli.add_typer(schedules.schedules_cli, name="schedules")
-    cli.command("workers")(workers_list)
-    cli.command("actions")(actions_list)
+    cli.command("status", rich_help_panel=LOOK)(status.status)
+    cli.command("top", rich_help_panel=LOOK)(top.top)
+    cli.command("workers", rich_help_panel=LOOK)(workers_list)
+    cli.command("costs", rich_help_panel=LOOK)(costs)
+    cli.command("actions", rich_help_panel=LOOK)(actions_list)
+    families = {
+        "jobs": jobs_cli,
+        "dead": dead.dead_cli,
+        "incidents": incidents.incidents_cli,
+        "breakers": breakers_cli,
+        "effects": effects_cli,
+        "outbox": outbox.outbox_cli,
+        "schedules": schedules.schedules_cli,
+    }
+    for name, family in families.items():
+        cli.add_typer(family, name=name, rich_help_panel=OPERATE)
 
 
 @jobs_cli.command("list")
@@ -61,10 +67,11 @@ def jobs_list(
     text = " ".join([*(_quote(word) for word in query or ()), *given])
     columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
 
-    async def ask(desk: Desk) -> dict[str, Any]:
-        return await (jobs.query_jobs(desk, Page(limit), text) if query else jobs.list_jobs(desk, Page(limit), which))
-
-    show_items(system, app, ask, columns, as_json, watch)
+    where = look(system, app)
+    if query:
+        show_items(where, columns, as_json, watch, jobs.query_jobs, Page(limit), text)
+    else:
+        show_items(where, columns, as_json, watch, jobs.list_jobs, Page(limit), which)
 
 
 def _quote(word: str) -> str:
@@ -80,9 +87,7 @@ def jobs_show(
     job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
-    show(
-        lambda: at_desk(system, app, lambda desk: story.show_job(desk, job_id), to_look=True), _draw_job, as_json, watch
-    )
+    show(lambda: at_desk(look(system, app), story.show_job, job_id), _draw_job, as_json, watch)
 
 
 def _draw_job(job: dict[str, Any]) -> RenderableType:
@@ -95,7 +100,7 @@ def jobs_cancel(
     job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """End a job that has not ended."""
-    done = at_desk(system, app, lambda desk: jobs.cancel_job(desk, job_id, actor))
+    done = at_desk(act(system, app), jobs.cancel_job, job_id, actor)
     say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, **done)
 
 
@@ -109,7 +114,7 @@ def jobs_answer(
 ) -> None:
     """Answer what a job waits for; if none does yet, the answer is kept for it."""
 
-    done = at_desk(system, app, lambda desk: answer_wait(desk, key, value))
+    done = at_desk(act(system, app), answer_wait, key, value)
     words = "A job has it." if done["delivered"] else "No job waits for it yet: it is kept."
     say(words, as_json, **done)
 
@@ -125,7 +130,7 @@ def jobs_retry(
     as_json: AsJson = False,
 ) -> None:
     """Take a dead job through triage, remediation and replay in one go."""
-    done = at_desk(system, app, lambda desk: jobs.retry_job(desk, job_id, cause=cause, evidence=evidence, actor=actor))
+    done = at_desk(act(system, app), jobs.retry_job, job_id, cause=cause, evidence=evidence, actor=actor)
     say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, **done)
 
 
@@ -135,7 +140,7 @@ def breakers_list(
 ) -> None:
     """Every provider's breaker: its gate, why, until when, and how many jobs wait for it."""
     columns = ["name", "gate", "reason", "parked", "open_s", "open_until", "not_before"]
-    show_items(system, app, providers.list_breakers, columns, as_json, watch)
+    show_items(look(system, app), columns, as_json, watch, providers.list_breakers)
 
 
 @breakers_cli.command("history")
@@ -144,7 +149,7 @@ def breakers_history(
 ) -> None:
     """When a breaker opened and closed, and why, the newest first."""
     columns = ["name", "gate", "at", "reason"]
-    show_items(system, app, lambda desk: providers.list_gate_changes(desk, name, limit), columns, as_json)
+    show_items(look(system, app), columns, as_json, False, providers.list_gate_changes, name, limit)
 
 
 @breakers_cli.command("open")
@@ -157,7 +162,7 @@ def breakers_open(
     as_json: AsJson = False,
 ) -> None:
     """Stop all calls to a provider until it is closed by hand."""
-    done = at_desk(system, app, lambda desk: providers.force_breaker(desk, name, open=True, actor=actor, reason=reason))
+    done = at_desk(act(system, app), providers.force_breaker, name, open=True, actor=actor, reason=reason)
     say(f"Breaker {name} is open; its jobs wait and spend nothing.", as_json, **done)
 
 
@@ -167,9 +172,7 @@ def breakers_close(
 ) -> None:
     """Let calls through again."""
     reason = "closed by hand"
-    done = at_desk(
-        system, app, lambda desk: providers.force_breaker(desk, name, open=False, actor=actor, reason=reason)
-    )
+    done = at_desk(act(system, app), providers.force_breaker, name, open=False, actor=actor, reason=reason)
     say(f"Breaker {name} is closed; its jobs drain with a ramp.", as_json, **done)
 
 
@@ -184,7 +187,7 @@ def effects_list(
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
     columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
-    show_items(system, app, lambda desk: deliveries.list_effects(desk, Page(limit), status), columns, as_json, watch)
+    show_items(look(system, app), columns, as_json, watch, deliveries.list_effects, Page(limit), status)
 
 
 @effects_cli.command("answer")
@@ -198,11 +201,7 @@ def effects_answer(
     as_json: AsJson = False,
 ) -> None:
     """Say whether a doubtful effect happened; then replay its job."""
-    done = at_desk(
-        system,
-        app,
-        lambda desk: deliveries.answer_effect(desk, key, sent=sent, provider_id=provider_id, actor=actor),
-    )
+    done = at_desk(act(system, app), deliveries.answer_effect, key, sent=sent, provider_id=provider_id, actor=actor)
     say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, **done)
 
 
@@ -213,7 +212,7 @@ def costs(
     as_json: AsJson = False,
 ) -> None:
     """What the calls to providers cost: by day, provider and kind of job, in millionths of a currency unit."""
-    show(lambda: at_desk(system, app, lambda desk: fleet.sum_costs(desk, days), to_look=True), _draw_bill, as_json)
+    show(lambda: at_desk(look(system, app), fleet.sum_costs, days), _draw_bill, as_json)
 
 
 def _draw_bill(bill: dict[str, Any]) -> RenderableType:
@@ -228,7 +227,7 @@ def workers_list(
 ) -> None:
     """Workers by their last report; one that was silent for long is not alive."""
     columns = ["name", "queues", "in_flight", "started_at", "seen_at", "alive"]
-    show_items(system, app, fleet.list_workers, columns, as_json, watch)
+    show_items(look(system, app), columns, as_json, watch, fleet.list_workers)
 
 
 def actions_list(
@@ -242,4 +241,4 @@ def actions_list(
 ) -> None:
     """Who did what, the newest first: every act of a person."""
     columns = ["at", "actor", "action", "subject", "data"]
-    show_items(system, app, lambda desk: fleet.list_actions(desk, Page(limit), by, subject, people), columns, as_json)
+    show_items(look(system, app), columns, as_json, False, fleet.list_actions, Page(limit), by, subject, people)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from holdfast.cli.reach import at_desk, say, show_items
+from holdfast.cli.reach import act, at_desk, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 from holdfast.operator import deliveries
 from holdfast.operator.page import Page
@@ -26,7 +26,7 @@ def outbox_list(
 ) -> None:
     """The newest messages first; `--status failed` lists those set aside after their last try."""
     columns = ["id", "destination", "message_type", "status", "retry_count", "created_at", "error_message"]
-    show_items(system, app, lambda desk: deliveries.list_messages(desk, Page(limit), status), columns, as_json, watch)
+    show_items(look(system, app), columns, as_json, watch, deliveries.list_messages, Page(limit), status)
 
 
 @outbox_cli.command("requeue")
@@ -34,5 +34,5 @@ def outbox_requeue(
     message_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Publish a message again that was set aside."""
-    done = at_desk(system, app, lambda desk: deliveries.requeue_message(desk, message_id, actor))
+    done = at_desk(act(system, app), deliveries.requeue_message, message_id, actor)
     say(f"Message {message_id} is on its way again.", as_json, **done)

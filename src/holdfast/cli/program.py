@@ -4,24 +4,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 import holdfast
-from holdfast.cli import complete, migrate, ops, proof
+from holdfast.cli import complete, ops, proof, set_up
 from holdfast.cli import run as eager_run
-from holdfast.cli.connect import check_connect
-from holdfast.cli.deploy import check_deploy
 from holdfast.cli.once import relay_outbox_once, work_once
-from holdfast.cli.reach import fail, finite, say
+from holdfast.cli.reach import fail, say
 from holdfast.cli.reload import run_and_reload
+from holdfast.cli.remote import TOKEN_VARIABLE, URL_VARIABLE, choose_server
 from holdfast.cli.start import (
     AppPath,
     AsJson,
@@ -41,18 +39,17 @@ from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.main import (
     close_systems,
     load_systems,
-    missing_systems,
     named_databases,
     open_systems,
     start_logging,
 )
-from holdfast.operator.incident_news import IncidentSettings
-from holdfast.setting_names import misspelt_names, unknown_names
-from holdfast.settings import Settings, notes, problems
+from holdfast.setting_names import misspelt_names
+from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")
 COMPLETING = "_HOLDFAST_COMPLETE"
+RUN, SET_UP, TRY = "Run it", "Set it up", "Try and prove it"
 NO_DUTIES = Duties(work=False, relay=False, consume=False, keep=False)
 
 cli = typer.Typer(
@@ -60,7 +57,6 @@ cli = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-ops.add_to(cli)
 
 
 def _version(wanted: bool) -> None:
@@ -74,14 +70,19 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Work at this server, over its API, instead of on the databases.", envvar=URL_VARIABLE),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="The operator's token for --url.", envvar=TOKEN_VARIABLE, show_envvar=True)
+    ] = None,
 ) -> None:
     """The reliability layer for background work that calls things which fail."""
+    choose_server(url, token)
 
 
-proof.add_to(cli)
-
-
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on (HOLDFAST_HOST).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (HOLDFAST_PORT).")] = None,
@@ -92,7 +93,7 @@ def up(
     _serve(host, port, system, app, Duties(), banner=True)
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (HOLDFAST_HOST).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (HOLDFAST_PORT).")] = None,
@@ -114,7 +115,7 @@ def serve(
     _serve(host, port, system, app, duties, banner=False, databases=_named(database or []))
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def worker(
     system: SystemNames = None,
     app: AppPath = None,
@@ -132,7 +133,7 @@ def worker(
         run_and_reload(sys.argv[1:], settings.grace_s)
         return
     start_logging(settings)
-    for sentence in misspelt_names([Settings, *_celery_settings()], os.environ):
+    for sentence in misspelt_names([Settings, *set_up.celery_settings()], os.environ):
         LogWatch().log("settings.misspelt", level=logging.WARNING, detail=sentence)
     apps, queues = own_apps(app), served_queues(queue)
     if queues and (once or settings.engine == "celery"):
@@ -154,7 +155,7 @@ def worker(
     run_to_end(_run_duties(settings, system, apps, duties))
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def relay(
     system: SystemNames = None,
     app: AppPath = None,
@@ -173,7 +174,7 @@ def relay(
     run_to_end(_run_duties(settings, system, apps, duties))
 
 
-@cli.command()
+@cli.command(rich_help_panel=RUN)
 def keeper(system: SystemNames = None, app: AppPath = None) -> None:
     """Keep the promises that need no worker: leases, deadlines, breakers, schedules, retention. Workers and servers do
     this too, and one process at a time does it for all: run keepers where there may be neither."""
@@ -183,80 +184,10 @@ def keeper(system: SystemNames = None, app: AppPath = None) -> None:
     run_to_end(_run_duties(settings, system, own_apps(app), duties))
 
 
-cli.command()(migrate.migrate)
-cli.command(context_settings={"ignore_unknown_options": True})(eager_run.run)  # -7 is JSON too
-
-
-@cli.command()
-def check(
-    as_json: AsJson = False,
-    deploy: Annotated[
-        bool, typer.Option("--deploy", help="Compare the loaded code with the jobs in the database instead.")
-    ] = False,
-    connect: Annotated[
-        bool, typer.Option("--connect", help="Reach every database and broker instead, and say what was found.")
-    ] = False,
-    system: SystemNames = None,
-    app: AppPath = None,
-) -> None:
-    """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
-    problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any. With
-    --connect: reach everything that is configured, and exit 1 if something is not as it must be."""
-    if deploy:
-        check_deploy(system, app, as_json)
-    if connect:
-        check_connect(system, app, as_json)
-    groups: list[type[Any]] = [
-        Settings,
-        IncidentSettings,
-        *(group for system in load_systems() for group in system.settings),
-    ]
-    found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
-    risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
-    risks += [*missing_systems(), *unknown_names([*groups, *_celery_settings()], os.environ)]
-    if as_json:
-        typer.echo(json.dumps({"problems": found, "notes": risks}))
-        raise typer.Exit(1 if found else 0)
-    for problem in found:
-        typer.echo(problem, err=True)
-    if not found:
-        typer.echo("All settings are fine.")
-    for risk in risks:
-        typer.echo(f"Note: {risk}", err=bool(found))
-    raise typer.Exit(1 if found else 0)
-
-
-def _celery_settings() -> list[type[Any]]:
-    try:
-        from holdfast.engines.celery import CelerySettings
-    except ModuleNotFoundError:
-        return []
-    return [CelerySettings]
-
-
-@cli.command()
-def token(
-    user: Annotated[str, typer.Option("--user", help="Who the token is for (its `sub`).")],
-    role: Annotated[
-        list[str],
-        typer.Option(
-            "--role",
-            help="operator, or a role that an installed system brings; repeat for more.",
-            autocompletion=complete.roles,
-        ),
-    ],
-    hours: Annotated[float, typer.Option(help="How long it is valid.", min=0, callback=finite)] = 12.0,
-    as_json: AsJson = False,
-) -> None:
-    """Make a bearer token signed with HOLDFAST_JWT_SECRET (or the data folder's own secret)."""
-    from holdfast.http.auth import ROLES, known_roles, token_for
-
-    known = ROLES if set(role) <= set(ROLES) else known_roles(load_systems())
-    unknown = sorted(set(role) - set(known))
-    if unknown:
-        fail(f"There is no role '{unknown[0]}'; use {', '.join(sorted(known))}.")
-    made = token_for(settings_now(), user, role, ttl_s=hours * 3600)
-    typer.echo(json.dumps({"token": made}) if as_json else made)
+ops.add_to(cli)
+set_up.add_to(cli, SET_UP)
+cli.command(context_settings={"ignore_unknown_options": True}, rich_help_panel=TRY)(eager_run.run)  # -7 is JSON too
+proof.add_to(cli, TRY)
 
 
 def _named(databases: list[str]) -> dict[str, str]:

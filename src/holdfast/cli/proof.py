@@ -14,9 +14,9 @@ from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, run_to_en
 from holdfast.main import close_systems, open_kernel, open_systems
 
 
-def add_to(cli: typer.Typer) -> None:
-    for command in (audit, simulate, demo, bench):
-        cli.command()(command)
+def add_to(cli: typer.Typer, panel: str) -> None:
+    for command in (demo, audit, simulate, bench):
+        cli.command(rich_help_panel=panel)(command)
 
 
 AskProviders = Annotated[

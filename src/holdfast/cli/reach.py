@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import math
 import os
@@ -10,25 +11,44 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.remote import ask_server, chosen_server
+from holdfast.cli.table import open_console, table_of
 from holdfast.errors import HoldfastError, SchemaMismatch
+from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.schema import check_schema
 from holdfast.main import close_systems, load_app, open_systems
 from holdfast.operator.desk import Desk
+from holdfast.operator.ids import complete_ids
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")
-Items = list[dict[str, Any]]
-PIPED_WIDTH = 240  # a program that reads a table wants whole cells
+P = ParamSpec("P")
 WATCH_S = 2.0
+
+
+class Where(NamedTuple):
+    """Which systems a command is for, and whether it only looks: to look changes no schema, and asks the replicas where
+    there are any."""
+
+    systems: list[str] | None = None
+    apps: list[str] | None = None
+    to_look: bool = False
+
+
+def look(systems: list[str] | None, apps: list[str] | None) -> Where:
+    return Where(systems, apps, to_look=True)
+
+
+def act(systems: list[str] | None, apps: list[str] | None) -> Where:
+    return Where(systems, apps)
 
 
 def finite(value: float | None) -> float | None:
@@ -38,24 +58,41 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-def at_desk(
-    names: list[str] | None, apps: list[str] | None, act: Callable[[Desk], Awaitable[T]], *, to_look: bool = False
-) -> T:
-    """Open the systems, check their databases, act, and close them whatever happens. To look changes no schema, and
-    asks the replicas where there are any."""
-
-    async def go() -> T:
-        own = [load_app(path) for path in apps or ()]
-        opened = await open_systems(read(Settings, os.environ), os.environ, names, own, to_look=to_look)
-        try:
-            return await act(Desk(await with_tables(opened, chosen=bool(names or apps))))
-        finally:
-            await close_systems(opened)
-
+def at_desk(where: Where, verb: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a verb of the desk answers: on the databases, which are opened, checked and closed whatever happens; or at
+    the server that `--url` names. Ids may be given by their beginning."""
     try:
-        return asyncio.run(go())
+        server = chosen_server()
+        if server is not None:
+            answer: T = ask_server(server, where.systems, where.apps, verb, args, kwargs)
+            return answer
+        return asyncio.run(_on_databases(where, verb, args, kwargs))
     except HoldfastError as error:
         fail(str(error))
+
+
+def on_kernel(system: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
+    """For the commands of a system: act on its kernel; a refusal is one sentence on standard error and exit code 1."""
+
+    async def on_its_own(desk: Desk) -> T:
+        return await act(desk.systems[0].kernel)
+
+    return at_desk(Where([system]), on_its_own)
+
+
+async def _on_databases(
+    where: Where, verb: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> T:
+    own = [load_app(path) for path in where.apps or ()]
+    settings = read(Settings, os.environ)
+    opened = await open_systems(settings, os.environ, where.systems, own, to_look=where.to_look)
+    try:
+        desk = Desk(await with_tables(opened, chosen=bool(where.systems or where.apps)))
+        given = inspect.signature(verb).bind(desk, *args, **kwargs)
+        await complete_ids(desk, given.arguments)
+        return await verb(*given.args, **given.kwargs)
+    finally:
+        await close_systems(opened)
 
 
 async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[OpenSystem]:
@@ -77,22 +114,33 @@ async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[Ope
 
 
 def show_items(
-    names: list[str] | None,
-    apps: list[str] | None,
-    ask: Callable[[Desk], Awaitable[dict[str, Any]]],
+    where: Where,
     columns: list[str],
     as_json: bool,
-    watch: bool = False,
+    watch: bool,
+    verb: Callable[Concatenate[Desk, P], Awaitable[dict[str, Any]]],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> None:
     """The items of one of the desk's lists."""
-    show_rows(lambda: cast(Items, at_desk(names, apps, ask, to_look=True)["items"]), columns, as_json, watch)
+
+    def ask() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = at_desk(where, verb, *args, **kwargs)["items"]
+        return items
+
+    show_rows(ask, columns, as_json, watch)
 
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
     """A list: a table for a person, an array for a program. Rows of several systems say whose they are."""
 
     def draw(rows: list[dict[str, Any]]) -> RenderableType:
-        whose = ["system"] if any("system" in row for row in rows) else []
+        whose = (
+            ["system"]
+            if len({row["system"] for row in rows if "system" in row}) > 1 or not Console().is_terminal
+            else []
+        )
+        whose = whose if any("system" in row for row in rows) else []
         return table_of(rows, whose + columns) if rows else Text("Nothing.")
 
     show(ask, draw, as_json, watch)
@@ -102,7 +150,7 @@ def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: boo
     """Ask once and print; with `watch`, again every two seconds until Ctrl-C, which is no error.
 
     A program that reads gets one line of JSON each time; a terminal is drawn over."""
-    console = _console()
+    console = open_console()
     if not watch:
         _print(console, ask(), draw, as_json)
         return
@@ -127,29 +175,6 @@ def _print(console: Console, found: T, draw: Callable[[T], RenderableType], as_j
 def say(sentence: str, as_json: bool, /, **body: Any) -> None:
     """What was done: a sentence for a person, an object for a program."""
     typer.echo(json.dumps(body) if as_json else sentence)
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPED_WIDTH)
-
-
-def table_of(rows: list[dict[str, Any]], columns: list[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "system"))
-    for row in rows:
-        # As Text: what a user or a provider wrote is no markup.
-        table.add_row(*[Text(cell(column, row.get(column))) for column in columns])
-    return table
-
-
-def cell(column: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str) and (column.endswith("_at") or column in ("at", "not_before")):
-        return value[:19].replace("T", " ")
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
 def fail(sentence: str) -> NoReturn:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.reach import at_desk, finite, say, show_items
+from holdfast.cli.reach import act, at_desk, finite, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
 from holdfast.operator import fleet, schedules
 
@@ -20,7 +20,7 @@ def schedules_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Cron schedules: what each enqueues, when it last did, and when it does next."""
-    show_items(system, app, fleet.list_schedules, COLUMNS, as_json, watch)
+    show_items(look(system, app), COLUMNS, as_json, watch, fleet.list_schedules)
 
 
 @schedules_cli.command("add")
@@ -41,11 +41,16 @@ def schedules_add(
 ) -> None:
     """Add a schedule, or change one that was added."""
     done = at_desk(
-        system,
-        app,
-        lambda desk: schedules.add_schedule(
-            desk, name, cron, kind, input, actor=actor, timezone=timezone, jitter_s=jitter_s, overlap=overlap
-        ),
+        act(system, app),
+        schedules.add_schedule,
+        name,
+        cron,
+        kind,
+        input,
+        actor=actor,
+        timezone=timezone,
+        jitter_s=jitter_s,
+        overlap=overlap,
     )
     say(f"The schedule '{name}' is due next at {done['next_at']}.", as_json, **done)
 
@@ -55,7 +60,7 @@ def schedules_pause(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Enqueue nothing more by this schedule, until it is resumed."""
-    done = at_desk(system, app, lambda desk: schedules.set_paused(desk, name, paused=True, actor=actor))
+    done = at_desk(act(system, app), schedules.set_paused, name, paused=True, actor=actor)
     say(f"The schedule '{name}' is paused.", as_json, **done)
 
 
@@ -64,7 +69,7 @@ def schedules_resume(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Let it go on with its next tick; what it missed is not caught up."""
-    done = at_desk(system, app, lambda desk: schedules.set_paused(desk, name, paused=False, actor=actor))
+    done = at_desk(act(system, app), schedules.set_paused, name, paused=False, actor=actor)
     say(f"The schedule '{name}' goes on.", as_json, **done)
 
 
@@ -73,5 +78,5 @@ def schedules_remove(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Remove a schedule that was added; one of the code can only be paused."""
-    done = at_desk(system, app, lambda desk: schedules.drop_schedule(desk, name, actor=actor))
+    done = at_desk(act(system, app), schedules.drop_schedule, name, actor=actor)
     say(f"The schedule '{name}' is removed.", as_json, **done)

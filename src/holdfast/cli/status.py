@@ -8,7 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from holdfast.cli.reach import at_desk, show
+from holdfast.cli.reach import at_desk, look, show
 from holdfast.cli.start import AppPath, AsJson, SystemNames, Watching
 from holdfast.operator.overview import show_overview
 
@@ -27,16 +27,16 @@ def status(
     lights: list[str] = []
 
     def ask() -> dict[str, Any]:
-        view = at_desk(system, app, show_overview, to_look=True)
+        view = at_desk(look(system, app), show_overview)
         lights[:] = [item["light"] for item in view["items"]]
         return view
 
-    show(ask, _draw, as_json, watch)
+    show(ask, draw_status, as_json, watch)
     if fail_if_red and "red" in lights:
         raise typer.Exit(1)
 
 
-def _draw(view: dict[str, Any]) -> RenderableType:
+def draw_status(view: dict[str, Any]) -> RenderableType:
     return Group(*(line for item in view["items"] for line in _lines(item)))
 
 

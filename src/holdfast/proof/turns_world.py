@@ -1,7 +1,7 @@
 """Keys that take turns, with weights and limits, while workers die in the middle of their jobs.
 
-S26: a key's first job does not wait for another key's backlog; no key has more jobs begun at once, or in any minute, than
-its limit, whoever has died meanwhile, and a replay goes past none of it. (That places come free again is L1.)
+S26: a key's first job does not wait for another key's backlog; no key has more jobs begun at once, or in any minute,
+than its limit, whoever has died meanwhile, and a replay goes past none of it. (That places come free again is L1.)
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class TurnsWorld(World):
 
     @property
     def overtaken_max(self) -> int:
-        """How many jobs of another key may be let in while a key's first waits: each worker may have given its room away
-        just before it could see the newcomer, once more in the round that it was in, and again after it has died."""
+        """How many jobs of another key may be let in while a key's first waits: each worker may have given its room
+        away just before it could see the newcomer, once more in its present round, and again after it has died."""
         return sum(3 * (room + max(WEIGHTS.values())) for room in self.rooms)
 
     def cast(self) -> None:

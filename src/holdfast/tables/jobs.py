@@ -156,7 +156,8 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
         come = [(n, ra) for q, _, is_back, n, _, ra, _ in seen if is_back and q == queue]
         is_cut = sum(n for n, _ in come) >= lanes.COME_MAX
         floors[queue, LATER] = max(ra for _, ra in come) if is_cut else now - SLACK_MS
-    return floors, {(q, pr): least for q, pr, is_back, _, _, _, least in seen if is_back and least is not None}
+    # What was left was locked meanwhile, and other claims have passed over it as if it were not there.
+    return floors, lowest(*({(q, pr): least} for q, pr, _, _, _, _, least in seen if least is not None))
 
 
 def _put_back(lefts: Sequence[Left], went_on: set[str], claim: Claim, now: int) -> Floors:
@@ -201,7 +202,9 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
         kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
         await events.append(tx, [(row["id"], row["attempt"], kinds[row["state"]], None) for row in rows], now)
     floors = reached(claim.lanes, seen, claim.limit, now)
-    return rows, {**floors, **later}, {lane: key for lane, key in entered.items() if lane not in floors}
+    # What was let in and not claimed: in a lane that was cut off, it lies above the last job that was.
+    left = {lane: max(key, floors.get(lane, key)) for lane, key in entered.items()}
+    return rows, {**floors, **later}, left
 
 
 async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:

@@ -41,8 +41,8 @@ async def run(
     stdout_bytes_max: int = 32_000_000,
     file_bytes_max: int | None = None,
 ) -> Ran:
-    """Run `argv` to its end, or raise COMMAND_MISSING, COMMAND_TIMEOUT or COMMAND_OUTPUT_TOO_LARGE. It writes no file over
-    `file_bytes_max` (on Linux)."""
+    """Run `argv` to its end, or raise COMMAND_MISSING, COMMAND_TIMEOUT or COMMAND_OUTPUT_TOO_LARGE. On Linux it writes
+    no file over `file_bytes_max`."""
     process = await _start(argv, env, cwd)
     if file_bytes_max is not None:
         _limit_files(process, file_bytes_max)

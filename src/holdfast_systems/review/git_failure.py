@@ -69,8 +69,8 @@ _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
 
 
 def git_failure(stderr: str, *, with_words: bool = True) -> CallError:
-    """The failure behind what git said. Its own words follow ours, with secrets removed; where a stranger's host was asked
-    they are left out, for they tell what answered there."""
+    """The failure behind what git said. Its own words follow ours, with secrets removed; those about a stranger's host
+    are left out, for they tell what answered there."""
     words = f" {_said(stderr)}".rstrip() if with_words else ""
     for pattern, category, error_class, sentence in _KNOWN:
         if re.search(pattern, stderr):

@@ -109,8 +109,8 @@ def check_local(repo: str, policy: GitPolicy) -> str:
 
 
 def check_objects(objects: str, policy: GitPolicy) -> None:
-    """Refuse a repository whose objects, or those it borrows, lie outside the allowed directories. A folder that somebody
-    committed may pass for a repository, and name or link any other one."""
+    """Refuse a repository whose objects, or those it borrows, lie outside the allowed directories. A folder that was
+    committed somewhere may pass for a repository, and name or link any other one."""
     if policy.local_roots is None:
         return
     pending, seen = [objects], set[str]()

@@ -67,6 +67,12 @@ class ReviewSettings(OpenAISettings):
     retry_multiplier: float = setting("REVIEW_RETRY_MULTIPLIER", 2.0, "Growth of that wait", minimum=1)
     retry_cap_s: float = setting("REVIEW_RETRY_CAP_SEC", 60.0, "Longest wait that grows by itself", minimum=0)
     retry_ceiling_s: float = setting("REVIEW_RETRY_CEILING_SEC", 300.0, "Longest wait, Retry-After included", minimum=0)
+    hold_s_max: float = setting(
+        "REVIEW_HOLD_MAX_SEC",
+        86_400.0,
+        "A provider may put a stage off by 429 or Retry-After for so long in all",
+        minimum=1,
+    )
     breaker_window: int = setting("REVIEW_BREAKER_WINDOW", 20, "Calls a breaker looks back on", minimum=1)
     breaker_open_above: float = setting(
         "REVIEW_BREAKER_OPEN_ABOVE", 0.5, "Share of failures above which it opens", minimum=0, maximum=0.999

@@ -262,8 +262,9 @@ def check_bystanders(seen: Evidence) -> Iterator[Finding]:
     correction brought after the last attempt is for the next replay; the clocks of two hosts cannot tell, the order
     of the changes can."""
     rows = seen.world.query(
-        "SELECT r.job_id, d.recipient, EXISTS (SELECT 1 FROM review_recipients AS o WHERE o.superseded_by = d.recipient "
-        "AND o.changelist_id = d.changelist_id AND o.review_version = d.review_version) AS corrected "
+        "SELECT r.job_id, d.recipient, EXISTS (SELECT 1 FROM review_recipients AS o "
+        "WHERE o.superseded_by = d.recipient AND o.changelist_id = d.changelist_id "
+        "AND o.review_version = d.review_version) AS corrected "
         "FROM reviews AS r JOIN review_deliveries AS d "
         "ON d.changelist_id = r.changelist_id AND d.review_version = r.review_version "
         "WHERE r.error_class = 'INVALID_RECIPIENT' AND d.status = 'pending' AND d.attempts = 0 ORDER BY d.effect_key"
