@@ -56,8 +56,8 @@ CROSSING = {
         "outbox.claim outbox.published outbox.refused outbox.release outbox.first_pending outbox.oldest"
     ),
     "a key other than the job's id: one used with a job_key, a callback, an effect that several jobs share": (
-        "new_jobs.by_key jobs.lock_waiting schedules.is_live effects.hand_over joins.of_stage joins.of_parent joins.children_of"
-        " joins.unended joins.outcomes"
+        "new_jobs.by_key jobs.lock_waiting schedules.is_live effects.hand_over joins.of_stage joins.of_parent"
+        " joins.children_of joins.unended joins.outcomes"
     ),
     "the keeper sweeps: once for all, some hundred rows at a time": (
         "jobs.unpark workers.known workers.expire breakers.attention callbacks.awaited effects.in_doubt"

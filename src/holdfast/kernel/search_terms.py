@@ -2,8 +2,8 @@
 
     @app.job(search=("order_id", "customer.email_id"))
 
-Written in the commit that accepts the job, and again in the one that corrects its input. A value that is masked wherever
-it is shown is not kept here either.
+Written in the commit that accepts the job, and again in the one that corrects its input. A value that is masked
+wherever it is shown is not kept here either.
 """
 
 from __future__ import annotations
