@@ -5,15 +5,45 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import correlation
 
-from holdfast_systems.grading.grade import bands_apart
+from holdfast_systems.grading.confidence import confidence_in
+from holdfast_systems.grading.grade import Grade, bands_apart
 from holdfast_systems.grading.language_model import weights_path
 from holdfast_systems.grading.offline_grader import OfflineGrader
 from quality.row import Row, all_of, at_most, not_measured
 from quality.texts import texts
 
 SHUFFLES = 2
+# The middle of each band.
+SCORES = {"A1": 1.25, "A2": 3.25, "B1": 5.0, "B2": 7.25, "C1": 9.0}
+QUESTION = (
+    "Some people think that mobile phones should be forbidden in schools. Others believe that they help students to "
+    "learn. Discuss both views and give your own opinion, with examples from your own experience."
+)
+CODE = """
+def total(rows):
+    return sum(row.value for row in rows if row.value is not None)
+
+class Table:
+    def __init__(self, path):
+        with open(path) as handle:
+            self.rows = [parse(line) for line in handle]
+"""
+GERMAN = (
+    "Gestern bin ich mit meinem Bruder auf den Markt gegangen, und wir haben frisches Brot und Äpfel gekauft. Das "
+    "Wetter war schön, deshalb sind wir zu Fuß nach Hause gelaufen. Am Abend hat unsere Mutter eine Suppe gekocht, "
+    "die uns allen gut geschmeckt hat."
+)
+SPANISH = (
+    "Ayer fui al mercado con mi hermano y compramos pan fresco y manzanas para la comida. Hacía buen tiempo, por eso "
+    "volvimos a casa a pie. Por la noche nuestra madre preparó una sopa que nos gustó mucho a todos."
+)
+VIETNAMESE = (
+    "Hôm qua tôi đi chợ với em trai và chúng tôi mua bánh mì và táo cho bữa trưa. Trời đẹp nên chúng tôi đi bộ về "
+    "nhà. Buổi tối mẹ nấu một nồi canh mà cả nhà đều thích."
+)
 SALAD = (
     "notwithstanding epistemological the of paradigm consequently a is juxtaposition moreover to and ubiquitous in the "
     "nevertheless of sophisticated an are perspicacious furthermore he the ramifications on it of conscientious with "
@@ -35,23 +65,55 @@ def _measure(how: str, grader: OfflineGrader) -> Iterator[Row]:
     grades = [(level, text, grader.grade_writing(text, "essay")) for level, _, text in texts()]
     seconds = (time.process_time() - started) / len(grades)
     apart = [bands_apart(level, grade.band) for level, _, grade in grades]  # type: ignore[arg-type]
-    ends = [grade.band == level for level, _, grade in grades if level in ("A1", "A2", "C1")]
-    yield all_of(f"{how}: A1, A2 and C1 texts in their band", sum(ends), len(ends))
-    yield all_of(f"{how}: every text within a band of its own", sum(away <= 1 for away in apart), len(apart))
+    yield all_of(f"{how}: texts at A1 to C1 in their own band", apart.count(0), len(apart))
     yield all_of(f"{how}: honest texts without a signal", sum(not grade.signals for *_, grade in grades), len(grades))
+    yield _confidence(how, grader, grades)
     disordered = [text for _, original, _ in grades for text in _shuffles(original)]
     caught = [grader.grade_writing(text, "essay") for text in disordered]
     good = sum(grade.overall_score <= 2 and bool(grade.signals) for grade in caught)
     measured = f"{good} of {len(caught)}"
     yield Row(f"{how}: shuffled texts at most 2.0 and signalled", ">= 95 %", measured, good / len(caught) >= 0.95)
-    cheats = [SALAD * 4, _random_words()]
-    low = [grader.grade_writing(text, "essay") for text in cheats]
+    low = [grader.grade_writing(text, "essay", QUESTION) for text in _cheats()]
     yield all_of(
-        f"{how}: word salad and 20,000 random words at most 2.0 and signalled",
+        f"{how}: what is no answer (salad, random words, lists, code, other languages, the question) at most 2.0",
         sum(grade.overall_score <= 2 and bool(grade.signals) for grade in low),
         len(low),
     )
     yield at_most(f"{how}: CPU time a text", seconds, 4.0, " s")
+
+
+def _confidence(how: str, grader: OfflineGrader, grades: Sequence[tuple[str, str, Grade]]) -> Row:
+    """Texts of a known level, whole and cut short: where the grade misses the level, less confidence is due."""
+    pairs = []
+    for level, text, whole in grades:
+        sentences = re.split(r"(?<=[.!?])\s", text)
+        parts = [" ".join(sentences[: len(sentences) // share]) for share in (2, 4)]
+        for part, grade in [(text, whole), *((part, grader.grade_writing(part, "essay")) for part in parts)]:
+            sure = confidence_in(grade, words=len(part.split()), words_expected=250).score
+            pairs.append((sure, abs(grade.overall_score - SCORES[level])))
+    return at_most(f"{how}: confidence against distance from the level, Spearman", _spearman(pairs), -0.2)
+
+
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
+    ranks = []
+    for values in zip(*pairs, strict=True):
+        ordered = sorted(values)
+        ranks.append([ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values])
+    return correlation(*ranks)
+
+
+def _cheats() -> Iterator[str]:
+    from wordfreq import top_n_list
+
+    dice = random.Random(1)
+    long_words = [word for word in top_n_list("en", 5_000) if len(word) > 4]
+    yield from (SALAD * 4, _random_words(), QUESTION, CODE * 4, GERMAN, SPANISH, VIETNAMESE)
+    yield ", ".join(dice.sample(long_words, 220))
+    yield "\n".join(f"- {word}" for word in dice.sample(long_words, 150))
+    yield " ".join(" ".join(dice.sample(long_words, 8)).capitalize() + "." for _ in range(30))
+    yield f"{QUESTION} {QUESTION} I agree with it."
+    yield "I think that mobile phones are very useful for students in school. " * 30
+    yield "However, moreover, therefore, on the other hand, in addition, for example, in conclusion, " * 25
 
 
 def _shuffles(text: str) -> Iterator[str]:

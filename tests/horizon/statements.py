@@ -47,7 +47,7 @@ EXCUSED = {
     },
     "a table of a few rows": {
         "keepers.take", "keepers.look", "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
-        "workers.company", "turns.lock", "incidents.live", "incidents.page", "incidents.forget",
+        "workers.company", "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
         "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until", "breakers.spend",
         "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",
@@ -65,7 +65,8 @@ EXCUSED = {
         "jobs.page", "jobs.forget", "depth.standing", "breakers.history",
         "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample",
         "calls.spending", "outbox.stuck", "outbox.requeue",
-        "outbox.of_aggregate", "ops.jobs_found", "search.jobs_matching", "audit.of_subject", "audit.recent",
+        "outbox.of_aggregate", "ops.jobs_found", "ops.job_ids", "ops.letter_ids", "search.jobs_matching",
+        "audit.of_subject", "audit.recent",
     },
     "as many as people open consoles": {"tickets.prune"},
 }  # fmt: skip

@@ -17,7 +17,7 @@ from holdfast.core.job import State
 from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, Limit, OnPage, Operator, Words
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_incidents import router as incidents_router
-from holdfast.operator import deliveries, fleet, jobs, overview, providers
+from holdfast.operator import deliveries, fleet, jobs, overview, providers, story
 
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
@@ -38,6 +38,12 @@ class EffectAnswer(BaseModel):
     key: Words = Field(min_length=1)
     sent: bool
     provider_id: Words | None = None
+
+
+class JobAnswer(BaseModel):
+    """What a waiting job is told: any JSON."""
+
+    value: Any
 
 
 @router.get("/overview")
@@ -70,7 +76,13 @@ async def list_jobs(
 @router.get("/jobs/{job_id}")
 async def show_job(desk: AtDesk, job_id: UUID) -> dict[str, Any]:
     """One job with its whole story, and in words why it is where it is."""
-    return await jobs.show_job(desk, str(job_id))
+    return await story.show_job(desk, str(job_id))
+
+
+@router.post("/jobs/{job_id}/answer")
+async def answer_job(desk: AtDesk, job_id: UUID, body: JobAnswer, who: Operator) -> dict[str, Any]:
+    """Give a job that waits the answer that it waits for; the first answer stands."""
+    return await story.answer_job(desk, str(job_id), body.value, who.sub)
 
 
 @router.post("/jobs/{job_id}/cancel")

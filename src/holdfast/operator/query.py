@@ -1,6 +1,6 @@
 """The query language of the operator: one parser for console, API and command line.
 
-    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "essay number 399"
+    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "parcel number 399"
 
 A word is `field:value`, or text that the job has to do with: one of its ids, the beginning of its id, or a piece of its
 input. All words must fit. A value in quotes may hold spaces; `*` at its end stands for anything. What cannot be read is

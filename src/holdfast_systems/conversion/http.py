@@ -19,7 +19,6 @@ from holdfast_systems.conversion.accept import accept
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 from holdfast_systems.conversion.jobs import GATEWAY
-from holdfast_systems.conversion.page import page_routes
 from holdfast_systems.conversion.results import in_thread
 from holdfast_systems.conversion.settings import ConversionSettings
 
@@ -37,7 +36,6 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """The API and the page, for an open kernel."""
     settings = read(ConversionSettings, env)
     router = APIRouter(tags=["conversion"])
-    router.include_router(page_routes())
     _writing(router, kernel, settings)
     _reading(router, kernel, settings)
     return router

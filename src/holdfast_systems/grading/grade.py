@@ -44,6 +44,8 @@ class Grade:
     completion_tokens: int = 0
     # What was measured, in standard deviations from the usual. Kept so that reviews can teach the scale.
     features: Mapping[str, float] = field(default_factory=dict)
+    # How far a person's score probably lies from a measured one, in points; None where nothing was measured.
+    doubt: float | None = None
 
     @property
     def feedback(self) -> str:

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from holdfast_systems.grading.copied import copied_share
 from holdfast_systems.grading.delivery import FLUENCY, Delivery, fluency
+from holdfast_systems.grading.doubt import doubt_of
 from holdfast_systems.grading.features import CHARACTERS_MAX, Features, Measurer
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of, to_half
 from holdfast_systems.grading.language_model import LanguageModel, installed_model
 from holdfast_systems.grading.line import Line, on_line
-from holdfast_systems.grading.scale import CENTRE, POINTS_PER_DEVIATION, deviations, score_of
+from holdfast_systems.grading.scale import POINTS_PER_DEVIATION, deviations, score_of
 
 WORDS_EXPECTED: dict[TaskType, int] = {"email": 120, "essay": 250}
 SPOKEN_WORDS_PER_MINUTE = 100
@@ -30,10 +32,13 @@ _CAPS = {
     "not_english": 1.0,
     "word_order": 1.5,
     "repetitive": 2.0,
+    "copied_question": 2.0,
     "duplicated": 3.0,
     "little_speech": 5.5,
 }
 LITTLE_SPEECH_WORDS = 60
+# Quoting the question is a good beginning; an answer that is half quotation is none.
+_COPIED_SHARE = 0.5
 # Learners' texts surprise the model by less than 4.8 nats a token, shuffled ones by more than 6; each word in a hundred
 # that is misspelt adds a little. Between the two the pairs of small words decide.
 _SURPRISAL_OF_DISORDER = 5.6
@@ -45,8 +50,6 @@ _IMPOSSIBLE_WORDS_MIN = 30
 # How far a criterion may lie from the overall score, in points for each standard deviation of its own measurements.
 _OWN_POINTS = 0.7
 _OWN_POINTS_MAX = 1.5
-# Of a distance from the usual, so much is the text's and the rest is chance: the correlation with people's scores.
-_LIKELY_SHARE = 0.6
 
 _GREETING = re.compile(r"\A\s*(dear|hi|hello|hey|good (morning|afternoon|evening)|to whom)\b", re.IGNORECASE)
 _CLOSING = re.compile(
@@ -74,21 +77,23 @@ class OfflineGrader:
         self._measurer = Measurer()
         self._model = installed_model() if model == "installed" else model
 
-    def grade_writing(self, text: str, task_type: TaskType) -> Grade:
-        """The grade of a text. CPU work: call it from a thread."""
+    def grade_writing(self, text: str, task_type: TaskType, question: str | None = None) -> Grade:
+        """The grade of a text; one copied from its question gets none. CPU work: call it from a thread."""
         measured, expected = self._measurer.measure(text), WORDS_EXPECTED[task_type]
         surprisal = self._surprisal(text, measured)
-        signals = signals_of(text, measured, expected, surprisal)
+        signals = signals_of(text, measured, expected, surprisal, question=question)
         parts = deviations(measured, expected, surprisal)
         own = _own_of_writing(parts, _form(text, measured, task_type))
         return _grade(measured, expected, signals, parts, own, score_of(parts, measured))
 
-    def grade_speaking(self, transcript: str, duration_s: float, delivery: Delivery | None = None) -> Grade:
+    def grade_speaking(
+        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+    ) -> Grade:
         """The grade of what was said. Spelling, capitals and commas are the transcriber's and do not count."""
         measured = self._measurer.measure(transcript, spoken=True)
         expected = words_expected_of_speech(duration_s)
         surprisal = self._surprisal(transcript, measured)
-        signals = signals_of(transcript, measured, expected, surprisal, spoken=True)
+        signals = signals_of(transcript, measured, expected, surprisal, spoken=True, question=question)
         parts = deviations(measured, expected, surprisal, spoken=True)
         parts |= fluency(measured, duration_s, delivery)
         score = score_of(parts, measured) + POINTS_PER_DEVIATION * sum(parts[name] for name in FLUENCY if name in parts)
@@ -105,7 +110,13 @@ def words_expected_of_speech(duration_s: float) -> int:
 
 
 def signals_of(
-    text: str, measured: Features, expected: int, surprisal: float | None = None, *, spoken: bool = False
+    text: str,
+    measured: Features,
+    expected: int,
+    surprisal: float | None = None,
+    *,
+    spoken: bool = False,
+    question: str | None = None,
 ) -> tuple[str, ...]:
     """What a person should know before trusting the score."""
     length = measured.distinct_sentences_words / expected
@@ -125,6 +136,7 @@ def signals_of(
             "not_english": strange and not typed_blindly and not (repetitive and measured.english_share > 0.9),
             "repetitive": repetitive,
             "word_order": is_disordered(measured, surprisal),
+            "copied_question": copied_share(text, question or "") > _COPIED_SHARE,
             "little_speech": spoken and measured.words < LITTLE_SPEECH_WORDS,
         }
     return tuple(name for name, true in found.items() if true)
@@ -163,10 +175,8 @@ def _grade(
     sentences = _feedback(measured, expected, signals)
     criteria = {name: Criterion(score, text) for name, score, text in zip(CRITERIA, scores, sentences, strict=True)}
     grade = grade_of(criteria, signals=signals, method="offline")
-    # Two estimates of one thing: the text's place on the scale, and what a marker gives most probably to texts that
-    # lie there. They part the more, the farther from the usual a text is: so does the truth.
-    likely = CENTRE + _LIKELY_SHARE * (grade.overall_score - CENTRE)
-    return replace(grade, runs=(grade.overall_score, likely), features=parts)
+    doubt = doubt_of(grade.overall_score, parts, measured.distinct_sentences_words)
+    return replace(grade, features=parts, doubt=doubt)
 
 
 def _own_of_writing(parts: dict[str, float], form: float) -> tuple[float, float, float, float]:
@@ -212,6 +222,8 @@ def _about_task(measured: Features, expected: int, signals: Sequence[str]) -> st
         return "There is no text to grade."
     if "not_english" in signals or "gibberish" in signals:
         return "The answer does not read as English, so it cannot be graded on its content."
+    if "copied_question" in signals:
+        return "Most of the answer is copied from the question; write it in your own words."
     if "repetitive" in signals or "duplicated" in signals:
         return "Much of the answer repeats itself; only what is said once counts."
     if "word_order" in signals:

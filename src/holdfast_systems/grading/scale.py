@@ -49,16 +49,19 @@ _NATS_PER_LEVEL = 0.6
 
 # The ends of the range, in shares of 1.
 _SHORT_SENTENCES: Line = ((6, 1), (14, 0))
+_SHORTISH_SENTENCES: Line = ((6, 1), (17, 0))
 _FEW_CLAUSES: Line = ((0, 1), (4, 0))
 _EVERYDAY_WORDS: Line = ((1.7, 1), (2.5, 0))
-_ADVANCED_WORDS: Line = ((2.9, 0), (3.8, 1))
+_ADVANCED_WORDS: Line = ((3.1, 0), (3.8, 1))
 _CAREFUL: Line = ((0.2, 0), (1.0, 1))
 # Plain words are easy to foresee: where the model praised them for it, more is taken back.
 _PLAIN_COSTS, _PLAIN_COSTS_WITH_MODEL = 4.0, 6.5
 _RICH_EARNS = 2.5
 _LOW, _HIGH = 2.0, 8.5
-# Nobody shows C1 with the words of B1.
+# Nobody shows C1 with the words of B1; and who makes no slip in the words of B1 has shown B1.
 _C1_BEGINS, _C1_WORDS = 8.5, 2.8
+_B1_ENDS = 5.4
+_B1_WORDS: Line = ((2.4, 1), (2.65, 0))
 
 
 def deviations(
@@ -93,13 +96,22 @@ def _deviation(name: str, value: float) -> float:
     return max(-_BLAME_MAX, away)
 
 
+def weights_of(parts: Mapping[str, float]) -> dict[str, float]:
+    """What each of the parts that place a text counts."""
+    weights = {name: 1.0 for name in SEVEN if name in parts}
+    return weights | ({"surprisal": SURPRISAL_WEIGHT} if "surprisal" in parts else {})
+
+
+def spread_of_sum(weights: Mapping[str, float]) -> float:
+    """The standard deviation of a weighed sum of measurements that go with each other as they usually do."""
+    squares, total = sum(weight**2 for weight in weights.values()), sum(weights.values())
+    return sqrt(squares + _RELATED * (total**2 - squares))
+
+
 def place(parts: Mapping[str, float]) -> float:
     """How many standard deviations above the usual text one with these parts lies."""
-    counted = [parts[name] for name in SEVEN if name in parts]
-    weight = SURPRISAL_WEIGHT if "surprisal" in parts else 0.0
-    total = sum(counted) + weight * parts.get("surprisal", 0.0)
-    count = len(counted)
-    return total / sqrt(count + weight**2 + _RELATED * (count * (count - 1) + 2 * weight * count))
+    weights = weights_of(parts)
+    return sum(weight * parts[name] for name, weight in weights.items()) / spread_of_sum(weights)
 
 
 def score_of(parts: Mapping[str, float], measured: Features) -> float:
@@ -108,19 +120,23 @@ def score_of(parts: Mapping[str, float], measured: Features) -> float:
     score = CENTRE + POINTS_PER_DEVIATION * place(parts) - plain_costs * plainness(measured)
     careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)
     score += _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful
+    if not measured.advanced_links:
+        score -= careful * on_line(_B1_WORDS, measured.level) * max(0.0, score - _B1_ENDS)
     score = _bend(score)
     return score if measured.level >= _C1_WORDS else min(score, _C1_BEGINS - 0.5)
 
 
 def plainness(measured: Features) -> float:
     """0 for a text with the sentences and words of an ordinary one, 1 for three-word sentences of first words. Two of
-    the three must be plain: good writers write short sentences too, and good essays are written in everyday words."""
+    the three must be plain: good writers write short sentences too, and good essays are written in everyday words.
+    Sentences that are not that short are plain where hardly one of them has a second clause."""
+    clauses = on_line(_FEW_CLAUSES, measured.subordinate_rate)
     shares = (
         on_line(_SHORT_SENTENCES, measured.sentence_words),
-        on_line(_FEW_CLAUSES, measured.subordinate_rate),
+        clauses,
         on_line(_EVERYDAY_WORDS, measured.level),
     )
-    return sorted(shares)[1]
+    return max(sorted(shares)[1], min(clauses, on_line(_SHORTISH_SENTENCES, measured.sentence_words)))
 
 
 def _bend(score: float) -> float:

@@ -43,9 +43,11 @@ _SUFFIXES = frozenset({".wav", ".mp3", ".m4a", ".mp4", ".ogg", ".oga", ".opus", 
 
 
 class TextGrader(Protocol):
-    def grade_writing(self, text: str, task_type: TaskType) -> Grade: ...
+    def grade_writing(self, text: str, task_type: TaskType, question: str | None = None) -> Grade: ...
 
-    def grade_speaking(self, transcript: str, duration_s: float, delivery: Delivery | None = None) -> Grade: ...
+    def grade_speaking(
+        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+    ) -> Grade: ...
 
 
 class SpeechReader(Protocol):
@@ -126,7 +128,7 @@ async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> R
     grade, measured = await _grade(
         engine,
         ctx,
-        lambda: engine.grader.grade_writing(text, task_type),
+        lambda: engine.grader.grade_writing(text, task_type, request.payload.question_text),
         lambda client, guard: grade_writing(
             client, engine.model, text, task_type, question=request.payload.question_text, guard=guard
         ),
@@ -173,7 +175,7 @@ async def grade_speech(engine: Engine, ctx: Context, request: SpeakingRequest, h
     grade, measured = await _grade(
         engine,
         ctx,
-        lambda: engine.grader.grade_speaking(said, duration_s, heard.delivery),
+        lambda: engine.grader.grade_speaking(said, duration_s, heard.delivery, payload.question_text),
         lambda client, guard: grade_speaking(
             client,
             engine.model,

@@ -142,10 +142,12 @@ MALFORMED: tuple[Callable[[], bytes], ...] = (
 class Ruler:
     """The offline measurement beside a model's grade: as quick as it is blunt."""
 
-    def grade_writing(self, text: str, task_type: TaskType) -> Grade:
+    def grade_writing(self, text: str, task_type: TaskType, question: str | None = None) -> Grade:
         return _measured(len(text))
 
-    def grade_speaking(self, transcript: str, duration_s: float, delivery: Delivery | None = None) -> Grade:
+    def grade_speaking(
+        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+    ) -> Grade:
         return _measured(len(transcript))
 
 

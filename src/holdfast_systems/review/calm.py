@@ -22,6 +22,12 @@ _GUESSES = frozenset(
 )
 _NAMED = re.compile(r"passw|secret|token|api_?key|access_?key|credential|bearer|authorization|private", re.IGNORECASE)
 _DIGEST = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{32})\b|sha(?:256|512|1)-|integrity", re.IGNORECASE)
+# An address that shows how one is written: a word for a password, or a host that nobody has.
+_MADE_UP = re.compile(
+    r"://[^\s/:@]*:(?:[^\s/@]{1,5}|pass\w*|secret|user\w*|token|example\w*|change\w*)@"
+    r"|@(?:host(?:name)?|localhost|127\.0\.0\.1|example\.\w+|[\w.-]+\.(?:test|example|invalid))\b",
+    re.IGNORECASE,
+)
 _SAID_ONCE = frozenset({"todo", "trailing-space", "long-line"})
 
 
@@ -61,9 +67,11 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
     guess = kind in _GUESSES or (not kind and not is_known_key(line))
     if trial:
         return None if guess else replace(finding, severity="info")
+    if kind == "Basic Auth Credentials" and _MADE_UP.search(line):
+        return None
     if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line)):
         return None
-    return replace(finding, severity="warning") if guess and kind != "Basic Auth Credentials" else finding
+    return replace(finding, severity="warning") if guess else finding
 
 
 def _said_once(findings: list[Finding]) -> list[Finding]:

@@ -55,7 +55,7 @@ class Asked:
 def add_to(cli: typer.Typer) -> None:
     """Add the command `review`."""
 
-    @cli.command("review")
+    @cli.command("review", rich_help_panel="Review")
     def review(
         range: Annotated[str, typer.Argument(metavar="RANGE", help="A..B, A...B, or one revision.")],
         to: Annotated[list[str], typer.Option("--to", help="Address of a reviewer; repeat for more.")],
@@ -186,6 +186,8 @@ def _print_result(stored: Stored, result: dict[str, Any], console: Console) -> N
             place = f"line {each.line}" if each.line else "file"
             colour = COLOURS[each.severity]
             console.print(f"  [{colour}]{each.severity}[/] {place}: {escape(each.message)} [dim]{escape(each.rule)}[/]")
+            if each.suggestion:
+                console.print(f"    suggested line: {escape(each.suggestion)}", highlight=False)
     console.print(f"\n{counted(findings)}. Critic: {result['critic']}.")
 
 

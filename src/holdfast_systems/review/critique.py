@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from holdfast import Context, Cost
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review import changes, reviews
-from holdfast_systems.review.changelist import Changelist, parse_diff
+from holdfast_systems.review.changelist import Changelist, Fetched, parse_diff
 from holdfast_systems.review.changes import Change
 from holdfast_systems.review.engine import Engine
 from holdfast_systems.review.findings import Finding, Review
@@ -56,7 +56,7 @@ async def criticise(engine: Engine, ctx: Context, order: reviews.Order, change: 
             lambda: engine.criticise(changelist, fetched.contents, timeout_s=timeout_s, sizes=fetched.sizes)
         )
     else:
-        review = await _by_model(engine, ctx, order, changelist, engine.client)
+        review = await _by_model(engine, ctx, order, changelist, fetched, engine.client)
     return Critique(safely(engine.redact, title), _redacted(engine, review))
 
 
@@ -68,7 +68,12 @@ async def fetch_again(engine: Engine, ctx: Context, order: reviews.Order) -> Cha
 
 
 async def _by_model(
-    engine: Engine, ctx: Context, order: reviews.Order, changelist: Changelist, client: OpenAIClient
+    engine: Engine,
+    ctx: Context,
+    order: reviews.Order,
+    changelist: Changelist,
+    fetched: Fetched,
+    client: OpenAIClient,
 ) -> Review:
     settings = engine.settings
     chunks = await engine.run_blocking(
@@ -78,20 +83,37 @@ async def _by_model(
     async with ctx.kernel.store.reading() as tx:
         known = {row["chunk_no"]: row for row in await tx.rows(reviews.sql.chunks, review_id=order.review_id)}
     parts: list[ChunkReview] = []
+    linted: tuple[Finding, ...] | None = None
     for number, chunk in enumerate(chunks):
         digest = _digest(settings.llm_model, title, chunk)
         row = known.get(number)
         if row is not None and row["chunk_sha256"] == digest:
             parts.append(_CHUNK.validate_json(row["value"]))
             continue
-        parts.append(await _ask(engine, ctx, client, chunk, title, digest))
+        if linted is None:
+            linted = await _linted(engine, changelist, fetched)
+        parts.append(await _ask(engine, ctx, client, chunk, title, digest, linted))
         await _keep_chunk(ctx, order, number, digest, parts[-1])
         await ctx.progress(chunk=number + 1, of=len(chunks))
     return merged(parts, changelist)
 
 
+async def _linted(engine: Engine, changelist: Changelist, fetched: Fetched) -> tuple[Finding, ...]:
+    """What the linters say of the change, for the model to know. Each tool has its limit of time."""
+    review = await engine.criticise(
+        changelist, fetched.contents, timeout_s=engine.settings.critic_s, sizes=fetched.sizes
+    )
+    return _redacted(engine, review).findings
+
+
 async def _ask(
-    engine: Engine, ctx: Context, client: OpenAIClient, chunk: Chunk, title: str, digest: str
+    engine: Engine,
+    ctx: Context,
+    client: OpenAIClient,
+    chunk: Chunk,
+    title: str,
+    digest: str,
+    linted: tuple[Finding, ...],
 ) -> ChunkReview:
     settings = engine.settings
 
@@ -101,7 +123,13 @@ async def _ask(
 
     return await ctx.paid_call(
         lambda key: review_chunk(
-            chunk, title=title, client=client, model=settings.llm_model, timeout_s=settings.llm_timeout_s, key=key
+            chunk,
+            title=title,
+            client=client,
+            model=settings.llm_model,
+            timeout_s=settings.llm_timeout_s,
+            key=key,
+            linted=linted,
         ),
         answer=ChunkReview,
         name=digest,
@@ -134,6 +162,7 @@ def _redacted(engine: Engine, review: Review) -> Review:
             path=safely(engine.redact, finding.path),
             rule=safely(engine.redact, finding.rule),
             message=safely(engine.redact, finding.message),
+            suggestion=safely(engine.redact, finding.suggestion),
         )
 
     return replace(

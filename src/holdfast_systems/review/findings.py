@@ -20,7 +20,9 @@ NOT_RUN = "not-run"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One remark. `line` 0 means the whole file; an empty `path` means the whole change."""
+    """One remark. `line` 0 means the whole file; an empty `path` means the whole change.
+
+    `suggestion` is what the line should say instead, whole and with its indentation; empty for none."""
 
     path: str
     line: int
@@ -28,6 +30,7 @@ class Finding:
     rule: str
     message: str
     critic: str
+    suggestion: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The critic that needs no key and no network: it really reviews the changed lines.
 
 ruff reads Python, shellcheck reads shell, detect-secrets reads everything, and `line_checks` needs no
-language; oxlint and gofmt read JavaScript, TypeScript and Go where they are installed. The tools see whole
+language; oxlint, gofmt and go vet read JavaScript, TypeScript and Go where they are installed. The tools see whole
 files, because a linter that sees fragments invents errors. Of what they say, only what is about changed lines
 is kept, was not said of the file before the change (`old_side`), and fits its kind of path (`calm`). A tool
 that is missing, fails or takes too long leaves a remark that says so: a review never looks cleaner than it was.
@@ -10,26 +10,24 @@ that is missing, fails or takes too long leaves a remark that says so: a review 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
-from typing import Any
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from holdfast import CallError
 from holdfast.kit import redact_text
 from holdfast_systems.review.calm import calmed
 from holdfast_systems.review.changelist import ChangedFile, Changelist
-from holdfast_systems.review.command import run
 from holdfast_systems.review.findings import NOT_RUN, Finding, Review, Severity, counted, settle
 from holdfast_systems.review.guards import removed_guards
 from holdfast_systems.review.line_checks import CREDENTIAL, check_lines
-from holdfast_systems.review.more_linters import gofmt_errors, is_go, is_script, oxlint_command, oxlint_severity
+from holdfast_systems.review.more_linters import go_vet, gofmt, oxlint
 from holdfast_systems.review.old_side import old_text, only_new
+from holdfast_systems.review.placed import Placed, json_of, place_files
 
 CRITIC = "offline"
 # Correctness and security; style belongs to the project's own linter. Left out: asserts (S101), and
@@ -41,26 +39,7 @@ _SHELLS = frozenset({".sh", ".bash", ".dash", ".ksh"})
 _SHEBANG = re.compile(r"#!\s*/\S*?/(?:env\s+(?:-S\s+)?)?(?:sh|bash|dash|ksh)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """The files of a change, laid out for the tools under names of our own."""
-
-    directory: str
-    whole: Mapping[str, ChangedFile]
-    fragments: Mapping[str, ChangedFile]
-    search_path: str
-    timeout_s: float
-
-    def of(self, name: str) -> ChangedFile | None:
-        """The changed file behind a name that a tool reports, absolute or relative."""
-        relative = os.path.relpath(os.path.join(self.directory, name), self.directory)
-        return self.whole.get(relative) or self.fragments.get(relative)
-
-    def env(self) -> dict[str, str]:
-        return {"PATH": self.search_path, "LC_ALL": "C.UTF-8", "HOME": self.directory, "NO_COLOR": "1"}
-
-
-_Tool = Callable[[_Placed], Awaitable[list[Finding]]]
+_Tool = Callable[[Placed], Awaitable[list[Finding]]]
 
 
 async def review(
@@ -80,8 +59,9 @@ async def review(
     findings = [finding for file in changelist.files for finding in check_lines(file, size=known.get(file.path))]
     path = search_path if search_path is not None else _default_search_path()
     with tempfile.TemporaryDirectory(prefix="holdfast-critic-") as directory:
-        placed = await asyncio.to_thread(_place, changelist, contents, directory, path, timeout_s)
+        placed = await asyncio.to_thread(place_files, changelist, contents, directory, path, timeout_s)
         findings += await _linted(placed)
+    findings = _where_broken(findings, changelist)
     findings = await _brought_by(changelist, findings, contents, path, timeout_s)
     lines = {(file.path, number): text for file in changelist.files for number, text in file.added_lines}
     findings = calmed(_without_echoes(findings), lambda finding: lines.get((finding.path, finding.line), ""))
@@ -90,13 +70,14 @@ async def review(
     return Review(_summary(changelist, settled), settled, CRITIC)
 
 
-async def _linted(placed: _Placed) -> list[Finding]:
+async def _linted(placed: Placed) -> list[Finding]:
     tools: dict[str, _Tool] = {
         "ruff": _ruff,
         "shellcheck": _shellcheck,
         "detect-secrets": _secrets,
-        "oxlint": _oxlint,
-        "gofmt": _gofmt,
+        "oxlint": oxlint,
+        "gofmt": gofmt,
+        "go vet": go_vet,
     }
     parts = await asyncio.gather(*(_guarded(name, tool, placed) for name, tool in tools.items()))
     return [finding for part in parts for finding in part]
@@ -116,9 +97,25 @@ async def _brought_by(
     said = [finding for file in whole for finding in check_lines(file)]
     with tempfile.TemporaryDirectory(prefix="holdfast-critic-") as directory:
         old = replace(changelist, files=tuple(whole))
-        placed = await asyncio.to_thread(_place, old, old_texts, directory, path, timeout_s)
+        placed = await asyncio.to_thread(place_files, old, old_texts, directory, path, timeout_s)
         said += await _linted(placed)
     return only_new(findings, said, contents, old_texts)
+
+
+def _where_broken(findings: list[Finding], changelist: Changelist) -> list[Finding]:
+    """A parser notices late, and then again and again: of a file that cannot be read the first complaint is kept, on
+    the changed line before the place where it was noticed."""
+    kept, broken = [], set()
+    for finding in sorted(findings, key=lambda each: each.line):
+        if finding.rule == "invalid-syntax":
+            if finding.path in broken:
+                continue
+            broken.add(finding.path)
+            changed = sorted(_lines_of(changelist, finding.path) - {0})
+            before = [line for line in changed if line <= finding.line]
+            finding = replace(finding, line=(before or changed or [finding.line])[-1 if before else 0])
+        kept.append(finding)
+    return kept
 
 
 def _lines_of(changelist: Changelist, path: str) -> frozenset[int]:
@@ -130,40 +127,7 @@ def _default_search_path() -> str:
     return os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
 
 
-def _place(
-    changelist: Changelist, contents: Mapping[str, str], directory: str, search_path: str, timeout_s: float
-) -> _Placed:
-    """Write the files as 'number/name': the change chooses no path, and the name still tells the language."""
-    whole: dict[str, ChangedFile] = {}
-    fragments: dict[str, ChangedFile] = {}
-    for index, file in enumerate(changelist.files):
-        if not file.is_text or not file.added_lines:
-            continue
-        name = os.path.join(str(index), _safe_name(file.path))
-        text = contents.get(file.path)
-        if text is None and file.is_new:
-            text = "\n".join(line for _, line in file.added_lines) + "\n"
-        (fragments if text is None else whole)[name] = file
-        target = Path(directory, name)
-        target.parent.mkdir()
-        target.write_bytes((_padded(file) if text is None else text).encode("utf-8", "replace"))
-    return _Placed(directory, whole, fragments, search_path, timeout_s)
-
-
-def _safe_name(path: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", PurePosixPath(path).name)[-100:]
-    return f"_{name}" if not name or name[0] in ".-" else name
-
-
-def _padded(file: ChangedFile) -> str:
-    """The added lines at their own line numbers, with nothing in between."""
-    lines = [""] * max(number for number, _ in file.added_lines)
-    for number, text in file.added_lines:
-        lines[number - 1] = text
-    return "\n".join(lines) + "\n"
-
-
-async def _guarded(name: str, tool: _Tool, placed: _Placed) -> list[Finding]:
+async def _guarded(name: str, tool: _Tool, placed: Placed) -> list[Finding]:
     """What the tool found, or one remark that it did not run."""
     try:
         return await tool(placed)
@@ -177,7 +141,7 @@ def _not_run(name: str, why: str) -> Finding:
     return Finding("", 0, "info", NOT_RUN, f"{name} did not run: {why}", name)
 
 
-def _not_linted(changelist: Changelist, placed: _Placed) -> Iterator[Finding]:
+def _not_linted(changelist: Changelist, placed: Placed) -> Iterator[Finding]:
     """A diff without file contents leaves the linters blind; say so once."""
     blind = sum(1 for file in placed.fragments.values() if _is_python(file) or _is_shell(file))
     if blind:
@@ -195,13 +159,13 @@ def _is_shell(file: ChangedFile) -> bool:
     return PurePosixPath(file.path).suffix.lower() in _SHELLS or bool(_SHEBANG.match(first))
 
 
-async def _ruff(placed: _Placed) -> list[Finding]:
+async def _ruff(placed: Placed) -> list[Finding]:
     names = [name for name, file in placed.whole.items() if _is_python(file)]
     if not names:
         return []
     options = ("--isolated", "--no-cache", "--exit-zero", "--quiet", "--output-format=json")
     rules = (f"--select={_RUFF_RULES}", f"--ignore={_RUFF_IGNORED}", "--target-version=py314")
-    entries = await _json_of(placed, ("ruff", "check", *options, *rules, "--", *names))
+    entries = await json_of(placed, ("ruff", "check", *options, *rules, "--", *names))
     return [
         Finding(file.path, row, _ruff_severity(code), code, redact_text(entry["message"]), "ruff")
         for entry in entries
@@ -214,11 +178,11 @@ def _ruff_severity(code: str) -> Severity:
     return "error" if _RUFF_ERRORS.match(code) else "warning"
 
 
-async def _shellcheck(placed: _Placed) -> list[Finding]:
+async def _shellcheck(placed: Placed) -> list[Finding]:
     names = [name for name, file in placed.whole.items() if _is_shell(file)]
     if not names:
         return []
-    said = await _json_of(placed, ("shellcheck", "--norc", "--format=json1", "--", *names), codes=(0, 1))
+    said = await json_of(placed, ("shellcheck", "--norc", "--format=json1", "--", *names), codes=(0, 1))
     severities: dict[str, Severity] = {"error": "error", "warning": "warning"}
     return [
         Finding(
@@ -234,7 +198,7 @@ async def _shellcheck(placed: _Placed) -> list[Finding]:
     ]
 
 
-async def _secrets(placed: _Placed) -> list[Finding]:
+async def _secrets(placed: Placed) -> list[Finding]:
     """Kinds and places of secrets; the tool itself reports hashes only, and its values never leave it.
 
     `-I` keeps the interpreter from importing a module out of the change; `--no-verify` keeps the tool from
@@ -244,7 +208,7 @@ async def _secrets(placed: _Placed) -> list[Finding]:
     if not names:
         return []
     scan = (sys.executable, "-I", "-m", "detect_secrets", "scan", "--no-verify", "--all-files")
-    found = await _json_of(placed, (*scan, "--", *names))
+    found = await json_of(placed, (*scan, "--", *names))
     return [
         Finding(
             file.path,
@@ -258,45 +222,6 @@ async def _secrets(placed: _Placed) -> list[Finding]:
         if (file := placed.of(name)) is not None
         for entry in entries
     ]
-
-
-async def _oxlint(placed: _Placed) -> list[Finding]:
-    names = [name for name, file in placed.whole.items() if is_script(file.path)]
-    if not names:
-        return []
-    said = await _json_of(placed, oxlint_command(names), codes=(0, 1))
-    return [
-        Finding(
-            file.path, line, oxlint_severity(code), code or "invalid-syntax", redact_text(entry["message"]), "oxlint"
-        )
-        for entry in said["diagnostics"]
-        if (file := placed.of(entry["filename"])) is not None and entry["labels"]
-        for line, code in [(int(entry["labels"][0]["span"]["line"]), str(entry.get("code", "")))]
-    ]
-
-
-async def _gofmt(placed: _Placed) -> list[Finding]:
-    names = [name for name, file in placed.whole.items() if is_go(file.path)]
-    if not names:
-        return []
-    command = ("gofmt", "-l", "-e", *names)
-    ran = await run(command, timeout_s=placed.timeout_s, env=placed.env(), cwd=placed.directory)
-    unformatted = [file for name in ran.stdout.decode().splitlines() if (file := placed.of(name)) is not None]
-    found = [
-        Finding(file.path, 0, "info", "gofmt", "gofmt would format this file otherwise.", "gofmt")
-        for file in unformatted
-    ]
-    for name, line, message in gofmt_errors(ran.stderr):
-        if (file := placed.of(name)) is not None:
-            found.append(Finding(file.path, line, "error", "invalid-syntax", redact_text(message), "gofmt"))
-    return found
-
-
-async def _json_of(placed: _Placed, argv: tuple[str, ...], codes: tuple[int, ...] = (0,)) -> Any:
-    ran = await run(argv, timeout_s=placed.timeout_s, env=placed.env(), cwd=placed.directory)
-    if ran.code not in codes:
-        raise ValueError(f"exit code {ran.code}")
-    return json.loads(ran.stdout)
 
 
 def _without_echoes(findings: list[Finding]) -> list[Finding]:

@@ -23,6 +23,7 @@ from holdfast_systems.review.findings import Finding, Review, counted, counts
 
 SUBJECT_CHARS_MAX = 150
 FINDINGS_SHOWN_MAX = 300
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,127}")
 _COLOURS = {"error": "#b3261e", "warning": "#8a5a00", "info": "#445566"}
 
@@ -74,6 +75,8 @@ def text_body(review: Review, heading: str, title: str) -> str:
         for finding in findings:
             where = f"line {finding.line}" if finding.line else "file" if path else "note"
             lines.append(f"  {finding.severity:<7} {where}: {finding.message} [{finding.rule}]")
+            if finding.suggestion:
+                lines += ["          Suggested line:", f"          | {finding.suggestion}"]
         lines.append("")
     lines += [*_left_out(review), f"Counts: {counted(review.findings)}. Critic: {review.critic}.", ""]
     return "\n".join(lines)
@@ -100,9 +103,10 @@ def html_body(review: Review, heading: str, title: str) -> str:
 def _html_item(finding: Finding) -> str:
     where = f"line {finding.line}: " if finding.line else ""
     colour = _COLOURS[finding.severity]
+    suggested = f"<br>Suggested line: <pre>{escape(finding.suggestion)}</pre>" if finding.suggestion else ""
     return (
         f'<li><strong style="color:{colour}">{finding.severity}</strong> {where}{escape(finding.message)} '
-        f"<code>{escape(finding.rule)}</code></li>"
+        f"<code>{escape(finding.rule)}</code>{suggested}</li>"
     )
 
 
@@ -127,6 +131,7 @@ def _clean(review: Review) -> Review:
             _one_line(_redacted(finding.rule)),
             _one_line(_redacted(finding.message)),
             finding.critic,
+            _visible(_redacted(finding.suggestion)),
         )
         for finding in review.findings
     )
@@ -142,7 +147,12 @@ def _redacted(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", text).split())
+    return " ".join(_CONTROLS.sub(" ", text).split())
+
+
+def _visible(line: str) -> str:
+    """A line of code with its indentation, and without what a terminal or a mail reader would obey."""
+    return _CONTROLS.sub(" ", line).rstrip()
 
 
 def _header_word(text: str) -> str:
@@ -150,6 +160,15 @@ def _header_word(text: str) -> str:
 
 
 _PLAIN_ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\\x00-\x20\x7f]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
+
+
+def is_plain_address(text: str) -> bool:
+    """Whether a mail can be addressed to it: name@domain, and nothing else."""
+    try:
+        _address(text)
+    except CallError:
+        return False
+    return True
 
 
 def _address(text: str, error_class: str = "INVALID_RECIPIENT") -> Address:

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -19,10 +20,12 @@ from holdfast.proof.provider_stub import Dedup
 from holdfast.proof.world import CANARY, here
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
-from holdfast_systems.review.changelist import Fetched
+from holdfast_systems.review.changelist import Changelist, Fetched
 from holdfast_systems.review.changes import Source, UrlSource
 from holdfast_systems.review.engine import Engine, critic_provider, mail_provider, source_provider
+from holdfast_systems.review.findings import Review
 from holdfast_systems.review.http_mail import HttpMailNotifier
+from holdfast_systems.review.line_checks import check_lines
 from holdfast_systems.review.settings import ReviewSettings
 
 if TYPE_CHECKING:
@@ -84,7 +87,16 @@ def engine_of(mail: str) -> Engine:
         notifier=notifier,
         client=client,
         fetch=fetch,
+        criticise=lint_lines,
     )
+
+
+async def lint_lines(
+    changelist: Changelist, contents: Mapping[str, str], /, *, timeout_s: float, sizes: Mapping[str, int]
+) -> Review:
+    """The checks that run no program: what the model is told of the change beside the change itself."""
+    found = [finding for file in changelist.files for finding in check_lines(file)]
+    return Review("Linted.", tuple(found), "lines")
 
 
 def _now_ms() -> int:

@@ -180,6 +180,18 @@ async def test_a_gateway_that_is_busy_for_ever_is_asked_seldom_and_not_for_ever(
 
 
 @pytest.mark.spec("C3", "001.5")
+async def test_a_gateway_that_asks_for_a_thousand_years_is_called_again_after_a_day(place: Place) -> None:
+    place.gateway.errors = [not_now(429, 10**12)]
+    refused = await place.upload()
+    await place.world.run_until_idle()
+    assert (await place.job(refused["id"]))["error"]["code"] == "GW_5XX", "no job may be held for that long"
+    place.world.clock.advance(86_400 - 600)
+    later = await place.upload()
+    await place.world.run_until_idle()
+    assert (await place.job(later["id"]))["status"] == "complete"
+
+
+@pytest.mark.spec("C3", "001.5")
 @pytest.mark.parametrize("status", [408, 425, 429])
 async def test_a_gateway_that_is_busy_without_a_time_is_tried_three_times(place: Place, status: int) -> None:
     place.gateway.errors = [not_now(status)] * 10

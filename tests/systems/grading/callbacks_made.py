@@ -55,10 +55,12 @@ class PlainGrader:
         self.score = score
         self.graded = 0
 
-    def grade_writing(self, text: str, task_type: TaskType) -> Grade:
+    def grade_writing(self, text: str, task_type: TaskType, question: str | None = None) -> Grade:
         self.graded += 1
         return plain_grade(self.score)
 
-    def grade_speaking(self, transcript: str, duration_s: float, delivery: Delivery | None = None) -> Grade:
+    def grade_speaking(
+        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+    ) -> Grade:
         self.graded += 1
         return plain_grade(self.score)

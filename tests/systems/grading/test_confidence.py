@@ -105,10 +105,13 @@ def test_similarity_needs_a_question_and_knows_a_strange_answer() -> None:
     strange = content_similarity("My grandmother cooks noodle soup every Sunday morning.", question)
     assert fitting is not None and strange is not None and fitting > 0.8 > 0.3 > strange
     assert content_similarity("", question) == 0.0
+    # The small words that every text has, and those of every task, tell nothing.
+    assert content_similarity("Write about the other in your own opinion, and give reasons.", question) == 0.0
 
 
 @pytest.mark.spec("G15")
 def test_a_fragment_and_a_flood_are_less_sure_than_the_right_length() -> None:
     assert length_heuristic(0, 250) == 0.0
     assert length_heuristic(60, 250) < length_heuristic(200, 250) < length_heuristic(260, 250) == 1.0
+    assert length_heuristic(600, 250) == 1.0  # long answers show more
     assert length_heuristic(5_000, 250) == 0.5

@@ -128,6 +128,60 @@ async def test_linters_of_other_languages_are_used_where_they_are(tmp_path: Path
     assert any(message.startswith("oxlint did not run") for message in missing)
 
 
+@pytest.mark.parametrize("lines", [(1, 3), (3, 1), (3,)], ids=["declared first", "declared last", "alone"])
+async def test_a_script_s_finding_stands_where_the_change_broke_it(tmp_path: Path, lines: tuple[int, ...]) -> None:
+    labels = ", ".join(f'{{"span": {{"line": {line}, "column": 1}}}}' for line in lines)
+    answer = (
+        '{"diagnostics": [{"message": "Re-assigned.", "code": "eslint(no-const-assign)", "severity": "error",'
+        f' "filename": "0/a.ts", "labels": [{labels}]}}]}}'
+    )
+    program(tmp_path / "oxlint", f"cat <<'END'\n{answer}\nEND")
+    diff = "--- a/a.ts\n+++ b/a.ts\n@@ -1,2 +1,3 @@\n const a = 1;\n let b = 2;\n+a = b;\n"
+    contents = {"a.ts": "const a = 1;\nlet b = 2;\na = b;\n"}
+    found = await review(parse_diff(diff), contents, timeout_s=20, search_path=f"{tmp_path}:/usr/bin:/bin")
+    # The old side is asked too and answers the same; only the line that the change brought is left.
+    assert {line for line, rule in rules(found, "a.ts") if rule.startswith("eslint")} == {3}
+
+
+async def test_a_file_that_cannot_be_read_is_told_once_where_it_was_broken() -> None:
+    """The parser stumbles over the line after; the change is what broke it."""
+    diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,3 @@\n x = 1\n+y = (2,\n z = 3\n"
+    found = await review(parse_diff(diff), {"a.py": "x = 1\ny = (2,\nz = 3\n"}, timeout_s=20)
+    assert [(each.line, each.rule) for each in found.findings] == [(2, "invalid-syntax")]
+
+
+@pytest.mark.parametrize(
+    ("address", "rules_found"),
+    [
+        ("https://ann:pw@host/a", set()),
+        ("postgresql://user:password@db.company.com/app", set()),
+        ("postgresql://app:kZ8vQ2mR7x@localhost/app", set()),
+        ("postgresql://app:kZ8vQ2mR7x@db.company.com/app", {"secret"}),
+    ],
+)
+async def test_an_address_that_shows_how_one_is_written_is_no_secret(address: str, rules_found: set[str]) -> None:
+    found = await review(parse_diff(added("src/a.py", f'"""Reads {address}."""\n')), {}, timeout_s=20)
+    assert {rule for _, rule in rules(found, "src/a.py")} & {"secret", "credential"} == rules_found
+
+
+async def test_go_vet_speaks_of_files_that_stand_alone(tmp_path: Path) -> None:
+    """A program that answers as go does: for one file with findings, for another with what it cannot import."""
+    program(
+        tmp_path / "go",
+        """case "$1 $2" in
+        "env GOROOT") echo "$0.root" ;;
+        *alone.go) printf '# command-line-arguments\\n%s:3:1: unreachable code\\n' "$2" >&2; exit 1 ;;
+        *) printf 'vet: %s:2:8: could not import x\\n' "$2" >&2; exit 1 ;;
+        esac""",
+    )
+    (tmp_path / "go.root" / "bin").mkdir(parents=True)
+    program(tmp_path / "go.root" / "bin" / "gofmt", "exit 0")
+    diff = added("alone.go", "package a\n\nfunc f() {}\n") + added("needs.go", 'package a\nimport "x"\n')
+    found = await review(parse_diff(diff), {}, timeout_s=20, search_path=f"{tmp_path}:/usr/bin:/bin")
+    assert (3, "go-vet") in rules(found, "alone.go") and rules(found, "needs.go") == set()
+    assert not any("gofmt" in message for message in not_run(found)), "gofmt is found beside go"
+
+
 def program(path: Path, body: str) -> None:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

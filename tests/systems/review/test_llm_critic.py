@@ -10,7 +10,7 @@ from holdfast.core.failure import Category
 from holdfast.errors import CallError
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review.changelist import Changelist, parse_diff
-from holdfast_systems.review.findings import Review
+from holdfast_systems.review.findings import NOT_RUN, Finding, Review
 from holdfast_systems.review.llm_chunks import estimated_tokens, plan_chunks
 from holdfast_systems.review.llm_critic import review
 
@@ -200,3 +200,36 @@ async def test_a_change_without_text_costs_nothing() -> None:
     binary = "diff --git a/x b/x\nnew file mode 100644\nindex 0..1\nBinary files /dev/null and b/x differ\n"
     found = await ask(endpoint, parse_diff(binary))
     assert endpoint.bodies == [] and found.findings == ()
+
+
+def suggesting(line: int, suggestion: object) -> dict[str, Any]:
+    return {**remark(line), "suggestion": suggestion}
+
+
+async def test_a_suggestion_of_one_line_is_kept_with_its_indentation() -> None:
+    changelist = change(" def first(items):\n+    return items[1]\n")
+    kept = await ask(Endpoint(suggesting(2, "    return items[0]")), changelist)
+    assert [finding.suggestion for finding in kept.findings] == ["    return items[0]"]
+
+
+@pytest.mark.parametrize(
+    "suggestion",
+    ["", None, 7, "two\nlines", "    return items[1] ", "x" * 301, "bell \a", f'token = "{GITHUB}"'],
+    ids=["empty", "none", "number", "two lines", "the same line", "too long", "control", "a secret"],
+)
+async def test_what_is_no_better_line_is_no_suggestion(suggestion: object) -> None:
+    changelist = change(" def first(items):\n+    return items[1]\n")
+    kept = await ask(Endpoint(suggesting(2, suggestion)), changelist)
+    assert [(finding.message, finding.suggestion) for finding in kept.findings] == [("Broken.", "")]
+
+
+async def test_the_model_is_told_what_linters_found_in_its_files_only() -> None:
+    endpoint = Endpoint()
+    linted = (
+        Finding("a.py", 2, "warning", "B006", "A mutable default.", "ruff"),
+        Finding("other.py", 1, "warning", "F401", "Unused.", "ruff"),
+        Finding("", 0, "info", NOT_RUN, "oxlint did not run.", "oxlint"),
+    )
+    await ask(endpoint, change(" def first(items):\n+    return items[1]\n"), linted=linted)
+    assert "LINTERS\na.py:2 warning B006: A mutable default.\n" in endpoint.sent
+    assert "F401" not in endpoint.sent and "did not run" not in endpoint.sent

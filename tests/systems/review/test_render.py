@@ -119,3 +119,13 @@ def test_a_review_of_thousands_of_findings_still_makes_a_mail() -> None:
 
 def test_a_clean_review_says_so_in_its_subject() -> None:
     assert str(build(Review("fine", (), "c"))["Subject"]).endswith("nothing found")
+
+
+def test_a_suggested_line_is_shown_as_such_and_smuggles_nothing() -> None:
+    line = '    return "<b>" + name'
+    found = Finding("a.py", 3, "error", "logic", "Wrong.", "llm", line + "\u2028Bcc: eve@example.test")
+    text, html = bodies(parsed(build(Review("One.", (found,), "llm"))))
+    assert f"Suggested line:\r\n          | {line} Bcc" in text.replace("\n", "\r\n").replace("\r\r", "\r")
+    assert "<pre>    return &quot;&lt;b&gt;&quot; + name" in html and "<b>" not in html
+    secret = Finding("a.py", 3, "error", "logic", "Wrong.", "llm", f'token = "{KEY}"')
+    assert KEY not in "".join(bodies(build(Review("One.", (secret,), "llm"))))
