@@ -199,7 +199,7 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
 def _story(job_id: str) -> Any:
     async def fetch(tx: Tx, after: str | None) -> list[Event]:
         rows = await events.of_job(tx, job_id, _seq(after), EVENTS_MAX)
-        return views.events_of(job_id, rows, whole=len(rows) < EVENTS_MAX)
+        return views.events_of(job_id, rows, whole=len({row["seq"] for row in rows}) < EVENTS_MAX)
 
     return fetch
 
