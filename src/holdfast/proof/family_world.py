@@ -36,7 +36,8 @@ _CHILDREN = """SELECT j.id, j.state, j.finished_at, j.payload, n.id AS join_id, 
                  FROM holdfast_jobs j JOIN holdfast_joins n ON n.id = j.join_id
                  JOIN holdfast_jobs p ON p.id = n.parent_id"""
 _UNENDED = """SELECT COUNT(*) AS n FROM holdfast_jobs j JOIN holdfast_joins n ON n.id = j.join_id
-               WHERE n.parent_id = ? AND n.stage = 'fan_out' AND n.name LIKE 'gather:%' AND j.state IN ('queued', 'processing', 'waiting')"""
+               WHERE n.parent_id = ? AND n.stage = 'fan_out' AND n.name LIKE 'gather:%'
+                 AND j.state IN ('queued', 'processing', 'waiting')"""
 PASSWORD = "pw-of-the-family"
 ADDRESS = f"https://kin:{PASSWORD}@git.example/r.git?sig={PASSWORD}"
 _SEALED = "SELECT s.owner, j.state FROM holdfast_secrets s JOIN holdfast_jobs j ON j.id = s.owner"
