@@ -219,9 +219,7 @@ class FamilyWorld(World):
                 yield Finding("S21", f"The credentials of {row['id']} were erased before its end.", row["id"])
         for row in self.query(_SEALED):
             if row["state"] in ("succeeded", "cancelled"):
-                yield Finding(
-                    "S21", f"Job {row['owner']} is {row['state']} and its credentials are kept.", row["owner"]
-                )
+                yield Finding("S21", f"Job {row['owner']} is {row['state']}, its credentials are kept.", row["owner"])
 
     def tally(self, history: History) -> Mapping[str, int]:
         times = Counter((job, data[0]) for what, job, *data in self.notes if what == "used")
