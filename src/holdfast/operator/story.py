@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -40,9 +41,9 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
     done = await results.of_job(tx, job_id)
     stages = {int(row["attempt"]): str(row["stage"]) for row in done}
     bars = draw_waterfall(
-        [Event._make(row) for row in happened],
-        [Call._make(row) for row in made],
-        [Effect._make(row) for row in sent],
+        [Event(*_columns(row, Event._fields)) for row in happened],
+        [Call(*_columns(row, Call._fields)) for row in made],
+        [Effect(*_columns(row, Effect._fields)) for row in sent],
         stages,
         str(job["stage"]),
     )
@@ -61,6 +62,10 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
         "dead_letter": shape_row(letter) if letter is not None else None,
         "audit": [shape_row(row) for row in await audit.of_subject(tx, f"job:{job_id}")],
     }
+
+
+def _columns(row: Row, names: Sequence[str]) -> list[Any]:
+    return [row[name] for name in names]
 
 
 def _shape_bar(bar: Bar) -> dict[str, Any]:
