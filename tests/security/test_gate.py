@@ -143,7 +143,7 @@ REACHES = {
     "holdfast_systems/conversion/gateway.py": "GATEWAY_URL",
     "holdfast_systems/review/engine.py": "MAIL_HTTP_URL",
     "holdfast_systems/grading/service_http.py": "GRADING_SERVICE_URL",
-    "holdfast/http/auth.py": "HOLDFAST_JWKS_URL",
+    "holdfast/http/key_set.py": "HOLDFAST_JWKS_URL",
     "holdfast/operator/incident_news.py": "SMTP_URL",
     "holdfast_systems/review/smtp.py": "SMTP_URL",
     "holdfast_systems/review/imap.py": "IMAP_URL",
@@ -155,7 +155,7 @@ REACHES = {
 }
 REACHING = re.compile(
     r"httpx\.(?:AsyncClient|Client|AsyncHTTPTransport|HTTPTransport|get|post|stream|request)\(|urllib\.request|urlopen"
-    r"|http\.client|import aiohttp|requests\.|PyJWKClient\(|create_subprocess|subprocess\.(?:run|Popen|call|check)"
+    r"|http\.client|import aiohttp|requests\.|PyJWKClient\b|create_subprocess|subprocess\.(?:run|Popen|call|check)"
     r"|os\.(?:system|popen)|open_connection|create_connection|socket\.socket\(\w+, |getaddrinfo"
     r"|smtplib\.SMTP|imaplib\.IMAP4|import aiosmtplib|import paramiko|import ftplib"
 )

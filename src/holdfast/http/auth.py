@@ -26,6 +26,7 @@ from fastapi.security.base import SecurityBase
 
 from holdfast.http import tickets
 from holdfast.http.buckets import Callers
+from holdfast.http.key_set import KeySet
 from holdfast.http.principal import SUB_LENGTH_MAX, is_name
 from holdfast.http.principal import Principal as Principal
 from holdfast.http.problem import Problem
@@ -57,7 +58,7 @@ class Auth:
     def __init__(self, settings: Settings, roles: Iterable[str] = ROLES) -> None:
         self._roles = frozenset(roles)
         self._audience = settings.jwt_audience
-        self._keys = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
+        self._keys = KeySet(settings.jwks_url) if settings.jwks_url else None
         self._secret = None if self._keys else secret_of(settings)
         self._known: dict[str, tuple[Principal, float]] = {}
 

@@ -79,7 +79,7 @@ class Job(Generic[In, Out]):
         """What this kind's users are told of a stage's failure: the code of its log lines and metrics."""
         return PublicFailure(why.error_class)
 
-    def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def log_fields(self, fields: dict[str, object]) -> dict[str, object]:
         """The fields of the log line about an attempt's end, by the names that this kind's readers know."""
         return fields
 

@@ -36,7 +36,8 @@ _CHILDREN = """SELECT j.id, j.state, j.finished_at, j.payload, n.id AS join_id, 
                  FROM holdfast_jobs j JOIN holdfast_joins n ON n.id = j.join_id
                  JOIN holdfast_jobs p ON p.id = n.parent_id"""
 _UNENDED = """SELECT COUNT(*) AS n FROM holdfast_jobs j JOIN holdfast_joins n ON n.id = j.join_id
-               WHERE n.parent_id = ? AND n.stage = 'fan_out' AND n.name LIKE 'gather:%' AND j.state IN ('queued', 'processing', 'waiting')"""
+               WHERE n.parent_id = ? AND n.stage = 'fan_out' AND n.name LIKE 'gather:%'
+                 AND j.state IN ('queued', 'processing', 'waiting')"""
 PASSWORD = "pw-of-the-family"
 ADDRESS = f"https://kin:{PASSWORD}@git.example/r.git?sig={PASSWORD}"
 _SEALED = "SELECT s.owner, j.state FROM holdfast_secrets s JOIN holdfast_jobs j ON j.id = s.owner"
@@ -218,9 +219,7 @@ class FamilyWorld(World):
                 yield Finding("S21", f"The credentials of {row['id']} were erased before its end.", row["id"])
         for row in self.query(_SEALED):
             if row["state"] in ("succeeded", "cancelled"):
-                yield Finding(
-                    "S21", f"Job {row['owner']} is {row['state']} and its credentials are kept.", row["owner"]
-                )
+                yield Finding("S21", f"Job {row['owner']} is {row['state']}, its credentials are kept.", row["owner"])
 
     def tally(self, history: History) -> Mapping[str, int]:
         times = Counter((job, data[0]) for what, job, *data in self.notes if what == "used")
