@@ -49,7 +49,7 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
     )
     paid = [shape_row(row) for row in made]
     return {
-        "waterfall": [_shape_bar(bar) for bar in bars],
+        "waterfall": [shape_bar(bar) for bar in bars],
         "parent": await joins.parent_of(tx, job_id),
         "children": [shape_row(row) for row in await joins.children_of(tx, job_id, CHILDREN_SHOWN)],
         "joins": [shape_row(row) for row in await joins.of_parent(tx, job_id)],
@@ -68,7 +68,8 @@ def _columns(row: Row, names: Sequence[str]) -> list[Any]:
     return [row[name] for name in names]
 
 
-def _shape_bar(bar: Bar) -> dict[str, Any]:
+def shape_bar(bar: Bar) -> dict[str, Any]:
+    """A bar as JSON, redacted as the rows are."""
     until = None if bar.until is None else iso(bar.until)
     return asdict(bar) | {"since": iso(bar.since), "until": until, "reason": str(redact(bar.reason))}
 
