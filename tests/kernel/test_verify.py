@@ -134,7 +134,7 @@ async def test_a_bogus_id_is_found_cleared_and_alerted(
     (row,) = await rows(world.kernel.store, "SELECT * FROM holdfast_effects WHERE key = :key", key=KEY)
     assert (row["status"], row["provider_id"], row["marked_at"]) == ("planned", None, None)
     assert disproved(world) == {"taken_back": 1} and await actions(world) == ["effect.taken_back"]
-    (record,) = [record for record in caplog.records if record.message == "effect.unknown_to_provider"]
+    (record,) = [record for record in caplog.records if record.message.split()[0] == "effect.unknown_to_provider"]
     assert record.levelname == "ERROR"
     await world.enqueue(post.job, "ann")
     await world.run_until_idle()
