@@ -61,7 +61,7 @@ def test_kernel_tables_are_written_by_the_statements_in_tables_alone() -> None:
     assert writers <= {("stores", "holdfast_schema"), ("proof", "holdfast_schema")}
 
 
-@pytest.mark.parametrize("name", ["ops", "search", "depth"])
+@pytest.mark.parametrize("name", ["ops", "depth"])
 def test_what_says_that_it_only_reads_only_reads(name: str) -> None:
     assert WRITES.findall((SOURCE / "tables" / f"{name}.sql").read_text()) == []
 

@@ -130,10 +130,9 @@ class Soak:
         self._fill()
         until_s = time.monotonic() + self.plan.faults_s
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._submit_all())
-                group.create_task(self._hurt_until(until_s))
-            await self._heal()
+            submitting = asyncio.ensure_future(self._submit_all())
+            await self._hurt_until(until_s)
+            await self._heal(submitting)
             await self._end_all()
         finally:
             for proxy in self._proxies.values():
@@ -142,7 +141,7 @@ class Soak:
 
     async def _submit_all(self) -> None:
         pause_s = self.plan.faults_s / self.plan.submissions
-        async with asyncio.TaskGroup() as group, httpx.AsyncClient(timeout=5) as client:
+        async with httpx.AsyncClient(timeout=5) as client, asyncio.TaskGroup() as group:
             for number in range(self.plan.submissions):
                 group.create_task(self._submit(client, f"n{number}"))
                 await asyncio.sleep(pause_s)
@@ -282,21 +281,24 @@ class Soak:
 
     # After the faults
 
-    async def _heal(self) -> None:
+    async def _heal(self, submitting: asyncio.Future[None]) -> None:
+        """Nothing new goes wrong; what went wrong before must come right by itself."""
         began = time.monotonic()
         self.model.is_faulty = False
-        self._trouble = dict.fromkeys(self._trouble, 0.0)
+        self._trouble = dict.fromkeys(self._proxies, 0.0)
         for role in self._roles:
             role.stopped_until = min(role.stopped_until, 0.001)
 
         async def all_settled() -> bool:
             self._look()
             self._fill()
-            return await asyncio.to_thread(self._is_settled)
+            return submitting.done() and await asyncio.to_thread(self._is_settled)
 
         try:
             await until(all_settled, "everything to end after the faults", self.plan.heal_s)
+            await submitting
         except AssertionError as late:
+            submitting.cancel()
             self.figures.broken.append(str(late))
         self.figures.healed_s = time.monotonic() - began
 

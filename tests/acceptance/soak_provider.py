@@ -118,6 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
     model: SoakModel
     protocol_version = "HTTP/1.1"
 
+    def handle(self) -> None:
+        with suppress(OSError):  # a caller that was killed
+            super().handle()
+
     def do_POST(self) -> None:
         text = text_of(self.rfile.read(int(self.headers["Content-Length"])))
         call, outcome, slow_s = self.model.receive(text, self.headers.get("Idempotency-Key", ""))

@@ -20,6 +20,7 @@ from holdfast.tables.schema import KERNEL
 from holdfast_systems.grading import grading_service, main_app
 from tests.acceptance.grading_fixtures import warm
 from tests.acceptance.grading_site import GradingSite
+from tests.acceptance.model_endpoint import Model
 from tests.acceptance.process import Nursery
 from tests.acceptance.soak import GONE_S, Plan, Soak
 from tests.acceptance.soak_provider import SoakModel, serving
@@ -27,11 +28,10 @@ from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 FINAL = ("grading.completed", "grading.review_required", "grading.failed")
+PROGRESS = 2
+"""How often a text's grading reports its progress: once a stage."""
 EXTRA_MAX = 0.005
 """How many answered calls may have been asked for again, of all."""
-_PROGRESS = """
-SELECT COUNT(*) AS sent, COUNT(DISTINCT (job_id, note)) AS due FROM holdfast_job_events WHERE event = 'progress'
-"""
 _LOST = "SELECT COALESCE(SUM(crashes), 0) AS lost, COALESCE(SUM(failures), 0) AS failed, COUNT(*) AS jobs"
 
 
@@ -44,7 +44,7 @@ def figures(soak: Soak) -> dict[str, Any]:
     jobs = site.in_service(_LOST + ", COUNT(*) FILTER (WHERE state <> 'succeeded') AS unfinished FROM holdfast_jobs")
     told = site.in_main("SELECT kind, COUNT(*) AS n FROM processed_callbacks GROUP BY kind ORDER BY kind")
     return {
-        "faults": dict(seen.faults),
+        "faults": seen.faults,
         "posts": dict(seen.posts),
         "accepted": len(seen.accepted),
         "submissions": sum(row["n"] for row in states),
@@ -83,6 +83,8 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
         findings.append(f"not one final event each: {counted['submissions by number of final events']}")
     if counted["jobs"]["unfinished"] or counted["jobs"]["jobs"] != accepted:
         findings.append(f"jobs of the service: {counted['jobs']}")
+    if counted["callbacks"].get("progress", 0) > PROGRESS * accepted:
+        findings.append(f"progress was reported more than once: {counted['callbacks']}")
     if counted["answered again"] > calls * EXTRA_MAX:
         findings.append(f"{counted['answered again']} of {calls} answered calls were asked for again")
     if counted["charged again, keys honoured"]:
@@ -104,7 +106,7 @@ async def _long(minutes: float, seed: int) -> int:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-soak-"))
     nursery = Nursery(folder)
     nursery.warm(f"{warm.__module__}:{warm.__name__}")
-    count = int(minutes * 60 * 4)
+    count = int(minutes * 60 * 3)
     plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=600, restarts=True)
     try:
         urls = postgres.create_database(), postgres.create_database()
@@ -113,7 +115,7 @@ async def _long(minutes: float, seed: int) -> int:
             await store.migrate([*KERNEL, *migrations])
             await store.close()
         with serving(SoakModel(seed)) as model:
-            site = GradingSite(*urls, rabbitmq.create_vhost(), nursery, folder, model)  # type: ignore[arg-type]
+            site = GradingSite(*urls, rabbitmq.create_vhost(), nursery, folder, Model())
             soak = Soak(site, model, plan, seed, (postgres, rabbitmq))
             await soak.run()
             counted = figures(soak)

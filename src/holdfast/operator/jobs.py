@@ -9,6 +9,7 @@ from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate
+from holdfast.kernel.search_terms import Term, term_value
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, Page, fetch_page
 from holdfast.operator.query import Query, as_patterns, is_id_part, parse_query
@@ -55,9 +56,22 @@ async def _look_up(desk: Desk, page: Page, text: str) -> dict[str, Any]:
 
 
 async def _match(desk: Desk, page: Page, query: Query) -> dict[str, Any]:
-    which = {field.name: getattr(query, field.name) for field in fields(query) if field.name != "texts"}
+    apart = ("texts", "terms")
+    which = {field.name: getattr(query, field.name) for field in fields(query) if field.name not in apart}
+    which["term"], which["is_declared"] = _choose_term(desk, query)
     which["inputs"] = (*query.inputs, *(as_patterns(text) for text in query.texts))
     return await fetch_page(desk, page, BY_ID, search.jobs_matching, **which)
+
+
+def _choose_term(desk: Desk, query: Query) -> tuple[Term | None, bool]:
+    """The first term that some kind declares as a search field, and whether all kinds that the query asks for do."""
+    kinds = [kind for system in desk.systems for kind in system.kernel.registry.kinds.values()]
+    asked = [kind for kind in kinds if query.kind in (None, kind.name.lower())]
+    for path, value in query.terms:
+        if any(path in kind.search for kind in kinds):
+            is_declared = query.kind is not None and all(path in kind.search for kind in asked)
+            return (path, term_value(value)), bool(asked) and is_declared
+    return None, False
 
 
 async def cancel_job(desk: Desk, job_id: str, actor: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.core.family import JOIN_KEY
 from holdfast.core.job import State
 from holdfast.core.redact import redact
-from holdfast.errors import NotAllowed
+from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.explain import explain, iso
 from holdfast.kernel.waiting import answer
 from holdfast.operator.desk import Desk
@@ -71,6 +71,16 @@ def _shape_bar(bar: Bar) -> dict[str, Any]:
 def _aggregates(job: Row) -> list[str]:
     """What the messages of a job are filed under: its id, or the key that its sender knows it by."""
     return list(dict.fromkeys(filter(None, (job["id"], job["job_key"]))))
+
+
+async def find_letter(desk: Desk, job_id: str) -> str:
+    """The id of a job's dead letter."""
+    system, _ = await desk.find(jobs.show, job_id, "job")
+    async with system.kernel.store.reading() as tx:
+        case = await ops.case_of_job(tx, job_id)
+    if case is None:
+        raise NotFound(f"Job {job_id} has no dead letter.")
+    return str(case["id"])
 
 
 async def answer_job(desk: Desk, job_id: str, value: Any, actor: str) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Ended(NamedTuple):
 
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
+_EVENT = Ended._fields.index("event")
 
 
 class Left(NamedTuple):
@@ -230,16 +231,19 @@ async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[s
     rows = {left.job.id: _ended(left, claim, now) for left in lefts}
     ended = batch.keyed(rows)
     states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
-    if len(states) < len(rows):
-        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in states})
+    went_on = {job_id for job_id, state in states.items() if state == State.PROCESSING}
+    if len(states) < len(rows) or went_on:
+        ended = batch.keyed({job_id: _told(rows[job_id], job_id in went_on) for job_id in rows if job_id in states})
     if states:
         await tx.rows(sql.log_ends, batch=ended, now=now)
     if any(left.value is not None for left in lefts):
         await tx.rows(sql.keep_values, batch=ended, now=now)
-    went_on = {job_id: rows[job_id][0] + 1 for job_id, state in states.items() if state == State.PROCESSING}
-    if went_on:
-        await events.append(tx, [(job_id, attempt, "claimed", None) for job_id, attempt in went_on.items()], now)
-    return set(states), set(went_on)
+    return set(states), went_on
+
+
+def _told(row: tuple[Any, ...], went_on: bool) -> tuple[Any, ...]:
+    """The row with the event that the write has come to."""
+    return (*row[:_EVENT], "went_on", *row[_EVENT + 1 :]) if went_on else row
 
 
 def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:

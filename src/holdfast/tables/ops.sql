@@ -64,7 +64,7 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
 -- name: ends_by_minute
 -- How attempts ended, by minute, for the charts. Only the newest events are looked at: bounded on any table.
 SELECT e.at / 60000 AS minute, e.type, COUNT(*) AS attempts
-  FROM (SELECT at, type FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
+  FROM (SELECT at, CASE type WHEN 'went_on' THEN 'advanced' ELSE type END AS type FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
  WHERE e.at >= CAST(:since AS BIGINT)
    AND e.type IN ('succeeded', 'advanced', 'retried', 'lost', 'buried', 'expired', 'cancelled')
  GROUP BY e.at / 60000, e.type

@@ -13,6 +13,7 @@ import mmap
 import os
 import signal
 import sys
+from collections.abc import Callable
 from enum import IntEnum
 from io import TextIOWrapper
 from itertools import islice
@@ -24,10 +25,11 @@ import pypdfium2.raw as raw
 
 from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.blocks import blocks_of_page
+from holdfast_systems.conversion.headings import Page
 from holdfast_systems.conversion.inline import link_targets
 from holdfast_systems.conversion.pdf_page import read_page
 from holdfast_systems.conversion.pdf_tags import read_tags
-from holdfast_systems.conversion.structure import Entry, Page, mark_structure
+from holdfast_systems.conversion.structure import Entry, mark_structure
 from holdfast_systems.conversion.tei import METADATA, write_tei
 
 _OUTLINE_MAX = 20_000
@@ -55,9 +57,15 @@ class Refused(Exception):
 
 def run(source: int, target: int, options: Options) -> int:
     """Convert one open file into another, and say how it went."""
+    with open(target, "wb", closefd=False) as out:
+        pages_max, page_cpu_s = int(options["pages"] or 0), float(options["page_cpu_s"] or 0)
+        return exit_of(lambda: convert(source, out, pages_max, page_cpu_s))
+
+
+def exit_of(work: Callable[[], None]) -> Exit:
+    """Do the work, and say how it went."""
     try:
-        with open(target, "wb", closefd=False) as out:
-            convert(source, out, int(options["pages"] or 0), float(options["page_cpu_s"] or 0))
+        work()
     except Refused as refused:
         return refused.kind
     except (MemoryError, RecursionError):
@@ -69,7 +77,7 @@ def run(source: int, target: int, options: Options) -> int:
 
 def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0) -> None:
     """Write the open file `source` as TEI to `out`, or raise `Refused`."""
-    document = _opened(source)
+    document = opened(source)
     count = len(document)
     if count > pages_max:
         raise Refused(Exit.TOO_MANY_PAGES)
@@ -85,11 +93,11 @@ def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0)
         raise Refused(Exit.EMPTY)
     mark_structure(pages, _outline(document))
     text = TextIOWrapper(out, encoding="utf-8", newline="\n")
-    write_tei(text, pages, {key: _metadata(document, key) for key in METADATA}, _language(document))
+    write_tei(text, pages, metadata_of(document), _language(document))
     text.detach()
 
 
-def _opened(source: int) -> Any:
+def opened(source: int) -> Any:
     try:
         return pdfium.PdfDocument(_content(source))
     except pdfium.PdfiumError as error:
@@ -108,6 +116,10 @@ def _content(source: int) -> Any:
     if not size:
         raise Refused(Exit.DAMAGED)
     return (ctypes.c_char * size).from_buffer(mmap.mmap(source, size, access=mmap.ACCESS_COPY))
+
+
+def metadata_of(document: Any) -> dict[str, str]:
+    return {key: _metadata(document, key) for key in METADATA}
 
 
 def _metadata(document: Any, key: str) -> str:

@@ -9,21 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast_systems.conversion.blocks import BULLETS, Block, Line
+from holdfast_systems.conversion.blocks import Block, Line
+from holdfast_systems.conversion.headings import HEAD_LINES_MAX, Page, mark_heads, plain_text, without_number
 from holdfast_systems.conversion.inline import Area
 
-_HEAD_LETTERS_MAX, _HEAD_LINES_MAX = 200, 4
-_NUMBERED = re.compile(
-    r"(?:(?:appendix|chapter|section|part)\s+)?(\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|[IVX]+|[A-Z])[.)]?\s+\S", re.I
-)
-_KNOWN = re.compile(
-    r"(abstract|(\d+\.?\s+)?introduction|(\d+\.?\s+)?conclusions?|references|bibliography|acknowledge?ments?|appendix|"
-    r"contents|table of contents|index|preface|summary|tóm tắt|tài liệu tham khảo|kết luận|mục lục)",
-    re.IGNORECASE,
-)
 _CAPTION = re.compile(
     r"(figure|fig\.?|table|tab\.?|hình|bảng|abbildung|tabelle|tableau|figura|рис\.?|listing|algorithm)\s*[\dIVX]+(\.\d+)*\s*([.:])?",
     re.IGNORECASE,
@@ -42,17 +33,6 @@ class Entry(NamedTuple):
     page: int
 
 
-@dataclass(slots=True)
-class Page:
-    """`readable` is false where the file gives a page that cannot be loaded."""
-
-    number: int
-    blocks: list[Block]
-    readable: bool = True
-    height: float = 0.0
-    images: list[Area] = field(default_factory=list)
-
-
 def mark_structure(pages: Sequence[Page], outline: Sequence[Entry]) -> None:
     """Give every block its kind."""
     body = _body_size(pages)
@@ -60,7 +40,7 @@ def mark_structure(pages: Sequence[Page], outline: Sequence[Entry]) -> None:
     matched = _mark_outline(pages, outline)
     tagged = any(block.kind == "head" for page in pages for block in page.blocks) and not matched
     if not tagged:
-        _mark_heads(pages, body, by_outline=len(outline) >= 3 and matched >= 0.6 * len(outline))
+        mark_heads(pages, body, by_outline=len(outline) >= 3 and matched >= 0.6 * len(outline))
     for page in pages:
         page.blocks = list(_with_notes(page, body))
         _mark_captions(page, body)
@@ -115,16 +95,6 @@ def _outermost(page: Page) -> Iterator[tuple[str, Block]]:
                 yield place, block
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text.casefold())
-
-
-def _without_number(text: str) -> str:
-    return re.sub(
-        r"^\W*(?:(?:appendix|chapter|section|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*|[IVXivx]+)[.):]?\s+", "", text
-    )
-
-
 def _mark_outline(pages: Sequence[Page], outline: Sequence[Entry]) -> int:
     """Mark the blocks that the outline names; returns how many of its lines were there."""
     by_page: defaultdict[int, list[Entry]] = defaultdict(list)
@@ -141,13 +111,13 @@ def _mark_outline(pages: Sequence[Page], outline: Sequence[Entry]) -> int:
 
 def _mark_entry(page: Page, entry: Entry, running: set[str]) -> bool:
     """Find an entry on its page; among lines at a running line's place only if their text is in `running`."""
-    wanted = {_plain(entry.title), _plain(_without_number(entry.title))} - {""}
+    wanted = {plain_text(entry.title), plain_text(without_number(entry.title))} - {""}
     for index, block in enumerate(page.blocks):
         if block.place == "matched" or (block.kind not in ("p", "item", "head") and block.text not in running):
             continue
-        for count in range(1, min(_HEAD_LINES_MAX, len(block.lines)) + 1):
+        for count in range(1, min(HEAD_LINES_MAX, len(block.lines)) + 1):
             text = " ".join([block.marker, *(line.text for line in block.lines[:count])])
-            if not {_plain(text), _plain(_without_number(text.strip()))} & wanted:
+            if not {plain_text(text), plain_text(without_number(text.strip()))} & wanted:
                 continue
             if count < len(block.lines):
                 page.blocks.insert(index + 1, Block(block.lines[count:]))
@@ -166,70 +136,6 @@ def _take_number(blocks: list[Block], index: int) -> None:
     if re.fullmatch(r"(?:chapter|part|appendix)?\s*[\dA-ZIVX]{1,4}\.?", before.text, re.IGNORECASE):
         blocks[index].lines = [*before.lines, *blocks[index].lines]
         blocks.pop(index - 1)
-
-
-def _mark_heads(pages: Sequence[Page], body: float, *, by_outline: bool) -> None:
-    """Headings by their looks: larger, bold, numbered, or one of the words that head a part of a paper."""
-    looks: Counter[tuple[float, str]] = Counter()
-    for page in pages:
-        for block in page.blocks:
-            for line in block.lines:
-                looks[line.size, line.font] += len(line.text)
-    total, usual = sum(looks.values()), looks.most_common(1)[0][0][1] if looks else ""
-    found = [(page, block) for page in pages for block in page.blocks if _may_head(block, body, usual)]
-    largest = max((block.size for page, block in found if page.number == pages[0].number), default=0.0)
-    if by_outline:
-        found = [(page, block) for page, block in found if block.size >= max(largest, 1.3 * body) and page is pages[0]]
-    elsewhere = {(block.size, block.lines[0].font) for page, block in found if page is not pages[0]}
-    kept = []
-    for page, block in found:
-        look = (block.size, block.lines[0].font)
-        if looks[look] > max(0.1 * total, 60) and not _named(block) and block.size < 1.12 * body:
-            continue
-        if page is pages[0] and len(pages) > 2 and block.size < largest and look not in elsewhere and not _named(block):
-            continue
-        kept.append(block)
-    _give_levels(kept, largest)
-
-
-def _named(block: Block) -> bool:
-    text = f"{block.marker} {block.text}".strip()
-    return bool(_NUMBERED.match(text) or _KNOWN.fullmatch(text.rstrip(":.")))
-
-
-def _may_head(block: Block, body: float, usual: str) -> bool:
-    if block.kind not in ("p", "item") or not block.lines or len(block.lines) > _HEAD_LINES_MAX:
-        return False
-    if block.kind == "item" and block.marker in BULLETS:
-        return False
-    text = f"{block.marker} {block.text}".strip()
-    letters = sum(letter.isalpha() for letter in text)
-    if not 2 <= letters <= _HEAD_LETTERS_MAX or letters < 0.4 * len(text.replace(" ", "")):
-        return False
-    first = block.lines[0]
-    size, distinct = block.size, first.font != usual
-    if size >= 1.12 * body and size >= body + 0.9:
-        return not text.endswith((",", ";"))
-    if size < 0.95 * body or (text.endswith((".", ",", ";", ":")) and not _KNOWN.fullmatch(text[:-1])):
-        return False
-    if len(block.lines) > 2 or len(text) > 120:
-        return False
-    if all(line.bold for line in block.lines) and distinct:
-        return True
-    shouted = text.isupper() and letters > 3
-    if _NUMBERED.match(text):
-        return (distinct and (first.italic or "capitals" in first.font or shouted)) or shouted
-    return (bool(_KNOWN.fullmatch(text)) and (distinct or shouted)) or ("capitals" in first.font and distinct)
-
-
-def _give_levels(heads: Sequence[Block], largest: float) -> None:
-    ranks = sorted({(-block.size, not block.lines[0].bold, block.lines[0].italic) for block in heads})
-    titled = any(block.size == largest and not _NUMBERED.match(block.text) for block in heads[:1])
-    for block in heads:
-        numbers = _NUMBERED.match(f"{block.marker} {block.text}".strip())
-        rank = ranks.index((-block.size, not block.lines[0].bold, block.lines[0].italic)) + 1
-        level = numbers[1].count(".") + 1 + titled if numbers and numbers[1][0].isdigit() else rank
-        block.kind, block.level = "head", min(6, max(1, level))
 
 
 def _with_notes(page: Page, body: float) -> Iterator[Block]:

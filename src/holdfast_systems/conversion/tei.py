@@ -15,8 +15,8 @@ from typing import TextIO
 from urllib.parse import quote
 
 from holdfast_systems.conversion.blocks import BULLETS, Block, Line
+from holdfast_systems.conversion.headings import Page
 from holdfast_systems.conversion.inline import join_lines
-from holdfast_systems.conversion.structure import Page
 
 METADATA = ("Title", "Author", "Keywords", "CreationDate")  # of a PDF's information; they go into the header
 _MADE_BY_TOOLS = re.compile(

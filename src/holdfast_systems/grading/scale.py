@@ -61,7 +61,7 @@ _LOW, _HIGH = 2.0, 8.5
 # Nobody shows C1 with the words of B1; and who makes no slip in the words of B1 has shown B1.
 _C1_BEGINS, _C1_WORDS = 8.5, 2.8
 _B1_ENDS = 5.4
-_B1_WORDS: Line = ((2.4, 1), (2.65, 0))
+_B1_WORDS: Line = ((2.45, 1), (2.7, 0))
 
 
 def deviations(

@@ -28,6 +28,29 @@ def paper(pages: int = 4) -> bytes:
     return document(streams)
 
 
+def manual(chapters: int = 5) -> bytes:
+    """No outline: a list of contents, chapters with their number on a line of its own, labels that return, code."""
+    listed: list[Placed] = [
+        (60, 680 - 16 * number, 10, f"{number} Waters of kind {number} {number + 1}")
+        for number in range(1, chapters + 1)
+    ]
+    streams = [text([(60, 720, 20, "Contents"), *listed], "F2")]
+    for number in range(1, chapters + 1):
+        bold: list[Placed] = [
+            (60, 740, 18, f"Chapter {number}"),
+            (60, 712, 20, f"Waters of kind {number}"),
+            (60, 660, 10, "Synopsis"),
+            (60, 560, 10, "for all i in tides do"),
+            (60, 500, 12, f"{number}.1 Springs of kind {number}"),
+            (60, 486, 12, f"{number}.2 Neaps of kind {number}"),
+        ]
+        body: list[Placed] = [
+            (60, top - 12 * row, 10, f"Line {row} of {number}: {PROSE}") for top in (640, 540, 460) for row in range(5)
+        ]
+        streams.append(text(bold, "F2") + text(body))
+    return document(streams)
+
+
 def columns(count: int, *, row_by_row: bool) -> bytes:
     """`count` columns of numbered markers, written column by column or across all of them."""
     wide, rows = 480 / count, 24

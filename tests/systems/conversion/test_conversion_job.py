@@ -295,6 +295,14 @@ async def test_a_cancelled_job_ends_at_once_and_leaves_no_result(place: Place) -
     assert (again.status_code, again.json()["code"]) == (409, "NOT_READY")
 
 
+@pytest.mark.spec("C2", "001.1")
+async def test_a_refusal_to_cancel_speaks_of_the_states_that_a_user_knows(place: Place) -> None:
+    job = await place.upload()
+    await place.work()
+    refused = await place.client().post(f"/api/jobs/{job['id']}/cancel")
+    assert refused.json()["detail"].startswith("The job is complete;")
+
+
 @pytest.mark.spec("C8", "001.30")
 async def test_a_stream_tells_a_job_from_its_first_event_to_its_last(place: Place) -> None:
     place.gateway.errors = DOWN[:1]

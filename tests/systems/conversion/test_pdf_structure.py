@@ -36,6 +36,7 @@ ALLOWED = {
 }
 EVERY = {
     "paper": made.paper,
+    "manual": made.manual,
     "columns": lambda: made.columns(3, row_by_row=True),
     "lists and tables": made.lists_and_tables,
     "links and pictures": made.linked_and_pictured,
@@ -92,6 +93,17 @@ def test_a_paper_has_bold_headings_running_lines_notes_and_raised_numbers(tmp_pa
     assert raised == ["1"] * 4
     assert any("The moon1 turns the sea" in paragraph for paragraph in texts(root, "p"))
     assert not any("A Paper on Tides" in paragraph for paragraph in texts(root, "p"))
+
+
+@pytest.mark.spec("C9")
+def test_a_manual_without_an_outline_has_its_headings_and_no_others(tmp_path: Path) -> None:
+    """Not the lines of its list of contents, nor the label of every page, nor a line of code in bold."""
+    heads = texts(tei_of(tmp_path, made.manual()), "head")
+    wanted = ["Contents"]
+    for number in range(1, 6):
+        wanted += [f"Chapter {number} Waters of kind {number}"]
+        wanted += [f"{number}.1 Springs of kind {number}", f"{number}.2 Neaps of kind {number}"]
+    assert heads == wanted
 
 
 @pytest.mark.spec("C9")

@@ -1,17 +1,21 @@
 // Jobs: a list with filters that live in the address.
 import { api, el } from "./holdfast.js";
+import { bulkBar, keepChosen, tick } from "./console-bulk.js";
 import { errorOf, field, link, pill, short, table, when } from "./parts.js";
 
 const STATES = ["queued", "processing", "waiting", "succeeded", "dead", "cancelled"];
 const FILTERS = ["system", "state", "kind", "stage", "provider", "owner", "queue"];
 
-export async function jobs({ query }) {
+export async function jobs({ query }, again) {
   const here = location.hash;
-  const [{ items, next }, { items: systems }] = await Promise.all([
+  const wanted = query.get("q");
+  const fitting = { q: wanted ?? asQuery(query), ...(query.get("system") && { system: query.get("system") }) };
+  const [{ items, next }, { items: systems }, { counts, is_all: isAll }] = await Promise.all([
     api(`/api/ops/jobs?${query}`),
     api("/api/ops/overview"),
+    fitting.q ? api(`/api/ops/jobs/counts?${new URLSearchParams(fitting)}`) : { counts: {}, is_all: true },
   ]);
-  const wanted = query.get("q");
+  keepChosen(items.map((row) => row.id));
   if (wanted && !query.get("next") && items.length === 1) {
     if (location.hash === here) location.replace(`#job/${items[0].id}`);
     return null;
@@ -22,8 +26,9 @@ export async function jobs({ query }) {
     el("h2", { tabindex: "-1" }, wanted ? `Jobs that fit ${wanted}` : "Jobs"),
     queryForm(wanted ?? ""),
     wanted ? el("p", {}, link("#jobs", "All jobs")) : filterForm(query, systems),
+    bulkBar({ ...fitting, counts, isAll }, again),
     table(
-      COLUMNS,
+      [["Choose", tick(again)], ...COLUMNS],
       items,
       (row) => row.id,
       wanted ? "No job here fits this." : "No job fits these filters.",
@@ -36,6 +41,13 @@ export async function jobs({ query }) {
     ),
   );
 }
+
+// The filters of the form, as the query that means the same.
+const asQuery = (query) =>
+  FILTERS.slice(1)
+    .filter((name) => query.get(name))
+    .map((name) => `${name}:"${query.get(name).replaceAll('"', "")}"`)
+    .join(" ");
 
 const COLUMNS = [
   ["Job", (row) => link(`#job/${row.id}`, el("code", {}, row.id))],

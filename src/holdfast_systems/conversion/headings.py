@@ -1,0 +1,178 @@
+"""Headings by their looks: larger, bold, numbered, or one of the words that head a part of a paper.
+
+A list of contents looks like its headings, and a label that returns on every page ("Synopsis") looks like one too: the
+whole document tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from holdfast_systems.conversion.blocks import BULLETS, Block
+from holdfast_systems.conversion.inline import Area
+
+_HEAD_LETTERS_MAX, HEAD_LINES_MAX = 200, 4
+_NUMBERED = re.compile(
+    r"(?:(?:appendix|chapter|section|part)\s+)?(\d+(?:\.\d+)*|[A-Z](?:\.\d+)+|[IVX]+|[A-Z])[.)]?\s+\S", re.I
+)
+_KNOWN = re.compile(
+    r"(abstract|(\d+\.?\s+)?introduction|(\d+\.?\s+)?conclusions?|references|bibliography|acknowledge?ments?|appendix|"
+    r"contents|table of contents|index|preface|summary|tóm tắt|tài liệu tham khảo|kết luận|mục lục)",
+    re.IGNORECASE,
+)
+_PAGE_NUMBER = re.compile(r"(?:(?:\s*\.){2,}|\s)\s*(?:\d{1,4}|[ivxlc]{1,7})\s*$|(?:\s*\.){3,}\s*$")
+_LEADERS = re.compile(r"(?:\. ?){4,}")
+_CONTENTS = re.compile(r"(?:table of )?contents|mục lục|inhalt(?:sverzeichnis)?|table des matières|índice", re.I)
+_CHAPTER = re.compile(r"(?:chapter|part|appendix|chương|phần)\s+[\dA-ZIVX]{1,5}\.?", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{2}")
+_SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3})+\.?\s+[^\W\d]")
+_LABEL_TIMES = 4  # a heading that returns so often under other headings is a label
+_CONTENTS_TIMES = 3
+
+
+@dataclass(slots=True)
+class Page:
+    """`readable` is false where the file gives a page that cannot be loaded."""
+
+    number: int
+    blocks: list[Block]
+    readable: bool = True
+    height: float = 0.0
+    images: list[Area] = field(default_factory=list)
+
+
+def plain_text(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+def without_number(text: str) -> str:
+    return re.sub(
+        r"^\W*(?:(?i:appendix|chapter|section|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*|[IVXivx]+)[.):]?\s+", "", text
+    )
+
+
+def mark_heads(pages: Sequence[Page], body: float, *, by_outline: bool) -> None:
+    """Headings by their looks: larger, bold, numbered, or one of the words that head a part of a paper."""
+    looks: Counter[tuple[float, str]] = Counter()
+    for page in pages:
+        for block in page.blocks:
+            for line in block.lines:
+                looks[line.size, line.font] += len(line.text)
+    for page in pages:
+        _part_numbered(page)
+    total, usual = sum(looks.values()), looks.most_common(1)[0][0][1] if looks else ""
+    found = [(page, block) for page in pages for block in page.blocks if _may_head(block, body, usual)]
+    largest = max((block.size for page, block in found if page.number == pages[0].number), default=0.0)
+    if by_outline:
+        found = [(page, block) for page, block in found if block.size >= max(largest, 1.3 * body) and page is pages[0]]
+    elsewhere = {(block.size, block.lines[0].font) for page, block in found if page is not pages[0]}
+    found = _without_contents(found)
+    labels = Counter(plain_text(block.text) for _, block in found if not _numbered(block))
+    kept: list[tuple[Page, Block]] = []
+    for page, block in found:
+        if block.size < 1.12 * body and labels[plain_text(block.text)] >= _LABEL_TIMES and not _numbered(block):
+            continue
+        look = (block.size, block.lines[0].font)
+        if looks[look] > max(0.1 * total, 60) and not _named(block) and block.size < 1.12 * body:
+            continue
+        if page is pages[0] and len(pages) > 2 and block.size < largest and look not in elsewhere and not _named(block):
+            continue
+        kept.append((page, block))
+    _give_levels([block for _, block in kept], largest)
+    for page in pages:
+        _join_chapters(page)
+
+
+def _without_contents(found: Sequence[tuple[Page, Block]]) -> list[tuple[Page, Block]]:
+    """Without the lines of a list of contents: dotted ones, and on its pages those that have a page or come again."""
+    last = {_words_of(block): page.number for page, block in found}
+    by_page: defaultdict[int, list[Block]] = defaultdict(list)
+    for page, block in found:
+        by_page[page.number].append(block)
+    kept, inside = [], -9  # the page up to which the list goes
+    for page, block in found:
+        blocks = by_page[page.number]
+        listed = sum(_comes_again(each, page, last) for each in blocks)
+        begins = any(_CONTENTS.fullmatch(each.text.strip()) for each in blocks)
+        if begins or (0 < page.number - inside <= 2 and 2 * listed >= len(blocks)):
+            inside = page.number
+        within = inside == page.number and _PAGE_NUMBER.search(block.text)
+        again = (inside == page.number or listed >= _CONTENTS_TIMES) and _comes_again(block, page, last)
+        if not within and not again and not _LEADERS.search(block.text):
+            kept.append((page, block))
+    return kept
+
+
+def _comes_again(block: Block, page: Page, last: dict[str, int]) -> bool:
+    """Whether a heading has the same words on a later page, with or without what may be that page's number."""
+    entry = _PAGE_NUMBER.sub("", f"{block.marker} {block.text}".strip())
+    return max(last[_words_of(block)], last.get(plain_text(without_number(entry)), 0)) > page.number
+
+
+def _words_of(block: Block) -> str:
+    return plain_text(without_number(f"{block.marker} {block.text}".strip()))
+
+
+def _part_numbered(page: Page) -> None:
+    """Headings that stand right below each other, each with a number of its own, are several."""
+    for index in range(len(page.blocks) - 1, -1, -1):
+        block = page.blocks[index]
+        several = block.kind == "p" and 1 < len(block.lines) <= HEAD_LINES_MAX
+        if several and all(_SECTION.match(line.text) for line in block.lines):
+            page.blocks[index : index + 1] = [Block([line]) for line in block.lines]
+
+
+def _join_chapters(page: Page) -> None:
+    """ "Chapter 3" above a heading is its number."""
+    for index in range(len(page.blocks) - 1, 0, -1):
+        above, block = page.blocks[index - 1], page.blocks[index]
+        if block.kind == above.kind == "head" and _CHAPTER.fullmatch(above.text.strip()):
+            block.lines, block.level = [*above.lines, *block.lines], min(above.level, block.level)
+            page.blocks.pop(index - 1)
+
+
+def _numbered(block: Block) -> bool:
+    return bool(_NUMBERED.match(f"{block.marker} {block.text}".strip()))
+
+
+def _named(block: Block) -> bool:
+    text = f"{block.marker} {block.text}".strip()
+    return bool(_NUMBERED.match(text) or _KNOWN.fullmatch(text.rstrip(":.")))
+
+
+def _may_head(block: Block, body: float, usual: str) -> bool:
+    if block.kind not in ("p", "item") or not block.lines or len(block.lines) > HEAD_LINES_MAX:
+        return False
+    if block.kind == "item" and block.marker in BULLETS:
+        return False
+    text = f"{block.marker} {block.text}".strip()
+    letters = sum(letter.isalpha() for letter in text)
+    if not _WORD.search(text) or letters > _HEAD_LETTERS_MAX or letters < 0.4 * len(text.replace(" ", "")):
+        return False
+    first = block.lines[0]
+    size, distinct = block.size, first.font != usual
+    if size >= 1.12 * body and size >= body + 0.9:
+        return not text.endswith((",", ";"))
+    if size < 0.95 * body or (text.endswith((".", ",", ";", ":")) and not _KNOWN.fullmatch(text[:-1])):
+        return False
+    if len(block.lines) > 2 or len(text) > 120 or text[0].islower() or not text[0].isalnum():
+        return False
+    if all(line.bold for line in block.lines) and distinct:
+        return True
+    shouted = text.isupper() and letters > 3
+    if _NUMBERED.match(text):
+        return (distinct and (first.italic or "capitals" in first.font or shouted)) or shouted
+    return (bool(_KNOWN.fullmatch(text)) and (distinct or shouted)) or ("capitals" in first.font and distinct)
+
+
+def _give_levels(heads: Sequence[Block], largest: float) -> None:
+    ranks = sorted({(-block.size, not block.lines[0].bold, block.lines[0].italic) for block in heads})
+    titled = any(block.size == largest and not _NUMBERED.match(block.text) for block in heads[:1])
+    for block in heads:
+        numbers = _NUMBERED.match(f"{block.marker} {block.text}".strip())
+        rank = ranks.index((-block.size, not block.lines[0].bold, block.lines[0].italic)) + 1
+        level = numbers[1].count(".") + 1 + titled if numbers and numbers[1][0].isdigit() else rank
+        block.kind, block.level = "head", min(6, max(1, level))
