@@ -11,8 +11,8 @@ from tests.kernel.places import Deploy
 from holdfast import App, CallError, Category, Context, Job, Provider, Retry, stage
 from holdfast.errors import NotAllowed
 from holdfast.operator.desk import Desk
-from holdfast.operator.story import answer_job, show_job
-from holdfast.operator.waterfall import Call, Effect, Event, draw_waterfall
+from holdfast.operator.story import answer_job, shape_bar, show_job
+from holdfast.operator.waterfall import Bar, Call, Effect, Event, draw_waterfall
 from holdfast.system import OpenSystem, System
 
 pytestmark = pytest.mark.spec("K17")
@@ -110,6 +110,10 @@ def test_a_gap_is_named_by_what_ended_before_it() -> None:
         ("waits for a worker", 90_000, 95_000),
         ("attempt 3: charge", 95_000, None),
     ]
+
+
+def test_the_reason_of_a_bar_is_redacted() -> None:
+    assert "hunter2222" not in str(shape_bar(Bar("gap", "put off", 0, 1, reason="password=hunter2222")))
 
 
 def test_an_effect_stands_in_the_attempt_that_sent_it_and_only_once() -> None:
