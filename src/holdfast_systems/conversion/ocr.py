@@ -1,7 +1,7 @@
 """Reads scans: pages that hold a picture and no text. Needs the extra `ocr`: RapidOCR, which carries its models.
 
-A stranger's file is drawn in the sandbox (`pdf_pictures`); here only pixels arrive. It takes seconds of CPU a page: call
-it from a thread; threads wait for each other.
+A stranger's file is drawn in the sandbox (`pdf_pictures`); here only pixels arrive. It takes seconds of CPU a page:
+call it from a thread; threads wait for each other.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_a_scan_is_drawn_for_its_reader(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C9")
 @pytest.mark.slow
-@pytest.mark.may_skip
+@pytest.mark.may_skip("RapidOCR is an extra")
 @pytest.mark.skipif(not is_installed(), reason="The extra `ocr` is not installed.")
 async def test_a_scan_is_read_where_the_extra_is_installed(tmp_path: Path) -> None:
     source = tmp_path / "scan.pdf"

@@ -84,11 +84,11 @@ def test_whisper_transcribes_where_it_is_chosen_and_installed(tmp_path: Path) ->
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "model.bin").write_bytes(b"")
-    chosen = read(ServiceSettings, {"STT_OFFLINE": "whisper", "STT_WHISPER_FOLDER": str(folder)})
+    chosen = ServiceSettings(stt_offline="whisper", stt_whisper_folder=str(folder))
     assert isinstance(engine_for(chosen).reader, WhisperTranscriber)
     assert isinstance(engine_for(read(ServiceSettings, {})).reader, OfflineTranscriber)
     expected = [] if is_installed() else ["STT_OFFLINE=whisper needs faster-whisper"]
     assert [found[: len("STT_OFFLINE=whisper needs faster-whisper")] for found in chosen.problems()] == expected
     assert model_folder(str(folder)) == folder and model_folder(str(tmp_path)) is None
-    wrong = read(ServiceSettings, {"STT_OFFLINE": "parrot"})
+    wrong = ServiceSettings(stt_offline="parrot")
     assert "STT_OFFLINE must be moonshine or whisper." in wrong.problems()

@@ -83,7 +83,7 @@ def test_speech_is_cut_in_a_pause() -> None:
 
 
 @pytest.mark.spec("G15")
-@pytest.mark.may_skip
+@pytest.mark.may_skip("faster-whisper and a model are extras")
 @pytest.mark.skipif(
     not whisper.is_installed() or whisper.model_folder("") is None, reason="The extra `whisper` has no model here."
 )
