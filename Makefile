@@ -1,6 +1,6 @@
 # Holdfast. `make` prints what there is. Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help install up test check conformance sim sim-long bench bench-quick quality docs servers fmt lock clean
+.PHONY: help install up test check conformance sim sim-long bench bench-quick quality docs servers fmt lock release clean
 
 # Each of the hundreds of processes that the tests start would compile everything again if none might keep it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,7 +25,7 @@ up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
 
 test: $(DEV) servers lint ## run every check and every test, with private PostgreSQL and RabbitMQ
 	@rm -f .cache/forgiven.txt
-	@$(BIN)/python -m pytest -q -n 3 --dist loadscope || { \
+	@$(BIN)/python -m pytest -q -n 4 --dist loadscope || { \
 		[ $$? = 1 ] || exit 1; mkdir -p .cache; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
 		echo "Once more, alone, what failed beside the others:"; cat .cache/forgiven.txt; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
@@ -74,6 +74,9 @@ fmt: $(DEV) ## format, and mend what the linter can mend
 
 lock: $(DEV) ## compile the pinned requirements from pyproject.toml
 	@scripts/lock
+
+release: test ## test, build both distributions into dist/, check them and tag the commit; nothing is uploaded
+	@$(BIN)/python scripts/release
 
 clean: ## remove what was installed and cached; data/ stays
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

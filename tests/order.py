@@ -3,7 +3,7 @@
 A process of pytest-xdist that has nearly done what it has is given the next unit:
 
     the tests of one file               they share its fixtures: a deployment, a browser, a matrix of processes
-    all tests that meet the broker      one node of RabbitMQ serves them
+    the tests of one broker             one node of RabbitMQ serves them; most of their time they wait
     one test of a simulated world       many seeds each, and nothing to share
 
 Long units begin first, so that all processes end at about the same time. Those that wait for leases and servers take
@@ -18,19 +18,22 @@ from itertools import chain, zip_longest
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-BROKER = "the broker"
-BROKER_FILES = (
-    "tests/acceptance/test_broker.py",
-    "tests/acceptance/test_celery.py",
-    "tests/acceptance/test_grading_",
-    "tests/systems/grading/test_grading_over_rabbitmq.py",
-    "tests/test_services.py",
-    "tests/transports/",
-)
+BROKERS = {
+    "the broker of fleets": ("tests/acceptance/test_broker.py", "tests/acceptance/test_celery.py", "tests/transports/"),
+    "the broker of grading": (
+        "tests/acceptance/test_grading_",
+        "tests/systems/grading/test_forged.py",
+        "tests/systems/grading/test_grading_over_rabbitmq.py",
+        "tests/systems/grading/test_letters.py",
+        "tests/deploy/test_compose_processes.py",
+        "tests/test_services.py",
+    ),
+}
+"""The units that have a node of RabbitMQ each, and what their tests' names begin with."""
 WORLDS = tuple(f"tests/proof/test_{name}.py" for name in ("kernel_world", "grading_world", "review_world", "mutants"))
 # The longest first, by what a unit's name begins with.
 WAITING = (
-    BROKER,
+    *BROKERS,
     "tests/acceptance/test_failpoints.py",
     "tests/acceptance/test_review_mail.py",
     "tests/acceptance/test_restarts.py",
@@ -53,8 +56,9 @@ COMPUTING = (
 
 def unit_of(test: str) -> str:
     """The unit that a test, named by its id, belongs to."""
-    if test.startswith(BROKER_FILES):
-        return BROKER
+    for unit, files in BROKERS.items():
+        if test.startswith(files):
+            return unit
     return test if test.startswith(WORLDS) else test.partition("::")[0]
 
 

@@ -22,7 +22,7 @@ from holdfast.http.auth import Principal
 from holdfast.kernel.kernel import Kernel
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.accepting import Accepting
 from holdfast_systems.grading.grading_service import engine_for, service_app

@@ -15,7 +15,7 @@ from holdfast.engines.run import Duties, run
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.watch import LogWatch
 from holdfast.tables import outbox
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Queue
 
 OUTSTANDING = 200

@@ -83,7 +83,7 @@ __all__ = [
     "enqueue_many",
     "stage",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _HOMES = {
     "Answered": "holdfast.core.family:Answered",
     "App": "holdfast.kernel.app:App",

@@ -14,7 +14,9 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
+
+from pydantic import JsonValue
 
 from holdfast.core.family import Success
 from holdfast.errors import BadDeclaration, InvalidInput, JobFailed
@@ -97,7 +99,7 @@ class Client:
         await wait_for_end(self._kernel, job_id, timeout_s)
         return await read_status(self._kernel, job_id)
 
-    async def result(self, job: type[Job[Any, Out]], job_id: str, *, timeout_s: float = 0.0) -> Out:
+    async def result(self, job: type[Job[In, Out]], job_id: str, *, timeout_s: float = 0.0) -> Out:
         """What the job's last stage returned. Waits for up to `timeout_s`, then raises `NotEnded`; raises `JobFailed`,
         with the classified `failure`, if the job died or was cancelled."""
         ended, kind = await wait_for_end(self._kernel, job_id, timeout_s), kind_of(job).name
@@ -108,7 +110,7 @@ class Client:
             return value
         raise JobFailed(job_id, ended.outcome)
 
-    async def progress(self, job_id: str) -> dict[str, Any] | None:
+    async def progress(self, job_id: str) -> dict[str, JsonValue] | None:
         """What the job's handler has reported last with `ctx.progress`; None if nothing yet. Raises `NotFound`."""
         return await read_progress(self._kernel, job_id)
 

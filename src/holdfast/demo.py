@@ -7,12 +7,13 @@ over the same HTTP interface as anybody else and believes only what the database
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,13 @@ from rich.console import Console
 from holdfast import demo_work
 from holdfast.core.breaker import Gate
 from holdfast.core.job import TERMINAL
-from holdfast.demo_account import GOOD, WITH_A_PERSON, Account, Row, account, no_message_pending, show
+from holdfast.demo_account import Account, Row, account, no_message_pending, show
+from holdfast.demo_stage import Accepted, Stage, Standing, until
 from holdfast.demo_work import DESK, TRANSLATOR, Desk, Translator
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.errors import HoldfastError
 from holdfast.http.app import create_app
-from holdfast.http.auth import ROLES, token_for
+from holdfast.http.auth import known_roles, token_for
 from holdfast.kernel import operate, submit
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.watch import LogWatch
@@ -38,41 +40,16 @@ from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
 from holdfast.tables import breakers, cases, jobs
 
-LOOK_S = 0.1
-PATIENCE_S = 45.0
 CARDS = 30
 ACTOR = "demo"
-FINAL = GOOD | WITH_A_PERSON | {"FAILED", "failed", *map(str, TERMINAL)}
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """Something a system promised to do: what, by which system, and where to ask how it went."""
+class Postcards:
+    """The demo's own part: an app whose provider is taken down, and the kernel it runs on."""
 
-    system: str
-    what: str
-    url: str
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where the demo plays."""
-
-    folder: Path
-    opened: Sequence[OpenSystem]
     desk: Desk
-    client: httpx.AsyncClient
-    console: Console
-
-    def say(self, text: str) -> None:
-        self.console.print(f"  {text}", highlight=False)
-
-    def title(self, text: str) -> None:
-        self.console.print(f"\n[bold]{text}[/]", highlight=False)
-
-    @property
-    def kernel(self) -> Kernel:
-        return next(one.kernel for one in self.opened if one.name == DESK)
+    kernel: Kernel
 
 
 async def demo(console: Console) -> Account:
@@ -81,11 +58,12 @@ async def demo(console: Console) -> Account:
     assert me is not None
     with suppress(NotImplementedError, RuntimeError):  # no signals where the loop is not the main thread's
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the story is told here, not by log lines
     began = time.monotonic()
-    async with _stage(console) as on:
-        accepted = await three_systems(on)
-        accepted += await outage(on)
-        await dead_letter(on)
+    async with _stage(console) as (on, own):
+        accepted = await systems(on)
+        accepted += await outage(on, own)
+        await dead_letter(on, own)
         on.title("5. The account")
         rows = [await _row(on, one, accepted) for one in on.opened]
     made = Account(tuple(rows), time.monotonic() - began)
@@ -94,22 +72,24 @@ async def demo(console: Console) -> Account:
 
 
 @asynccontextmanager
-async def _stage(console: Console) -> AsyncIterator[Stage]:
+async def _stage(console: Console) -> AsyncIterator[tuple[Stage, Postcards]]:
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-demo-"))
     try:
         desk = demo_work.build_desk(falls_at=CARDS // 2)
+        installed = load_systems()
         # Not the caller's environment: the demo must reach no database, broker or provider of theirs.
-        secret = secrets.token_urlsafe(48)
-        env = {"HOLDFAST_DATA_DIR": str(folder), "HOLDFAST_JWT_SECRET": secret, "REVIEW_LOCAL_ROOTS": str(folder)}
+        env = {"HOLDFAST_DATA_DIR": str(folder), "HOLDFAST_JWT_SECRET": secrets.token_urlsafe(48)}
+        for system in installed:
+            env |= system.demo.settings(folder) if system.demo is not None else {}
         settings = read(Settings, env)
-        names = [one.name for one in load_systems()]
-        opened = await open_systems(settings, env, names, [desk.app], watch=LogWatch())
+        opened = await open_systems(settings, env, [system.name for system in installed], [desk.app], watch=LogWatch())
         try:
             async with _running(opened):
                 transport = httpx.ASGITransport(create_app(settings, opened))
-                headers = {"Authorization": f"Bearer {token_for(settings, 'demo', ROLES)}"}
+                headers = {"Authorization": f"Bearer {token_for(settings, 'demo', known_roles(installed))}"}
                 async with httpx.AsyncClient(transport=transport, base_url="http://demo", headers=headers) as client:
-                    yield Stage(folder, opened, desk, client, console)
+                    kernel = next(one.kernel for one in opened if one.name == DESK)
+                    yield Stage(folder, opened, client, console), Postcards(desk, kernel)
         finally:
             await close_systems(opened)
     finally:
@@ -128,106 +108,25 @@ async def _running(opened: Sequence[OpenSystem]) -> AsyncIterator[None]:
         stop.set()
 
 
-async def three_systems(on: Stage) -> list[Accepted]:
+async def systems(on: Stage) -> list[Accepted]:
     """Real work for every installed system, followed to its end."""
     on.title("1. Work for every installed system, over HTTP")
-    runs = {one.name for one in on.opened}
-    accepted: list[Accepted] = []
-    if {"grading-main", "grading-service"} <= runs:
-        accepted += [await _essay(on, number, text) for number, text in enumerate(demo_work.ESSAYS, 1)]
-    if "conversion" in runs:
-        accepted += [await _paper(on, name, title, lines) for name, title, lines in demo_work.PAPERS]
-    if "review" in runs and shutil.which("git"):
-        accepted.append(await _review(on))
-    for one in accepted:
-        answer = await _until(lambda one=one: _ended(on, one), f"{one.what} did not end")  # type: ignore[misc]
-        on.say(f"{one.system:13} {one.what:24} {_outcome(answer)}")
-    if any(one.system == "grading-main" for one in accepted):
-        await _instruct(on)
+    plays = [one.system.demo.play(on) for one in on.opened if one.system.demo is not None]
+    accepted = [each for played in await asyncio.gather(*plays) for each in played]
+    if not accepted:
+        on.say("none is installed")
     return accepted
 
 
-async def _instruct(on: Stage) -> None:
-    """What the grader was not sure of, an instructor decides: here, by agreeing with it."""
-    waiting = _checked(await on.client.get("/api/instructor/queue"))["items"]
-    for one in waiting:
-        url, score = f"/api/submissions/{one['id']}/review", one["aiResult"]["overallScore"]
-        _checked(await on.client.post(f"{url}/claim"))
-        _checked(await on.client.post(url, json={"overallScore": score}))
-    if waiting:
-        on.say(f"{len(waiting)} essays of which the grader was not sure were decided by an instructor")
-
-
-async def _essay(on: Stage, number: int, text: str) -> Accepted:
-    payload = {"text": text, "taskType": "essay", "questionId": f"demo-{number}"}
-    headers = {"Idempotency-Key": on.kernel.new_uuid4()}
-    body = {"skill": "writing", "payload": payload}
-    made = _checked(await on.client.post("/api/submissions", json=body, headers=headers))
-    return Accepted("grading-main", f"essay {number}", f"/api/submissions/{made['id']}")
-
-
-async def _paper(on: Stage, name: str, title: str, lines: Sequence[str]) -> Accepted:
-    file = (name, demo_work.pdf(title, lines), "application/pdf")
-    made = _checked(await on.client.post("/api/jobs", files={"file": file}))
-    return Accepted("conversion", name, f"/api/jobs/{made['id']}")
-
-
-async def _review(on: Stage) -> Accepted:
-    repository = on.folder / "repository"
-    await asyncio.to_thread(demo_work.make_repository, repository)
-    body = {
-        "idempotency_key": "demo-review",
-        "review_version": 1,
-        "recipients": ["ada@example.test"],
-        "source": {"type": "git", "repo": str(repository), "range": "HEAD~1..HEAD"},
-    }
-    url = "/api/changelists/demo/reviews"
-    _checked(await on.client.post(url, json=body))
-    return Accepted("review", "changelist HEAD~1..HEAD", f"{url}/1")
-
-
-def _checked(answer: httpx.Response) -> dict[str, Any]:
-    if answer.status_code >= 400:
-        raise HoldfastError(f"The demo's request was refused with {answer.status_code}: {answer.text}")
-    body: dict[str, Any] = answer.json()
-    return body
-
-
-async def _ended(on: Stage, one: Accepted) -> dict[str, Any] | None:
-    body = _checked(await on.client.get(one.url))
-    return body if _state(body) in FINAL else None
-
-
-def _state(body: dict[str, Any]) -> str:
-    return str(body.get("status") or body.get("state"))
-
-
-def _outcome(body: dict[str, Any]) -> str:
-    """One line on how a piece of work ended, from whatever its system says of it."""
-    state, result = _state(body), body.get("result") or {}
-    if state in WITH_A_PERSON:
-        return "[yellow]graded, not surely enough[/]"
-    if state not in GOOD:
-        return f"[red]{state}[/]"
-    if "overallScore" in result:
-        return f"[green]graded[/] {result['overallScore']}, band {result['band']}"
-    if "deliveries" in body:
-        sent = sum(one["status"] == "sent" for one in body["deliveries"])
-        return f"[green]reviewed[/]: {len(result['findings'])} findings, {sent} mail"
-    if "size" in result:
-        return f"[green]converted[/]: {result['size']} bytes of XML"
-    return f"[green]{state}[/]"
-
-
-async def outage(on: Stage) -> list[Accepted]:
+async def outage(on: Stage, own: Postcards) -> list[Accepted]:
     """The translator goes down half-way: its breaker opens, jobs are held and spend nothing, then all drain."""
     on.title(f"2. {CARDS} postcards; their translator is taken down half-way")
-    kernel, translator = on.kernel, on.desk.translator
-    ids = [await submit.submit(kernel, on.desk.job, card) for card in demo_work.cards(CARDS)]
-    await _until(lambda: _down(translator), "the translator was not called")
+    kernel, translator = own.kernel, own.desk.translator
+    ids = [await submit.submit(kernel, own.desk.job, card) for card in demo_work.cards(CARDS)]
+    await until(lambda: _down(translator), "the translator was not called")
     on.say(f"{translator.falls_at - 1} calls go well, then it answers 503 to everything")
-    await _until(lambda: _gate(kernel, Gate.OPEN), "the breaker did not open")
-    await _until(lambda: _parked(kernel, 5), "no job was held")
+    await until(lambda: _gate(kernel, Gate.OPEN), "the breaker did not open")
+    await until(lambda: _parked(kernel, 5), "no job was held")
     calls = translator.calls
     async with kernel.store.reading() as tx:
         held = [row for row in await jobs.page(tx, limit=1_000) if row["parked"]]
@@ -237,17 +136,25 @@ async def outage(on: Stage) -> list[Accepted]:
     on.say(f"{len(held)} jobs are held; {unspent} of them have not spent a single attempt")
     on.title("3. The translator comes back")
     translator.up = True
-    await _until(lambda: _gate(kernel, Gate.CLOSED), "the breaker did not close")
+    await until(lambda: _gate(kernel, Gate.CLOSED), "the breaker did not close")
     on.say("trial calls went well: the breaker is [green]closed[/], the held jobs drain with a ramp")
-    await _until(lambda: _nothing_live(kernel), "the held jobs did not drain")
+    await until(lambda: _nothing_live(kernel), "the held jobs did not drain")
     on.say(f"{await _sent(kernel)} of {CARDS} are sent, with {translator.calls - calls} more calls")
-    return [Accepted(DESK, f"card {number}", f"/api/ops/jobs/{job_id}") for number, job_id in enumerate(ids, 1)]
+    return [
+        Accepted(DESK, f"card {number}", f"/api/ops/jobs/{job_id}", _standing) for number, job_id in enumerate(ids, 1)
+    ]
 
 
-async def dead_letter(on: Stage) -> None:
+def _standing(job: dict[str, Any]) -> Standing:
+    if job["state"] not in TERMINAL:
+        return Standing.UNFINISHED
+    return Standing.DONE if job["state"] == "succeeded" else Standing.FAILED
+
+
+async def dead_letter(on: Stage, own: Postcards) -> None:
     """One job died of its data. A person takes its case through every step."""
     on.title("4. One job died: its case is worked")
-    kernel = on.kernel
+    kernel = own.kernel
     async with kernel.store.reading() as tx:
         found = await cases.page(tx)
     if len(found) != 1:
@@ -256,32 +163,20 @@ async def dead_letter(on: Stage) -> None:
     on.say(f"dead letter: stage {case['stage']}, [red]{case['error_class']}[/]")
     await operate.triage(kernel, case["id"], cause="data", actor=ACTOR)
     on.say("triaged: the cause is the data")
-    on.desk.translator.languages.add("Welsh")
+    own.desk.translator.languages.add("Welsh")
     await operate.remediate(kernel, case["id"], evidence="Installed the Welsh dictionary.", actor=ACTOR)
     on.say("remediated: the Welsh dictionary is installed, and that is on record")
     done = await operate.replay(kernel, case["id"], actor=ACTOR)
     on.say(f"replayed from its failed stage '{done.stage}'")
-    await _until(lambda: _nothing_live(kernel), "the replayed job did not end")
+    await until(lambda: _nothing_live(kernel), "the replayed job did not end")
     await operate.resolve(kernel, case["id"], notes="Card sent after the replay.", actor=ACTOR)
     on.say("resolved: the card is sent")
 
 
 async def _row(on: Stage, one: OpenSystem, accepted: Sequence[Accepted]) -> Row:
-    await _until(lambda: no_message_pending(one.kernel), "messages were not published")
-    asked = [await on.client.get(each.url) for each in accepted if each.system == one.name]
-    return await account(one, [_state(_checked(answer)) for answer in asked])
-
-
-async def _until(found: Callable[[], Awaitable[Any]], otherwise: str) -> Any:
-    """Look until there is something; what does not come in time fails the demo."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                if value := await found():
-                    return value
-                await asyncio.sleep(LOOK_S)
-    except TimeoutError:
-        raise HoldfastError(f"The demo waited {PATIENCE_S:.0f} s, but {otherwise}.") from None
+    await until(lambda: no_message_pending(one.kernel), "messages were not published")
+    mine = [each for each in accepted if each.system == one.name]
+    return await account(one, [each.standing(await on.ask("GET", each.url)) for each in mine])
 
 
 async def _down(translator: Translator) -> bool:

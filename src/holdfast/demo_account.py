@@ -10,12 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.core.job import TERMINAL
+from holdfast.demo_stage import Standing
 from holdfast.kernel.kernel import Kernel
 from holdfast.system import OpenSystem
 from holdfast.tables import cases, effects, jobs, outbox
-
-GOOD = {"COMPLETED", "complete", "succeeded"}
-WITH_A_PERSON = {"REVIEW_REQUIRED"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Account:
         return {"accounted": self.adds_up, "seconds": round(self.seconds, 1), "systems": systems}
 
 
-async def account(one: OpenSystem, states: Sequence[str]) -> Row:
+async def account(one: OpenSystem, standings: Sequence[Standing]) -> Row:
     """What became of what a system accepted, and what the audit of its database finds."""
     from holdfast.proof.audit import audit
 
@@ -65,9 +63,9 @@ async def account(one: OpenSystem, states: Sequence[str]) -> Row:
         pending = (await outbox.lag(tx))["pending"]
     return Row(
         system=one.name,
-        accepted=len(states),
-        done=sum(state in GOOD for state in states),
-        with_a_person=sum(state in WITH_A_PERSON for state in states),
+        accepted=len(standings),
+        done=standings.count(Standing.DONE),
+        with_a_person=standings.count(Standing.WITH_A_PERSON),
         jobs=len(stored),
         jobs_unfinished=sum(row["state"] not in TERMINAL for row in stored),
         dead_letters_open=sum(row["state"] != "resolved" for row in letters),

@@ -1,55 +1,15 @@
-"""What the demo works on: essays, PDFs and a git repository made on the spot, and an app whose provider can be switched
-off. Nothing here reaches a network."""
+"""What the demo works on: an app whose provider can be switched off. Nothing here reaches a network."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from holdfast import App, Breaker, CallError, Category, Context, HoldfastError, Job, Provider, Retry, stage
+from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
 
 DESK = "postcards"
 TRANSLATOR = "translator"
 CALL_S = 0.08
-
-ESSAYS = (
-    "Many people say that working from home is better than working in an office. I agree, because it saves time and "
-    "money. However, some workers feel lonely when they do not meet their colleagues. In my opinion, the best solution "
-    "is a mixture of both: people could work at home for three days and meet in the office for two.",
-    "Last summer I goed to the sea with my family. We was very happy because the weather were good. In the evening we "
-    "eat fish in small restaurant and my brother play guitar. I want to go there again in next year.",
-    "Although public transport is frequently criticised for its delays, it remains indispensable to any city that "
-    "takes its climate commitments seriously. Investment in rail not only reduces congestion but also widens access to "
-    "employment, particularly for those who can neither afford nor drive a car.",
-)
-
-PAPERS = (
-    ("tides.pdf", "On Tides", ["The moon pulls the sea towards it.", "Twice a day the water rises and falls."]),
-    ("knots.pdf", "On Knots", ["A bowline holds under load.", "It unties with ease when the load is gone."]),
-)
-
-BEFORE = "def total(prices):\n    return sum(prices)\n"
-AFTER = """import os
-
-
-def total(prices, discounts=[]):
-    result = 0
-    for price in prices:
-        result += price
-    for discount in discounts:
-        result -= discount
-    return result
-
-
-def average(prices):
-    try:
-        return total(prices) / len(prices)
-    except:
-        return None
-"""
 
 
 @dataclass(frozen=True)
@@ -122,41 +82,3 @@ def cards(count: int) -> list[Postcard]:
     """The last card is in a language that the translator does not know yet."""
     known = [Postcard(number, ("Danish", "Finnish")[number % 2]) for number in range(1, count)]
     return [*known, Postcard(count, "Welsh")]
-
-
-def pdf(title: str, lines: Sequence[str]) -> bytes:
-    """A valid PDF of one page."""
-    text = "".join(f"0 -22 Td ({line}) Tj " for line in lines)
-    drawn = f"BT /F1 20 Tf 60 740 Td ({title}) Tj /F1 12 Tf {text}ET".encode()
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    body, places = b"%PDF-1.4\n", []
-    for number, one in enumerate(objects, 1):
-        places.append(len(body))
-        body += b"%d 0 obj%s endobj\n" % (number, one)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    count = len(objects) + 1
-    end = b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (count, len(body))
-    return body + b"xref\n0 %d\n0000000000 65535 f \n" % count + table + end
-
-
-def make_repository(folder: Path) -> None:
-    """A repository of two commits; HEAD~1..HEAD is worth a remark or two."""
-    folder.mkdir()
-    _git(folder, "init", "--quiet")
-    for content, message in ((BEFORE, "Add up prices"), (AFTER, "Subtract discounts")):
-        (folder / "prices.py").write_text(content)
-        _git(folder, "add", "prices.py")
-        _git(folder, "commit", "--quiet", "--no-gpg-sign", "--no-verify", "-m", message)
-
-
-def _git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "core.hooksPath=/dev/null")
-    done = subprocess.run(["git", "-C", str(folder), *who, *words], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HoldfastError(f"git {words[0]} failed: {done.stderr.strip()}")

@@ -1,13 +1,14 @@
 """What a system is built with, beyond the names of `holdfast` itself: one door, kept stable.
 
 A system that writes its own tables beside the kernel's needs more than one that only declares jobs: statements and
-migrations, transactions, the outbox, the door for jobs, the values of a settlement. Grading, conversion and review
+migrations, transactions, the outbox, the door for jobs, the values of a settlement. Systems
 import from here and from `holdfast`, `holdfast.http`, `holdfast.providers`, `holdfast.settings`; nothing deeper.
 """
 
 from holdfast.core.address import mask_addresses
 from holdfast.core.breaker import Gate
 from holdfast.core.classify import classify
+from holdfast.core.client_error import read_answer
 from holdfast.core.effect_key import EffectKey, effect_key
 from holdfast.core.failure import PublicFailure, failure
 from holdfast.core.job import State
@@ -81,6 +82,7 @@ __all__ = [
     "operate",
     "outbox",
     "prepare",
+    "read_answer",
     "redact",
     "redact_message",
     "redact_text",

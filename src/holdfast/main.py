@@ -63,7 +63,7 @@ def place_in(url: str, schema: str | None) -> str:
 def open_transport(settings: Settings) -> Transport:
     if settings.rabbitmq_url is None:
         return MemoryTransport()
-    from holdfast.transports.rabbitmq import RabbitTransport
+    from holdfast.transports.rabbitmq.transport import RabbitTransport
 
     rabbit = RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type)
     return SignedTransport(rabbit, settings.signing_keys) if settings.signing_keys else rabbit

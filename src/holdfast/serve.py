@@ -15,7 +15,7 @@ from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
-from holdfast.http.auth import ROLES, token_for
+from holdfast.http.auth import known_roles, token_for
 from holdfast.http.metrics import PrometheusWatch
 from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.app import App
@@ -129,7 +129,7 @@ def print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
     lines += [f"    {one.system.title}" for one in opened]
     lines += [
         "",
-        f"  Sign in:  {address}/login{_way_in(settings)}",
+        f"  Sign in:  {address}/login{_way_in(settings, opened)}",
         f"  Console:  {address}/console      API: {address}/docs",
         f"  Data:     {settings.data_dir}   Log: {Path(settings.data_dir) / 'holdfast.log'}",
         "",
@@ -139,9 +139,9 @@ def print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
     print("\n".join(lines), flush=True)
 
 
-def _way_in(settings: Settings) -> str:
+def _way_in(settings: Settings, opened: Sequence[OpenSystem]) -> str:
     """A token in the link, but only where the secret was made by this data folder: a secret that somebody gave, or
     keys from elsewhere, make a deployment that others share, and there nobody gets in without a token of their own."""
     if settings.jwt_secret is not None or settings.jwks_url is not None:
         return ""
-    return f"#{token_for(settings, 'you', ROLES)}"
+    return f"#{token_for(settings, 'you', known_roles(each.system for each in opened))}"

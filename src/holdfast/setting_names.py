@@ -25,9 +25,13 @@ def value_in(env: Mapping[str, str], name: str) -> str | None:
     return next((env[each] for each in (prefixed(name), name) if env.get(each)), None)
 
 
+OF_COMMANDS = ("HOLDFAST_APP", "HOLDFAST_TOKEN", "HOLDFAST_URL")
+"""What options of the command line may be given by."""
+
+
 def unknown_names(groups: Iterable[type[Any]], env: Mapping[str, str]) -> list[str]:
     """A sentence for each HOLDFAST_ name in an environment that nobody reads: most are misspelt."""
-    known = {prefixed(name) for group in groups for name, _, _ in describe(group)} | {"HOLDFAST_APP"}
+    known = {prefixed(name) for group in groups for name, _, _ in describe(group)} | set(OF_COMMANDS)
     unknown = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
     return [f"{name} is set, but there is no such setting{_meant(name, known)}." for name in unknown]
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from pydantic import JsonValue
+
 from holdfast.client import ACTOR, Client
 from holdfast.errors import NotAllowed
 from holdfast.kernel.app import App, Job
@@ -82,11 +84,11 @@ class SyncClient:
         """The job's status once it has ended; `NotEnded` if it has not within `timeout_s`."""
         return self._call(lambda client: client.wait(job_id, timeout_s=timeout_s))
 
-    def result(self, job: type[Job[Any, Out]], job_id: str, *, timeout_s: float = 0.0) -> Out:
+    def result(self, job: type[Job[In, Out]], job_id: str, *, timeout_s: float = 0.0) -> Out:
         """What the job's last stage returned. Raises `NotEnded` and `JobFailed`. As `Client.result`."""
         return self._call(lambda client: client.result(job, job_id, timeout_s=timeout_s))
 
-    def progress(self, job_id: str) -> dict[str, Any] | None:
+    def progress(self, job_id: str) -> dict[str, JsonValue] | None:
         """What the job's handler has reported last with `ctx.progress`; None if nothing yet."""
         return self._call(lambda client: client.progress(job_id))
 

@@ -1,4 +1,4 @@
-"""A system: an app with a database of its own, HTTP routes and settings. Grading, conversion, review; or yours.
+"""A system: an app with a database of its own, HTTP routes, pages and settings; or several of one product.
 
 A package offers one by an entry point in the group `holdfast.systems` that names a function returning a `System`; it
 then appears in `holdfast up`, the API, the console, the metrics and the command line.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from typer import Typer
 
+    from holdfast.demo_stage import Demo
     from holdfast.http.problem import Translation
 
 
@@ -40,6 +41,30 @@ GaugeValue = tuple[Gauge, tuple[str, ...], float]
 
 
 @dataclass(frozen=True)
+class Page:
+    """A page of a system at `/<path>`, from a file of its folder. `roles` are those whom it is for, none: everybody."""
+
+    path: str
+    title: str
+    file: str
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SystemPages:
+    """What a system shows in a browser. The files of `folder` are served at `/static/<system>/`.
+
+    `card` is HTML for the front page to try the system, and `card_script` its module. `console` is a module that adds
+    tabs and views to the console (`static/console-systems.js` says what it exports)."""
+
+    folder: Path
+    pages: Sequence[Page] = ()
+    card: str | None = None
+    card_script: str | None = None
+    console: str | None = None
+
+
+@dataclass(frozen=True)
 class System:
     """`build` makes the app from an environment; `routes` makes its HTTP routes for an open kernel.
 
@@ -49,8 +74,9 @@ class System:
     `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
     to the command line. `counters` declares what it counts with `kernel.watch.count`. `gauges` declares what is read
     from its database, by `read_gauges` at a scrape, so that any process tells the whole. `problems` translates the
-    problems that clients see below a path, for an interface that promises codes of its own. `views` are the views of
-    the console that belong to it and are shown where it runs."""
+    problems that clients see below a path, for an interface that promises codes of its own. `roles` are those that its
+    routes ask for beside the library's own. `pages` is what it shows in a browser, and `demo` what `holdfast demo` does
+    with it."""
 
     name: str
     title: str
@@ -64,7 +90,9 @@ class System:
     gauges: Sequence[Gauge] = ()
     read_gauges: Callable[[Kernel], Awaitable[Sequence[GaugeValue]]] | None = None
     problems: Translation | None = None
-    views: Sequence[str] = ()
+    roles: tuple[str, ...] = ()
+    pages: SystemPages | None = None
+    demo: Demo | None = None
 
     def database_url(self, env: Mapping[str, str], data_dir: str) -> str:
         own, *shared = (self.database,) if isinstance(self.database, str) else self.database

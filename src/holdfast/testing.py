@@ -23,11 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
-from holdfast.core.failure import Category
 from holdfast.core.family import NEVER_MS
 from holdfast.core.provider import Provider
 from holdfast.engines.worker import Worker
-from holdfast.errors import CallError
 from holdfast.kernel import operate, submit
 from holdfast.kernel.app import App, Job
 from holdfast.kernel.failpoint import NAMES
@@ -44,8 +42,9 @@ from holdfast.stores.clock import Clock, SeededDice
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import cases, effects, events, jobs, results
-from holdfast.testing_history import History, load_history
+from holdfast.testing_history import History, RecordedLedger, Replay, load_history, stages_before
 from holdfast.testing_notes import TroubleWatch, noticing, watching_loop
+from holdfast.testing_script import Plan, plan_calls
 from holdfast.transports.memory import MemoryTransport
 
 In = TypeVar("In")
@@ -63,15 +62,6 @@ class HandClock:
 
     def advance(self, seconds: float) -> None:
         self._now_ms += int(seconds * 1_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One scripted call: whether your code really runs, what is raised after it, whether the worker dies."""
-
-    really: bool = False
-    error: CallError | None = None
-    crash: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +94,7 @@ class World:
         self._dead: list[asyncio.Task[Any]] = []
         self.crashes = 0
         self.troubles: list[str] = []
+        self._ledger: RecordedLedger | None = None
         self._strict = strict
         watch: Watch = TroubleWatch(self.troubles) if strict else LogWatch()
         self.kernel = Kernel(
@@ -131,15 +122,17 @@ class World:
         crash: int = 0,
     ) -> None:
         """Say how the next calls of a provider go, in this order; later calls reach your own code as usual."""
-        plans = self._scripts.setdefault(provider.name, deque())
-        plans.extend([Plan(error=_rate_limited(retry_after_s))] * rate_limited)
-        plans.extend([Plan(error=_error(Category.UPSTREAM, "UPSTREAM_INTERNAL", 500))] * server_errors)
-        plans.extend([Plan(error=_error(Category.NETWORK, "NETWORK_TIMEOUT", None))] * timeouts)
-        late = _error(Category.NETWORK, "NETWORK_TIMEOUT", None)
-        plans.extend([Plan(really=True, error=late)] * timeout_after_effect)
-        plans.extend([Plan(error=_error(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", 422))] * refusals)
-        plans.extend([Plan(really=True, crash=True)] * accept_then_crash)
-        plans.extend([Plan(crash=True)] * crash)
+        plans = plan_calls(
+            rate_limited=rate_limited,
+            retry_after_s=retry_after_s,
+            server_errors=server_errors,
+            timeouts=timeouts,
+            timeout_after_effect=timeout_after_effect,
+            refusals=refusals,
+            accept_then_crash=accept_then_crash,
+            crash=crash,
+        )
+        self._scripts.setdefault(provider.name, deque()).extend(plans)
 
     def crash_at(self, failpoint: str, *, visit: int = 1) -> None:
         """Kill the worker the `visit`-th time it passes a named failpoint (see `holdfast.kernel.failpoint`)."""
@@ -198,6 +191,18 @@ class World:
         results that the stages before it have in the history."""
         return await load_history(self.kernel, history, at=at)
 
+    async def replay(self, history: History, *, at: str | None = None) -> Replay:
+        """Run an exported job by the code of today until nothing is left to do, and say what came of it. Effects that
+        the history has are answered from it and others are only noted: nothing is sent. Calls go to your own code."""
+        job_id = await self.load(history, at=at)
+        self._ledger = RecordedLedger(history.effects)
+        try:
+            await self.run_until_idle()
+        finally:
+            ledger, self._ledger = self._ledger, None
+        skipped = stages_before(self.kernel.registry.kind(history.kind), at)
+        return ledger.replay(job_id, await self.state(job_id), await self.results(job_id), skipped)
+
     async def work(self) -> None:
         """A worker runs what is due; if it crashes, it is gone and a new one comes with the next round."""
         with watching_loop(self.kernel) if self._strict else nullcontext():
@@ -226,7 +231,9 @@ class World:
                 del self._crash_at[name]
                 await self._die()
 
-    async def _reach(self, provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any:
+    async def _reach(self, provider: Provider, run: Callable[[], Awaitable[Any]], effect: str | None) -> Any:
+        if effect is not None and self._ledger is not None:
+            return self._ledger.perform(effect)
         plans = self._scripts.get(provider.name)
         if not plans:
             return await run()
@@ -330,14 +337,3 @@ def _store(url: str, clock: Clock) -> Store:
     from holdfast.stores.postgres import PostgresStore
 
     return PostgresStore(url, clock=clock)
-
-
-def _rate_limited(retry_after_s: float | None) -> CallError:
-    wait = None if retry_after_s is None else int(retry_after_s * 1_000)
-    return CallError.of(Category.RATE_LIMIT, "RATE_LIMITED", "scripted 429", retry_after_ms=wait, status=429)
-
-
-def _error(category: Category, error_class: str, status: int | None) -> CallError:
-    faults = category in (Category.UPSTREAM, Category.NETWORK)
-    message = f"scripted {error_class}"
-    return CallError.of(category, error_class, message, ambiguous=faults, faults=faults, status=status)

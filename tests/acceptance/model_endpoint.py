@@ -43,7 +43,7 @@ class Model:
         self.next: deque[Answer] = deque()
         self.calls: list[Call] = []
         self.url = ""
-        self._grade = _graded(score)
+        self._grade = graded_body(score)
         self._open = threading.Event()
         self._open.set()
 
@@ -91,9 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        asked: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        found = _NAME.search(asked["messages"][-1]["content"])
-        status, headers, body = self.model.answer(found[1] if found else "")
+        text = text_of(self.rfile.read(int(self.headers["Content-Length"])))
+        status, headers, body = self.model.answer(text)
         try:
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -107,7 +106,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: a test reads `calls`."""
 
 
-def _graded(score: float) -> bytes:
+def text_of(body: bytes) -> str:
+    """The name of the text that a call asks about."""
+    asked: dict[str, Any] = json.loads(body)
+    name = _NAME.search(asked["messages"][-1]["content"])
+    return name[1] if name else ""
+
+
+def graded_body(score: float) -> bytes:
+    """An answer that grades everything alike."""
     scored = {"score": score, "feedback": "Good."}
     names = ("taskAchievement", "coherence", "lexis", "grammar")
     content = json.dumps({**dict.fromkeys(names, scored), "offTopic": False, "suspectedInjection": False})

@@ -20,7 +20,7 @@ from holdfast.kernel.loop import repeat
 from holdfast.kernel.relay import relay_once
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import outbox
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery
 from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer

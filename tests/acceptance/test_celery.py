@@ -20,7 +20,7 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import prepare, submit_orders
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import depth, events, jobs
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from tests.acceptance.celery_app import Errand, Run, app
 from tests.services import child
 

@@ -177,10 +177,56 @@ async def test_while_it_waits_for_its_database(
 def _waits_for_a_lock(url: str) -> bool:
     with psycopg.connect(url) as looking:
         found = looking.execute(
-            "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name = 'holdfast' AND wait_event_type = 'Lock'"
+            "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         ).fetchone()
     return bool(found and found[0])
+
+
+@pytest.mark.spec("000.9", "001.23")
+async def test_with_everything_in_a_black_hole(grading_site: GradingSite) -> None:
+    """Each kind of process at once: consumers, relays, a Celery fleet and a web server, after a healthy start."""
+    database = Proxy(urlsplit(grading_site.main_db).port or 5432)
+    broker = Proxy(urlsplit(grading_site.broker).port or 5672)
+    urls = {
+        "MAIN_DATABASE_URL": behind(database, grading_site.main_db),
+        "GRADING_DATABASE_URL": behind(database, grading_site.service_db),
+        "RABBITMQ_URL": behind(broker, grading_site.broker),
+    }
+    for proxy in (database, broker):
+        proxy.open()
+    try:
+        processes = {
+            command: start(grading_site, argv, HOLDFAST_ENGINE=engine, **urls)
+            for command, (argv, engine) in COMMANDS.items()
+            if command != "up"
+        }
+        for command, process in processes.items():
+            await said(process, "Application startup complete" if command == "serve" else ".started")
+        for proxy in (database, broker):
+            proxy.swallow()
+        began = asyncio.get_running_loop().time()
+        for process in processes.values():
+            process.send(signal.SIGTERM)
+        for process in processes.values():
+            await process.until_ended(max(0.1, began + GONE_S - asyncio.get_running_loop().time()))
+    finally:
+        for proxy in (database, broker):
+            proxy.close()
+
+
+async def test_a_migration_behind_somebody_elses_lock(site: Deployment) -> None:
+    """It gives way when it is asked to, and leaves the schema as it was."""
+    with psycopg.connect(site.url) as other:
+        other.execute("SET idle_in_transaction_session_timeout = 0")
+        other.execute("DELETE FROM holdfast_schema WHERE version = (SELECT MAX(version) FROM holdfast_schema)")
+        other.commit()
+        other.execute("LOCK TABLE holdfast_jobs, holdfast_schema IN ACCESS EXCLUSIVE MODE")
+        migrate = site.start("migrate", app="gated", **GRACE)
+        await until(
+            lambda: asyncio.to_thread(_waits_for_a_lock, site.url), "it to wait for the lock", 15, process=migrate
+        )
+        code = await gone_in_time(migrate)
+        assert code != 0, migrate.tail()
 
 
 @pytest.mark.spec("K20")

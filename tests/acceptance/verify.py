@@ -41,7 +41,8 @@ async def verify(site: Deployment, kernel: Kernel, *, zombies: bool = False) -> 
 
 async def histories(kernel: Kernel, jobs: dict[str, dict[str, Any]]) -> None:
     """Only legal steps; every claim raises the attempt by one; one end per epoch, and the row says the same."""
-    told = await rows(kernel, "SELECT CAST(job_id AS TEXT) AS id, attempt, type FROM holdfast_job_events ORDER BY seq")
+    text = "SELECT CAST(job_id AS TEXT) AS id, attempt, type FROM holdfast_every_event ORDER BY seq, part"
+    told = await rows(kernel, text)
     last: dict[str, str | None] = dict.fromkeys(jobs)
     attempts: Counter[str] = Counter()
     ends: Counter[str] = Counter()

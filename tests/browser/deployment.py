@@ -13,11 +13,12 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 from tests.browser.shop import Mood, Order, shop_app
+from tests.roles import ROLES
 from tests.systems.conversion.live import Server
 
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.http.app import create_app
-from holdfast.http.auth import ROLES, token_for
+from holdfast.http.auth import token_for
 from holdfast.kernel.app import Job
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit

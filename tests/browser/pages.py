@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.deployment import Deployment
-
-from holdfast.http.auth import ROLES
+from tests.roles import ROLES
 
 PATIENCE_MS = int(os.environ.get("PATIENCE_MS", "60000"))
 """A busy machine is slow, not wrong: what is waited for has this long to come."""

@@ -16,6 +16,8 @@ from holdfast.transports.seam import Queue
 class Order:
     item: str
     parcel: str = ""
+    pieces: int = 1
+    is_gift: bool = False
 
 
 @dataclass
@@ -46,6 +48,17 @@ def shop_app(mood: Mood) -> tuple[App, type[Job[Any]]]:
             if not order.parcel:
                 return "collected"
             return await ctx.effect(("parcel", order.parcel), send=lambda token: _post(mood, order))
+
+    @app.job(name="shop.bundle")
+    class Bundle(Job[Order]):
+        @stage()
+        async def ask(self, ctx: Context, order: Order) -> str:
+            answer = await ctx.wait_for(f"may-we-{order.item}", timeout_s=3_600)
+            return "nobody said" if answer is None else str(answer.value)
+
+        @stage()
+        async def sell(self, ctx: Context, order: Order) -> int:
+            return len(await ctx.gather(Sell, [order, order]))
 
     return app, Sell
 

@@ -164,7 +164,7 @@ async def test_a_refresh_takes_neither_the_words_nor_the_focus_from_a_hand(brows
         await found.fill("half a sent")
         drawn = await page.evaluate("performance.getEntriesByType('resource').length")
         await place.dies("knife")
-        await page.locator("nav .count").wait_for()
+        await page.locator("nav .count").first.wait_for()
         await page.wait_for_function(
             "(before) => performance.getEntriesByType('resource').filter((one) => one.name.includes('/dead-letters/'))"
             ".length > 1 && performance.getEntriesByType('resource').length > before + 3",

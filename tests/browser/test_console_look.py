@@ -14,7 +14,7 @@ from holdfast.stores.statement import _statement
 from holdfast.tables import outbox
 
 ESSAY = {"text": "I like dogs. Dogs is good. I go park every day with dog.", "taskType": "email", "questionId": "q-1"}
-MOVED = "UPDATE holdfast_jobs SET stage = 'weigh', run_at = 0 WHERE id = :id"
+MOVED = "UPDATE holdfast_jobs SET stage = 'weigh', run_at = created_at, is_due = 1 WHERE id = :id"
 
 
 @pytest.mark.spec("K17")
@@ -94,6 +94,7 @@ async def test_a_job_tells_its_whole_story_and_why_it_does_not_run(browser: Any,
     await place.reaches(done, "succeeded")
     async with signed_in(browser, place, to=f"/console#job/{done}") as page:
         await says(page, "there is nothing left to run")
+        await page.get_by_text("Timeline in words").click()
         story = page.locator("ol.story")
         for words in (
             "Accepted",
@@ -105,7 +106,7 @@ async def test_a_job_tells_its_whole_story_and_why_it_does_not_run(browser: Any,
             await story.get_by_text(words).first.wait_for()
         for words in ("parcel/parcel-chair is known to have happened", "parcel to shop.exchange/parcels", "Succeeded"):
             await story.get_by_text(words).first.wait_for()
-        for title in ("Attempts", "Stages done", "Provider calls", "External effects", "Messages", "Input"):
+        for title in ("Waterfall", "Stages done", "Provider calls", "External effects", "Messages", "Input"):
             assert await page.get_by_role("heading", name=title, exact=True).count() == 1, title
         await says(page, "0.0015 in 2 calls")
         await picture(page, "job")

@@ -64,7 +64,6 @@ async def test_what_is_not_well_is_said(browser: Any, place: Deployment) -> None
         await page.goto(place.address)
         await says(page, "Not everything is ready.")
         await says(page, "the database does not answer or is not migrated")
-        assert await card(page, "Grade an essay").is_hidden(), "what does not run here cannot be tried"
         await page.unroute("**/readyz")
         await page.route("**/readyz", lambda route: route.abort())
         await says(page, "The server does not answer.")
@@ -174,7 +173,7 @@ async def test_whoever_is_no_operator_is_told_in_words_and_a_program_in_a_proble
     async with signed_in(browser, place, sub="ivo", roles=["instructor"], to="/console") as page:
         await page.get_by_role("heading", name="The console is for operators").wait_for()
         await says(page, "ivo")
-        await page.get_by_role("link", name="Go to the instructor queue").wait_for()
+        await page.get_by_role("link", name="Instructors").wait_for()
         assert await page.evaluate(CONTRAST) == []
         await picture(page, "forbidden")
     async with httpx.AsyncClient(base_url=place.address) as client:

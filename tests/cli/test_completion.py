@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import cli_complete
-from holdfast.cli import cli
+from holdfast.cli import cli, complete
 from holdfast.core.job import State
 
 ROOT = Path(__file__).parents[2]
@@ -128,10 +127,10 @@ def test_a_script_is_printed_for_every_shell(shell: str, monkeypatch: pytest.Mon
 def test_only_a_first_word_that_may_be_a_systems_own_loads_the_systems() -> None:
     """To load them takes as long as all the rest, at every press of Tab."""
     for given in ({"COMP_WORDS": "holdfast\njobs\nli"}, {"_TYPER_COMPLETE_ARGS": "holdfast jobs li"}):
-        assert cli_complete.typed(given) == ["jobs"]
+        assert complete.typed(given) == ["jobs"]
     for given in ({"COMP_WORDS": "holdfast\njobs\n"}, {"_TYPER_COMPLETE_ARGS": "holdfast jobs "}):
-        assert cli_complete.typed(given) == ["jobs"]
-    assert cli_complete.typed({"_TYPER_COMPLETE_ARGS": "holdfast rev"}) == []
+        assert complete.typed(given) == ["jobs"]
+    assert complete.typed({"_TYPER_COMPLETE_ARGS": "holdfast rev"}) == []
 
 
 @pytest.mark.slow
@@ -152,13 +151,13 @@ def test_the_completion_is_installed_for_the_shell_that_asks(env: dict[str, str]
 
 
 def test_the_names_of_this_installation_are_offered() -> None:
-    assert cli_complete.systems("") == ["conversion", "grading-main", "grading-service", "review"]
-    assert cli_complete.roles("o") == ["operator"]
-    assert {"gateway", "llm", "stt"} <= set(cli_complete.providers(""))
-    assert "conversion.convert" in cli_complete.kinds("conv")
+    assert complete.systems("") == ["conversion", "grading-main", "grading-service", "review"]
+    assert complete.roles("o") == ["operator"]
+    assert {"gateway", "llm", "stt"} <= set(complete.providers(""))
+    assert "conversion.convert" in complete.kinds("conv")
     assert State.QUEUED in set(State)
 
 
 def test_a_broken_setting_breaks_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_RUNS", "many")
-    assert cli_complete.providers("") == []
+    assert complete.providers("") == []

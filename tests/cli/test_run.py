@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast.cli import cli
-from holdfast.cli_reload import changes, stamps
-from holdfast.cli_run import load_job
+from holdfast.cli.reload import changes, stamps
+from holdfast.cli.run import load_job
 from holdfast.errors import BadDeclaration
 
 pytestmark = pytest.mark.spec("K17")

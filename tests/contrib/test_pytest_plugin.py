@@ -19,10 +19,10 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from holdfast import App, Context, InvalidInput, Job, enqueue, stage
+from holdfast import App, Context, InvalidInput, Job, Provider, enqueue, stage
 from holdfast.contrib.pytest import OpenWorld
 from holdfast.operator.desk import Desk
-from holdfast.operator.jobs import show_job
+from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
 from holdfast.testing import World, world
 from holdfast.testing_history import History
@@ -177,6 +177,54 @@ async def test_what_is_no_history_or_no_stage_is_named(holdfast_world: OpenWorld
     async with holdfast_world(release("", 2)[0]) as w:
         with pytest.raises(InvalidInput, match="has no stage 'ship'; it has total, bill"):
             await w.load(History("shop.order", 1, {"euros": 3}, {}), at="ship")
+
+
+def mailing(sent: list[str], *keys: str) -> tuple[App, type[Job[int]]]:
+    """A job that mails to these, one effect each, before and after a stage without any."""
+    shop, post = App("shop"), Provider("post", effects="token")
+
+    @shop.job(name="shop.mail")
+    class Mail(Job[int]):
+        @stage()
+        async def first(self, ctx: Context, number: int) -> str:
+            return await self._mail(ctx, keys[0])
+
+        @stage()
+        async def rest(self, ctx: Context, number: int, first: str) -> list[str]:
+            return [first, *[await self._mail(ctx, key) for key in keys[1:]]]
+
+        async def _mail(self, ctx: Context, to: str) -> str:
+            async def send(token: str) -> str:
+                sent.append(to)
+                return f"id-of-{to}"
+
+            return await ctx.effect(("mail", to), provider=post, send=send)
+
+    return shop, Mail
+
+
+@pytest.mark.spec("K22", "K9")
+async def test_a_replay_answers_effects_from_the_history_and_sends_nothing(
+    holdfast_world: OpenWorld, tmp_path: Path
+) -> None:
+    sent: list[str] = []
+    shop, mail = mailing(sent, "ann", "bob", "cem")
+    async with world(shop) as w:
+        job = await w.enqueue(mail, 1)
+        await w.run_until_idle()
+        keep(tmp_path / "mail.json", await export(w, shop, job))
+    assert sent == ["ann", "bob", "cem"]
+    history = History.read(tmp_path / "mail.json")
+    async with holdfast_world(mailing(sent, "ann", "cem", "dora")[0]) as w:
+        again = await w.replay(history)
+        assert (again.state, again.results["rest"]) == ("succeeded", ["id-of-ann", "id-of-cem", "replay-3"])
+        assert again.repeated == ("shop:/mail/ann", "shop:/mail/cem")
+        assert (again.added, again.dropped) == (("shop:/mail/dora",), ("shop:/mail/bob",))
+    async with holdfast_world(mailing(sent, "ann", "bob", "cem")[0]) as w:
+        rest = await w.replay(history, at="rest")
+        assert (rest.repeated, rest.added) == (("shop:/mail/bob", "shop:/mail/cem"), ())
+        assert rest.dropped == (), "what stages before it have sent is not missed"
+        assert sent == ["ann", "bob", "cem"], "a replay sends nothing"
 
 
 def test_the_plugin_costs_a_run_that_does_not_use_it_nothing(tmp_path: Path) -> None:

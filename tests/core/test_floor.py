@@ -41,6 +41,40 @@ def test_a_floor_is_not_raised_over_a_row_that_entered_meanwhile() -> None:
     assert lanes.floors == {A: 400}
 
 
+def test_a_floor_is_not_raised_over_what_a_look_has_reached_meanwhile() -> None:
+    """A look that finds more than it takes says with what it reached that more lies there; whoever scanned beside it,
+    from higher up or before those rows were committed, has not seen them."""
+    lanes = Lanes()
+    end(lanes, lanes.begin(NOW), {A: 100, B: 100}, {}, NOW)
+    beside = lanes.begin(NOW)
+    look = lanes.begin(NOW + LOOK_MS)
+    assert look.looks_since is not None
+    end(lanes, look, {A: 50, B: 150}, {}, NOW + LOOK_MS)
+    end(lanes, beside, {A: 300, B: 300}, {}, NOW + LOOK_MS)
+    assert lanes.floors == {A: 50, B: 150}
+    end(lanes, lanes.begin(NOW + LOOK_MS), {A: 300, B: 300}, {}, NOW + LOOK_MS)
+    assert lanes.floors == {A: 300, B: 300}, "whoever begins after the look starts where it ended"
+
+
+def test_the_floor_of_a_step_is_not_raised_over_what_a_look_or_an_error_has_left() -> None:
+    floor: Floor[int] = Floor(60_000)
+    now = NOW
+    with floor.scan(lambda: now) as scan:
+        scan.reached(100)
+    with floor.scan(lambda: now) as beside:
+        now += 60_000
+        with floor.scan(lambda: now) as look:
+            assert look.start is None
+            look.reached(50)
+        beside.reached(300)
+    assert floor.at == 50
+    with floor.scan(lambda: now) as beside:
+        with pytest.raises(ValueError), floor.scan(lambda: now):
+            raise ValueError
+        beside.reached(300)
+    assert floor.at is None, "nobody knows what was written"
+
+
 def test_an_error_forgets_every_floor_and_whoever_was_under_way() -> None:
     lanes = Lanes()
     end(lanes, lanes.begin(NOW), {A: 100}, {}, NOW)
@@ -97,7 +131,6 @@ def test_the_floor_of_a_step_is_forgotten_by_an_error_and_by_the_time() -> None:
         assert (scan.start or BOTTOM) == 9
 
 
-@pytest.mark.spec("K21")
 def test_a_look_that_stood_still_puts_the_next_one_off_for_a_minute_at_most() -> None:
     rhythm = Rhythm()
     rhythm.end(0, 200_000)

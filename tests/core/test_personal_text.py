@@ -63,6 +63,13 @@ def test_a_quoted_text_is_masked(around: str) -> None:
     assert "Hanoi" not in clean and "Ann" not in clean and " characters]" in clean
 
 
+@pytest.mark.spec("004.11")
+@pytest.mark.parametrize("around", ['"{}"', "'{}'", "`{}`", "\u201c{}\u201d", "\u201e{}\u201c", "\u00ab{}\u00bb"])
+def test_a_sentence_that_is_quoted_is_somebodys_text(around: str) -> None:
+    clean = redact_message(f"refused {around.format('Grade my essay about Ann who lives in Hanoi')} (400)")
+    assert clean == f"refused {around.format('[text of 43 characters]')} (400)"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -54,10 +54,11 @@ EXCEPTIONS = {
     "docs/how-to/deploy-on-kubernetes.md": "needs a cluster: its values are rendered by tests/deploy/test_chart.py",
     "docs/how-to/put-your-own-main-app-in-front.md#1": "needs a broker: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/put-your-own-main-app-in-front.md#2": "needs Node: run by tests/interop",
-    "docs/how-to/run-on-call.md#1": "needs an incident: run by tests/cli/test_incidents.py",
-    "docs/how-to/run-on-call.md#2": "asks a server: run by tests/acceptance/test_grading_pages.py",
+    "docs/how-to/run-on-call.md#2": "needs an incident: run by tests/cli/test_incidents.py",
+    "docs/how-to/run-on-call.md#3": "asks a server: run by tests/acceptance/test_grading_pages.py",
     "docs/how-to/run-behind-pgbouncer.md": "needs PgBouncer: run by tests/acceptance/test_pooler.py",
     "docs/how-to/fail-over.md": "needs a standby and a cluster: run by tests/acceptance/test_failover.py",
+    "docs/how-to/run-on-call.md#1": "needs a server elsewhere: run by tests/cli/test_remote.py",
     "docs/contract/README.md#1": "run by tests/systems/grading/test_contract.py",
     "docs/contract/README.md#3": "asks a broker: the same permissions are set by tests/systems/grading/test_forged.py",
 }

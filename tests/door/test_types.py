@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_overloads
 
 import pytest
 
+import holdfast
 from tests.services.fixtures import do_without
 from tests.services.found import REPOSITORY, find_node
 
-pytestmark = [pytest.mark.spec("K1"), pytest.mark.slow]
 RIGHT = REPOSITORY / "tests/door/typed/right.py"
 WRONG = REPOSITORY / "tests/door/typed/wrong.py"
 
@@ -41,14 +43,47 @@ def pyright(path: Path) -> set[int]:
 
 
 CHECKERS = [mypy, pyright]
+NAMES_MAX = 60
+COROUTINE = re.compile(r"\b(Coroutine|Generator)\[Any, Any, ")
+"""How the type of something to await is written; it says nothing of what our own functions take or give."""
 
 
+@pytest.mark.slow
+@pytest.mark.spec("K1")
 @pytest.mark.parametrize("check", CHECKERS)
 def test_right_code_is_accepted(check: Callable[[Path], set[int]]) -> None:
     assert check(RIGHT) == set()
 
 
+@pytest.mark.slow
+@pytest.mark.spec("K1")
 @pytest.mark.parametrize("check", CHECKERS)
 def test_wrong_code_is_refused_where_it_is_wrong(check: Callable[[Path], set[int]]) -> None:
     lines = WRONG.read_text().splitlines()
     assert check(WRONG) == {number for number, line in enumerate(lines, 1) if line.endswith("# refused")}
+
+
+def signatures(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """What a public name takes and gives: each annotation as it is written, with its place."""
+    if inspect.isclass(value):
+        yield from ((f"{name}.{field}", str(kind)) for field, kind in inspect.get_annotations(value).items())
+        for member in (each for each in dir(value) if not each.startswith("_") or each == "__init__"):
+            raw = inspect.getattr_static(value, member)
+            called = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+            if inspect.isfunction(called) and called.__module__.startswith("holdfast."):
+                yield from signatures(f"{name}.{member}", called)
+    elif inspect.isfunction(value):
+        for each in get_overloads(value) or [value]:
+            yield from ((f"{name}({field})", str(kind)) for field, kind in inspect.get_annotations(each).items())
+
+
+def test_no_public_signature_gives_up_on_types() -> None:
+    found = [each for name in holdfast.__all__ for each in signatures(name, getattr(holdfast, name))]
+    assert len(found) > 300, "the walk sees the surface"
+    vague = [f"{place}: {kind}" for place, kind in found if re.search(r"\bAny\b", COROUTINE.sub("", kind))]
+    assert vague == []
+
+
+def test_the_public_names_are_few_and_in_one_list() -> None:
+    assert len(holdfast.__all__) <= NAMES_MAX
+    assert sorted(holdfast.__all__) == holdfast.__all__

@@ -11,7 +11,7 @@ MEASURED = {
     "depth.doubtful", "workers.known", "workers.every", "workers.declaring",
     "ops.mark", "ops.at_risk", "ops.messages_aside", "ops.audit_page",
     "ops.gates_since", "results.of_jobs", "joins.ready", "joins.left", "callbacks.awaited",
-    "callbacks.prune",
+    "callbacks.prune", "incidents.held_for", "incidents.due_in", "incidents.last_answer", "incidents.join_held",
 }  # fmt: skip
 """Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
 PAGES = {"depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
@@ -24,7 +24,8 @@ EXCUSED = {
         "incidents.hit", "incidents.jobs_hit", "incidents.letters_by_minute", "incidents.acts_between",
         "jobs.claim_one", "answers.parked", "callbacks.take", "joins.of_stage", "joins.grow", "joins.seal",
         "joins.count_down", "joins.move", "joins.leave", "joins.unended", "joins.outcomes", "joins.outcome_of",
-        "joins.of_parent", "joins.forget", "schedules.pause", "schedules.remove", "schedules.is_live",
+        "joins.of_parent", "joins.parent_of", "joins.children_of", "search.forget",
+        "joins.forget", "schedules.pause", "schedules.remove", "schedules.is_live",
         "jobs.take_back", "effects.stage_of", "cases.begin_at",
         "leases.renew", "lanes.park", "jobs.lock_one", "jobs.lock_waiting", "jobs.revive",
         "jobs.correct", "jobs.show", "new_jobs.mark_done",
@@ -38,7 +39,7 @@ EXCUSED = {
         "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
     },
     "only inserts": {
-        "turns.open", "secrets.put", "callbacks.put", "incidents.open",
+        "turns.open", "secrets.put", "search.put", "callbacks.put", "incidents.open",
         "joins.begin", "effects.begin_new", "new_jobs.insert", "new_jobs.insert_one",
         "events.append", "events.append_once", "results.put",
         "answers.put", "cases.open", "cases.keep_correction", "effects.plan", "calls.put", "calls.put_again",
@@ -47,7 +48,7 @@ EXCUSED = {
     },
     "a table of a few rows": {
         "keepers.take", "keepers.look", "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
-        "workers.company", "turns.lock", "incidents.live", "incidents.page", "incidents.forget",
+        "workers.company", "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
         "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until", "breakers.spend",
         "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",
@@ -58,16 +59,16 @@ EXCUSED = {
     "not flat yet, where jobs take turns by a key (decision 16)": {
         "turns.lanes", "turns.next_keys", "turns.admit", "turns.begun", "depth.in_line",
     },
-    "not measured yet: once in a look of the keeper, while an incident goes on": {
-        "incidents.held_for", "incidents.due_in", "incidents.last_answer", "incidents.join_held", "incidents.join_dead",
-    },
+    "the letters of an incident's own time, while it goes on": {"incidents.join_dead"},
     "leases that have not run out: as many as there were in a minute": {"workers.expire"},
     "PostgreSQL's own statistics": {"horizon.holder", "horizon.dead_versions"},
     "asked for by a person, or by a command": {
         "jobs.page", "jobs.forget", "depth.standing", "breakers.history",
         "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample",
         "calls.spending", "outbox.stuck", "outbox.requeue",
-        "outbox.of_aggregate", "ops.jobs_found", "search.jobs_matching", "audit.of_subject", "audit.recent",
+        "outbox.of_aggregate", "ops.jobs_found", "ops.job_ids", "ops.letter_ids", "search.jobs_matching",
+        "search.jobs_by_term",
+        "audit.of_subject", "audit.recent",
     },
     "as many as people open consoles": {"tickets.prune"},
 }  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -22,11 +24,13 @@ from holdfast.kernel.turn import end, turn
 from holdfast.tables import jobs, outbox
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows, take
+from tests.proof.mutants_floors import stalls_put_looks_off
 
 pytestmark = pytest.mark.spec("K21")
 app = App("below")
 api = Provider("api", breaker=Breaker())
 LANE = ("below", 2)
+Planted = Callable[[], AbstractContextManager[None]]
 
 
 @app.job()
@@ -100,6 +104,32 @@ async def test_what_comes_back_is_above_every_floor(place: Place, clock: HandClo
     await close_all(place)
 
 
+@pytest.mark.parametrize("left_is_new", [True, False], ids=["new", "came back"])
+async def test_what_a_claim_leaves_is_not_passed_over_by_another_that_was_under_way(
+    place: Place, clock: HandClock, left_is_new: bool
+) -> None:
+    """A claim locks what competes for its places, and leaves some of it: whoever claims beside it skips those rows."""
+    kernel = place.kernel(app, clock=clock)
+    await submit(kernel, Note, "older")
+    clock.advance(1)
+    await submit(kernel, Note, "younger")
+    older, younger = await take(kernel)
+    clock.advance(1)
+    async with kernel.store.transaction() as tx:
+        back = [older] if left_is_new else [older, younger]
+        await end(kernel, tx, [Settlement(job, Released()) for job in back])
+    left = await submit(kernel, Note, "new") if left_is_new else younger.id
+    claims = kernel.floors.claims
+    beside = claims.begin(clock.now_ms())
+    ((leased,), _) = await turn(kernel, "w1", ["below"], [], 1)
+    assert leased.job.id == older.id
+    clock.advance(0.9)
+    beside.reached = {LANE: clock.now_ms()}
+    claims.end(beside, clock.now_ms())
+    assert [job.id for job in await take(kernel)] == [left]
+    await close_all(place)
+
+
 async def test_a_look_that_takes_long_is_made_beside_the_claims(place: Place, clock: HandClock) -> None:
     slow = HandClock(clock.now_ms())
     kernel, caller = place.kernel(app, clock=clock), place.kernel(app, clock=slow, seed=2)
@@ -112,6 +142,33 @@ async def test_a_look_that_takes_long_is_made_beside_the_claims(place: Place, cl
     await asyncio.gather(*kernel.looking)
     assert BOTTOM < kernel.floors.claims.floors[LANE] < clock.now_ms() - 60_000
     assert [job.id for job in await take(kernel)] == [late]
+    await close_all(place)
+
+
+@pytest.mark.parametrize(
+    "planted, is_seen",
+    [(nullcontext, True), (stalls_put_looks_off, False)],
+    ids=["intact", "stalls put looks off"],
+)
+async def test_after_a_look_that_stood_still_what_lies_below_is_seen_within_a_minute(
+    place: Place, clock: HandClock, planted: Planted, is_seen: bool
+) -> None:
+    async def stand_still(name: str) -> None:
+        if name == "claim.before_commit" and kernel.floors.claims.floors == {}:
+            clock.advance(200)
+
+    slow = HandClock(clock.now_ms())
+    kernel, caller = place.kernel(app, clock=clock, failpoint=stand_still), place.kernel(app, clock=slow, seed=2)
+    with planted():
+        assert await take(kernel) == [], "the first claim is a look, and takes 200 seconds"
+        assert await take(kernel) == [], "the floor moves up to now"
+        late = await submit(caller, Note, "minutes ago")
+        found: list[str] = []
+        for _ in range(62):
+            clock.advance(1)
+            found += [job.id for job in await take(kernel)]
+            await asyncio.gather(*kernel.looking)
+    assert (found == [late]) is is_seen
     await close_all(place)
 
 

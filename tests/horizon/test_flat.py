@@ -15,6 +15,7 @@ from holdfast import App, Breaker, Context, Job, Provider, stage
 from holdfast.core.outcome import Done, Next
 from holdfast.engines.doorbell import Bells
 from holdfast.engines.presence import expire_the_dead
+from holdfast.kernel.depth import ready_floors
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.prune import prune_once
@@ -27,7 +28,7 @@ from holdfast.kernel.turn import turn
 from holdfast.kernel.wake import wake_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore
-from holdfast.tables import cases, jobs, lanes, leases, ops
+from holdfast.tables import cases, incidents, jobs, lanes, leases, ops
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Message
@@ -144,6 +145,10 @@ async def keep(kernel: Kernel) -> None:
         await leases.held_by(tx, "w", leases.since(now, 60.0))
         await leases.renew_owned(tx, "w", leases.since(now, 60.0), now + 60_000)
         await jobs.unpark(tx, "api", None, 10, now, kernel.floors.parked_since("api"))
+        await incidents.held_for(tx, "api", kernel.floors.parked_since("api"))
+        await incidents.due_in(tx, "flat", ready_floors(kernel, "flat"))
+        await incidents.last_answer(tx, "api", now - HOUR_MS)
+        await incidents.join_held(tx, jobs.NIL, "api", kernel.floors.parked_since("api"), now)
         await ops.mark(tx)
 
 

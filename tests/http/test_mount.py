@@ -27,6 +27,7 @@ from holdfast.main import open_store
 pytestmark = pytest.mark.spec("K8")
 OURS = {"Holdfast-Console": "1"}
 STATIC = Path(sys.modules["holdfast"].__path__[0]) / "http" / "static"
+SYSTEMS = STATIC.parents[2] / "holdfast_systems"
 PEOPLE = {"olga": {"operator"}, "lena": {"learner"}}
 
 
@@ -75,7 +76,7 @@ async def test_an_operator_of_the_host_sees_and_acts_under_the_hosts_name(
         for path in re.findall(r'(?:src|href)="([^"#]+)"', page.text):
             assert (await client.get(f"/x/jobs/{path.removeprefix('./')}")).status_code == 200, path
         session = (await client.get("/x/jobs/api/session")).json()
-        assert session == {"sub": "olga@shop.test", "roles": ["operator"], "views": []}
+        assert session == {"sub": "olga@shop.test", "roles": ["operator"], "modules": []}
         listed = (await client.get("/x/jobs/api/ops/jobs")).json()["items"]
         assert [each["id"] for each in listed] == [job_id]
         answer = await client.post(f"/x/jobs/api/ops/jobs/{job_id}/cancel", headers=OURS)
@@ -185,7 +186,7 @@ def test_nothing_of_the_web_is_imported_before_it_is_called() -> None:
 
 def test_every_address_in_the_pages_is_relative_to_the_mount() -> None:
     """`api`, `follow` and `at` put the mount before an address; nothing else may begin one with a slash."""
-    places = [*STATIC.glob("*.js"), *STATIC.parent.glob("pages_html/*.html")]
+    places = [*STATIC.glob("*.js"), *STATIC.parent.glob("pages_html/*.html"), *SYSTEMS.glob("*/web/*.*")]
     wrong = re.compile(r"""(?:from|import\(|fetch\(|replace\(|EventSource\(|href:|src:|action:)\s*["'`]/|=["']/""")
     assert [
         f"{path.name}: {line}" for path in places for line in path.read_text().splitlines() if wrong.search(line)

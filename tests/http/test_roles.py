@@ -9,8 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from tests.http.conftest import Client
-
-from holdfast.http.auth import ROLES
+from tests.roles import ROLES
 
 ANYONE: frozenset[str] = frozenset()
 PUBLIC = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.css"}

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Header, Request
 from pydantic import BaseModel
+from tests.roles import ROLES
 
 from holdfast import App, Category, Context, Job, Provider, Retry, stage
 from holdfast.errors import CallError
@@ -81,7 +82,7 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 
 def web_for(settings: Settings, kernel: Kernel) -> FastAPI:
-    system = System("wishes", "Wishes", "WISHES_URL", build=lambda env: app, routes=routes)
+    system = System("wishes", "Wishes", "WISHES_URL", build=lambda env: app, routes=routes, roles=ROLES)
     return create_app(settings, [OpenSystem(system, kernel, {})])
 
 

@@ -159,7 +159,7 @@ async def test_an_inserted_stage_is_run_first_and_its_result_is_never_none(place
     await fleet.steps(old, 1)
     await fleet.finish(new)
     assert new.ran == [("v2", "check"), ("v2", "two")], "and what is done is not run again"
-    text = "SELECT type FROM holdfast_job_events WHERE CAST(job_id AS TEXT) = :id ORDER BY seq"
+    text = "SELECT type FROM holdfast_every_event WHERE CAST(job_id AS TEXT) = :id ORDER BY seq, part"
     story = [row["type"] for row in await rows(fleet.kernel(old).store, text, id=job_id)]
     assert story == ["claimed", "advanced", "claimed", "rewound", "claimed", "advanced", "claimed", "succeeded"]
     await close_all(place)

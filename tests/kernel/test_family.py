@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from holdfast import Answered, App, Context, Discard, Failure, Job, Success, SyncContext, Wait, stage
+from holdfast import Answered, App, Context, Discard, Failure, Job, Retry, Success, SyncContext, Wait, stage
 from holdfast.core.family import child_id
 from holdfast.errors import InvalidInput
 from holdfast.kernel import operate
@@ -235,6 +236,34 @@ async def test_a_checkpoint_is_found_again_and_nothing_is_paid_twice(deploy: Dep
     await world.run_until_idle()
     assert (await world.results(job))["loop"] == "[0,2,4,6]"
     assert runs == ["paid 0", "paid 1", "paid 2", "paid 3"]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    number: int
+
+
+@app.job()
+class Odd(Job[str]):
+    """Keeps what JSON does not give back as it was, with and without its type."""
+
+    @stage(retry=Retry(attempts=1))
+    async def keep(self, ctx: Context, how: str) -> bool:
+        typed = await ctx.checkpoint("typed", lambda: Leaf(1), returns=Leaf)
+        plain = await ctx.checkpoint("plain", lambda: {"a": [1, None, 0.5]})
+        value: object = {"leaf": Leaf(2), "tuple": (1, 2), "keys": {1: 2}, "none": None}[how]
+        return await ctx.checkpoint("odd", lambda: value) == value and (typed, plain["a"][0]) == (Leaf(1), 1)
+
+
+@pytest.mark.spec("K24")
+async def test_a_checkpoint_gives_back_what_was_put_in_or_refuses_it(deploy: Deploy) -> None:
+    world = await deploy(app)
+    jobs = {how: await world.enqueue(Odd, how) for how in ("leaf", "tuple", "keys", "none")}
+    await world.run_until_idle()
+    assert [await world.state(job) for job in jobs.values()] == ["dead", "dead", "dead", "succeeded"]
+    errors = " ".join(str(letter) for letter in await world.dead_letters())
+    assert "'odd' is a Leaf that JSON does not give back as it is; say its type, as in returns=Page." in errors
+    assert (await world.results(jobs["none"]))["keep"] == "true"
 
 
 async def test_what_cannot_be_waited_for_is_refused(deploy: Deploy) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import App, Context, Job, Next, Provider, stage
+from holdfast.core.failure import Category
 from holdfast.core.job import Priority
+from holdfast.core.outcome import Failed
 from holdfast.engines.worker import Worker
+from holdfast.errors import CallError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.go_on import GOES_ON_MS, Look, may_go_on
 from holdfast.kernel.kernel import Kernel
@@ -17,7 +20,8 @@ from holdfast.kernel.operate import cancel
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
-from holdfast.tables import breakers
+from holdfast.proof.audit import audit
+from holdfast.tables import breakers, events, ops
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows
 
@@ -64,7 +68,7 @@ class Walker:
         return row
 
     async def story(self) -> list[tuple[str, int]]:
-        text = "SELECT type, attempt FROM holdfast_job_events ORDER BY seq"
+        text = "SELECT type, attempt FROM holdfast_every_event ORDER BY seq, part"
         return [(row["type"], row["attempt"]) for row in await rows(self.kernel.store, text)]
 
 
@@ -92,6 +96,30 @@ async def test_the_next_stage_is_leased_with_the_end_of_the_one_before(walker: W
     (third,) = await walker.settle(await walker.run(second))
     await walker.settle(await walker.run(third))
     assert (await walker.row())["state"] == "succeeded" and (await walker.row())["attempt"] == 3
+
+
+@pytest.mark.spec("K6", "K19")
+async def test_the_end_and_the_claim_are_one_row_that_every_reader_takes_for_both(
+    walker: Walker, clock: HandClock
+) -> None:
+    store = walker.kernel.store
+    failed = Failed(CallError.of(Category.UPSTREAM, "BAD", "try again").failure)
+    first = await walker.take()
+    await walker.settle(Settlement(first.job, failed))
+    clock.advance(3_600)
+    (second,) = await walker.settle(await walker.run(await walker.take()))
+    written = await rows(store, "SELECT type, attempt FROM holdfast_job_events ORDER BY seq")
+    assert [(row["type"], row["attempt"]) for row in written][-1] == ("went_on", 2)
+    async with store.reading() as tx:
+        story = [(row["type"], row["attempt"]) for row in await events.of_job(tx, second.job.id)]
+        tail = await events.of_job(tx, second.job.id, after=(await events.of_job(tx, second.job.id))[-1]["seq"] - 1)
+        failures = await events.failed_in_stage(tx, second.job.id)
+        ends = {row["type"]: row["attempts"] for row in await ops.ends_by_minute(tx, 0)}
+    assert story[-4:] == [("retried", 1), ("claimed", 2), ("advanced", 2), ("claimed", 3)]
+    assert [row["type"] for row in tail] == ["advanced", "claimed"], "a page never ends between the two"
+    assert failures == 0, "a new stage has its own count"
+    assert ends == {"retried": 1, "advanced": 1}
+    assert await audit(walker.kernel) == []
 
 
 @pytest.mark.spec("K3")

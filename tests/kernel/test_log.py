@@ -184,6 +184,15 @@ async def test_a_line_for_a_terminal_tells_the_same(tmp_path: Path, caplog: pyte
     assert all(word in retried for word in ("provider_status=503", "error_code=UPSTREAM_INTERNAL", "stage=ask"))
 
 
+async def test_a_host_that_formats_its_own_lines_is_told_as_much(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = await lines(tmp_path, caplog, logging.Formatter("%(levelname)s %(message)s"))
+    retried = next(line for line in told if line.startswith("WARNING retried "))
+    assert all(word in retried for word in ("provider_status=503", "error_code=UPSTREAM_INTERNAL", "stage=ask"))
+    assert not any("hunter2" in line for line in told), "redacted, whoever writes it"
+
+
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()], ids=["json", "text"])
 def test_what_an_exception_says_is_redacted(formatter: logging.Formatter) -> None:
     try:

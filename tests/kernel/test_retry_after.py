@@ -10,7 +10,7 @@ from holdfast import App, Breaker, CallError, Context, Job, Provider, ProviderHe
 from holdfast.errors import StoreUnavailable
 from holdfast.kernel import record as recording
 from holdfast.kernel.call import call, place_ms
-from holdfast.kernel.hold import hold_once
+from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.record import write_late
 from holdfast.tables import breakers
 from holdfast.testing import World
@@ -204,3 +204,16 @@ async def test_no_more_records_are_kept_than_memory_should_hold(
             await call(world.kernel, Provider(f"p{number}"), answer)
         store.is_away = False
     assert [report.provider.name for report, _ in world.kernel.unrecorded] == ["p1", "p2"]
+
+
+@pytest.mark.spec("K4", "K9")
+async def test_a_person_who_closes_the_breaker_ends_a_wait_that_the_provider_asked_for(deploy: Deploy) -> None:
+    world = await deploy(app)
+    during.append(limited(1e300))
+    with pytest.raises(CallError):
+        await call(world.kernel, llm, answer)
+    with pytest.raises(ProviderHeld, match="asked to be called later"):
+        await call(world.kernel, llm, answer)
+    await force(world.kernel, "llm", open=False, actor="ann", reason="the header was wrong")
+    assert await not_before(world) is None
+    assert await call(world.kernel, llm, answer) == "well"

@@ -16,7 +16,7 @@ from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.correct import correct, history
 from holdfast.kernel.prune import prune_once
 from holdfast.kernel.relay import relay_once
-from holdfast.kernel.sealing import KeyMissing, Sealer
+from holdfast.kernel.sealing import KeyMissing, Sealer, open_input, seal_input
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.settings import Settings, notes, problems, read
@@ -95,6 +95,7 @@ async def test_the_handler_has_the_whole_address_and_no_table_has(deploy: Deploy
     assert seen == [URL, URL] and await world.state(job_id) == "succeeded"
     assert await count(world) == 0, "a job that has ended needs none"
     assert await world.enqueue(job_of(app), Fetch(Where(URL)), key="k") == job_id, "the same input is the same job"
+    assert await count(world) == 0, "and seals nothing anew"
 
 
 async def test_an_error_that_repeats_the_address_is_stored_without_it(deploy: Deploy) -> None:
@@ -138,7 +139,10 @@ async def test_a_cancelled_job_and_a_forgotten_one_leave_none(deploy: Deploy) ->
     app = app_with(NEW)
     world = await deploy(app)
     job_id = await world.enqueue(job_of(app), Fetch(Where(URL)), delay_s=60)
+    other = await world.enqueue(job_of(app), Fetch(Where(URL)), delay_s=60)
     await operate.cancel(world.kernel, job_id, "ann")
+    assert await count(world) == 1, "another job's stay"
+    await operate.cancel(world.kernel, other, "ann")
     assert await count(world) == 0
     async with world.kernel.store.transaction() as tx:
         await secrets.put(tx, {job_id: [secrets.NewSecret(1, "left behind")]}, world.kernel.now())
@@ -164,6 +168,44 @@ async def test_a_correction_seals_the_new_address_and_keeps_one_that_came_back(d
     await operate.replay(world.kernel, letter["id"], actor="ann")
     await world.run_until_idle()
     assert seen[-1] == fresh_url and await world.state(job_id) == "succeeded"
+
+
+async def test_a_correction_with_a_reference_that_somebody_made_up_opens_nothing(deploy: Deploy) -> None:
+    app = app_with(NEW)
+    world = await deploy(app)
+    await world.enqueue(job_of(app), Fetch(Where(URL), fails=2))
+    await world.run_until_idle()
+    (letter,) = await world.dead_letters()
+    forged = "https://evil.example/r.git?sealed=1"
+    await correct(world.kernel, letter["id"], actor="ann", values={"source.url": forged})
+    await operate.replay(world.kernel, letter["id"], actor="ann")
+    await world.run_until_idle()
+    assert seen[2:] == [forged, forged], "it is an address like others, and is given as it was written"
+
+
+def test_every_field_has_a_number_of_its_own_and_may_be_empty() -> None:
+    sealer, paths = Sealer((NEW, OLD)), ("a.url", "b.url", "c.url", "d.url", "e")
+    whole = {"a": {"url": URL}, "b": {"url": URL + "2"}, "c": {"url": None}, "d": "no place", "e": 7}
+    hidden, found = seal_input(sealer, paths, json.dumps(whole))
+    assert [secret.number for secret in found] == [1, 2] and "Planted0" not in hidden
+    sealed = {secret.number: secret.sealed for secret in found}
+    assert json.loads(open_input(Sealer((NEW,)), paths, hidden, sealed)) == whole, "the first key alone seals"
+    crossed = json.dumps(json.loads(hidden) | {"a": json.loads(hidden)["b"]})
+    assert json.loads(open_input(sealer, paths, crossed, sealed))["a"] == whole["b"], "a reference means its own"
+
+
+def test_a_stored_address_from_before_is_sealed_by_the_first_correction() -> None:
+    stored = json.dumps({"url": URL, "n": 1})
+    hidden, found = seal_input(Sealer((NEW,)), ("url",), json.dumps({"url": URL, "n": 2}), kept=stored)
+    assert len(found) == 1 and "Planted0" not in hidden
+
+
+async def test_what_was_sealed_first_stands_and_only_its_owner_is_given_it(deploy: Deploy) -> None:
+    world = await deploy(app_with(NEW))
+    async with world.kernel.store.transaction() as tx:
+        await secrets.put(tx, {"a": [secrets.NewSecret(1, "first")], "b": [secrets.NewSecret(1, "other")]}, 1)
+        await secrets.put(tx, {"a": [secrets.NewSecret(1, "second")]}, 2)
+        assert await secrets.of_owners(tx, ["a"]) == {"a": {1: "first"}}
 
 
 async def test_keys_rotate_and_a_worker_without_the_key_leaves_the_job_to_others(deploy: Deploy) -> None:

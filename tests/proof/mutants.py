@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.proof import mutants_effects, mutants_going_on, mutants_jobs, mutants_world
+from tests.proof import mutants_effects, mutants_floors, mutants_going_on, mutants_jobs, mutants_world
 from tests.proof.plant import Mutant
 
 MUTANTS = (
@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(mutants_jobs.unfenced_reaper, ("S5",), 40),
     Mutant(mutants_jobs.progress_unfenced, ("S4",), 600),
     Mutant(mutants_jobs.sweep_touches_the_ended, ("S2", "S3"), 40),
-    Mutant(mutants_jobs.floors_never_reset, ("L1", "L2"), 60),
-    Mutant(mutants_jobs.floor_past_what_is_live, ("L1", "L2"), 20),
+    Mutant(mutants_floors.floors_never_reset, ("L1", "L2"), 60),
+    Mutant(mutants_floors.floor_past_what_is_live, ("L1", "L2"), 20),
     Mutant(mutants_jobs.late_result_flips_state, ("S15",), 600),
     Mutant(mutants_jobs.attempt_spent_while_open, ("S12", "S14"), 60),
     Mutant(mutants_jobs.trial_calls_spend_budgets, ("S12",), 200),
@@ -68,6 +68,7 @@ MUTANTS = (
         200,
         elsewhere="tests/kernel/test_going_on.py::test_a_stage_whose_provider_is_held_is_not_entered",
     ),
+    Mutant(mutants_going_on.claim_untold, ("S3",), 20),
     Mutant(mutants_going_on.result_only_handed_on, ("S3",), 20),
     Mutant(
         mutants_going_on.new_effect_unfenced,

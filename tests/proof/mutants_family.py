@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.kernel import checkpoint, children
+from holdfast.core.job import State
+from holdfast.kernel import checkpoint, children, settle, submit
 from holdfast.stores.seam import Tx
-from holdfast.tables import callbacks, jobs, joins
+from holdfast.tables import callbacks, jobs, joins, secrets
 from tests.proof.plant import Mutant, respelled, swapped
 
 
@@ -64,10 +65,38 @@ def child_survives_its_parents_cancellation() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def credentials_outlive_their_job() -> Iterator[None]:
+    async def forget(tx: Tx, owners: Any) -> None:
+        """Nobody asks for them any more."""
+
+    with swapped(secrets, "forget", forget):
+        yield
+
+
+@contextmanager
+def credentials_erased_with_the_attempt() -> Iterator[None]:
+    """An attempt that is to be tried again ends them too."""
+    with swapped(settle, "ERASED", (*settle.ERASED, State.QUEUED)):
+        yield
+
+
+@contextmanager
+def address_stored_whole() -> Iterator[None]:
+    def seal_input(sealer: Any, paths: Any, payload: str, *, first: int = 1, kept: str | None = None) -> Any:
+        return payload, ()
+
+    with swapped(submit, "seal_input", seal_input):
+        yield
+
+
 MUTANTS = (
     Mutant(parent_woken_before_its_last_child, ("S25", "L1"), 60),
     Mutant(children_spawned_twice_after_a_crash, ("S25",), 60),
     Mutant(checkpoint_used_before_it_is_stored, ("S25",), 100),
     Mutant(early_answer_lost, ("S25",), 60),
     Mutant(child_survives_its_parents_cancellation, ("S25",), 100),
+    Mutant(credentials_outlive_their_job, ("S21",), 60),
+    Mutant(credentials_erased_with_the_attempt, ("S21",), 400),
+    Mutant(address_stored_whole, ("S21",), 60),
 )

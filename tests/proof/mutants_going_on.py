@@ -76,6 +76,16 @@ def result_only_handed_on() -> Iterator[None]:
 
 
 @contextmanager
+def claim_untold() -> Iterator[None]:
+    """Who goes on tells that the stage before has ended, and not that the next one is claimed."""
+    with (
+        swapped(jobs, "_told", lambda row, went_on: row),
+        respelled(jobs.sql, "turn", ("CASE WHEN goes THEN 'went_on' ELSE event END", "event")),
+    ):
+        yield
+
+
+@contextmanager
 def new_effect_unfenced() -> Iterator[None]:
     """The first send of an effect begins whoever holds the job, and so does every later one."""
     lease = "j.attempt = CAST(e.value->>7 AS BIGINT) AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END"

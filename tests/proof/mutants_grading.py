@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast_systems.grading import attempts, submissions, sweep, transitions
 from holdfast_systems.grading.transitions import Change, Event
-from tests.proof import mutants_grading_messages
+from tests.proof import mutants_floors, mutants_grading_messages
 from tests.proof.plant import Mutant, respelled, swapped
 
 STATES = ("PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED", "FAILED")
@@ -220,6 +220,12 @@ def claim_taken_over() -> Iterator[None]:
 
 # A bug that one seed in four or more shows has 60 seeds, a rarer one 150.
 MUTANTS = (
+    Mutant(
+        mutants_floors.looks_lower_nothing,
+        ("L1", "L2", "G5", "G14"),
+        60,
+        elsewhere="tests/horizon/test_below.py::test_a_look_that_takes_long_is_made_beside_the_claims",
+    ),
     Mutant(progress_after_terminal, ("G9",), 60),
     Mutant(progress_goes_backwards, ("G9",), 60),
     Mutant(sweep_touches_review_required, ("G12",), 150),

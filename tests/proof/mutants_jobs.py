@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core import budget, floor
+from holdfast.core import budget
 from holdfast.core.decide import Decision, decide
 from holdfast.core.failure import Category, failure
 from holdfast.core.outcome import Failed, Held, Lost
@@ -66,38 +66,6 @@ def sweep_touches_the_ended() -> Iterator[None]:
     """The sweep does not care whether a job has ended."""
     with respelled(
         leases.sql, "overdue", ("state IN ('queued', 'processing', 'waiting')", "state NOT IN ('dead', 'cancelled')")
-    ):
-        yield
-
-
-# Floors
-
-
-@contextmanager
-def floors_never_reset() -> Iterator[None]:
-    """A scan begins for ever where an earlier one ended: neither time, nor an error, nor whoever puts a job below
-    brings it down again."""
-
-    def once(self: Any, now: int) -> bool:
-        return self.looked_at is None
-
-    with (
-        swapped(floor.Rhythm, "is_due", once),
-        swapped(floor.Lanes, "forget", lambda self: None),
-        swapped(floor.Lanes, "lower", lambda self, entered: None),
-        respelled(
-            jobs.sql, "turn", ("MIN(ca) FILTER (WHERE act IN ('leave', 'admit'))", "CAST(CAST(NULL AS TEXT) AS BIGINT)")
-        ),
-    ):
-        yield
-
-
-@contextmanager
-def floor_past_what_is_live() -> Iterator[None]:
-    """A claim never looks at what is older than a moment, also when it is told to begin at the bottom."""
-    with (
-        respelled(jobs.sql, "turn", ("created_at >= lane.lo", "created_at >= GREATEST(lane.lo, :now - 1500)")),
-        respelled(jobs.sql, "claim", ("created_at >= :floor", "created_at >= MAX(:floor, :now - 1500)")),
     ):
         yield
 

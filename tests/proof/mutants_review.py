@@ -11,7 +11,7 @@ from holdfast.core.case import CaseState
 from holdfast.core.failure import Category
 from holdfast.kernel import bury
 from holdfast.stores.statement import _statement
-from holdfast_systems.review import critique, jobs, notify, reviews
+from holdfast_systems.review import critique, jobs, notify, reviews, sends
 from tests.proof import mutants_effects
 from tests.proof.plant import Mutant, respelled, swapped
 
@@ -147,6 +147,13 @@ def sixth_send() -> Iterator[None]:
 
 
 @contextmanager
+def every_failed_send_given_back() -> Iterator[None]:
+    """A send that failed costs nothing, whether or not the provider was known to be down."""
+    with swapped(sends, "_asked_to_wait", lambda error: True):
+        yield
+
+
+@contextmanager
 def correction_mails_everybody_again() -> Iterator[None]:
     """A correction gives every recipient of the version a new key."""
     intact = jobs.follow
@@ -163,6 +170,7 @@ def correction_mails_everybody_again() -> Iterator[None]:
 MUTANTS = (
     Mutant(correction_mails_everybody_again, ("R4",), 150),
     Mutant(sixth_send, ("R3",), 400),
+    Mutant(every_failed_send_given_back, ("R3",), 400),
     Mutant(another_body_makes_a_second_job, ("R1", "S1"), 60),
     Mutant(review_marked_before_it_is_sent, ("R7", "S6"), 40),
     Mutant(attempt_in_the_mail_token, ("R4", "S9"), 40),

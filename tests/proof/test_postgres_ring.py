@@ -10,7 +10,15 @@ import pytest
 
 from holdfast.proof.run import run_seed, world_of
 from holdfast.proof.store import Arena
-from tests.proof import mutants, mutants_conversion, mutants_family, mutants_grading, mutants_releases, mutants_review
+from tests.proof import (
+    mutants,
+    mutants_conversion,
+    mutants_family,
+    mutants_grading,
+    mutants_releases,
+    mutants_review,
+    mutants_turns,
+)
 from tests.proof.plant import Mutant
 from tests.proof.postgres_ring import arenas_of
 from tests.proof.seeds import first_fresh_seed, seeds_until_caught
@@ -24,6 +32,7 @@ PARTS = [
     ("review", 50),
     ("releases", 50),
     ("family", 8),
+    ("turns", 8),
 ]
 """Which world, and how many fresh seeds of it."""
 HUNT = 80
@@ -35,6 +44,7 @@ PLANTED = {
     "review": mutants_review.MUTANTS,
     "releases": mutants_releases.MUTANTS,
     "family": mutants_family.MUTANTS,
+    "turns": mutants_turns.MUTANTS,
 }
 RESPELLED = [
     pytest.param(system, mutant, id=mutant.name)

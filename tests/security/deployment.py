@@ -14,7 +14,6 @@ import httpx
 from fastapi import FastAPI
 
 from holdfast import App
-from holdfast.demo_work import pdf
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
@@ -22,6 +21,7 @@ from holdfast.http.metrics import PrometheusWatch
 from holdfast.main import close_systems, load_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
+from holdfast_systems.conversion.demo import pdf
 
 SECRET = "a-secret-of-the-tests-" + "that-is-long-enough-" * 3
 DIFF = {"type": "url", "url": "https://diffs.example.test/1.diff"}

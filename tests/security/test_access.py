@@ -23,16 +23,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
+from tests.roles import ROLES
 from tests.security.deployment import SECRET, Deployment, deployed
 
-from holdfast.http.auth import ROLES
 from holdfast.http.pages import COOKIE
 from holdfast.http.problem import MEDIA_TYPE
 
 TABLE = """
 everybody: GET /; GET /login; GET /instructor; GET /console; GET /static/{name}; GET /docs; GET /docs.css;
 everybody: GET /openapi.json;
-everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /convert/static/{name};
+everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /static/{system}/{name};
 everybody: POST /api/callbacks/{queue}/{key};
 anyone: POST /api/tickets; GET /api/session; POST /api/session; DELETE /api/session;
 anyone: POST /api/jobs; GET /api/jobs; GET /api/jobs/events;

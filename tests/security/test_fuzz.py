@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
+from tests.roles import ROLES
 from tests.security.deployment import Deployment, deployed
 
-from holdfast.http.auth import ROLES
 from holdfast.http.problem import MEDIA_TYPE
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

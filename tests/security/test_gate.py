@@ -3,78 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.security.addresses import AUTHORITIES, TEXTS
 
 from holdfast.errors import CallError
-from holdfast.providers.gate import Rules, find_way, is_public, read_location
+from holdfast.providers.gate import Rules, find_way, is_public, read_location, resolve
 from holdfast.providers.outbound import OutboundPolicy, fetch
 from holdfast.providers.webhook import send_notice, url_problem
+from holdfast.settings import read
+from holdfast_systems.conversion.settings import ConversionSettings
+from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.review.fetch_git import fetch_range
+from holdfast_systems.review.fetch_url import fetch_diff
 from holdfast_systems.review.git_source import GitPolicy, parse_remote
-
-# What stands between the scheme and the path; `{port}` is where the listener is. All lead inside, or nowhere.
-AUTHORITIES = [
-    # plainly
-    *("127.0.0.1:{port}", "127.9.9.9:{port}", "0.0.0.0:{port}", "[::1]:{port}", "[::]:{port}", "localhost:{port}"),
-    *("10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "198.18.0.1", "224.0.0.1"),
-    *("255.255.255.255", "168.63.129.16", "192.0.2.1", "[fe80::1]", "[fc00::1]", "[fd00:ec2::254]"),
-    # names that some resolvers answer by themselves
-    *("LOCALHOST:{port}", "localhost.:{port}", "x.localhost:{port}", "a.b.localhost:{port}", "localhost.localdomain"),
-    *("printer.local", "metadata.google.internal", "ip6-localhost:{port}"),
-    # numbers in other spellings
-    *("127.1:{port}", "127.0.1:{port}", "2130706433:{port}", "0x7f000001:{port}", "0x7f.0.0.1:{port}", "0x7f.1:{port}"),
-    *("0177.0.0.1:{port}", "017700000001:{port}", "127.0.0.01:{port}", "0:{port}", "127.0.0.1.:{port}", "0x:{port}"),
-    *("1.2.3.4.5", "00000177.1:{port}", "127.0.0.0x1:{port}", "4294967295", "127.0.0.1.127:{port}"),
-    # IPv4 inside IPv6, and zones
-    *("[::ffff:127.0.0.1]:{port}", "[::ffff:7f00:1]:{port}", "[::127.0.0.1]:{port}", "[64:ff9b::7f00:1]:{port}"),
-    *("[0:0:0:0:0:0:0:1]:{port}", "[::1%25lo]:{port}", "[::1%lo]:{port}", "[fe80::1%25eth0]:{port}", "[2002:7f00:1::]"),
-    # percent-encoded
-    *("127%2e0.0.1:{port}", "127%2E0%2E0%2E1:{port}", "lo%63alhost:{port}", "%6cocalhost:{port}"),
-    *("127.0.0.1%00.example.org:{port}", "127.0.0.1%0d%0aHost:{port}", "%5b::1%5d:{port}"),
-    # other scripts that are mapped to these
-    *(
-        "１２７.0.0.1:{port}",
-        "①②⑦.⓪.⓪.①:{port}",
-        "127。0。0。1:{port}",
-        "ⓛocalhost:{port}",
-        "ＬＯＣＡＬＨＯＳＴ:{port}",
-    ),
-    # user info, and what looks like it
-    *("user@127.0.0.1:{port}", "user:pw@127.0.0.1:{port}", "example.org@127.0.0.1:{port}", "a@b@127.0.0.1:{port}"),
-    *("127.0.0.1:{port}\\@example.org", "example.org\\@127.0.0.1:{port}", "127.0.0.1:{port}\\.example.org"),
-    # broken authorities
-    *("", ":{port}", "127.0.0.1:80:{port}", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "127.0.0.1:+{port}"),
-    *("[127.0.0.1]:{port}", "[v1.127]:{port}", "[::1:{port}", "::1:{port}", "[::1]x:{port}", "127.0.0.1,x:{port}"),
-    *(" 127.0.0.1:{port}", "127.0.0.1 :{port}", "\t127.0.0.1:{port}", "127.0.0.1\n:{port}", "127.0.0.1;x:{port}"),
-    # further spellings: other bases and marks in parts of a number, other wraps of IPv4, invisible characters
-    *("127.0x0.0.1:{port}", "0b1111111.1:{port}", "127.0.0.1e0:{port}", "1_27.0.0.1:{port}", "+127.0.0.1:{port}"),
-    *(
-        "[::ffff:0:127.0.0.1]:{port}",
-        "[::ffff:0x7f.1]:{port}",
-        "[::ffff:127.1]:{port}",
-        "[0::0::1]:{port}",
-        "[]:{port}",
-    ),
-    *("[64:ff9b:1::7f00:1]:{port}", "[2001:0:7f00:1::]:{port}", "[fec0::1]:{port}", "[ff02::1]:{port}", "[::2]:{port}"),
-    *("loc\u00adalhost:{port}", "local\u200bhost:{port}", "127.0.0.1\u200b:{port}", "\u2488\u2488:{port}"),
-    *("١٢٧.٠.٠.١:{port}", "localhoſt:{port}", "127.0.0.1\u3002:{port}", "127．0．0．1:{port}", "ip6-loopback:{port}"),
-    *("host.docker.internal:{port}", "kubernetes.default.svc.cluster.local", "x.home.arpa", "a.lan", "router.home"),
-    *("127.0.0.1:{port}?@example.org", "127.0.0.1:{port}#@example.org", "127.0.0.1:{port}&@example.org"),
-    *(
-        "example.org:{port}@127.0.0.1:{port}",
-        "[::1]@127.0.0.1:{port}",
-        "127.0.0.1:٨٠",
-        "127.0.0.1:0x50",
-        "127.0.0.1:-1",
-    ),
-    *("$(id):{port}", "-oProxyCommand=x:{port}", "a..b:{port}", ".127.0.0.1:{port}", "exa mple.org", "x" * 64 + ".org"),
-]
+from holdfast_systems.review.settings import ReviewSettings
 
 
 @dataclass
@@ -106,53 +57,116 @@ async def listening() -> AsyncIterator[Listener]:
             await each.wait_closed()
 
 
-async def fetched(authority: str) -> None:
-    await fetch(f"http://{authority}/r", OutboundPolicy(total_s_max=5, connect_s_max=2))
+def brief(policy: OutboundPolicy) -> OutboundPolicy:
+    return replace(policy, total_s_max=5.0, connect_s_max=2.0)
 
 
-async def noticed(authority: str) -> None:
-    await send_notice(f"https://{authority}/r", "{}", {}, OutboundPolicy(total_s_max=5, connect_s_max=2), 0)
+async def audio(url: str) -> None:
+    await fetch(url, brief(read(ServiceSettings, {}).outbound))
 
 
-async def cloned_by_https(authority: str) -> None:
-    await fetch_range(f"https://{authority}/r", "HEAD", timeout_s=10)
+async def diff(url: str) -> None:
+    await fetch_diff(url, policy=brief(read(ReviewSettings, {}).outbound))
 
 
-async def cloned_by_ssh(authority: str) -> None:
-    await fetch_range(f"ssh://{authority}/r", "HEAD", timeout_s=10)
+async def webhook(url: str) -> None:
+    await send_notice(url, "{}", {}, brief(read(ConversionSettings, {}).outbound), 0)
+
+
+async def repository(url: str) -> None:
+    await fetch_range(url, "HEAD", timeout_s=10, policy=GitPolicy(local_roots=()))
+
+
+async def repository_by_ssh(url: str) -> None:
+    await repository(url.replace("https://", "ssh://", 1))
+
+
+async def redirect(url: str) -> None:
+    """A public host that sends whoever asks it to the address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\nLocation: "
+        writer.write(head + url.encode() + b"\r\n\r\n")
+        writer.close()
+
+    async def lookup(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"] if host == "hop.example" else await resolve(host, port)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        policy = brief(OutboundPolicy(allow_private_hosts=frozenset({"hop.example"})))
+        await fetch(f"http://hop.example:{port}/", policy, resolver=lookup)
+    finally:
+        server.close()
 
 
 Source = Callable[[str], Awaitable[None]]
+SOURCES = [audio, diff, webhook, repository, repository_by_ssh, redirect]
+REFUSED = {"ADDRESS_REFUSED", "ADDRESS_UNRESOLVED"}
+# A text without a scheme may be the path of a local repository; a header with some characters is no header.
+REFUSED_TOO = {"REPOSITORY_REFUSED"}
+BROKEN_HEADER = set(map(chr, (*range(9), *range(10, 32), 127)))
 
 
 @pytest.mark.spec("K30", "G16")
-@pytest.mark.parametrize("source", [fetched, noticed, cloned_by_https, cloned_by_ssh], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.__name__)
 async def test_no_form_of_an_inner_address_is_connected_to(source: Source) -> None:
     assert len(AUTHORITIES) >= 60
     passed: dict[str, str] = {}
     async with listening() as listener:
-        for form in AUTHORITIES:
-            authority = form.replace("{port}", str(listener.port))
-            try:
-                await source(authority)
-            except CallError as error:
-                outcome = error.failure.error_class
-            else:
-                outcome = "it went through"
-            if outcome not in ("ADDRESS_REFUSED", "ADDRESS_UNRESOLVED"):
+        urls = {f"https://{form}/r": REFUSED for form in AUTHORITIES} | dict.fromkeys(TEXTS, REFUSED | REFUSED_TOO)
+        for form, accepted in urls.items():
+            if source is redirect and set(form) & BROKEN_HEADER:
+                continue
+            outcome = await outcome_of(source, form.replace("{port}", str(listener.port)))
+            if outcome not in accepted:
                 passed[form] = outcome
         assert listener.came == [], "somebody connected"
     assert passed == {}
 
 
-@pytest.mark.spec("K30")
-@pytest.mark.parametrize(
-    "repo", ["git@127.0.0.1:x/y", "127.0.0.1:x", "git@localhost:x", "ext::sh -c id", "fd::7", "file:///etc"]
+async def outcome_of(source: Source, url: str) -> str:
+    try:
+        await source(url)
+    except CallError as error:
+        return error.failure.error_class
+    return "it went through"
+
+
+# Who can reach another host, or start a program that can, and towards whom: all but the gate's own are ours to name.
+REACHES = {
+    "holdfast/providers/gate.py": "resolves what users give",
+    "holdfast/providers/outbound.py": "dials what the gate gave",
+    "holdfast_systems/review/command.py": "runs git with what the gate gave, p4 and linters without addresses",
+    "holdfast/providers/openai.py": "OPENAI_BASE_URL",
+    "holdfast_systems/conversion/gateway.py": "GATEWAY_URL",
+    "holdfast_systems/review/engine.py": "MAIL_HTTP_URL",
+    "holdfast_systems/grading/service_http.py": "GRADING_SERVICE_URL",
+    "holdfast/http/key_set.py": "HOLDFAST_JWKS_URL",
+    "holdfast/operator/incident_news.py": "SMTP_URL",
+    "holdfast_systems/review/smtp.py": "SMTP_URL",
+    "holdfast_systems/review/imap.py": "IMAP_URL",
+    "holdfast/serve.py": "listens",
+    "holdfast/sandbox/parent.py": "starts the sandbox",
+    "holdfast/kernel/processes.py": "starts processes of handlers",
+    "holdfast/cli_reload.py": "starts the worker anew",
+    "holdfast/demo_work.py": "makes a repository",
+}
+REACHING = re.compile(
+    r"httpx\.(?:AsyncClient|Client|AsyncHTTPTransport|HTTPTransport|get|post|stream|request)\(|urllib\.request|urlopen"
+    r"|http\.client|import aiohttp|requests\.|PyJWKClient\b|create_subprocess|subprocess\.(?:run|Popen|call|check)"
+    r"|os\.(?:system|popen)|open_connection|create_connection|socket\.socket\(\w+, |getaddrinfo"
+    r"|smtplib\.SMTP|imaplib\.IMAP4|import aiosmtplib|import paramiko|import ftplib"
 )
-async def test_short_forms_of_a_repository_are_refused_too(repo: str) -> None:
-    with pytest.raises(CallError) as caught:
-        await parse_remote(repo, GitPolicy())
-    assert caught.value.failure.error_class == "ADDRESS_REFUSED" and not caught.value.failure.retryable
+
+
+@pytest.mark.spec("K30")
+def test_nobody_but_these_can_reach_another_host() -> None:
+    sources = Path(__file__).parents[2] / "src"
+    reaching = {str(path.relative_to(sources)) for path in sources.rglob("*.py") if REACHING.search(path.read_text())}
+    simulated = {path for path in reaching if "/proof/" in path or "/world" in path or path == "holdfast/demo.py"}
+    assert reaching - simulated == set(REACHES)
 
 
 @pytest.mark.spec("K30")
@@ -211,6 +225,8 @@ def test_an_error_names_the_host_and_nothing_else_of_the_address() -> None:
 
 
 @pytest.mark.spec("K30")
+@example(text="xn--a/", scheme="https://")
+@example(text="xn--ls8h.la/", scheme="https://")
 @given(text=st.text(max_size=80), scheme=st.sampled_from(["http://", "https://", "ssh://", ""]))
 def test_whatever_is_read_is_written_anew_in_one_way(text: str, scheme: str) -> None:
     rules = Rules(frozenset({"http", "https", "ssh"}), userinfo=True)
@@ -219,6 +235,7 @@ def test_whatever_is_read_is_written_anew_in_one_way(text: str, scheme: str) -> 
     except CallError as error:
         assert error.failure.error_class == "ADDRESS_REFUSED"
         return
+    assert httpx.URL(first.url).host, "what the gate reads, the client can read"
     again = read_location(first.url, rules)
     assert (again.host, again.port, again.rest) == (first.host, first.port, first.rest)
     assert first.url.isascii() and not set(first.host) & set("%@/\\?# ")

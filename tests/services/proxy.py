@@ -1,93 +1,144 @@
-"""A TCP proxy on loopback that can be a black hole: connections stay open, new ones are taken, nothing gets through.
+"""A TCP proxy on loopback that can do what networks do: refuse, cut, half-close, delay, and be a black hole.
 
-absent (refuses) --open--> forwarding --swallow--> swallowing --open--> forwarding
+absent (refuses) --open--> forwarding --swallow / delay / refuse--> in trouble --open--> forwarding
 """
 
 from __future__ import annotations
 
-import selectors
+import asyncio
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 from tests.services.child import free_ports
 
 CHUNK = 65_536
-LOOK_S = 0.05
+PATIENCE_S = 10.0
 
 
 class Proxy:
-    """Forwards to one port in a thread of its own. It begins absent: nobody listens on `port`."""
+    """Forwards to one port in a thread of its own. It begins absent: nobody listens on `port`. Every verb returns when
+    it has been done, and may be called again."""
 
     def __init__(self, target_port: int) -> None:
         self.port = free_ports(1)[0]
         self._target_port = target_port
-        self._selector = selectors.DefaultSelector()
-        self._listening: socket.socket | None = None
-        self._swallowing = threading.Event()
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def open(self) -> None:
-        """Listen, and let everything through."""
-        self._swallowing.clear()
-        if self._thread is not None:
-            return
-        self._listening = socket.socket()
-        self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listening.bind(("127.0.0.1", self.port))
-        self._listening.listen(100)
-        self._selector.register(self._listening, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._delay_s = 0.0
+        self._links: set[_Link] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._flowing = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
+    def open(self) -> None:
+        """Listen, and let everything through at once."""
+        self._delay_s = 0.0
+        self._do(self._flowing.set)
+        if self._server is None:
+            self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE_S)
+
     def swallow(self) -> None:
-        """Take connections and bytes, and pass nothing on."""
-        self._swallowing.set()
+        """Take connections and bytes, and pass nothing on until `open`."""
+        self._do(self._flowing.clear)
+
+    def delay(self, seconds: float) -> None:
+        """Pass every piece on so much later."""
+        self._delay_s = seconds
+
+    def cut(self) -> None:
+        """Reset every connection; new ones are taken."""
+        self._do_to_links(_Link.reset)
+
+    def half_close(self) -> None:
+        """Tell every client that its server has gone, and no server anything."""
+        self._do_to_links(_Link.half_close)
+
+    def refuse(self) -> None:
+        """Reset every connection, and take no new ones until `open`."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._do(server.close)
+        self.cut()
 
     def close(self) -> None:
-        """Cut every connection, and refuse new ones. Idempotent."""
-        if self._over.is_set():
-            return
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
-        self._selector.close()
+        """Cut every connection, and be gone. Idempotent."""
+        if not self._loop.is_closed():
+            self.refuse()
+            asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop).result(PATIENCE_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(PATIENCE_S)
+            self._loop.close()
 
-    def _run(self) -> None:
-        while not self._over.is_set():
-            if self._swallowing.is_set():
-                self._over.wait(LOOK_S)  # the kernel still takes connections, up to its backlog
-                continue
-            for key, _ in self._selector.select(LOOK_S):
-                if self._swallowing.is_set():
-                    break
-                if key.data is None:
-                    self._accept(key.fileobj)  # type: ignore[arg-type]
-                else:
-                    self._forward(key.fileobj, key.data)  # type: ignore[arg-type]
+    async def _end_tasks(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _accept(self, listening: socket.socket) -> None:
-        client, _ = listening.accept()
+    def _do(self, change: Callable[[], object]) -> None:
+        done = threading.Event()
+
+        def run() -> None:
+            change()
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        assert done.wait(PATIENCE_S), "the proxy's own thread stands still"
+
+    def _do_to_links(self, change: Callable[[_Link], None]) -> None:
+        def run() -> None:
+            for link in list(self._links):
+                change(link)
+
+        self._do(run)
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+
+    async def _connected(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        link = _Link(client)
+        self._links.add(link)
         try:
-            server = socket.create_connection(("127.0.0.1", self._target_port))
-        except OSError:
-            client.close()
-            return
-        self._selector.register(client, selectors.EVENT_READ, server)
-        self._selector.register(server, selectors.EVENT_READ, client)
-
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            chunk = source.recv(CHUNK)
-            if chunk:
-                sink.sendall(chunk)
-                return
-        except OSError:
+            await self._flowing.wait()
+            from_server, link.server = await asyncio.open_connection("127.0.0.1", self._target_port)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, link.server))
+                group.create_task(self._pump(from_server, client))
+        except* (OSError, _Ended):
             pass
-        for each in (source, sink):
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(each)
-            each.close()
+        finally:
+            self._links.discard(link)
+            link.reset()
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(CHUNK):
+            if self._delay_s:
+                await asyncio.sleep(self._delay_s)
+            await self._flowing.wait()
+            sink.write(chunk)
+            await sink.drain()
+        await self._flowing.wait()  # in a black hole nobody learns that the other side has gone
+        raise _Ended
+
+
+class _Ended(Exception):
+    """One side has closed, so the other is closed too."""
+
+
+class _Link:
+    """One connection through the proxy: a client's side, and the server's once it is there."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.client = client
+        self.server: asyncio.StreamWriter | None = None
+
+    def reset(self) -> None:
+        for side in (self.client, self.server):
+            if side is not None:
+                side.transport.abort()
+
+    def half_close(self) -> None:
+        with suppress(OSError):
+            self.client.get_extra_info("socket").shutdown(socket.SHUT_WR)

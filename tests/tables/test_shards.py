@@ -33,6 +33,7 @@ COLUMNS = {
     "holdfast_tickets": "digest",
     "holdfast_audit": "subject",
     "holdfast_secrets": "owner",
+    "holdfast_search": "job_id",
     "holdfast_incident_jobs": "incident_id",
 }
 REFERENCE = {
@@ -56,7 +57,7 @@ CROSSING = {
     ),
     "a key other than the job's id: one used with a job_key, a callback, an effect that several jobs share": (
         "new_jobs.by_key jobs.lock_waiting schedules.is_live effects.hand_over joins.of_stage joins.of_parent"
-        " joins.unended joins.outcomes"
+        " joins.children_of joins.unended joins.outcomes"
     ),
     "the keeper sweeps: once for all, some hundred rows at a time": (
         "jobs.unpark workers.known workers.expire breakers.attention callbacks.awaited effects.in_doubt"
@@ -71,10 +72,11 @@ CROSSING = {
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
         "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
+        " ops.job_ids ops.letter_ids"
         " ops.outbox_page ops.effects_page ops.ends_by_minute ops.calls_since ops.mark ops.at_risk"
         " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
-        " depth.waiting search.jobs_matching incidents.jobs_hit incidents.letters_by_minute"
+        " depth.waiting search.jobs_matching search.jobs_by_term incidents.jobs_hit incidents.letters_by_minute"
     ),
 }
 LISTED = {name for names in CROSSING.values() for name in names.split()}

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import NotHandled, StoreUnavailable, TransportDown, Unroutable
 from holdfast.transports.memory import MemoryTransport
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery, Transport
 from tests.transports.parts import DEAD, PATIENCE_S, REQUESTS, Seen, consuming, insist, request
 

@@ -11,7 +11,7 @@ import pytest
 from aio_pika.abc import AbstractChannel
 
 from holdfast.errors import TransportDown, Unroutable
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from tests.services.rabbitmq import RabbitMQServer
 from tests.transports.parts import DEAD, PATIENCE_S, REQUESTS, Seen, consuming, insist, request
 

@@ -9,9 +9,9 @@ import pytest
 from aio_pika.abc import AbstractConnection
 
 from holdfast.errors import TransportDown
-from holdfast.transports.rabbitmq import RabbitTransport
-from holdfast.transports.rabbitmq_consumer import consume
-from holdfast.transports.rabbitmq_link import Link
+from holdfast.transports.rabbitmq.consumer import consume
+from holdfast.transports.rabbitmq.link import Link
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from tests.transports.parts import DEAD, PATIENCE_S, REQUESTS, Seen
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.errors import TransportError
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery, Message, Queue
 from tests.services.child import ServerUnavailable
 from tests.services.fixtures import do_without

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Unroutable
-from holdfast.transports.rabbitmq_publisher import Publisher, encoded
+from holdfast.transports.rabbitmq.publisher import Publisher, encoded
 from holdfast.transports.seam import Message
 
 CHANNEL, BODY_MAX = 3, 1_000

@@ -13,7 +13,7 @@ from aio_pika.abc import AbstractChannel
 from aiormq.abc import ChannelFrame
 from aiormq.channel import Channel as Wire
 
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from tests.transports.parts import DEAD, EXCHANGE, REQUESTS, Seen, consuming, insist, request
 from tests.transports.test_rabbitmq import stranger
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.transports.rabbitmq_wire import GATHERED_MAX, _GatheringWriter
+from holdfast.transports.rabbitmq.wire import GATHERED_MAX, _GatheringWriter
 
 
 class Socket(asyncio.StreamWriter):

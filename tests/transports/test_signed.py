@@ -16,7 +16,7 @@ import pytest
 from holdfast.main import open_transport
 from holdfast.settings import Settings, notes, problems, read
 from holdfast.transports.memory import MemoryTransport
-from holdfast.transports.rabbitmq_wire import _decodable, delivery_of
+from holdfast.transports.rabbitmq.wire import _decodable, delivery_of
 from holdfast.transports.seam import Delivery, Message, Queue
 from holdfast.transports.signed import SIGNATURE_HEADER, SignedTransport, is_signed, sign
 

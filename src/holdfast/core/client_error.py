@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 BODY_BYTES_MAX = 65_536
 
@@ -46,6 +46,12 @@ def read_http(error: BaseException) -> HttpAnswer | None:
     headers = {**plain_headers(attribute(error, "headers")), **plain_headers(attribute(response, "headers"))}
     headers.update(_waits_in(body))
     return HttpAnswer(status, _code(error, body), headers)
+
+
+def read_answer(status: int, headers: object, content: bytes) -> HttpAnswer:
+    """An answer that was read by hand: with the provider's own code, and when to come back, from its body too."""
+    body = _parsed(content)
+    return HttpAnswer(status, _code_in(body), {**plain_headers(headers), **_waits_in(body)})
 
 
 def status_of(value: object) -> int | None:
@@ -109,7 +115,11 @@ def _body(error: BaseException, response: object) -> Mapping[str, Any]:
         if isinstance(parsed, Mapping):
             return parsed
     raw = attribute(response, "_content")  # what was read already: `content` would read the rest from the network
-    if not isinstance(raw, bytes) or len(raw) > BODY_BYTES_MAX or raw.lstrip()[:1] != b"{":
+    return _parsed(raw) if isinstance(raw, bytes) else {}
+
+
+def _parsed(raw: bytes) -> Mapping[str, Any]:
+    if len(raw) > BODY_BYTES_MAX or raw.lstrip()[:1] != b"{":
         return {}
     try:
         read = json.loads(raw)
@@ -119,18 +129,26 @@ def _body(error: BaseException, response: object) -> Mapping[str, Any]:
 
 
 def _code(error: BaseException, body: Mapping[str, Any]) -> str | None:
-    """The provider's code: from the error itself, or from `code`, `reason`, `status` or `type` of its body."""
+    """The provider's code: from the error itself, or from its body."""
+    # An error with a numeric status says the same number again as its code, and aiohttp warns who reads that.
+    own = None if _number(attribute(error, "status")) is not None else attribute(error, "code")
+    return own if _is_code(own) else _code_in(body)
+
+
+def _code_in(body: Mapping[str, Any]) -> str | None:
+    """The provider's word for the error: its `code`, `reason`, `status`, `type` or `name`, the innermost first."""
     inner = body.get("error")
     places: list[Mapping[str, Any]] = [inner] if isinstance(inner, Mapping) else []
     places.append(body)
     nested = places[0].get("errors")
     if isinstance(nested, list) and nested and isinstance(nested[0], Mapping):
         places.insert(0, nested[0])  # Google's older interfaces say the reason only here
-    # An error with a numeric status says the same number again as its code, and aiohttp warns who reads that.
-    candidates = [] if _number(attribute(error, "status")) is not None else [attribute(error, "code")]
-    candidates += [place.get(name) for name in ("code", "reason", "status", "type") for place in places]
-    candidates.append(inner)
-    return next((word for word in candidates if isinstance(word, str) and 0 < len(word) <= 100), None)
+    candidates = [place.get(name) for name in ("code", "reason", "status", "type", "name") for place in places]
+    return next((word for word in (*candidates, inner) if _is_code(word)), None)
+
+
+def _is_code(word: object) -> TypeGuard[str]:
+    return isinstance(word, str) and 0 < len(word) <= 100
 
 
 def _waits_in(body: Mapping[str, Any]) -> dict[str, str]:

@@ -104,10 +104,11 @@ QUOTA_CODES = frozenset(
         "organization_spend_limit_exceeded",
         "project_spend_limit_exceeded",
         "organization_usage_limit_exceeded",
-        "quota_exceeded",
     }
 )
-# A quota whose window ends by itself. `quota_exceeded` is one if the answer says when; insufficient_quota never is.
+# A window too, if the answer says when it ends; insufficient_quota never is.
+QUOTA_OR_WINDOW_CODES = frozenset({"quota_exceeded", "monthly_quota_exceeded", "monthly_limit_exceeded"})
+# A quota whose window ends by itself.
 WINDOW_CODES = frozenset({"daily_quota_exceeded", "daily_limit_exceeded", "hourly_quota_exceeded"})
 # "Slow down", whatever the status is. Amazon's are those that its own clients wait for.
 RATE_CODES = frozenset(
@@ -216,15 +217,15 @@ def from_status(
 def _by_code(status: int, message: str, headers: Mapping[str, str], code: str | None) -> tuple[Category, str] | None:
     """What the provider's code, or its words about a quota, say beyond the status."""
     word = _plain_code(code) if code else ""
-    window = word in WINDOW_CODES or (
-        (status in _LIMIT_STATUSES or word == "quota_exceeded") and _WINDOW_WORDS.search(message[:2_000]) is not None
-    )
-    if word == "quota_exceeded" and not window:
-        window = retry_after_ms(headers, None) is not None or retry_after_ms(headers, 0) is not None
-    if word in QUOTA_CODES and not (window and word == "quota_exceeded"):
+    if word in QUOTA_CODES:
         return Category.AUTH, "QUOTA_EXHAUSTED"
-    if window:
+    either = word in QUOTA_OR_WINDOW_CODES
+    speaks_of_window = (status in _LIMIT_STATUSES or either) and _WINDOW_WORDS.search(message[:2_000]) is not None
+    says_when = either and (retry_after_ms(headers, None) is not None or retry_after_ms(headers, 0) is not None)
+    if word in WINDOW_CODES or speaks_of_window or says_when:
         return Category.RATE_LIMIT, "QUOTA_WINDOW"
+    if either:
+        return Category.AUTH, "QUOTA_EXHAUSTED"
     if word in RATE_CODES:
         return Category.RATE_LIMIT, "RATE_LIMITED"
     return BY_CODE.get(word) if status < 500 else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from pydantic import JsonValue
 
 T = TypeVar("T")
 NEVER_MS = 9_999_999_999_999
@@ -24,7 +26,7 @@ class Success(Generic[T]):
 class Answered:
     """Somebody has answered what `ctx.wait_for` asked for; `value` is their JSON."""
 
-    value: Any
+    value: JsonValue
 
 
 def child_id(created_at: int, join_id: str, position: int) -> str:

@@ -4,7 +4,9 @@ While any transaction on the server stays open, PostgreSQL keeps the dead versio
 left end walks over all of them. What has been found empty once stays empty, but for rows that enter below: they come
 from transactions that commit late, from hosts whose clocks differ, from older code. So a floor is a hint and never
 more: a scan from the very bottom comes round after a while, or after twenty times what the last one took, whichever is
-longer; any error forgets the floor; and whoever knows of a row that enters below lowers it.
+longer; any error forgets the floor; and whoever knows of a row that enters below lowers it. What a look reaches holds
+for every scan that was under way beside it: that one may not have seen what the look saw, and does not raise the floor
+over it.
 """
 
 from __future__ import annotations
@@ -81,21 +83,32 @@ class Floor(Generic[K]):
     def __init__(self, every_ms: int) -> None:
         self._rhythm = Rhythm(every_ms)
         self._at: K | None = None
+        self._resets = 0
+
+    @property
+    def at(self) -> K | None:
+        """Where it stands, for a statement that only follows the one whose floor it is; None: at the bottom."""
+        return self._at
 
     @contextmanager
     def scan(self, clock: Callable[[], int]) -> Iterator[Scan[K]]:
         """Inside: run the statement from `start`, and say what it `reached`. An error forgets the floor."""
-        began = clock()
+        began, resets = clock(), self._resets
         scan: Scan[K] = Scan(None if self._at is None or self._rhythm.is_due(began) else self._at)
         try:
             yield scan
         except BaseException:
             self._at = None
+            self._resets += 1
             raise
+        if scan.next is not None:
+            if self._resets == resets:
+                self._at = scan.next
+            elif self._at is not None:  # a look has ended meanwhile: what it reached is not passed over
+                self._at = min(self._at, scan.next)
         if scan.start is None:
             self._rhythm.end(began, clock())
-        if scan.next is not None:
-            self._at = scan.next
+            self._resets += 1
 
 
 class Seen(NamedTuple):
@@ -147,7 +160,7 @@ class Claiming:
 
 class Lanes:
     """The floors of a process's claims. Several claims may be under way at a time: a floor that is lowered while one of
-    them scans is not raised over the row that it was lowered for.
+    them scans, by a row that enters or by what a look reaches, is not raised again by that one.
 
     The look from the bottom is one of the claims while it is quick, else it is made beside them (`begin_look`)."""
 
@@ -182,7 +195,8 @@ class Lanes:
     def end(self, claiming: Claiming, now: int) -> None:
         if claiming.serial not in self._under_way:
             return  # everything was forgotten meanwhile
-        self.lower(claiming.entered)
+        is_look = claiming.looks_since is not None
+        self.lower(lowest(claiming.entered, claiming.reached) if is_look else claiming.entered)
         self._under_way.remove(claiming.serial)
         if claiming.looks_since is not None:
             self._rhythm.end(claiming.looks_since, now)

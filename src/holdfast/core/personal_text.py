@@ -15,7 +15,7 @@ from holdfast.core.address import mask_addresses
 from holdfast.core.secret_text import redact_emails, redact_text
 
 PHONE_MASK = "[phone]"
-QUOTED_LENGTH_MAX = 60
+QUOTED_LENGTH_MAX = 40
 """A longer quotation of several words is somebody's text, not a name, a type or a field."""
 QUOTED_WORDS_MAX = 6
 
@@ -67,8 +67,8 @@ _NAMED_TEXT = re.compile(
     r"(?i)(?P<key>\b(?:prompt|essay|transcript|completion|user[ _]message|user[ _]input|input[ _]text|letter[ _]text)"
     r"[\"']?[ \t]{0,4}[:=][ \t]{0,4})(?P<text>[^\n]{1,4000})"
 )
-_QUOTES = re.compile(r"\\*[\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb]")
-_CLOSES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb"}
+_QUOTES = re.compile(r"\\*[\"'`\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb]")
+_CLOSES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
 # What a provider says of an error stands under these; quotations inside it are looked at on their own.
 _EXPLAINS = re.compile(
     r"(?:message|msg|details?|title|reason|description|error|error_description|hint|summary)"
@@ -111,7 +111,7 @@ def _without_quotations(text: str) -> str:
                 out += [text[done : opened.end()], _mask(inner)]
                 done = mark.start()
             opened = None
-    if opened is not None and opened[0][-1] in '"\u201c\u00ab':
+    if opened is not None and opened[0][-1] in '"\u201c\u201e\u00ab':
         rest = text[opened.end() :]
         if _is_text(rest, QUOTED_WORDS_MAX, QUOTED_LENGTH_MAX):
             out += [text[done : opened.end()], _mask(rest)]

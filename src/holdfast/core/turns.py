@@ -54,6 +54,11 @@ class Turns:
         return key if self.limit is None else f"{key}{_OF}{kind}"
 
 
+def turn_at(key: str, now: int) -> int | None:
+    """When a job of the key was started, where that is counted: only keys of kinds with a limit name their kind."""
+    return now if _OF in key else None
+
+
 def _field(input: Any, name: str) -> Any:
     if isinstance(input, Mapping):
         return input.get(name)

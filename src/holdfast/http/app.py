@@ -14,7 +14,7 @@ from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
 from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages, problem, tickets
-from holdfast.http.auth import Auth, Authenticates, Principal, require
+from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
 from holdfast.http.looking import keep_looking
@@ -36,7 +36,12 @@ def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
     # First the systems' own, because routes are tried in order: what users ask for most is found soonest.
     own = [each.system.routes(each.kernel, each.env) for each in systems if each.system.routes is not None]
     common = [callbacks.router, docs.router, health.router, metrics.router, ops.router, ops_live.router]
-    return assemble(settings, systems, Auth(settings), [*own, shared, *common, pages.common, pages.router])
+    return assemble(
+        settings,
+        systems,
+        Auth(settings, known_roles(each.system for each in systems)),
+        [*own, shared, *common, pages.common, pages.router, pages.system_pages(systems)],
+    )
 
 
 def assemble(

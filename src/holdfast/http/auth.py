@@ -1,7 +1,7 @@
 """Who is asking. Bearer tokens are JWTs; an event stream may come with a ticket instead.
 
-    LEARNER = require("learner")
-    async def mine(who: Annotated[Principal, LEARNER]) -> ...:
+    CLERK = require("clerk")
+    async def orders(who: Annotated[Principal, CLERK]) -> ...:
 
 The algorithms are pinned by how the keys are given: HS256 by a shared secret, RS256 or ES256 by a JWKS URL. A token's
 own header never chooses between them.
@@ -26,12 +26,15 @@ from fastapi.security.base import SecurityBase
 
 from holdfast.http import tickets
 from holdfast.http.buckets import Callers
+from holdfast.http.key_set import KeySet
 from holdfast.http.principal import SUB_LENGTH_MAX, is_name
 from holdfast.http.principal import Principal as Principal
 from holdfast.http.problem import Problem
 from holdfast.settings import Settings
+from holdfast.system import System
 
-ROLES = ("learner", "instructor", "operator", "service")
+ROLES = ("operator",)
+"""The library's own; a system brings those that its routes ask for (`System.roles`)."""
 SECRET_FILE = "jwt-secret"
 SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
 TOKEN_LENGTH_MAX = 8_192
@@ -50,11 +53,12 @@ class Authenticates(Protocol):
 
 
 class Auth:
-    """Verifies tokens. Holds the keys of one deployment."""
+    """Verifies tokens. Holds the keys of one deployment; roles that nobody knows count for nothing."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, roles: Iterable[str] = ROLES) -> None:
+        self._roles = frozenset(roles)
         self._audience = settings.jwt_audience
-        self._keys = jwt.PyJWKClient(settings.jwks_url) if settings.jwks_url else None
+        self._keys = KeySet(settings.jwks_url) if settings.jwks_url else None
         self._secret = None if self._keys else secret_of(settings)
         self._known: dict[str, tuple[Principal, float]] = {}
 
@@ -85,7 +89,7 @@ class Auth:
             raise Problem(503, "AUTH_UNAVAILABLE", detail, headers={"Retry-After": "5"}) from None
         except (jwt.PyJWTError, *ODD):
             raise unauthenticated("The bearer token is not valid.") from None
-        return self._remember(token, _principal(claims), _expiry(claims))
+        return self._remember(token, _principal(claims, self._roles), _expiry(claims))
 
     def _remember(self, token: str, who: Principal, expires_at: float) -> Principal:
         """A token that was verified stays so until it expires (a tenth of a POST's CPU saved). With keys by URL it is
@@ -112,6 +116,11 @@ class Auth:
         )
 
 
+def known_roles(systems: Iterable[System]) -> tuple[str, ...]:
+    """The library's roles and those that these systems bring."""
+    return (*ROLES, *dict.fromkeys(role for system in systems for role in system.roles))
+
+
 def issue_token(
     secret: str,
     sub: str,
@@ -122,12 +131,8 @@ def issue_token(
     audience: str | None = None,
 ) -> str:
     """A signed token. `now` is in seconds since the epoch; unsaid, it is the present."""
-    wanted = sorted(set(roles))
-    unknown = [role for role in wanted if role not in ROLES]
-    if unknown:
-        raise ValueError(f"There is no role '{unknown[0]}'; known: {', '.join(ROLES)}.")
     now = time.time() if now is None else now
-    claims: dict[str, Any] = {"sub": sub, "roles": wanted, "iat": int(now), "exp": int(now + ttl_s)}
+    claims: dict[str, Any] = {"sub": sub, "roles": sorted(set(roles)), "iat": int(now), "exp": int(now + ttl_s)}
     if audience is not None:
         claims["aud"] = audience
     return jwt.encode(claims, secret, algorithm="HS256")
@@ -220,13 +225,13 @@ def _allowed(who: Principal, roles: tuple[str, ...]) -> Principal:
     return who
 
 
-def _principal(claims: dict[str, Any]) -> Principal:
+def _principal(claims: dict[str, Any], known: frozenset[str]) -> Principal:
     sub, roles = claims["sub"], claims.get("roles", [])
     if not is_name(sub):
         raise unauthenticated(f"The token's `sub` must be a text of 1 to {SUB_LENGTH_MAX} printable characters.")
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise unauthenticated("The token's `roles` must be a list of names.")
-    return Principal(sub, frozenset(roles) & frozenset(ROLES))
+    return Principal(sub, frozenset(roles) & known)
 
 
 def _expiry(claims: dict[str, Any]) -> float:

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
+from holdfast.http.pages import links
+
 router = APIRouter(include_in_schema=False)
 
 STYLE = """main { max-width: 60rem; }
@@ -16,16 +18,12 @@ main h2 { margin-top: 2rem; }
 article { border-top: 1px solid var(--line); padding: .6rem 0; }
 article p { margin: .2rem 0; }
 """
-FRAME = (
-    '<header class="top"><a class="brand" href="./"><img src="static/holdfast.svg" alt=""> Holdfast</a>'
-    '<nav aria-label="Pages"><a href="./">Try it</a><a href="convert">Convert</a><a href="console">Console</a>'
-    '<a class="current" aria-current="page" href="docs">API</a></nav></header>'
-)
+BRAND = '<a class="brand" href="./"><img src="static/holdfast.svg" alt=""> Holdfast</a>'
 
 
 @router.get("/docs")
 async def docs(request: Request) -> HTMLResponse:
-    return HTMLResponse(rendered(request.app.openapi()))
+    return HTMLResponse(rendered(request.app.openapi(), links(request.app.state.systems, "docs")))
 
 
 @router.get("/docs.css")
@@ -33,8 +31,8 @@ async def style() -> Response:
     return Response(STYLE, media_type="text/css")
 
 
-def rendered(description: dict[str, Any]) -> str:
-    """The description as a page. Everything in it is escaped."""
+def rendered(description: dict[str, Any], linked: str) -> str:
+    """The description as a page, below the links to the others. Everything in it is escaped."""
     title = escape(f"{description['info']['title']} {description['info']['version']}")
     groups: dict[str, list[str]] = {}
     for path, methods in description["paths"].items():
@@ -46,7 +44,7 @@ def rendered(description: dict[str, Any]) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width"><link rel="icon" href="static/holdfast.svg">'
         '<link rel="stylesheet" href="static/holdfast.css"><link rel="stylesheet" href="docs.css">'
-        f"</head><body>{FRAME}<main><h1>{title}</h1>"
+        f'</head><body><header class="top">{BRAND}<nav aria-label="Pages">{linked}</nav></header><main><h1>{title}</h1>'
         '<p>The whole description, for tools: <a href="openapi.json">/openapi.json</a>.</p>'
         f"{body}</main></body></html>"
     )

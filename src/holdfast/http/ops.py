@@ -17,7 +17,8 @@ from holdfast.core.job import State
 from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, Limit, OnPage, Operator, Words
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_incidents import router as incidents_router
-from holdfast.operator import deliveries, fleet, jobs, overview, providers
+from holdfast.operator import deliveries, fleet, job_bulk, jobs, overview, providers, story
+from holdfast.operator.page import PAGE_MAX, Page
 
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
@@ -38,6 +39,24 @@ class EffectAnswer(BaseModel):
     key: Words = Field(min_length=1)
     sent: bool
     provider_id: Words | None = None
+
+
+class JobsAct(BaseModel):
+    """Which jobs, by a query or by their ids, and what to do with one page of them."""
+
+    action: job_bulk.Action
+    q: Words = ""
+    ids: list[UUID] | None = Field(default=None, max_length=PAGE_MAX)
+    evidence: Words | None = None
+    limit: int = Field(default=50, ge=1, le=PAGE_MAX)
+    next: str | None = Field(default=None, max_length=4_000)
+    dry_run: bool = False
+
+
+class JobAnswer(BaseModel):
+    """What a waiting job is told: any JSON."""
+
+    value: Any
 
 
 @router.get("/overview")
@@ -67,10 +86,37 @@ async def list_jobs(
     return await jobs.list_jobs(desk, page, which)
 
 
+@router.get("/jobs/counts")
+async def count_jobs(desk: AtDesk, q: Filter = None) -> dict[str, Any]:
+    """How many jobs fit a query, by state; of a great many the newest are counted."""
+    return await job_bulk.count_jobs(desk, q or "")
+
+
+@router.post("/jobs/bulk")
+async def act_on_jobs(desk: AtDesk, body: JobsAct, who: Operator) -> dict[str, Any]:
+    """Cancel or replay one page of the jobs that fit a query; `next` is where the page after it begins."""
+    return await job_bulk.act_on_jobs(
+        desk,
+        body.q,
+        body.action,
+        actor=who.sub,
+        page=Page(body.limit, body.next),
+        ids=None if body.ids is None else frozenset(map(str, body.ids)),
+        evidence=body.evidence,
+        dry_run=body.dry_run,
+    )
+
+
 @router.get("/jobs/{job_id}")
 async def show_job(desk: AtDesk, job_id: UUID) -> dict[str, Any]:
     """One job with its whole story, and in words why it is where it is."""
-    return await jobs.show_job(desk, str(job_id))
+    return await story.show_job(desk, str(job_id))
+
+
+@router.post("/jobs/{job_id}/answer")
+async def answer_job(desk: AtDesk, job_id: UUID, body: JobAnswer, who: Operator) -> dict[str, Any]:
+    """Give a job that waits the answer that it waits for; the first answer stands."""
+    return await story.answer_job(desk, str(job_id), body.value, who.sub)
 
 
 @router.post("/jobs/{job_id}/cancel")

@@ -12,6 +12,7 @@ from holdfast.core.case import CaseState, Cause
 from holdfast.http.ops_asked import AtDesk, Filter, Limit, OnPage, Operator, Words
 from holdfast.kernel.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
 from holdfast.operator import letters
+from holdfast.operator.mend import mend_and_replay, preview_replay
 
 router = APIRouter(prefix="/dead-letters")
 
@@ -44,6 +45,19 @@ class Replay(BaseModel):
 
     full: bool = False
     delay_s: float = Field(default=0.0, ge=0, le=7 * 86_400)
+
+
+class Mend(BaseModel):
+    """Corrected values by their paths, and how it is known that it is mended; without either: replayed as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cause: Cause = Cause.TRANSIENT
+    evidence: Words | None = None
+    set: dict[Words, Any] | None = Field(default=None, max_length=200)
+    full: bool = False
+    delay_s: float = Field(default=0.0, ge=0, le=7 * 86_400)
+    dry_run: bool = False
 
 
 class Resolve(BaseModel):
@@ -129,6 +143,23 @@ async def correct_input(desk: AtDesk, case_id: UUID, body: Correct, who: Operato
         dry_run=body.dry_run,
     )
     return answer
+
+
+@router.post("/{case_id}/mend")
+async def mend(desk: AtDesk, case_id: UUID, who: Operator, body: Mend) -> dict[str, Any]:
+    """All steps up to the replay in one; `dry_run` says what it would change, keep, repeat, cost and wait for."""
+    if body.dry_run:
+        return await preview_replay(desk, str(case_id), actor=who.sub, values=body.set, full=body.full)
+    return await mend_and_replay(
+        desk,
+        str(case_id),
+        actor=who.sub,
+        cause=body.cause,
+        evidence=body.evidence,
+        values=body.set,
+        full=body.full,
+        delay_s=body.delay_s,
+    )
 
 
 @router.post("/{case_id}/replay")

@@ -1,5 +1,5 @@
-"""The pages: a front page to try the systems, a sign-in, the instructor queue, the console. Plain files; no build step.
-Every address in them is relative, so that they work below any path.
+"""The pages: a front page, a sign-in, the console, and those that the systems bring. Plain files; no build step. Every
+address in them is relative, so that they work below any path.
 
 A page never carries data: its script asks the API with the bearer token, which the sign-in keeps for the browser tab.
 The console's page itself is shown only to operators: the sign-in also sets a cookie that is good for nothing else. No
@@ -8,18 +8,22 @@ request that changes anything accepts the cookie, so there is nothing to forge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from holdfast.http.auth import Principal, bearer_token, require
 from holdfast.http.problem import Problem
+from holdfast.system import OpenSystem, Page
 
 HERE = Path(__file__).parent
 COOKIE = "holdfast_console"
 ASSETS = {path.name: path for path in sorted((HERE / "static").iterdir())}
+LINKS = (("./", "Try it"), ("console", "Console"), ("docs", "API"))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 FRESH = {"Cache-Control": "no-cache"}
@@ -30,19 +34,23 @@ common = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-async def front() -> FileResponse:
-    return _page("front.html")
+async def front(request: Request) -> HTMLResponse:
+    """What runs here, with the cards of the systems to try them."""
+    brought = [(each.name, each.system.pages) for each in request.app.state.systems if each.system.pages is not None]
+    cards = [(pages.folder / pages.card).read_text() for _, pages in brought if pages.card]
+    scripts = [
+        f'<script type="module" src="static/{escape(name)}/{pages.card_script}"></script>'
+        for name, pages in brought
+        if pages.card_script
+    ]
+    html = (HERE / "pages_html" / "front.html").read_text()
+    html = html.replace("<!-- cards -->\n", "".join(cards)).replace("<!-- scripts -->", "\n".join(scripts))
+    return _with_links(request, html, "./")
 
 
 @router.get("/login")
 async def login() -> FileResponse:
-    return _page("login.html")
-
-
-@router.get("/instructor")
-async def instructor() -> FileResponse:
-    """The instructor queue for whoever is no operator; like every page, it holds no data."""
-    return _page("instructor.html")
+    return FileResponse(HERE / "pages_html" / "login.html", media_type="text/html", headers=FRESH)
 
 
 @router.get("/console")
@@ -56,17 +64,26 @@ async def console(request: Request) -> Response:
     if who is None:
         return RedirectResponse("login?next=console", status_code=303)
     if who.may("operator"):
-        return _page("console.html")
+        return FileResponse(HERE / "pages_html" / "console.html", media_type="text/html", headers=FRESH)
     if "text/html" in request.headers.get("accept", ""):
-        return _page("forbidden.html", status=403)
+        return _refusal(request, who)
     raise Problem(403, "FORBIDDEN", "The console is for operators.")
+
+
+def _refusal(request: Request, who: Principal) -> HTMLResponse:
+    """The console's page for whoever may not see it: the pages that their roles do open."""
+    mine = [page for page in _pages_of(request.app.state.systems) if page.roles and who.may(*page.roles)]
+    ways = [f'<li><a href="{page.path}">{escape(page.title)}</a>, which your role opens.</li>' for page in mine]
+    html = (HERE / "pages_html" / "forbidden.html").read_text().replace("<!-- open -->", "\n  ".join(ways))
+    return _with_links(request, html, None, status=403)
 
 
 @common.get("/api/session")
 async def show_session(request: Request, who: Annotated[Principal, require()]) -> dict[str, Any]:
-    """Who is signed in, and which views of the console come with the systems that run here."""
-    views = [view for each in request.app.state.systems for view in each.system.views]
-    return {"sub": who.sub, "roles": sorted(who.roles), "views": views}
+    """Who is signed in, and the modules of the console that come with the systems that run here."""
+    brought = [(each.name, each.system.pages) for each in request.app.state.systems]
+    modules = [f"static/{name}/{pages.console}" for name, pages in brought if pages is not None and pages.console]
+    return {"sub": who.sub, "roles": sorted(who.roles), "modules": modules}
 
 
 @router.post("/api/session", status_code=204)
@@ -92,11 +109,56 @@ def _cookie(request: Request) -> Any:
 
 @common.get("/static/{name}")
 async def asset(name: str) -> FileResponse:
-    path = ASSETS.get(name)
+    return _file(ASSETS.get(name))
+
+
+@common.get("/static/{system}/{name}")
+async def system_asset(request: Request, system: str, name: str) -> FileResponse:
+    """A file that a system which runs here brings; only files of its folder, by their names."""
+    folders = [
+        each.system.pages.folder for each in request.app.state.systems if each.name == system and each.system.pages
+    ]
+    return _file(next((path for folder in folders for path in folder.iterdir() if path.name == name), None))
+
+
+def system_pages(systems: Sequence[OpenSystem]) -> APIRouter:
+    """The pages that these systems bring, each at its own address."""
+    routes = APIRouter(include_in_schema=False)
+    for each in systems:
+        if each.system.pages is None:
+            continue
+        for page in each.system.pages.pages:
+            routes.add_api_route(f"/{page.path}", _show(page, each.system.pages.folder), methods=["GET"])
+    return routes
+
+
+def _show(page: Page, folder: Path) -> Any:
+    async def show(request: Request) -> HTMLResponse:
+        return _with_links(request, (folder / page.file).read_text(), page.path)
+
+    return show
+
+
+def _pages_of(systems: Sequence[OpenSystem]) -> list[Page]:
+    return [page for each in systems if each.system.pages is not None for page in each.system.pages.pages]
+
+
+def links(systems: Sequence[OpenSystem], current: str | None) -> str:
+    """The links between the pages: the library's, and those of the systems that everybody may open."""
+    shared = [(page.path, page.title) for page in _pages_of(systems) if not page.roles or page.path == current]
+    mark = ' class="current" aria-current="page"'
+    return "".join(
+        f'<a{mark if path == current else ""} href="{path}">{escape(title)}</a>'
+        for path, title in (LINKS[0], *shared, *LINKS[1:])
+    )
+
+
+def _with_links(request: Request, html: str, current: str | None, status: int = 200) -> HTMLResponse:
+    linked = html.replace("<!-- pages -->", links(request.app.state.systems, current))
+    return HTMLResponse(linked, status, headers=FRESH)
+
+
+def _file(path: Path | None) -> FileResponse:
     if path is None:
         raise Problem(404, "NOT_FOUND", "There is no such file.")
     return FileResponse(path, media_type=TYPES.get(path.suffix), headers=FRESH)
-
-
-def _page(name: str, status: int = 200) -> FileResponse:
-    return FileResponse(HERE / "pages_html" / name, status, media_type="text/html", headers=FRESH)

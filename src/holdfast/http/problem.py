@@ -1,6 +1,6 @@
 """Every error an HTTP client sees: `application/problem+json` with a `code` that never changes its meaning.
 
-    raise Problem(409, "ALREADY_CLAIMED", "Another instructor has claimed this submission.", claimedBy="i-7")
+    raise Problem(409, "ALREADY_CLAIMED", "Another clerk has claimed this order.", claimedBy="c-7")
 
 The kernel's own exceptions become problems by the table below; what nobody expected becomes 500 INTERNAL, is logged,
 and tells the client nothing. A system whose interface promises codes of its own translates the problems below its

@@ -79,7 +79,7 @@ class Job(Generic[In, Out]):
         """What this kind's users are told of a stage's failure: the code of its log lines and metrics."""
         return PublicFailure(why.error_class)
 
-    def log_fields(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def log_fields(self, fields: dict[str, object]) -> dict[str, object]:
         """The fields of the log line about an attempt's end, by the names that this kind's readers know."""
         return fields
 
@@ -247,6 +247,7 @@ class App:
         weights: Mapping[str, int] | None = None,
         limit: Limit | None = None,
         seals: Sequence[str] = (),
+        search: Sequence[str] = (),
     ) -> Callable[[J], J]:
         """Declare a job class. `announce`: its events wake listeners (such as server-sent events) at once. `retries`:
         how many failures all its stages together may have before the next one ends it; each stage's own attempts
@@ -261,13 +262,16 @@ class App:
         `limit`: how many jobs of this kind each value may have begun, over all processes; the others wait, parked.
 
         `seals` names fields of the input, by their paths, that hold addresses of users: their user info and query
-        strings are kept apart from the job, sealed, and erased when it ends. The handler gets them whole."""
+        strings are kept apart from the job, sealed, and erased when it ends. The handler gets them whole.
+
+        `search` names fields of the input, by their paths, that a person finds the job by, however many jobs there
+        are: `input.order_id:7`."""
         refuse_bare("app.job", bare)
 
         def declare(cls: J) -> J:
             turns = declared_turns(cls.__name__, fair_by, weights, limit)
             given = (deadline_s, priority, announce, retries, self.never, version, upgrade, seals, self.sealer, turns)
-            kind = job_kind(self.name, cls, name, *given)
+            kind = job_kind(self.name, cls, name, *given, search)
             if queue is not None:
                 kind = replace(kind, queue=queue_name(self.name, queue))
             if kind.name in self.kinds:

@@ -119,8 +119,10 @@ async def make(
     *,
     job: Claimed | None,
     timeout_s: float | None,
+    effect: str | None = None,
 ) -> Made[T]:
-    """Make one call that was admitted, within its time. Who makes it records it."""
+    """Make one call that was admitted, within its time. Who makes it records it. `effect`: the key of what it brings
+    about."""
     await kernel.failpoint("call.before")
     started = kernel.now()
     _refuse_before(kernel, provider, None, started)
@@ -128,7 +130,7 @@ async def make(
     limit: asyncio.Timeout | None = None
     try:
         with span(f"call {provider.name}"):
-            calling = kernel.reach(provider, run)
+            calling = kernel.reach(provider, run, effect)
             ended, value = first_step(calling)
             if not ended:
                 limit = asyncio.timeout(limit_ms / 1_000)

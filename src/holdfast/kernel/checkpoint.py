@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from holdfast.errors import InvalidInput, StoreBusy, StoreFull, StoreUnavailable
 from holdfast.kernel.fitting import first_problem, missing_await
@@ -91,6 +92,11 @@ def _written(name: str, value: object, returns: Any) -> str:
         text = adapter_of(returns).dump_json(value).decode()
     except Exception as error:
         raise InvalidInput(f"The value of the checkpoint '{name}' cannot be stored as JSON: {error}.") from None
+    if returns is Any and from_json(text) != value:
+        raise InvalidInput(
+            f"The value of the checkpoint '{name}' is a {type(value).__name__} that JSON does not give back as it is; "
+            "say its type, as in returns=Page."
+        )
     if len(text) > VALUE_BYTES_MAX:
         raise InvalidInput(
             f"The value of the checkpoint '{name}' is {len(text):,} bytes; the limit is {VALUE_BYTES_MAX:,}. Store it "

@@ -146,7 +146,7 @@ async def _write(ctx: Context, join: Join, part: list[Order], position: int) -> 
 
 async def _insert(kernel: Kernel, tx: Tx, part: list[Order]) -> None:
     """No position is written twice, so that the database's own bulk load will do."""
-    if isinstance(tx, LoadingTx) and len(part) >= LOAD_ROWS_MIN and not any(order.secrets for order in part):
+    if isinstance(tx, LoadingTx) and len(part) >= LOAD_ROWS_MIN and all(order.is_plain for order in part):
         await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
         tx.then(lambda: kernel.watch.count("jobs_created", len(part), kind=part[0].row.kind))
     else:

@@ -190,7 +190,7 @@ class Context:
     def emit(
         self,
         destination: str,
-        body: Any,
+        body: object,
         *,
         type: str = "",
         aggregate_id: str | None = None,
@@ -205,14 +205,14 @@ class Context:
         return identity
 
     @must_await
-    async def progress(self, /, **data: Any) -> None:
+    async def progress(self, /, **data: object) -> None:
         """Tell listeners how far the work is, at once."""
         async with self.fenced() as tx:
             await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
             await tx.hint("events")
 
     @must_await
-    async def note_progress(self, /, tx: Tx, **data: Any) -> bool:
+    async def note_progress(self, /, tx: Tx, **data: object) -> bool:
         """Note progress inside an open `transaction`, once in a stage and epoch; False if an earlier attempt has."""
         text = batch.text({"stage": self.stage, "epoch": self.job.epoch, **data})
         return await events.append_once(tx, self.job.id, self.job.attempt, "progress", text, self.now())
@@ -226,11 +226,16 @@ class Context:
                 raise LeaseLost(f"Job {self.job.id} is no longer held by attempt {self.job.attempt}.")
             yield tx
 
+    @overload
+    async def checkpoint(self, /, name: str, find: Callable[[], Awaitable[T]], *, returns: object = Any) -> T: ...
+    @overload
+    async def checkpoint(self, /, name: str, find: Callable[[], T], *, returns: object = Any) -> T: ...
     @must_await
-    async def checkpoint(self, name: str, find: Callable[[], Any], *, returns: Any = Any) -> Any:
+    async def checkpoint(self, name: str, find: Callable[[], object], *, returns: object = Any) -> object:
         """What `find` returned (a plain or an async function), stored before it is returned: later attempts of this
-        stage read it, and `find` is not called again. Names are told apart within the stage; what is stored is JSON of
-        the type `returns`, and is erased when the stage is done."""
+        stage read it, and `find` is not called again. Names are told apart within the stage; what is stored is JSON,
+        and erased when the stage is done. What JSON alone cannot give back (a dataclass, a tuple) needs its type in
+        `returns`."""
         return await checkpoint(self, name, find, returns)
 
     @must_await

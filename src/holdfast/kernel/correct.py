@@ -33,8 +33,9 @@ from holdfast.kernel.app import Corrected
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.sealing import seal_input
+from holdfast.kernel.search_terms import terms_of
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import audit, batch, cases, effects, events, jobs, results, secrets
+from holdfast.tables import audit, batch, cases, effects, events, jobs, results, search, secrets
 
 REASON_LENGTH_MAX = 1_000
 HAPPENED = ("sent", "sending", "unknown", "review")
@@ -133,6 +134,9 @@ async def _correct(
     after = await _sealed(tx, kind, case["job_id"], before, _checked(kind, json.loads(before), values, document), now)
     correction = await _described(tx, case_id, case, kind, before, after, is_preview)
     await jobs.correct(tx, case["job_id"], after, kind.version, now)
+    if kind.search:
+        await search.forget(tx, [case["job_id"]])
+        await search.put(tx, {case["job_id"]: terms_of(kind.search, after)})
     fields = batch.text({"fields": [change.path for change in correction.changes]})
     await events.append(tx, [(case["job_id"], locked[0].attempt, "corrected", fields)], now)
     await kind.instance.corrected(

@@ -188,15 +188,15 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
-def checked_paths(place: str, paths: Sequence[str], takes: Any) -> tuple[str, ...]:
-    """The paths of addresses in an input. The first part of each must be a field of it, where that can be seen."""
+def checked_paths(place: str, verb: str, paths: Sequence[str], takes: Any) -> tuple[str, ...]:
+    """The paths of fields in an input. The first part of each must be a field of it, where that can be seen."""
     fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
     for path in paths:
         first = path.split(".")[0]
         names = None if fields is None else {*fields, *(getattr(one, "alias", None) for one in fields.values())}
         if not all(path.split(".")) or (names is not None and first not in names):
             raise BadDeclaration(
-                f"'{place}' seals '{path}', which is no field of its input; write field or field.inner."
+                f"'{place}' {verb} '{path}', which is no field of its input; write field or field.inner."
             )
     return tuple(paths)
 

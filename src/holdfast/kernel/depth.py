@@ -74,6 +74,11 @@ async def read_depths(kernel: Kernel, tx: Tx) -> Depths:
     return found
 
 
+def ready_floors(kernel: Kernel, queue: str) -> list[int]:
+    """Where the last look at a queue's depth came upon its first due job, priority by priority."""
+    return [kernel.floors.times("depth", "ready", queue, str(priority)).at or BOTTOM for priority in PRIORITIES]
+
+
 async def read_doubtful(kernel: Kernel, tx: Tx) -> Sequence[Row]:
     """Effects whose fate is open, by provider and status."""
     return await _read(kernel, partial(depth.doubtful, tx), "doubtful")

@@ -131,7 +131,7 @@ async def _send(
         return provider_id
 
     try:
-        made = await make(kernel, provider, sending, job=job, timeout_s=timeout_s)
+        made = await make(kernel, provider, sending, job=job, timeout_s=timeout_s, effect=row.key)
     except ProviderHeld as held:
         await _take_back(kernel, provider, last, _refusal(job, provider, row, held, last.sends))
         raise

@@ -60,11 +60,11 @@ class Pending(Generic[T]):
 
     # As a coroutine it may be given to a task, and a checker finds the forgotten `await`.
 
-    def send(self, value: Any) -> Any:
+    def send(self, value: None) -> object:
         return self._begun().send(value)
 
-    def throw(self, *error: Any) -> Any:
-        return self._begun().throw(*error)
+    def throw(self, error: BaseException) -> object:
+        return self._begun().throw(error)
 
     def close(self) -> None:
         if self._work is not None:

@@ -2,7 +2,7 @@
 
     processing #1 --advanced, claimed--> processing #2      one version of the row, one commit
 
-It is the end of one attempt and the claim of the next in one write: the same fence, the same two events, the result
+It is the end of one attempt and the claim of the next in one write: the same fence, one event for both, the result
 stored, a new number, and no entry into a stage whose provider is held (`jobs.turn` sees to that). What the next stage
 needs of the earlier ones is handed on in memory. A worker that is to stop goes on with nothing.
 

@@ -120,7 +120,8 @@ async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, hold: str | N
 
 
 async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: str) -> None:
-    """A person opens or closes a breaker by hand; audited, with the reason redacted."""
+    """A person opens or closes a breaker by hand; audited, with the reason redacted. Closing it also ends a wait that
+    the provider asked for: a header may be wrong, and a person may know better."""
     reason = redact_text(reason)[:REASON_LENGTH_MAX]
     async with kernel.store.transaction() as tx:
         now = kernel.now()
@@ -129,6 +130,8 @@ async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: st
         row = await breakers.lock(tx, name, now)
         state = breaker.force_open(row.state, now, reason) if open else breaker.force_close(row.state, now)
         await breakers.swap(tx, name, row.state, state, now)
+        if not open:
+            await breakers.lift_gate(tx, name)
         action = "breaker.opened" if open else "breaker.closed"
         await audit.write(tx, actor, action, f"breaker:{name}", {"reason": reason}, now)
         await tx.hint("breakers")

@@ -12,8 +12,13 @@ HORIZON_LONG_S = 300.0
 
 async def read_held_back(kernel: Kernel) -> str | None:
     """The same as `held_back`, of the kernel's database as it is now."""
+    return held_back(await read_horizon(kernel))
+
+
+async def read_horizon(kernel: Kernel) -> Horizon:
+    """Who keeps old row versions now, however short."""
     async with kernel.store.reading() as tx:
-        return held_back(await horizon.read(tx))
+        return await horizon.read(tx)
 
 
 def held_back(view: Horizon) -> str | None:

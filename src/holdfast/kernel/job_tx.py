@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from holdfast.core.decide import Decision
 from holdfast.core.failure import Failure
@@ -55,7 +55,7 @@ class JobTx:
         self.dialect: Dialect = tx.dialect
         self._tx = tx
 
-    async def execute(self, text: str, **params: Any) -> Sequence[Row]:
+    async def execute(self, text: str, **params: object) -> Sequence[Row]:
         """Run SQL of your own, with `:named` parameters, on the database that the jobs lie in; return its rows."""
         statement = statement_of(text)
         missing = [name for name in statement.order if name not in params]
@@ -71,7 +71,7 @@ class JobTx:
         order = order_of(job, input, options, job_id=self.kernel.new_id(), now=now, key=key)
         return (await submit_in(self._tx, [order], now, self.kernel.watch))[0]
 
-    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+    async def rows(self, statement: Statement, **params: object) -> Sequence[Row]:
         """Run a named statement and return its rows."""
         return await self._tx.rows(statement, **params)
 

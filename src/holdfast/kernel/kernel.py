@@ -178,10 +178,11 @@ def every_migration(registry: Registry) -> list[Migration]:
     return steps
 
 
-Reach = Callable[[Provider, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, Any]]
+Reach = Callable[[Provider, Callable[[], Awaitable[Any]], str | None], Coroutine[Any, Any, Any]]
+"""The provider, what calls it, and the key of the effect that the call brings about, if it does."""
 
 
-async def straight(provider: Provider, run: Callable[[], Awaitable[Any]]) -> Any:
+async def straight(provider: Provider, run: Callable[[], Awaitable[Any]], effect: str | None) -> Any:
     """How production reaches a provider: by calling it. Tests and the simulator put their own way in between."""
     return await run()
 

@@ -138,6 +138,8 @@ class JobKind:
     sealer: Sealer = field(default_factory=Sealer)
     schema: str | None = None
     turns: Turns | None = None
+    search: tuple[str, ...] = ()
+    """Paths of the fields of its input that a person finds it by."""
 
     def dump_input(self, value: object) -> str:
         """The input as JSON; refuses what does not fit the declared type, naming the field."""
@@ -196,6 +198,7 @@ def job_kind(
     seals: Sequence[str] = (),
     sealer: Sealer | None = None,
     turns: Turns | None = None,
+    search: Sequence[str] = (),
 ) -> JobKind:
     """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
     if retries is not None and retries < 0:
@@ -225,9 +228,10 @@ def job_kind(
         instance=cls(),
         on_settled=checked_hook(cls),
         by_name={**_former(stages), **{one.name: one for one in stages}},
-        seals=checked_paths(cls.__name__, seals, given),
+        seals=checked_paths(cls.__name__, "seals", seals, given),
         sealer=sealer or Sealer(),
         turns=turns,
+        search=checked_paths(cls.__name__, "searches", search, given),
     )
 
 

@@ -24,6 +24,7 @@ from holdfast.tables import (
     joins,
     outbox,
     results,
+    search,
     secrets,
 )
 
@@ -98,4 +99,5 @@ async def _forget_jobs(tx: Tx, after: str, before: int) -> list[str]:
         await cases.forget(tx, gone)
         await joins.forget(tx, gone)
         await secrets.forget(tx, gone)
+        await search.forget(tx, gone)
     return gone

@@ -123,6 +123,13 @@ def _remember(kernel: Kernel, report: Report, ended: int) -> None:
         kernel.asked[name] = max(kernel.asked.get(name, 0), ended + asked_ms)
 
 
+def _leave_to_the_store(kernel: Kernel, report: Report, ended: int) -> None:
+    """What is written counts from there alone, so that a person who ends the wait there ends it for every process."""
+    name = report.provider.name
+    if kernel.asked.get(name, 0) <= ended + _asked_ms(report):
+        kernel.asked.pop(name, None)
+
+
 def _keep_for_later(kernel: Kernel, report: Report, ended: int) -> None:
     """The ledger's entry is left out: whoever comes next resolves the doubt that is in it now."""
     kernel.unrecorded.append((report._replace(mark=None, refusal=None, answer=None), ended))
@@ -146,6 +153,8 @@ async def _record_all(kernel: Kernel, given: Sequence[Record | None]) -> list[bo
         await kernel.failpoint("breaker.before_commit")
     written = {report.ticket.id for report, _ in late}
     kernel.unrecorded[:] = [record for record in kernel.unrecorded if record[0].ticket.id not in written]
+    for report, ended in (*late, *made):
+        _leave_to_the_store(kernel, report, ended)
     return [record is None or record[0].ticket.id not in entered.refused for record in given]
 
 

@@ -92,8 +92,6 @@ async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[Row]:
             async with kernel.store.reading() as tx:
                 first = await outbox.first_pending(tx, start)
             claiming.reached = {OUTBOX: now - SLACK_MS if first is None else first}
-            if is_look and first is not None:
-                claiming.entered = {OUTBOX: first}  # more may lie there than this batch, and other claims are under way
     watch_outbox(kernel)
     return rows
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pydantic import JsonValue
+
 from holdfast.core.failure import Failure
 from holdfast.core.family import Success
 from holdfast.core.job import TERMINAL, State
@@ -113,14 +115,14 @@ async def _look(kernel: Kernel, job_id: str) -> Ended | str:
     return f"it is {row['state']} in the stage '{row['stage']}'"
 
 
-async def read_progress(kernel: Kernel, job_id: str) -> dict[str, Any] | None:
+async def read_progress(kernel: Kernel, job_id: str) -> dict[str, JsonValue] | None:
     """What the job's handler has reported last with `ctx.progress`; None if nothing yet. Raises `NotFound`."""
     _check_id(job_id)
     async with kernel.store.reading() as tx:
         if await jobs.show(tx, job_id) is None:
             raise NotFound(f"There is no job {job_id}.")
         text = await events.last_data(tx, job_id, "progress")
-    found: dict[str, Any] | None = None if text is None else json.loads(text)
+    found: dict[str, JsonValue] | None = None if text is None else json.loads(text)
     return found
 
 

@@ -18,11 +18,12 @@ from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.sealing import seal_input
+from holdfast.kernel.search_terms import Term, terms_of
 from holdfast.kernel.trace import traceparent
 from holdfast.kernel.watch import Watch
 from holdfast.stores.clock import uuid7s
 from holdfast.stores.seam import LoadingTx, Tx
-from holdfast.tables import new_jobs, secrets
+from holdfast.tables import new_jobs, search, secrets
 from holdfast.tables.new_jobs import NewJob
 from holdfast.tables.secrets import NewSecret
 
@@ -64,6 +65,13 @@ class Order(NamedTuple):
     id: str
     row: NewJob
     secrets: tuple[NewSecret, ...] = ()
+    terms: tuple[Term, ...] = ()
+    """What it is to be found by."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is its own row and nothing else."""
+        return not (self.secrets or self.terms)
 
 
 def order_of(
@@ -125,7 +133,7 @@ def prepare(
         None if kind.turns is None else _fair_key(kind, kind.turns, input, owner),
         stored,
     )
-    return Order(job_id, row, sealed)
+    return Order(job_id, row, sealed, terms_of(kind.search, stored) if kind.search else ())
 
 
 def _fair_key(kind: JobKind, turns: Turns, input: object, owner: str | None) -> str:
@@ -166,6 +174,7 @@ async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | No
     and the caller's transaction should be rolled back."""
     added = await new_jobs.insert(tx, {order.id: order.row for order in orders}, now)
     await secrets.put(tx, {order.id: order.secrets for order in orders if order.secrets and order.id in added}, now)
+    await search.put(tx, {order.id: order.terms for order in orders if order.terms and order.id in added})
     if watch is not None:
         tx.then(lambda: _count(watch, [order for order in orders if order.id in added]))
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
@@ -227,7 +236,7 @@ def _keyed(
 def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Options) -> Iterator[Order]:
     """Orders that differ only in id, time and payload: the rest is prepared once a millisecond."""
     kind = kind_of(job)
-    if kind.seals:
+    if kind.seals or kind.search:
         yield from (order_of(job, one, options, job_id=kernel.new_id(), now=kernel.now()) for one in inputs)
         return
     now = -1
@@ -286,7 +295,7 @@ async def _next_part(left: Iterator[Order], rows: int) -> list[Order]:
 
 
 async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
-    if kernel.store.dialect == "postgres" and not any(order.secrets for order in part):
+    if kernel.store.dialect == "postgres" and all(order.is_plain for order in part):
         keyless = all(order.row.job_key is None for order in part)
         if keyless and len(part) >= LOAD_ROWS_MIN:
             try:

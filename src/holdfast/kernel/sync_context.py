@@ -65,14 +65,14 @@ class SyncContext:
         deadline = self._facts.deadline_at
         return None if deadline is None else max(0, deadline - self.now()) / 1_000
 
-    def progress(self, /, **data: Any) -> None:
+    def progress(self, /, **data: object) -> None:
         """Tell listeners how far the work is, at once."""
         self._ask("progress", data)
 
     def emit(
         self,
         destination: str,
-        body: Any,
+        body: object,
         *,
         type: str = "",
         aggregate_id: str | None = None,
@@ -114,10 +114,11 @@ class SyncContext:
         answer: str = self._ask("effect", key, send, lookup, provider)
         return answer
 
-    def checkpoint(self, name: str, find: Callable[[], Any], *, returns: Any = Any) -> Any:
+    def checkpoint(self, name: str, find: Callable[[], T], *, returns: object = Any) -> T:
         """What `find` returned, stored before it is returned: later attempts of this stage read it instead."""
         known, value = self._ask("recall", name, returns)
-        return value if known else self._ask("keep", name, find(), returns)
+        answer: T = value if known else self._ask("keep", name, find(), returns)
+        return answer
 
     def wait_for(self, key: str, *, timeout_s: float) -> Answered | None:
         """Wait until somebody answers under `key`, as `Context.wait_for` does: the stage runs again then."""

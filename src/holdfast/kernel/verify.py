@@ -14,6 +14,7 @@ is concluded either, and somebody is called.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -53,6 +54,13 @@ class Unknown(NamedTuple):
     verdict: Verdict
 
 
+class Unanswered(NamedTuple):
+    """A provider that did not answer: what is marked as sent there is not verified."""
+
+    provider: str
+    message: str
+
+
 async def verify_once(kernel: Kernel) -> int:
     """Verify a sample of what each provider that knows its ids has sent within its memory; return how many were asked.
 
@@ -64,24 +72,29 @@ async def verify_once(kernel: Kernel) -> int:
         async with kernel.store.reading() as tx:
             limit = kernel.tuning.verify_batch
             rows = await effects.sample(tx, provider.name, first_job, scan=SCAN, limit=limit)
-        await verify(kernel, provider, rows)
+        with suppress(CallError):  # the provider is not well; another round asks again
+            await verify(kernel, provider, rows)
         asked += len(rows)
     return asked
 
 
-async def verify_all(kernel: Kernel) -> list[Unknown]:
+async def verify_all(kernel: Kernel) -> list[Unknown | Unanswered]:
     """Verify everything that is marked as sent, as far as providers remember it."""
-    unknown: list[Unknown] = []
+    found: list[Unknown | Unanswered] = []
     for provider in checkable(kernel):
         after = ""
         while True:
             async with kernel.store.reading() as tx:
                 rows = await effects.page(tx, provider.name, after, PAGE)
-            unknown += await verify(kernel, provider, rows)
+            try:
+                found += await verify(kernel, provider, rows)
+            except CallError as error:
+                found.append(Unanswered(provider.name, redact_text(error.failure.message)))
+                break
             if len(rows) < PAGE:
                 break
             after = rows[-1].key
-    return unknown
+    return found
 
 
 def checkable(kernel: Kernel) -> list[Provider]:
@@ -89,15 +102,13 @@ def checkable(kernel: Kernel) -> list[Provider]:
 
 
 async def verify(kernel: Kernel, provider: Provider, rows: Sequence[EffectRow]) -> list[Unknown]:
-    """Ask the provider about each of these; return those whose id it does not know."""
+    """Ask the provider about each of these; return those whose id it does not know. A provider that does not answer
+    raises CallError, and nothing is concluded from what it said before."""
     known, suspects = 0, []
     for row in rows:
         if not isinstance(after_unknown_id(row, provider, kernel.now()), Send | AskPerson):
             continue  # whatever it said would prove nothing
-        try:
-            found = await find_at_provider(kernel, provider, row, provider.lookup)
-        except CallError:
-            return []  # the provider is not well; another round asks again
+        found = await find_at_provider(kernel, provider, row, provider.lookup)
         if found == row.provider_id and row.marked_at is not None:
             known += 1
         else:

@@ -71,6 +71,19 @@ class Watch(Protocol):
     def observe(self, name: str, value: float, **labels: str) -> None: ...
 
 
+class _Line:
+    """A line as its record's message, so that a handler of somebody else tells all of it too. Made into words, and
+    redacted, when it is written."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return _words(_clean_own(self.fields))
+
+
 class LogWatch:
     """Logs through the standard library; counts nothing."""
 
@@ -80,7 +93,8 @@ class LogWatch:
     def log(self, event: str, *, level: int | None = None, **fields: Any) -> None:
         loud = level_of(event, fields) if level is None else level
         if self._logger.isEnabledFor(loud):
-            self._logger.log(loud, event, extra={"holdfast": {"event": event, **fields}})
+            line = {"event": event, **fields}
+            self._logger.log(loud, _Line(line), extra={"holdfast": line})
 
     def hears(self, event: str) -> bool:
         return self._logger.isEnabledFor(level_of(event, {}))
@@ -117,12 +131,26 @@ def _clean(record: logging.LogRecord) -> dict[str, Any]:
     fields = dict(ours) if ours else {"event": record.getMessage()}
     if record.exc_info:
         fields["error"] = logging.Formatter().formatException(record.exc_info).splitlines()[-1]
-    plain = {name: value for name, value in fields.items() if value is None or (ours and name in PLAIN)}
+    return _clean_own(fields) if ours else _redacted(fields)
+
+
+def _clean_own(fields: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: value for name, value in fields.items() if value is None or name in PLAIN}
     if len(plain) == len(fields):
         return plain
-    cleaned = redact({name: value for name, value in fields.items() if name not in plain})
+    return plain | _redacted({name: value for name, value in fields.items() if name not in plain})
+
+
+def _redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    cleaned = redact(dict(fields))
     assert isinstance(cleaned, dict)
-    return plain | cleaned
+    return cleaned
+
+
+def _words(fields: dict[str, Any]) -> str:
+    event = fields.pop("event")
+    told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+    return f"{event} {told}".rstrip()
 
 
 class JsonFormatter(logging.Formatter):
@@ -142,7 +170,4 @@ class TextFormatter(logging.Formatter):
     """One line for a person at a terminal: as much as in JSON, and redacted as well."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = _clean(record)
-        event = fields.pop("event")
-        told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
-        return f"{self.formatTime(record)} {record.levelname} {record.name} {event} {told}".rstrip()
+        return f"{self.formatTime(record)} {record.levelname} {record.name} {_words(_clean(record))}"

@@ -57,6 +57,6 @@ async def sum_costs(desk: Desk, days: int) -> dict[str, Any]:
 async def list_actions(
     desk: Desk, page: Page, actor: str | None = None, subject: str | None = None, people: bool = False
 ) -> dict[str, Any]:
-    """Who did what, the newest first: every act of an operator or an instructor; with `people`, without the kernel's
+    """Who did what, the newest first: every act of a person; with `people`, without the kernel's
     own lines."""
     return await fetch_page(desk, page, by_sequence("at"), ops.audit_page, actor=actor, subject=subject, people=people)

@@ -42,7 +42,7 @@ class IncidentSettings:
         secret=True,
     )
     webhook_secret: str | None = setting(
-        "HOLDFAST_INCIDENT_WEBHOOK_SECRET", None, "Signs what is POSTed, as conversion's webhooks are", secret=True
+        "HOLDFAST_INCIDENT_WEBHOOK_SECRET", None, "Signs what is POSTed, as Standard Webhooks ask", secret=True
     )
     mail_to: str = setting("HOLDFAST_INCIDENT_MAIL_TO", "", "Addresses that are told about incidents, by commas")
     mail_from: str = setting("HOLDFAST_INCIDENT_MAIL_FROM", "holdfast@localhost", "The sender of these mails")

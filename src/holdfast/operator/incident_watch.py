@@ -88,7 +88,7 @@ async def watch_incidents(kernel: Kernel, seen: SeenSince | None = None) -> int:
         for incident, notice in changes.followed:
             await _follow(kernel, tx, incident, notice, view.now)
         for incident in [*known, *filter(None, ids)]:
-            await _join(tx, incident, view.now)
+            await _join(kernel, tx, incident, view.now)
         for incident in changes.over:
             await _end(kernel, tx, incident, view.now)
         if changes.over:
@@ -181,11 +181,12 @@ async def _note(kernel: Kernel, tx: Tx, id: str, event: str, notice: Notice, now
     await tell(kernel, tx, id, event, notice.severity, notice.sentence, now)
 
 
-async def _join(tx: Tx, incident: Incident, now: int) -> None:
+async def _join(kernel: Kernel, tx: Tx, incident: Incident, now: int) -> None:
     """The jobs that it holds now, and those that died of it since the last look."""
     if incident.topic == Topic.PROVIDER:
         if incident.state == "open":
-            await incidents.join_held(tx, incident.id, incident.subject, now)
+            floor = kernel.floors.parked_since(incident.subject)
+            await incidents.join_held(tx, incident.id, incident.subject, floor, now)
         await incidents.join_dead(tx, incident.id, incident.began_at, provider=incident.subject)
     elif incident.topic in OF_QUEUES:
         await incidents.join_dead(tx, incident.id, incident.began_at, queue=incident.subject)

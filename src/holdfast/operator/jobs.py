@@ -1,4 +1,4 @@
-"""Jobs at the desk: find them, see one with its whole story, end it, bring it back."""
+"""Jobs at the desk: find them, end one, bring one back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate
-from holdfast.kernel.explain import explain
-from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.search_terms import Term, term_value
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, Page, fetch_page
 from holdfast.operator.query import Query, as_patterns, is_id_part, parse_query
-from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row
-from holdfast.tables import audit, calls, cases, effects, events, jobs, ops, outbox, results, search
+from holdfast.tables import jobs, ops, search
 
 
 class JobFilter(TypedDict, total=False):
@@ -59,39 +56,22 @@ async def _look_up(desk: Desk, page: Page, text: str) -> dict[str, Any]:
 
 
 async def _match(desk: Desk, page: Page, query: Query) -> dict[str, Any]:
-    which = {field.name: getattr(query, field.name) for field in fields(query) if field.name != "texts"}
+    apart = ("texts", "terms")
+    which = {field.name: getattr(query, field.name) for field in fields(query) if field.name not in apart}
+    which["term"], which["is_declared"] = _choose_term(desk, query)
     which["inputs"] = (*query.inputs, *(as_patterns(text) for text in query.texts))
     return await fetch_page(desk, page, BY_ID, search.jobs_matching, **which)
 
 
-async def show_job(desk: Desk, job_id: str) -> dict[str, Any]:
-    """A job with its whole story, and in words why it is where it is."""
-    system, row = await desk.find(jobs.show, job_id, "job")
-    why = await explain(system.kernel, job_id)
-    story = await _read_story(system.kernel, job_id, row)
-    return {"system": system.name, **shape_row(row), "why": why.sentence, "why_facts": why.facts, **story}
-
-
-async def _read_story(kernel: Kernel, job_id: str, job: Row) -> dict[str, Any]:
-    async with kernel.store.reading() as tx:
-        paid = [shape_row(row) for row in await calls.of_job(tx, job_id)]
-        known = await ops.case_of_job(tx, job_id)
-        letter = await cases.show(tx, known["id"]) if known is not None else None
-        return {
-            "events": [shape_row(row) for row in await events.of_job(tx, job_id)],
-            "results": [shape_row(row) for row in await results.of_job(tx, job_id)],
-            "calls": paid,
-            "cost_micros": sum(call["cost_micros"] for call in paid),
-            "effects": [shape_row(row) for row in await effects.of_job(tx, job_id)],
-            "outbox": [shape_row(row) for name in _aggregates(job) for row in await outbox.of_aggregate(tx, name)],
-            "dead_letter": shape_row(letter) if letter is not None else None,
-            "audit": [shape_row(row) for row in await audit.of_subject(tx, f"job:{job_id}")],
-        }
-
-
-def _aggregates(job: Row) -> list[str]:
-    """What the messages of a job are filed under: its id, or the key that its sender knows it by."""
-    return list(dict.fromkeys(filter(None, (job["id"], job["job_key"]))))
+def _choose_term(desk: Desk, query: Query) -> tuple[Term | None, bool]:
+    """The first term that some kind declares as a search field, and whether all kinds that the query asks for do."""
+    kinds = [kind for system in desk.systems for kind in system.kernel.registry.kinds.values()]
+    asked = [kind for kind in kinds if query.kind in (None, kind.name.lower())]
+    for path, value in query.terms:
+        if any(path in kind.search for kind in kinds):
+            is_declared = query.kind is not None and all(path in kind.search for kind in asked)
+            return (path, term_value(value)), bool(asked) and is_declared
+    return None, False
 
 
 async def cancel_job(desk: Desk, job_id: str, actor: str) -> dict[str, Any]:

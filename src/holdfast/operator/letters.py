@@ -14,6 +14,7 @@ from holdfast.kernel.bulk import Bulk, bulk
 from holdfast.kernel.correct import Correction
 from holdfast.kernel.explain import iso
 from holdfast.operator.desk import Desk
+from holdfast.operator.mend import describe_input
 from holdfast.operator.page import BY_ID, Page, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import name_cause
@@ -55,6 +56,7 @@ async def show_letter(desk: Desk, case_id: str) -> dict[str, Any]:
     async with system.kernel.store.reading() as tx:
         history = [shape_row(entry) for entry in await audit.of_subject(tx, f"case:{case_id}")]
         inputs = await correct.history(tx, row["job_id"])
+    inputs["input_schema"] = await describe_input(system.kernel, row["kind"])
     inputs["corrections"] = [{**entry, "at": iso(entry["at"])} for entry in inputs["corrections"]]
     return {**_after(system, case_id, CaseState(row["state"])), **shape_row(row), "audit": history, **inputs}
 

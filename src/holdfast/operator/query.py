@@ -1,6 +1,6 @@
 """The query language of the operator: one parser for console, API and command line.
 
-    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "essay number 399"
+    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "parcel number 399"
 
 A word is `field:value`, or text that the job has to do with: one of its ids, the beginning of its id, or a piece of its
 input. All words must fit. A value in quotes may hold spaces; `*` at its end stands for anything. What cannot be read is
@@ -56,6 +56,8 @@ class Query:
     created_to: int | None = None
     inputs: tuple[Patterns, ...] = ()
     """Pieces of the input: of each, one of the patterns must fit."""
+    terms: tuple[tuple[str, str], ...] = ()
+    """Those of the inputs that name a whole value: the path of the field, and the value."""
     texts: tuple[str, ...] = ()
 
     def has_only_texts(self) -> bool:
@@ -89,7 +91,8 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
     if not value:
         raise InvalidInput(f"'{field}:' needs a value.")
     if name.startswith("input."):
-        return replace(query, inputs=(*query.inputs, _piece(name.rpartition(".")[2], value)))
+        terms = query.terms if value.endswith("*") else (*query.terms, (name.removeprefix("input."), value))
+        return replace(query, inputs=(*query.inputs, _piece(name.rpartition(".")[2], value)), terms=terms)
     if field in TEXTS:
         pattern = _contains(value) if field == "error" else _pattern(value)
         return _set(query, field, **{field: pattern})

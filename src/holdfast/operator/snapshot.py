@@ -14,7 +14,7 @@ from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.redact import redact_text
 from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
-from holdfast.kernel.depth import read_depths, read_doubtful, read_letters
+from holdfast.kernel.depth import read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers, horizon, incidents, ops, outbox, workers
@@ -144,7 +144,11 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             undeclared=await undeclared(kernel, tx, depths.due),
             horizon=await horizon.read(tx),
             held_for=await _held_for(kernel, tx, gates),
-            due_in={lane.queue: await incidents.due_in(tx, lane.queue) for lane in lanes if _is_late(lane, served)},
+            due_in={
+                lane.queue: await incidents.due_in(tx, lane.queue, ready_floors(kernel, lane.queue))
+                for lane in lanes
+                if _is_late(lane, served)
+            },
         )
 
 

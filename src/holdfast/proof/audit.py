@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.core.effect import token_of
 from holdfast.core.job import LIVE, TERMINAL
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.verify import Verdict, verify_all
+from holdfast.kernel.verify import Unanswered, Unknown, Verdict, verify_all
 from holdfast.proof.finding import Finding
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
@@ -57,7 +57,7 @@ class Story(NamedTuple):
 
 
 UNKNOWN = {
-    Verdict.TAKEN_BACK: "its marks were cleared, and its job is reopened: holdfast dead list",
+    Verdict.TAKEN_BACK: "its marks were cleared, and it is sent again or its job is reopened: holdfast dead list",
     Verdict.LATER: "nothing was changed: its job still runs, and what it comes to decides",
     Verdict.CORRECTED: "it was sent, and its row has the right id and time now",
     Verdict.PERSON: "a person must say whether it was sent: holdfast effects list --status review",
@@ -82,9 +82,14 @@ async def audit(kernel: Kernel, *, ask_providers: bool = False) -> list[Finding]
 
 async def _disproved(kernel: Kernel) -> list[Finding]:
     """S6: what is marked as sent is known to its provider."""
-    unknown = await verify_all(kernel)
-    text = "The effect '{}' is marked as sent, and {} does not know it by the id '{}'; {}."
-    return [Finding("S6", text.format(row.key, row.provider, row.provider_id, UNKNOWN[row.verdict])) for row in unknown]
+    return [Finding("S6", _text_of(found)) for found in await verify_all(kernel)]
+
+
+def _text_of(found: Unknown | Unanswered) -> str:
+    if isinstance(found, Unanswered):
+        return f"What is marked as sent by {found.provider} is not verified: {found.message} Ask again later."
+    told = f"and {found.provider} does not know it by the id '{found.provider_id}'; {UNKNOWN[found.verdict]}."
+    return f"The effect '{found.key}' is marked as sent, {told}"
 
 
 def judge(kernel: Kernel, story: Story) -> Iterator[Finding]:

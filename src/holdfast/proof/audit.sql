@@ -10,8 +10,8 @@ SELECT CAST(id AS TEXT) AS id, kind, stage, state, parked, provider, attempt, fa
   FROM holdfast_jobs WHERE id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY id
 
 -- name: events
-SELECT CAST(job_id AS TEXT) AS job_id, attempt, type, at FROM holdfast_job_events
- WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY job_id, seq
+SELECT CAST(job_id AS TEXT) AS job_id, attempt, type, at FROM holdfast_every_event
+ WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY job_id, seq, part
 
 -- name: effects
 SELECT CAST(job_id AS TEXT) AS job_id, key, token, status, provider_id, error, updated_at FROM holdfast_effects

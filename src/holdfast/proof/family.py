@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from holdfast.core.failure import Failure
@@ -10,10 +11,11 @@ from holdfast.core.outcome import Discard
 from holdfast.core.retry import Retry
 from holdfast.kernel.app import App, Job, stage
 from holdfast.kernel.context import Context
+from holdfast.kernel.sealing import Sealer
 from holdfast.kernel.sync_context import SyncContext
 from holdfast.proof.world import here
 
-app = App("kin")
+app = App("kin", sealer=Sealer(("a key of the simulator's family world",)))
 PATIENT = Retry(attempts=8, base_s=1, cap_s=5)
 LOOSE_S = 400.0
 WAIT_S = 500.0
@@ -75,14 +77,23 @@ class Loose(Job[int]):
         return await ctx.wait_for(f"loose/{ctx.job_id}", timeout_s=LOOSE_S + 300)
 
 
-@app.job()
-class Careful(Job[int]):
+@dataclass(frozen=True)
+class Site:
+    """Where to look, how often. The address has a password in it."""
+
+    address: str
+    size: int
+
+
+@app.job(seals=("address",))
+class Careful(Job[Site]):
     @stage(retry=PATIENT)
-    async def loop(self, ctx: Context, size: int) -> int:
-        for number in range(size):
+    async def loop(self, ctx: Context, site: Site) -> int:
+        notebook().note("address", ctx.job_id, site.address)
+        for number in range(site.size):
             used = await ctx.checkpoint(f"step {number}", notebook().draw)
             notebook().note("used", ctx.job_id, f"step {number}", used)
-        return size
+        return site.size
 
 
 @app.job()

@@ -2,6 +2,8 @@
 
 S25: a parent goes on after its last child, with all of them; a child is there once; what a checkpoint gave is what
 every later attempt gets; an answer that was accepted in time is not lost; what a cancelled parent spawned does not run.
+S21 also: an address with a password is whole for its handler, in every attempt, and hidden in the job's row; what was
+sealed is erased with the end of its job, and not before.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from holdfast.kernel.waiting import answer
 from holdfast.proof import family
 from holdfast.proof.chaos import FAULT_KINDS
 from holdfast.proof.coverage import Coverage
-from holdfast.proof.family import Asks, Blocking, Careful, Loose, Parent
+from holdfast.proof.family import Asks, Blocking, Careful, Loose, Parent, Site
 from holdfast.proof.finding import Finding
 from holdfast.proof.history import Accepted, History
 from holdfast.proof.world import World
@@ -34,7 +36,12 @@ _CHILDREN = """SELECT j.id, j.state, j.finished_at, j.payload, n.id AS join_id, 
                  FROM holdfast_jobs j JOIN holdfast_joins n ON n.id = j.join_id
                  JOIN holdfast_jobs p ON p.id = n.parent_id"""
 _UNENDED = """SELECT COUNT(*) AS n FROM holdfast_jobs j JOIN holdfast_joins n ON n.id = j.join_id
-               WHERE n.parent_id = ? AND n.name LIKE 'gather:%' AND j.state IN ('queued', 'processing', 'waiting')"""
+               WHERE n.parent_id = ? AND n.stage = 'fan_out' AND n.name LIKE 'gather:%'
+                 AND j.state IN ('queued', 'processing', 'waiting')"""
+PASSWORD = "pw-of-the-family"
+ADDRESS = f"https://kin:{PASSWORD}@git.example/r.git?sig={PASSWORD}"
+_SEALED = "SELECT s.owner, j.state FROM holdfast_secrets s JOIN holdfast_jobs j ON j.id = s.owner"
+_ADDRESSES = "SELECT id, state, payload, coalesce(error, '') AS error FROM holdfast_jobs WHERE kind = ?"
 COVERAGE = Coverage(
     failpoints=frozenset(
         {"spawn.before_commit", "spawn.after_commit", "wake.before_commit", "checkpoint.after_commit"}
@@ -91,7 +98,8 @@ class FamilyWorld(World):
                 when = dice.choice((max(0, at - 5_000), at, at + dice.randint(0, 60_000)))
                 wishes.append(Wish(at, Asks, f"ask/{number}", answer_ms=when))
                 continue
-            wish = Wish(at, job, dice.choice((0, 1, 3, 6)))
+            size = dice.choice((0, 1, 3, 6))
+            wish = Wish(at, job, Site(ADDRESS, size) if job is Careful else size)
             if job is not Careful and dice.random() < (0.8 if job is Loose else 0.2):
                 wish.cancel_ms = at + dice.randint(5_000, 60_000)
             wishes.append(wish)
@@ -153,7 +161,10 @@ class FamilyWorld(World):
     # Its history
 
     def judge(self, history: History) -> list[Finding]:
-        checks = (self._check_joins, self._check_children, self._check_values, self._check_answers)
+        checks = (
+            *(self._check_joins, self._check_children, self._check_values, self._check_answers),
+            self._check_addresses,
+        )
         return [finding for check in checks for finding in check()]
 
     def _check_joins(self) -> Iterator[Finding]:
@@ -196,6 +207,19 @@ class FamilyWorld(World):
                 at = self.answered_at.get(data[0])
                 if at is not None and at < asked[job].at_ms + family.WAIT_S * 1_000:
                     yield Finding("S25", f"Job {job} was told of no answer, but one had come.", job)
+
+    def _check_addresses(self) -> Iterator[Finding]:
+        for what, job, *data in self.notes:
+            if what == "address" and data[0] != ADDRESS:
+                yield Finding("S21", f"The handler of {job} was given {data[0]}.", job)
+        for row in self.query(_ADDRESSES, Careful.__holdfast__.name):
+            if PASSWORD in row["payload"]:
+                yield Finding("S21", f"The row of {row['id']} has the password of its address.", row["id"])
+            if "are erased" in row["error"]:
+                yield Finding("S21", f"The credentials of {row['id']} were erased before its end.", row["id"])
+        for row in self.query(_SEALED):
+            if row["state"] in ("succeeded", "cancelled"):
+                yield Finding("S21", f"Job {row['owner']} is {row['state']}, its credentials are kept.", row["owner"])
 
     def tally(self, history: History) -> Mapping[str, int]:
         times = Counter((job, data[0]) for what, job, *data in self.notes if what == "used")

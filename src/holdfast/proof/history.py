@@ -201,18 +201,24 @@ def read_lines(connection: sqlite3.Connection) -> list[Line]:
 
 def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
     """Every job's writes in order, each with its event: the first one of the job that follows it. A job that its holder
-    went on with has left one attempt and entered the next in one write: two changes, each with its own event."""
+    went on with has left one attempt and entered the next in one write: two changes, which one event tells."""
     changes: dict[str, list[Change]] = {}
     for line in lines:
         if line.what == "job":
             changes.setdefault(line.id, []).extend(_parted(Change(*line[:4], line.id, "", {}, *line.data)))
         elif line.what == "event" and line.data[1] in EVENTS and changes.get(line.id):
-            told = changes[line.id]
-            place = -2 if told[-1].went_on and told[-2].event == "" else -1
-            if told[place].event == "":
-                note = json.loads(line.data[2]) if line.data[2] else {}
-                told[place] = told[place]._replace(event=line.data[1], note=note)
+            _label(changes[line.id], line)
     return changes
+
+
+def _label(changes: list[Change], line: Line) -> None:
+    note = json.loads(line.data[2]) if line.data[2] else {}
+    if line.data[1] == "went_on" and changes[-1].went_on:
+        if changes[-1].event == changes[-2].event == "":
+            changes[-2] = changes[-2]._replace(event="advanced", note=note)
+            changes[-1] = changes[-1]._replace(event="claimed")
+    elif changes[-1].event == "":
+        changes[-1] = changes[-1]._replace(event=line.data[1], note=note)
 
 
 def _parted(change: Change) -> list[Change]:
@@ -231,7 +237,7 @@ def _parted(change: Change) -> list[Change]:
     return [left, entered]
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed", "resumed")
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "went_on", "rewound", "replayed", "resumed")
 EVENTS = frozenset(
     ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
 )

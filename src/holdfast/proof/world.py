@@ -2,9 +2,9 @@
 
 A system brings its own world by subclassing `World`:
 
-    class GradingWorld(World):
-        system = "grading"
-        databases = {"main": [main_app], "grading": [grading_app]}     # apps by database; each has its own file
+    class ShopWorld(World):
+        system = "shop"
+        databases = {"main": [shop_app], "stock": [stock_app]}         # apps by database; each has its own file
         stubs = {"llm": Dedup.NEITHER, "mail": Dedup.TOKEN}            # providers: ProviderStub by name
 
         def cast(self) -> None:                                        # who runs what; the dead are restarted
@@ -24,7 +24,7 @@ It may also say:
 
 and by naming it in an entry point of the group `holdfast.worlds`:
 
-    grading = "holdfast_systems.grading.world:GradingWorld"
+    shop = "shop.world:ShopWorld"
 
 Handlers reach the present world by `here()` (their stubs by `here().providers["llm"]`), so that an app is declared once
 and not once per seed. The history is one, of all databases: `history.of("consumed")` has the lines of a watched table,

@@ -1,6 +1,9 @@
-"""Reads a provider's answer within a limit: none is so long, or unfolds to so much, that it costs us our memory."""
+"""Reads a stranger's answer within a limit: none is so long, or unfolds to so much, that it costs us our memory."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 
@@ -11,14 +14,27 @@ class AnswerRefused(httpx.RemoteProtocolError):
     """An answer that is not read. The request was received: what it asked for may have happened."""
 
 
+@asynccontextmanager
+async def answer_to(client: httpx.AsyncClient, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+    """The answer with its body still to be read, closed at the end. Redirects are not followed; httpx reads them all
+    the same, and one that it cannot read is `AnswerRefused`."""
+    try:
+        answer = await client.send(request, stream=True, follow_redirects=False)
+    except (httpx.InvalidURL, UnicodeError):
+        raise AnswerRefused("the answer redirects to what is no address", request=request) from None
+    try:
+        yield answer
+    finally:
+        await answer.aclose()
+
+
 async def exchange(
     client: httpx.AsyncClient, request: httpx.Request, bytes_max: int = ANSWER_BYTES_MAX
 ) -> httpx.Response:
     """Send the request and read its whole answer, or raise `AnswerRefused`. No compression is asked for, and an answer
     that comes compressed all the same is not unfolded. Redirects are not followed. Time is the caller's to keep."""
     request.headers["Accept-Encoding"] = "identity"
-    answer = await client.send(request, stream=True, follow_redirects=False)
-    try:
+    async with answer_to(client, request) as answer:
         encoding = answer.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
             raise AnswerRefused("the answer is compressed, which nobody asked for", request=request)
@@ -28,5 +44,3 @@ async def exchange(
             if len(content) > bytes_max:
                 raise AnswerRefused(f"the answer is over {bytes_max} bytes", request=request)
         return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(content), request=request)
-    finally:
-        await answer.aclose()

@@ -126,6 +126,8 @@ def _host(text: str) -> str:
         raise refused("its host is neither a name nor an address")
     if labels[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", labels[-1]):
         return _dotted(name)
+    if any(label.startswith("xn--") for label in labels):
+        _check_encoded(name)
     return name
 
 
@@ -149,6 +151,14 @@ def _dotted(name: str) -> str:
 def _in_ascii(text: str) -> str:
     try:
         return idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
+    except (idna.IDNAError, UnicodeError):
+        raise refused("its host is not a name that can be looked up") from None
+
+
+def _check_encoded(name: str) -> None:
+    """An encoded name must be readable: what one program decodes, and another cannot, is refused."""
+    try:
+        idna.decode(name)
     except (idna.IDNAError, UnicodeError):
         raise refused("its host is not a name that can be looked up") from None
 

@@ -18,6 +18,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 import httpx
 
 from holdfast.core.classify import classify
+from holdfast.core.client_error import read_answer
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
 from holdfast.kernel.provider_status import note_status
@@ -26,6 +27,7 @@ from holdfast.providers.bounded import AnswerRefused, exchange
 T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 8 * 1_048_576
+_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}")  # a code, and not prose
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
@@ -145,23 +147,14 @@ class OpenAIClient:
 
 
 def _rejected(status: int, path: str, headers: httpx.Headers, content: bytes, now_ms: int) -> CallError:
-    code = _error_code(content)
+    answer = read_answer(status, headers, content)
+    code = answer.code if answer.code and _CODE.fullmatch(answer.code) else None
     message = f"The call to {path} was answered with {status}{f' ({code})' if code else ''}."
     if status < 400:
         return CallError.of(Category.BUG, "UPSTREAM_REDIRECTED", message, status=status)
     if code in _REFUSAL_CODES:
         return CallError.of(Category.POLICY, "CONTENT_FILTERED", message, status=status)
-    return CallError.from_status(status, message, headers, now_ms=now_ms, code=code)
-
-
-def _error_code(content: bytes) -> str | None:
-    """The provider's own code (or, without one, its type), if it looks like a code and not like prose."""
-    try:
-        error = json.loads(content)["error"]
-        code = error.get("code") or error.get("type")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return code if isinstance(code, str) and re.fullmatch(r"[A-Za-z][A-Za-z_.]{0,63}", code) else None
+    return CallError.from_status(status, message, answer.headers, now_ms=now_ms, code=code)
 
 
 def _content(answer: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ class OpenAISettings:
 
     openai_base_url: str | None = setting("OPENAI_BASE_URL", None, "OpenAI-compatible endpoint; unset: offline")
     openai_api_key: str | None = setting("OPENAI_API_KEY", None, "Key of that endpoint", secret=True)
-    llm_model: str = setting("LLM_MODEL", "gpt-4o-mini", "The model that grades and criticises")
+    llm_model: str = setting("LLM_MODEL", "gpt-4o-mini", "The language model that is asked")
     llm_timeout_s: float = setting("LLM_TIMEOUT_SEC", 60.0, "One call of the model", minimum=0.01)
     llm_prompt_price: int = setting("LLM_PROMPT_MICROS_PER_1K", 0, "Price of 1,000 prompt tokens, in millionths")
     llm_answer_price: int = setting("LLM_ANSWER_MICROS_PER_1K", 0, "Price of 1,000 answer tokens, in millionths")

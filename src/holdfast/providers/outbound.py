@@ -13,8 +13,10 @@ import asyncio
 import ssl
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 
 import httpx
 
@@ -84,51 +86,76 @@ async def _get(
     way: Destination, policy: OutboundPolicy, tls: ssl.SSLContext | None, now_ms: Callable[[], int]
 ) -> Fetched | str:
     """The body, or the URL of a redirect. The next address is tried only if nothing was sent to the last."""
-    timeout = httpx.Timeout(policy.total_s_max, connect=policy.connect_s_max)
-    transport = httpx.AsyncHTTPTransport(verify=tls or True, trust_env=False)
-    async with httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client:
-        target = httpx.URL(way.location.url)
-        for index, address in enumerate(way.addresses):
-            try:
-                return await _ask(client, way, address, policy, now_ms)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                if index == len(way.addresses) - 1:
-                    raise _broken(error, target) from None
-            except httpx.HTTPError as error:
-                raise _broken(error, target) from None
+    for index, address in enumerate(way.addresses):
+        try:
+            async with dial(way, address, policy, headers={"Accept-Encoding": "identity"}, tls=tls) as response:
+                return await _answer(response, httpx.URL(way.location.url), policy, now_ms)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            if index == len(way.addresses) - 1:
+                raise _broken(error, way.location.host) from None
+        except httpx.HTTPError as error:
+            raise _broken(error, way.location.host) from None
     raise AssertionError("there is at least one address")
 
 
-async def _ask(
-    client: httpx.AsyncClient, way: Destination, address: str, policy: OutboundPolicy, now_ms: Callable[[], int]
-) -> Fetched | str:
-    target = httpx.URL(way.location.url)
-    request = client.build_request(
-        "GET",
-        target.copy_with(host=address),
-        headers={"Host": way.location.netloc, "Accept-Encoding": "identity"},
-        extensions={"sni_hostname": way.location.host},
+@asynccontextmanager
+async def dial(
+    way: Destination,
+    address: str,
+    policy: OutboundPolicy,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str],
+    content: bytes = b"",
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[httpx.Response]:
+    """Ask a host at one of the addresses that the gate checked, and nowhere else; the body is not read yet. There is
+    no client between: no proxy, netrc or cookie has a say, nothing is unfolded, nobody reads where a redirect leads."""
+    location = way.location
+    request = httpx.Request(
+        method,
+        httpx.URL(location.url).copy_with(host=address),
+        headers={"Accept": "*/*", "User-Agent": "holdfast", **headers, "Host": location.netloc},
+        content=content,
+        extensions={
+            "sni_hostname": location.host,
+            "timeout": httpx.Timeout(policy.total_s_max, connect=policy.connect_s_max).as_dict(),
+        },
     )
-    response = await client.send(request, stream=True)
-    try:
-        if response.has_redirect_location:
-            return _next(target, response.headers["location"])
-        if response.status_code >= 400:
-            message = f"The host '{target.host}' answered {response.status_code}."
-            raise CallError.from_status(response.status_code, message, response.headers, now_ms=now_ms())
-        if response.status_code != 200:
-            raise _unreadable(target, f"answered {response.status_code}")
-        content = await _read(response, target, policy.bytes_max)
-        return Fetched(content, response.headers.get("content-type"), str(target))
-    finally:
-        await response.aclose()
+    trust = (tls or _public_trust()) if location.scheme == "https" else False
+    async with httpx.AsyncHTTPTransport(verify=trust, trust_env=False) as transport:
+        response = await transport.handle_async_request(request)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+
+@cache
+def _public_trust() -> ssl.SSLContext:
+    """Made once: to read the certificates takes longer than most requests."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+async def _answer(
+    response: httpx.Response, target: httpx.URL, policy: OutboundPolicy, now_ms: Callable[[], int]
+) -> Fetched | str:
+    if response.has_redirect_location:
+        return _next(target, response.headers["location"])
+    if response.status_code >= 400:
+        message = f"The host '{target.host}' answered {response.status_code}."
+        raise CallError.from_status(response.status_code, message, response.headers, now_ms=now_ms())
+    if response.status_code != 200:
+        raise _unreadable(target, f"answered {response.status_code}")
+    content = await _read(response, target, policy.bytes_max)
+    return Fetched(content, response.headers.get("content-type"), str(target))
 
 
 def _next(target: httpx.URL, location: str) -> str:
     try:
         return str(target.join(location))
-    except httpx.InvalidURL:
-        raise _unreadable(target, "redirected to something that is not a URL") from None
+    except (httpx.InvalidURL, UnicodeError):
+        raise refused("it redirects to something that is not a URL") from None
 
 
 async def _read(response: httpx.Response, target: httpx.URL, bytes_max: int) -> bytes:
@@ -165,8 +192,8 @@ def _decoder(encoding: str, target: httpx.URL) -> Callable[[bytes, int], bytes]:
     return inflate
 
 
-def _broken(error: httpx.HTTPError, target: httpx.URL) -> CallError:
-    message = f"The fetch from '{target.host}' failed: {type(error).__name__}."
+def _broken(error: httpx.HTTPError, host: str) -> CallError:
+    message = f"The fetch from '{host}' failed: {type(error).__name__}."
     return CallError(replace(classify(error), message=message))
 
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from holdfast import App, CallError, Category, Context, Job, JobTx, Priority, Provider, Retry, stage
 from holdfast.kit import classify, note_status, prepare, submit_in, unchanged
 from holdfast.providers.gate import Destination, Rules, find_way, read_location
-from holdfast.providers.outbound import OutboundPolicy
+from holdfast.providers.outbound import OutboundPolicy, dial
 
 URL_LENGTH_MAX = 2_000
 PATIENT = Retry(attempts=8, base_s=5, multiplier=2, cap_s=3_600, jitter="full")
@@ -130,19 +130,9 @@ async def send_notice(url: str, body: str, headers: dict[str, str], policy: Outb
 
 
 async def _exchange(way: Destination, body: str, headers: dict[str, str], policy: OutboundPolicy, now_ms: int) -> str:
-    timeout = httpx.Timeout(policy.total_s_max, connect=policy.connect_s_max)
-    sent = {**headers, "Host": way.location.netloc, "Content-Type": "application/json"}
-    async with httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as client:
-        request = client.build_request(
-            "POST",
-            httpx.URL(way.location.url).copy_with(host=way.addresses[0]),
-            content=body.encode(),
-            headers=sent,
-            extensions={"sni_hostname": way.location.host},
-        )
-        answer = await client.send(request, stream=True)  # the body of the answer is nobody's business
-        await answer.aclose()
-    status = answer.status_code
+    sent = {**headers, "Content-Type": "application/json"}
+    async with dial(way, way.addresses[0], policy, method="POST", headers=sent, content=body.encode()) as answer:
+        status = answer.status_code  # the body of the answer is nobody's business
     note_status(status)
     if 200 <= status < 300:
         return f"{status}"

@@ -80,6 +80,11 @@ async def gate_until(tx: Tx, name: str, not_before: int) -> None:
     await tx.rows(sql.gate_until, name=name, not_before=not_before)
 
 
+async def lift_gate(tx: Tx, name: str) -> None:
+    """Let the provider be called now, whatever it asked for."""
+    await tx.rows(sql.lift_gate, name=name)
+
+
 async def spend(tx: Tx, name: str, usage: Usage) -> None:
     recent = batch.text(usage.recent)
     await tx.rows(sql.spend, name=name, tokens=usage.tokens, tokens_at=usage.tokens_at, recent=recent)

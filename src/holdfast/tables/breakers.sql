@@ -26,6 +26,9 @@ UPDATE holdfast_breakers SET gate = :gate, state = :state, updated_at = CAST(:no
 UPDATE holdfast_breakers SET not_before = CAST(:not_before AS BIGINT)
  WHERE name = :name AND (not_before IS NULL OR not_before < CAST(:not_before AS BIGINT))
 
+-- name: lift_gate
+UPDATE holdfast_breakers SET not_before = NULL WHERE name = :name
+
 -- name: spend
 UPDATE holdfast_breakers
    SET tokens = CAST(:tokens AS DOUBLE PRECISION), tokens_at = CAST(:tokens_at AS BIGINT), recent = :recent

@@ -146,8 +146,8 @@ SELECT f.key, f.token, f.status, f.provider, f.provider_id, f.epoch, f.sends, f.
 SELECT stage FROM holdfast_effects WHERE key = :key
 
 -- name: of_job
-SELECT key, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at, error_class,
-       error
+SELECT key, stage, provider, provider_class, status, provider_id, sends, first_sent_at, last_sent_at, marked_at,
+       error_class, error
   FROM holdfast_effects WHERE job_id = CAST(:job_id AS /*id*/) ORDER BY created_at, key
 
 -- name: by_status

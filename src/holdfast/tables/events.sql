@@ -13,12 +13,18 @@ SELECT CAST(:job_id AS /*id*/), CAST(:attempt AS BIGINT), CAST(:type AS TEXT), C
 RETURNING seq
 
 -- name: of_job
--- A job's row is the event of its creation: nothing else is written then.
-SELECT 0 AS seq, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data FROM holdfast_jobs
- WHERE id = CAST(:job_id AS /*id*/) AND CAST(:after AS BIGINT) < 0
- UNION ALL
-SELECT seq, attempt, type, at, data FROM holdfast_job_events
- WHERE job_id = CAST(:job_id AS /*id*/) AND seq > :after ORDER BY seq LIMIT :limit
+-- A job's row is the event of its creation: nothing else is written then. The limit is of rows: what one row tells in two
+-- steps is not torn apart.
+SELECT seq, attempt, type, at, data
+  FROM (SELECT 0 AS seq, 0 AS part, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data FROM holdfast_jobs
+         WHERE id = CAST(:job_id AS /*id*/) AND CAST(:after AS BIGINT) < 0
+         UNION ALL
+        SELECT seq, part, attempt, type, at, data FROM holdfast_every_event
+         WHERE job_id = CAST(:job_id AS /*id*/) AND seq > :after
+           AND seq <= (SELECT MAX(next.seq) FROM (SELECT e.seq FROM holdfast_job_events AS e
+                        WHERE e.job_id = CAST(:job_id AS /*id*/) AND e.seq > :after
+                        ORDER BY e.seq LIMIT :limit) AS next)) AS story
+ ORDER BY seq, part
 
 -- name: last_data
 -- brief
@@ -30,7 +36,7 @@ SELECT data FROM holdfast_job_events
 SELECT COUNT(*) AS n FROM holdfast_job_events
  WHERE job_id = CAST(:job_id AS /*id*/) AND type IN ('retried', 'lost') AND seq > COALESCE(
        (SELECT MAX(seq) FROM holdfast_job_events
-         WHERE job_id = CAST(:job_id AS /*id*/) AND type IN ('advanced', 'replayed')), 0)
+         WHERE job_id = CAST(:job_id AS /*id*/) AND type IN ('advanced', 'went_on', 'replayed')), 0)
 
 -- name: forget
 DELETE FROM holdfast_job_events

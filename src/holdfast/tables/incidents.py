@@ -117,9 +117,9 @@ async def page(tx: Tx, *, before: str | None, limit: int, state: str | None = No
     return await tx.rows(sql.page, before=before, limit=limit, state=state)
 
 
-async def join_held(tx: Tx, id: str, provider: str, now: int) -> None:
-    """Remember the jobs that wait for a provider: the first of them, at most `JOINED_MAX`."""
-    await tx.rows(sql.join_held, incident_id=id, provider=provider, now=now, limit=JOINED_MAX)
+async def join_held(tx: Tx, id: str, provider: str, floor: int, now: int) -> None:
+    """Remember the jobs that wait for a provider, of those parked since `floor`: the first, at most `JOINED_MAX`."""
+    await tx.rows(sql.join_held, incident_id=id, provider=provider, floor=floor, now=now, limit=JOINED_MAX)
 
 
 async def join_dead(
@@ -165,8 +165,11 @@ async def held_for(tx: Tx, provider: str, floor: int) -> tuple[Hit, int | None]:
     return Hit(row["jobs"], row["owners"], row["late_at"]), row["first"]
 
 
-async def due_in(tx: Tx, queue: str) -> Hit:
-    (row,) = await tx.rows(sql.due_in, queue=queue, limit=HIT_MAX)
+async def due_in(tx: Tx, queue: str, floors: Sequence[int]) -> Hit:
+    """Who waits in a queue; `floors` are those of its priorities, in their order."""
+    urgent, high, normal, low = floors
+    since = {"urgent_since": urgent, "high_since": high, "normal_since": normal, "low_since": low}
+    (row,) = await tx.rows(sql.due_in, queue=queue, limit=HIT_MAX, **since)
     return Hit(row["jobs"], row["owners"], row["late_at"])
 
 

@@ -73,7 +73,8 @@ SELECT CAST(id AS TEXT) AS id, topic, subject, severity, state, sentence, began_
 -- The first jobs in line for a provider; those that are known already stay as they are.
 INSERT INTO holdfast_incident_jobs (incident_id, job_id, role, at)
 SELECT CAST(:incident_id AS /*id*/), j.id, 'held', CAST(:now AS BIGINT)
-  FROM (SELECT id FROM holdfast_jobs WHERE state = 'queued' AND parked = 1 AND provider = :provider
+  FROM (SELECT id FROM holdfast_jobs
+         WHERE state = 'queued' AND parked = 1 AND provider = :provider AND updated_at >= :floor
          ORDER BY updated_at LIMIT :limit) AS j
  WHERE TRUE
 ON CONFLICT (incident_id, job_id) DO NOTHING
@@ -131,11 +132,29 @@ SELECT COUNT(*) AS jobs, COUNT(DISTINCT owner) AS owners, MIN(deadline_at) AS la
          ORDER BY updated_at LIMIT :limit) AS held
 
 -- name: due_in
--- Who waits in a queue: as many as `limit` are counted.
+-- Who waits in a queue: as many as `limit` are counted, the most urgent first. Each priority from its floor on.
 SELECT COUNT(*) AS jobs, COUNT(DISTINCT owner) AS owners, MIN(deadline_at) AS late_at
-  FROM (SELECT owner, deadline_at FROM holdfast_jobs
-         WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue
-         ORDER BY priority, created_at LIMIT :limit) AS due
+  FROM (SELECT owner, deadline_at FROM (
+        SELECT owner, deadline_at FROM (
+          SELECT owner, deadline_at FROM holdfast_jobs
+           WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = 0 AND created_at >= :urgent_since
+           ORDER BY created_at LIMIT :limit) AS p0
+         UNION ALL
+        SELECT owner, deadline_at FROM (
+          SELECT owner, deadline_at FROM holdfast_jobs
+           WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = 1 AND created_at >= :high_since
+           ORDER BY created_at LIMIT :limit) AS p1
+         UNION ALL
+        SELECT owner, deadline_at FROM (
+          SELECT owner, deadline_at FROM holdfast_jobs
+           WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = 2 AND created_at >= :normal_since
+           ORDER BY created_at LIMIT :limit) AS p2
+         UNION ALL
+        SELECT owner, deadline_at FROM (
+          SELECT owner, deadline_at FROM holdfast_jobs
+           WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = 3 AND created_at >= :low_since
+           ORDER BY created_at LIMIT :limit) AS p3) AS due
+         LIMIT :limit) AS head
 
 -- name: last_answer
 -- How a provider failed last, in an outage: among the newest calls, which the primary key finds.

@@ -46,6 +46,7 @@ class Ended(NamedTuple):
 
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
+_EVENT = Ended._fields.index("event")
 
 
 class Left(NamedTuple):
@@ -156,7 +157,8 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
         come = [(n, ra) for q, _, is_back, n, _, ra, _ in seen if is_back and q == queue]
         is_cut = sum(n for n, _ in come) >= lanes.COME_MAX
         floors[queue, LATER] = max(ra for _, ra in come) if is_cut else now - SLACK_MS
-    return floors, {(q, pr): least for q, pr, is_back, _, _, _, least in seen if is_back and least is not None}
+    # What was left was locked meanwhile, and other claims have passed over it as if it were not there.
+    return floors, lowest(*({(q, pr): least} for q, pr, _, _, _, _, least in seen if least is not None))
 
 
 def _put_back(lefts: Sequence[Left], went_on: set[str], claim: Claim, now: int) -> Floors:
@@ -201,7 +203,9 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
         kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
         await events.append(tx, [(row["id"], row["attempt"], kinds[row["state"]], None) for row in rows], now)
     floors = reached(claim.lanes, seen, claim.limit, now)
-    return rows, {**floors, **later}, {lane: key for lane, key in entered.items() if lane not in floors}
+    # What was let in and not claimed: in a lane that was cut off, it lies above the last job that was.
+    left = {lane: max(key, floors.get(lane, key)) for lane, key in entered.items()}
+    return rows, {**floors, **later}, left
 
 
 async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:
@@ -227,16 +231,19 @@ async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[s
     rows = {left.job.id: _ended(left, claim, now) for left in lefts}
     ended = batch.keyed(rows)
     states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
-    if len(states) < len(rows):
-        ended = batch.keyed({job_id: row for job_id, row in rows.items() if job_id in states})
+    went_on = {job_id for job_id, state in states.items() if state == State.PROCESSING}
+    if len(states) < len(rows) or went_on:
+        ended = batch.keyed({job_id: _told(rows[job_id], job_id in went_on) for job_id in rows if job_id in states})
     if states:
         await tx.rows(sql.log_ends, batch=ended, now=now)
     if any(left.value is not None for left in lefts):
         await tx.rows(sql.keep_values, batch=ended, now=now)
-    went_on = {job_id: rows[job_id][0] + 1 for job_id, state in states.items() if state == State.PROCESSING}
-    if went_on:
-        await events.append(tx, [(job_id, attempt, "claimed", None) for job_id, attempt in went_on.items()], now)
-    return set(states), set(went_on)
+    return set(states), went_on
+
+
+def _told(row: tuple[Any, ...], went_on: bool) -> tuple[Any, ...]:
+    """The row with the event that the write has come to."""
+    return (*row[:_EVENT], "went_on", *row[_EVENT + 1 :]) if went_on else row
 
 
 def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:

@@ -15,7 +15,8 @@
 -- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
 --
 -- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
--- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other.
+-- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other. One
+-- event tells both, `went_on`.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
      SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = j.attempt + CAST(s.goes AS INTEGER),
@@ -85,9 +86,7 @@ got AS (
   RETURNING /*Claimed of j*/, p.act),
 logged AS (
   INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
-  SELECT id, attempt, event, CAST(:now AS BIGINT), data FROM fin
-   UNION ALL
-  SELECT id, attempt + 1, 'claimed', CAST(:now AS BIGINT), NULL FROM fin WHERE goes
+  SELECT id, attempt, CASE WHEN goes THEN 'went_on' ELSE event END, CAST(:now AS BIGINT), data FROM fin
    UNION ALL
   SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL
     FROM got WHERE act <> 'admit')

@@ -104,5 +104,16 @@ async def of_parent(tx: Tx, job_id: str) -> Sequence[Row]:
     return await tx.rows(sql.of_parent, parent_id=job_id)
 
 
+async def parent_of(tx: Tx, job_id: str) -> str | None:
+    """The job that has spawned this one; None if nobody has."""
+    rows = await tx.rows(sql.parent_of, id=job_id)
+    return str(rows[0]["id"]) if rows else None
+
+
+async def children_of(tx: Tx, job_id: str, limit: int) -> Sequence[Row]:
+    """What a job has spawned, over all of its stages, the first ones first."""
+    return await tx.rows(sql.children_of, parent_id=job_id, limit=limit)
+
+
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
     await tx.rows(sql.forget, batch=batch.ids(job_ids))

@@ -70,5 +70,15 @@ SELECT CAST(j.id AS TEXT) AS id, j.kind, j.state, j.stage, j.error, r.value, d.c
 SELECT id, stage, epoch, kind, state, size, unended, created_at FROM holdfast_joins
  WHERE parent_id = CAST(:parent_id AS /*id*/) ORDER BY created_at, id
 
+-- name: parent_of
+SELECT CAST(j.parent_id AS TEXT) AS id FROM holdfast_jobs AS c JOIN holdfast_joins AS j ON j.id = c.join_id
+ WHERE c.id = CAST(:id AS /*id*/)
+
+-- name: children_of
+-- For people: the children of a job, the first of each join first.
+SELECT CAST(c.id AS TEXT) AS id, c.kind, c.stage, c.state, c.created_at, c.finished_at
+  FROM holdfast_joins AS j JOIN holdfast_jobs AS c ON c.join_id = j.id
+ WHERE j.parent_id = CAST(:parent_id AS /*id*/) ORDER BY j.created_at, c.id LIMIT :limit
+
 -- name: forget
 DELETE FROM holdfast_joins WHERE parent_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)

@@ -113,3 +113,16 @@ async def at_risk(tx: Tx, now: int) -> tuple[int, int | None]:
 async def messages_aside(tx: Tx) -> int:
     rows = await tx.rows(sql.messages_aside, limit=ASIDE_MAX)
     return int(rows[0]["messages"])
+
+
+async def job_ids(tx: Tx, lowest: str, highest: str) -> list[str]:
+    """At most two ids of jobs in the range, the lowest first."""
+    return [row["id"] for row in await tx.rows(sql.job_ids, lowest=lowest, highest=highest)]
+
+
+async def letter_ids(tx: Tx, lowest: str, highest: str) -> list[str]:
+    return [row["id"] for row in await tx.rows(sql.letter_ids, lowest=lowest, highest=highest)]
+
+
+async def incident_ids(tx: Tx, lowest: str, highest: str) -> list[str]:
+    return [row["id"] for row in await tx.rows(sql.incident_ids, lowest=lowest, highest=highest)]

@@ -64,7 +64,7 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
 -- name: ends_by_minute
 -- How attempts ended, by minute, for the charts. Only the newest events are looked at: bounded on any table.
 SELECT e.at / 60000 AS minute, e.type, COUNT(*) AS attempts
-  FROM (SELECT at, type FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
+  FROM (SELECT at, CASE type WHEN 'went_on' THEN 'advanced' ELSE type END AS type FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
  WHERE e.at >= CAST(:since AS BIGINT)
    AND e.type IN ('succeeded', 'advanced', 'retried', 'lost', 'buried', 'expired', 'cancelled')
  GROUP BY e.at / 60000, e.type
@@ -113,3 +113,16 @@ SELECT COUNT(*) AS jobs, MIN(soon.deadline_at) AS first_at
 -- name: messages_aside
 -- Messages that were set aside after their last try, as far as anybody would count them.
 SELECT COUNT(*) AS messages FROM (SELECT 1 FROM holdfast_outbox WHERE status = 'failed' LIMIT :limit) AS aside
+
+-- name: job_ids
+-- The ids of jobs within a range: those that begin as a person has typed it. Two are enough to know that it is too short.
+SELECT CAST(id AS TEXT) AS id FROM holdfast_jobs
+ WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_jobs.id LIMIT 2
+
+-- name: letter_ids
+SELECT CAST(id AS TEXT) AS id FROM holdfast_dead_letters
+ WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_dead_letters.id LIMIT 2
+
+-- name: incident_ids
+SELECT CAST(id AS TEXT) AS id FROM holdfast_incidents
+ WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_incidents.id LIMIT 2

@@ -1,8 +1,8 @@
-"""Jobs by a query. Only reads."""
+"""Jobs by a query, and the declared fields that they are found by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.stores.seam import Row, Tx
@@ -33,26 +33,46 @@ async def jobs_matching(
     created_from: int | None = None,
     created_to: int | None = None,
     inputs: Sequence[Sequence[str]] = (),
+    term: tuple[str, str] | None = None,
+    is_declared: bool = False,
 ) -> Sequence[Row]:
-    """The newest first. Texts are patterns in small letters; of each of `inputs` one of three patterns must fit."""
-    return await tx.rows(
-        sql.jobs_matching,
-        before=before,
-        limit=limit,
-        state=state,
-        held=None if held is None else int(held),
-        kind=kind,
-        queue=queue,
-        stage=stage,
-        provider=provider,
-        owner=owner,
-        error=error,
-        key=key,
-        from_id=from_id,
-        to_id=to_id,
-        created_from=created_from,
-        created_to=created_to,
-        is_deep=int(bool(inputs)),
-        inputs=batch.keyed({str(number): list(patterns) for number, patterns in enumerate(inputs)}),
-        payloads_max=PAYLOADS_MAX,
-    )
+    """The newest first. Texts are patterns in small letters; of each of `inputs` one of three patterns must fit.
+
+    `term`, one of the inputs as a field and its value, finds jobs of any age whose kind declares that field;
+    `is_declared` says that all kinds that are asked for do."""
+    given = {
+        "before": before,
+        "limit": limit,
+        "state": state,
+        "held": None if held is None else int(held),
+        "kind": kind,
+        "queue": queue,
+        "stage": stage,
+        "provider": provider,
+        "owner": owner,
+        "error": error,
+        "key": key,
+        "from_id": from_id,
+        "to_id": to_id,
+        "created_from": created_from,
+        "created_to": created_to,
+        "inputs": batch.keyed({str(number): list(patterns) for number, patterns in enumerate(inputs)}),
+    }
+    rows: list[Row] = []
+    if term is not None:
+        rows += await tx.rows(sql.jobs_by_term, field=term[0], value=term[1], **given)
+    if term is None or not is_declared:
+        rows += await tx.rows(sql.jobs_matching, is_deep=int(bool(inputs)), payloads_max=PAYLOADS_MAX, **given)
+    newest = {row["id"]: row for row in rows}
+    return [newest[id] for id in sorted(newest, reverse=True)[:limit]]
+
+
+async def put(tx: Tx, terms: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+    """Let jobs be found by these fields and values."""
+    rows = [(field, batch.storable(value), job_id) for job_id, own in terms.items() for field, value in own]
+    if rows:
+        await tx.rows(sql.put, batch=batch.numbered(rows))
+
+
+async def forget(tx: Tx, job_ids: Iterable[str]) -> None:
+    await tx.rows(sql.forget, batch=batch.ids(job_ids))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.core.job import PRIORITIES
-from holdfast.core.turns import Begun
+from holdfast.core.turns import Begun, turn_at
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
@@ -59,11 +59,11 @@ async def admit(tx: Tx, lane: WaitingLane, shares: Mapping[str, int], stages: st
     stages that may be started here, each with its provider, as one JSON object."""
     where = {"queue": lane.queue, "priority": lane.priority, "stages": stages, "now": now}
     if tx.dialect == "postgres":
-        keyed = batch.keyed({key: [number] for key, number in shares.items()})
+        keyed = batch.keyed({key: [number, turn_at(key, now)] for key, number in shares.items()})
         return _keys(await tx.rows(sql.admit, shares=keyed, **where))
     taken: list[str] = []
     for key, number in shares.items():
-        taken += _keys(await tx.rows(sql.admit, key=key, share=number, **where))
+        taken += _keys(await tx.rows(sql.admit, key=key, share=number, turn_at=turn_at(key, now), **where))
     return taken
 
 

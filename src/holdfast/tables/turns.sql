@@ -45,23 +45,24 @@ SELECT e.key, (SELECT COUNT(*) FROM holdfast_jobs AS j
 -- name: admit @postgres
 -- Lets the oldest due jobs of each key into the lanes that workers claim from, as many of each as its share. The provider
 -- of the stage is only written now: until then no breaker has anything to do with the job. They come in as what has just
--- come due does, so that every claim sees them, however old they are.
+-- come due does, so that every claim sees them, however old they are. When it was is only written for keys with a limit:
+-- two indexes count by it.
 WITH picked AS MATERIALIZED (
-  SELECT d.k, d.p FROM json_each(:shares) AS s CROSS JOIN LATERAL (
+  SELECT d.k, d.p, CAST(s.value->>1 AS BIGINT) AS turn_at FROM json_each(:shares) AS s CROSS JOIN LATERAL (
     SELECT j.id AS k, CAST(:stages AS jsonb) ->> (j.kind || ' ' || j.stage) AS p FROM holdfast_jobs AS j
      WHERE j.hold = 'turn' AND j.queue = :queue AND j.priority = :priority AND j.fair_key = s.key AND j.run_at <= :now
        AND jsonb_exists(CAST(:stages AS jsonb), j.kind || ' ' || j.stage)
      ORDER BY j.run_at LIMIT CAST(s.value->>0 AS INTEGER) FOR UPDATE SKIP LOCKED) AS d)
 UPDATE holdfast_jobs
    SET parked = 0, hold = NULL, provider = picked.p, is_due = 0, run_at = CAST(:now AS BIGINT),
-       turn_at = CAST(:now AS BIGINT), updated_at = CAST(:now AS BIGINT)
+       turn_at = picked.turn_at, updated_at = CAST(:now AS BIGINT)
   FROM picked WHERE id = picked.k
 RETURNING fair_key
 
 -- name: admit @sqlite
 -- One key a statement: SQLite has no LATERAL.
 UPDATE holdfast_jobs
-   SET parked = 0, hold = NULL, is_due = 0, run_at = :now, turn_at = :now, updated_at = :now,
+   SET parked = 0, hold = NULL, is_due = 0, run_at = :now, turn_at = :turn_at, updated_at = :now,
        provider = (SELECT e.value FROM json_each(:stages) AS e WHERE e.key = kind || ' ' || stage)
  WHERE id IN (SELECT j.id FROM holdfast_jobs AS j
                WHERE j.hold = 'turn' AND j.queue = :queue AND j.priority = :priority AND j.fair_key = :key

@@ -25,6 +25,7 @@ import httpx
 
 from holdfast import CallError, Category
 from holdfast.kit import SettingsError, classify, note_status
+from holdfast.providers.bounded import answer_to
 from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 
@@ -144,8 +145,8 @@ async def _exchange(
             file = await in_thread(source.open, "rb")
             try:
                 form = _Multipart(file, os.fstat(file.fileno()).st_size, name, fields)
-                sent = client.stream("POST", url, content=form.pieces(), headers=form.headers())
-                async with sent as answer:
+                request = client.build_request("POST", url, content=form.pieces(), headers=form.headers())
+                async with answer_to(client, request) as answer:
                     return await _read(answer, bytes_max, now_ms)
             finally:
                 file.close()
@@ -213,7 +214,7 @@ async def _probe(connect: Connect, url: str) -> httpx.Response | None:
         async with (
             asyncio.timeout(_HEALTH_TIMEOUT_S),
             connect(url, _HEALTH_TIMEOUT_S) as client,
-            client.stream("GET", url) as answer,
+            answer_to(client, client.build_request("GET", url)) as answer,
         ):
             return answer
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError):

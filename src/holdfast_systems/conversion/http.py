@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import FileResponse
 
+from holdfast import NotAllowed
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
@@ -19,7 +20,6 @@ from holdfast_systems.conversion.accept import accept
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 from holdfast_systems.conversion.jobs import GATEWAY
-from holdfast_systems.conversion.page import page_routes
 from holdfast_systems.conversion.results import in_thread
 from holdfast_systems.conversion.settings import ConversionSettings
 
@@ -37,7 +37,6 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """The API and the page, for an open kernel."""
     settings = read(ConversionSettings, env)
     router = APIRouter(tags=["conversion"])
-    router.include_router(page_routes())
     _writing(router, kernel, settings)
     _reading(router, kernel, settings)
     return router
@@ -117,7 +116,12 @@ async def cancel_job(kernel: Kernel, job_id: str, who: Principal) -> dict[str, A
     """End a live job of the caller's; the job as it is then."""
     async with kernel.store.reading() as tx:
         await _own(tx, job_id, who)
-    await operate.cancel(kernel, job_id, who.sub)
+    try:
+        await operate.cancel(kernel, job_id, who.sub)
+    except NotAllowed:  # it speaks of the kernel's states
+        status = (await _shown(kernel, job_id, who))["status"]
+        told = f"The job is {status}; only a job that has not ended can be cancelled."
+        raise Problem(409, Code.NOT_READY, told) from None
     return await _shown(kernel, job_id, who)
 
 
@@ -195,7 +199,7 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
 def _story(job_id: str) -> Any:
     async def fetch(tx: Tx, after: str | None) -> list[Event]:
         rows = await events.of_job(tx, job_id, _seq(after), EVENTS_MAX)
-        return views.events_of(job_id, rows, whole=len(rows) < EVENTS_MAX)
+        return views.events_of(job_id, rows, whole=len({row["seq"] for row in rows}) < EVENTS_MAX)
 
     return fetch
 

@@ -31,6 +31,7 @@ from holdfast_systems.conversion.webhook import announce, declare_webhook
 NAME = "conversion"
 GATEWAY = "gateway"
 MIGRATIONS = load_migrations(NAME, Path(__file__).parent / "migrations")
+RETRY_AFTER_S_MAX = 86_400.0  # a gateway that asks for more has made a mistake, and would close the service for good
 SPARE_S = 60.0  # for the stage's own reads and writes around the call
 
 
@@ -65,6 +66,7 @@ def build_app(
         timeout_s=settings.gateway_timeout_s,
         probe=gateway.healthy,
         hold_max_s=settings.gateway_hold_s_max,
+        retry_after_max_s=RETRY_AFTER_S_MAX,
     )
     _declare_convert(app, settings, gateway, provider)
     declare_webhook(app, settings, post)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from holdfast.settings import read
-from holdfast.system import System
+from holdfast.system import Page, System, SystemPages
+from holdfast_systems.conversion.demo import DEMO
 from holdfast_systems.conversion.http import routes
 from holdfast_systems.conversion.jobs import NAME, build
 from holdfast_systems.conversion.public_problem import PATHS, public_problem
@@ -22,6 +24,13 @@ def system() -> System:
         settings=(ConversionSettings,),
         concurrency=_concurrency,
         problems=(PATHS, public_problem),
+        pages=SystemPages(
+            Path(__file__).parent / "web",
+            (Page("convert", "Convert", "convert.html"),),
+            card="card.html",
+            card_script="card.js",
+        ),
+        demo=DEMO,
     )
 
 

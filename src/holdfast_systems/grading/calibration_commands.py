@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from holdfast.cli_reach import at_desk, say, show_rows
-from holdfast.cli_start import ME, Actor, AsJson, Limit
+from holdfast.cli.reach import on_kernel, say, show_rows
+from holdfast.cli.start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast_systems.grading import calibrations
 from holdfast_systems.grading.calibration import REVIEWS_MIN
@@ -30,7 +29,7 @@ def calibrate(skill: SkillOption = "writing", actor: Actor = ME, as_json: AsJson
         row = await calibrations.calibrate_skill(kernel, skill, actor)
         return row, await calibrations.review_count(kernel, skill) if row is None else 0
 
-    row, count = _on_main(act)
+    row, count = on_kernel(SYSTEM, act)
     if row is None:
         say(f"{count} answers have been reviewed and measured; {REVIEWS_MIN} are needed.", as_json, reviews=count)
         return
@@ -53,7 +52,7 @@ def list_calibrations(limit: Limit = 50, as_json: AsJson = False) -> None:
             return [_shown(row) for row in await calibrations.history(tx, limit)]
 
     columns = ["version", "skill", "status", "reviews", "errorBefore", "errorAfter", "createdAt", "createdBy"]
-    show_rows(lambda: _on_main(ask), columns, as_json)
+    show_rows(lambda: on_kernel(SYSTEM, ask), columns, as_json)
 
 
 @grading_cli.command("rollback")
@@ -63,7 +62,7 @@ def rollback(skill: SkillOption = "writing", as_json: AsJson = False) -> None:
     async def act(kernel: Kernel) -> CalibrationRow | None:
         return await calibrations.roll_back(kernel, skill)
 
-    restored = _on_main(act)
+    restored = on_kernel(SYSTEM, act)
     used = f"version {restored.version}" if restored else "the plain grader"
     say(f"From now on {used} grades {skill}.", as_json, version=restored.version if restored else None)
 
@@ -79,7 +78,3 @@ def _shown(row: CalibrationRow) -> dict[str, Any]:
         "createdAt": iso(row.created_at),
         "createdBy": row.created_by,
     }
-
-
-def _on_main(act: Callable[[Kernel], Awaitable[T]]) -> T:
-    return at_desk([SYSTEM], None, lambda desk: act(desk.systems[0].kernel))

@@ -12,8 +12,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast import NotFound
-from holdfast.cli_reach import at_desk, fail, say, show, show_rows
-from holdfast.cli_start import ME, Actor, AsJson, Limit
+from holdfast.cli.reach import fail, on_kernel, say, show, show_rows
+from holdfast.cli.start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading import attempts, desk, letters, submissions
@@ -35,9 +35,9 @@ dlq_cli = typer.Typer(help="See what lies in grading.dlq; send it again or archi
 
 def add_to(cli: typer.Typer) -> None:
     """Add the groups of commands."""
-    cli.add_typer(submissions_cli, name="submissions")
-    cli.add_typer(dlq_cli, name="dlq")
-    cli.add_typer(grading_cli, name="grading")
+    cli.add_typer(submissions_cli, name="submissions", rich_help_panel="Grading")
+    cli.add_typer(dlq_cli, name="dlq", rich_help_panel="Grading")
+    cli.add_typer(grading_cli, name="grading", rich_help_panel="Grading")
 
 
 @submissions_cli.command("list")
@@ -58,7 +58,7 @@ def submissions_list(
             return [for_operator(row) for row in await desk.page(tx, wanted, None, limit)]
 
     columns = ["id", "userId", "skill", "attempt", "status", "failureReason", "isLate", "auditFlag", "createdAt"]
-    show_rows(lambda: _on_main(ask), columns, as_json)
+    show_rows(lambda: on_kernel(SYSTEM, ask), columns, as_json)
 
 
 @submissions_cli.command("show")
@@ -71,7 +71,7 @@ def submissions_show(submission_id: str, as_json: AsJson = False) -> None:
             raise NotFound(f"There is no submission {submission_id}.")
         return whole
 
-    show(lambda: _on_main(ask), _lines, as_json)
+    show(lambda: on_kernel(SYSTEM, ask), _lines, as_json)
 
 
 @submissions_cli.command("refused")
@@ -83,7 +83,7 @@ def submissions_refused(limit: Limit = 50, as_json: AsJson = False) -> None:
             return [desk.shown_refusal(row) for row in await desk.refused(tx, None, limit)]
 
     columns = ["lastAt", "times", "requestId", "submissionId", "sizeBytes", "reason"]
-    show_rows(lambda: _on_main(ask), columns, as_json)
+    show_rows(lambda: on_kernel(SYSTEM, ask), columns, as_json)
 
 
 @submissions_cli.command("resubmit")
@@ -98,7 +98,7 @@ def submissions_resubmit(submission_id: str, actor: Actor = ME, as_json: AsJson 
             return shown(await attempts.resubmit(kernel, tx, _settings(), stored, actor))
 
     try:
-        begun = _on_main(act)
+        begun = on_kernel(SYSTEM, act)
     except Refusal as refusal:
         fail(str(refusal))
     sentence = f"Attempt {begun['attempt']} of submission {submission_id} is due by {begun['deadlineAt']}."
@@ -113,7 +113,7 @@ def dlq_list(limit: Limit = 50, as_json: AsJson = False) -> None:
         return [shown_letter(letter) for letter in await letters.list_letters(kernel, limit)]
 
     columns = ["id", "state", "requestId", "submissionId", "failureReason", "attemptsMade", "timestamp", "lastError"]
-    show_rows(lambda: _on_main(ask), columns, as_json)
+    show_rows(lambda: on_kernel(SYSTEM, ask), columns, as_json)
 
 
 @dlq_cli.command("show")
@@ -123,7 +123,7 @@ def dlq_show(letter_id: str, as_json: AsJson = False) -> None:
     async def ask(kernel: Kernel) -> dict[str, Any]:
         return shown_letter(await letters.show_letter(kernel, letter_id), whole=True)
 
-    show(lambda: _on_main(ask), _lines, as_json)
+    show(lambda: on_kernel(SYSTEM, ask), _lines, as_json)
 
 
 @dlq_cli.command("resend")
@@ -144,12 +144,7 @@ def _act(
     async def act(kernel: Kernel) -> dict[str, Any]:
         return shown_letter(await verb(kernel, letter_id, actor=actor, reason=reason))
 
-    say(f"Letter {letter_id} {done}.", as_json, **_on_main(act))
-
-
-def _on_main(act: Callable[[Kernel], Awaitable[T]]) -> T:
-    """Act on the main app; a refusal is one sentence on standard error and exit code 1."""
-    return at_desk([SYSTEM], None, lambda desk: act(desk.systems[0].kernel))
+    say(f"Letter {letter_id} {done}.", as_json, **on_kernel(SYSTEM, act))
 
 
 def _settings() -> MainSettings:

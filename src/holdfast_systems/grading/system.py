@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.kit import Counter, Kernel
 from holdfast.settings import read
-from holdfast.system import System
+from holdfast.system import Page, System, SystemPages
+from holdfast_systems.grading.demo import DEMO
 from holdfast_systems.grading.gauges import GAUGES, read_gauges
 from holdfast_systems.grading.grading_service import build_service
 from holdfast_systems.grading.main_app import build_main
@@ -39,7 +41,15 @@ def grading_main() -> System:
         counters=MAIN_COUNTERS,
         gauges=GAUGES,
         read_gauges=read_gauges,
-        views=("submissions", "dlq", "queue"),
+        roles=("learner", "instructor"),
+        pages=SystemPages(
+            Path(__file__).parent / "web",
+            (Page("instructor", "Instructors", "instructor.html", ("instructor",)),),
+            card="card.html",
+            card_script="card.js",
+            console="console.js",
+        ),
+        demo=DEMO,
     )
 
 

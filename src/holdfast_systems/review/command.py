@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,9 +39,13 @@ async def run(
     cwd: str | None = None,
     stdin: bytes = b"",
     stdout_bytes_max: int = 32_000_000,
+    file_bytes_max: int | None = None,
 ) -> Ran:
-    """Run `argv` to its end, or raise COMMAND_MISSING, COMMAND_TIMEOUT or COMMAND_OUTPUT_TOO_LARGE."""
+    """Run `argv` to its end, or raise COMMAND_MISSING, COMMAND_TIMEOUT or COMMAND_OUTPUT_TOO_LARGE. On Linux it writes
+    no file over `file_bytes_max`."""
     process = await _start(argv, env, cwd)
+    if file_bytes_max is not None:
+        _limit_files(process, file_bytes_max)
     try:
         async with asyncio.timeout(timeout_s):
             _, stdout, stderr = await asyncio.gather(
@@ -66,6 +72,12 @@ async def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         message = f"'{argv[0]}' cannot be run ({error.strerror}); install it or put it on PATH."
         raise CallError.of(Category.BUG, "COMMAND_MISSING", message) from error
+
+
+def _limit_files(process: asyncio.subprocess.Process, bytes_max: int) -> None:
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
 
 
 async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:

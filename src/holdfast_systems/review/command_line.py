@@ -55,7 +55,7 @@ class Asked:
 def add_to(cli: typer.Typer) -> None:
     """Add the command `review`."""
 
-    @cli.command("review")
+    @cli.command("review", rich_help_panel="Review")
     def review(
         range: Annotated[str, typer.Argument(metavar="RANGE", help="A..B, A...B, or one revision.")],
         to: Annotated[list[str], typer.Option("--to", help="Address of a reviewer; repeat for more.")],

@@ -9,7 +9,8 @@ from __future__ import annotations
 from holdfast import InvalidInput, NotAllowed
 from holdfast.kit import Corrected, Tx, batch, redact
 from holdfast_systems.review import deliveries, reviews
-from holdfast_systems.review.recipients import Recipient, without_doubles
+from holdfast_systems.review.recipients import RECIPIENTS_MAX, Recipient, without_doubles
+from holdfast_systems.review.render import is_plain_address
 from holdfast_systems.review.reviews import Delivery, Order
 
 FIXED = ("review_id", "changelist_id", "review_version", "sender", "dated_at", "trusted")
@@ -30,7 +31,7 @@ async def follow(tx: Tx, correction: Corrected[Order]) -> None:
         await tx.rows(
             reviews.sql.correct, id=stored.id, source=source, title=after.title or stored.title, now=correction.now
         )
-    if after.recipients:  # an order of an earlier release has none; then the rows stay as they are
+    if after.recipients or (before is not None and before.recipients):  # an order of an earlier release has none
         await _follow_recipients(tx, after, rows, correction.now)
 
 
@@ -48,6 +49,7 @@ async def _follow_recipients(tx: Tx, order: Order, rows: list[Delivery], now: in
     wanted = {one.address.casefold(): one for one in without_doubles(order.recipients)}
     known = {row.recipient.casefold(): row for row in rows}
     added = [key for key in wanted if key not in known or known[key].superseded_at is not None]
+    _check_recipients(list(wanted.values()), [wanted[key].address for key in added])
     for key, row in known.items():
         if key not in wanted and row.superseded_at is None:
             if row.status == "sent":
@@ -59,6 +61,14 @@ async def _follow_recipients(tx: Tx, order: Order, rows: list[Delivery], now: in
     for key in added:
         position = list(wanted).index(key)
         await _add(tx, order, wanted[key], known.get(key), position, now)
+
+
+def _check_recipients(wanted: list[Recipient], added: list[str]) -> None:
+    """Who asks for a review may name an address that cannot be mailed, and hears of it; a correction may not."""
+    if not 1 <= len(wanted) <= RECIPIENTS_MAX:
+        raise InvalidInput(f"recipients: a review is told to 1 to {RECIPIENTS_MAX} recipients, not {len(wanted)}.")
+    if not all(is_plain_address(address) for address in added):
+        raise InvalidInput("recipients: a new address is not of the form name@domain, and could not be mailed.")
 
 
 async def _add(tx: Tx, order: Order, one: Recipient, row: Delivery | None, position: int, now: int) -> None:

@@ -81,7 +81,11 @@ def engine_for(settings: ReviewSettings) -> Engine:
 def source_provider(settings: ReviewSettings) -> Provider:
     """Repositories and diffs. They are many hosts: one that is down, or asks to be left alone, holds nobody else."""
     return Provider(
-        "source", timeout_s=settings.fetch_s * 10, many_hosts=True, retry_after_max_s=settings.retry_ceiling_s
+        "source",
+        timeout_s=settings.fetch_s * 10,
+        many_hosts=True,
+        retry_after_max_s=settings.retry_ceiling_s,
+        hold_max_s=settings.hold_s_max,
     )
 
 
@@ -92,6 +96,7 @@ def critic_provider(settings: ReviewSettings) -> Provider:
             breaker=settings.breaker,
             timeout_s=settings.llm_timeout_s,
             retry_after_max_s=settings.retry_ceiling_s,
+            hold_max_s=settings.hold_s_max,
         )
     return Provider("critic", timeout_s=settings.critic_s * 2)
 
@@ -102,6 +107,7 @@ def mail_provider(settings: ReviewSettings, notifier: Notifier) -> Provider:
         notifier.name,
         breaker=settings.breaker,
         retry_after_max_s=settings.retry_ceiling_s,
+        hold_max_s=settings.hold_s_max,
         timeout_s=settings.mail_s * 2,
         effects=notifier.effects,
         retention_s=FOR_EVER_S if isinstance(notifier, MaildirNotifier) else settings.mail_retention_s,

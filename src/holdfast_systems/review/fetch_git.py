@@ -9,8 +9,9 @@ overridden. Everything that reads content runs in an empty repository of our own
 textconv programs have no say: a `.gitattributes` that calls code binary hides nothing.
 
 What git does not let us ignore: while naming commits it parses the repository's own config file (and files
-that one includes); it can change which refs are found, it can start no program. A remote is cloned bare and
-partial into a directory that is removed afterwards.
+that one includes); it can change which refs are found, it can start no program: git may fetch by no protocol
+there, whatever the config says. A remote is cloned bare and partial into a directory that is removed
+afterwards, by the one protocol of its address.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from holdfast import CallError, Category
 from holdfast_systems.review.changelist import DIFF_BYTES_MAX, SUBMODULE_MODE, SYMLINK_MODE, Fetched
 from holdfast_systems.review.command import Ran, run
 from holdfast_systems.review.git_failure import git_failure
-from holdfast_systems.review.git_source import GitPolicy, Remote, check_local, parse_remote
+from holdfast_systems.review.git_source import GitPolicy, Remote, check_local, check_objects, parse_remote
 
 CONTENT_BYTES_MAX = 1_000_000
 CONTENTS_BYTES_MAX = 16_000_000
+FILE_BYTES_MAX = 2 << 30
 PINS_SINCE = (2, 37)
 
 _SETTINGS: Mapping[str, str] = {
@@ -41,7 +43,6 @@ _SETTINGS: Mapping[str, str] = {
     "core.askPass": "true",
     "credential.helper": "",
     "http.followRedirects": "false",
-    "protocol.allow": "never",
     "submodule.recurse": "false",
 }
 _PASSED_ON = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -58,6 +59,7 @@ class _Git:
     directory: str
     timeout_s: float
     settings: Mapping[str, str]
+    protocol: str = ""
     empty_tree: str = ""
     ceiling: str = ""
 
@@ -65,21 +67,26 @@ class _Git:
         return await run(
             ("git", "--no-pager", "--no-replace-objects", *arguments),
             timeout_s=self.timeout_s,
-            env=_environment(self.settings) | {"GIT_CEILING_DIRECTORIES": self.ceiling},
+            env=_environment(self.settings, self.protocol) | {"GIT_CEILING_DIRECTORIES": self.ceiling},
             cwd=self.directory,
             stdin=stdin,
             stdout_bytes_max=stdout_bytes_max,
+            file_bytes_max=FILE_BYTES_MAX,
         )
 
     async def text(self, *arguments: str, stdout_bytes_max: int = 1_000_000) -> str:
         """The output of a call that must succeed."""
         ran = await self(*arguments, stdout_bytes_max=stdout_bytes_max)
         if ran.code != 0:
-            raise git_failure(ran.stderr)
+            raise self.failure(ran.stderr)
         return ran.stdout.decode("utf-8", "replace").strip("\n")
 
+    def failure(self, stderr: str) -> CallError:
+        """What went wrong. A remote's host has no say in the words."""
+        return git_failure(stderr, with_words=not self.protocol)
 
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+
+def _environment(settings: Mapping[str, str], protocol: str) -> dict[str, str]:
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     env |= {
         "LC_ALL": "C.UTF-8",
@@ -89,7 +96,9 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_PROTOCOL_FROM_USER": "1",
+        # This list counts for more than any `protocol.*` of a repository's own config; without a remote it is empty.
+        "GIT_ALLOW_PROTOCOL": protocol or "none",
+        "GIT_NO_LAZY_FETCH": "0" if protocol else "1",
         "GIT_CONFIG_COUNT": str(len(settings)),
     }
     for index, (key, value) in enumerate(settings.items()):
@@ -114,7 +123,7 @@ async def fetch_range(repo: str, rev_range: str, *, timeout_s: float, policy: Gi
             # With allowed roots, a directory inside one must not lead to a repository above it.
             ceiling = os.path.dirname(path) if allowed.local_roots is not None else ""
             source = _Git(path, timeout_s, dict(_SETTINGS), ceiling=ceiling)
-            own = await _borrow(source, scratch)
+            own = await _borrow(source, scratch, allowed)
         old, new = await _resolve(source, ends, own.empty_tree)
         return await _read(own, old, new)
 
@@ -148,7 +157,7 @@ def _parse_range(rev_range: str) -> _Ends:
 
 async def _clone(remote: Remote, scratch: str, timeout_s: float) -> _Git:
     """A bare partial clone: commits and trees now, the blobs of the diff when it is made."""
-    git = _Git(scratch, timeout_s, {**_SETTINGS, **remote.settings})
+    git = _Git(scratch, timeout_s, {**_SETTINGS, **remote.settings}, remote.protocol)
     if "http.curloptResolve" in remote.settings:
         await _check_version(git)
     target = os.path.join(scratch, "clone.git")
@@ -165,9 +174,10 @@ async def _check_version(git: _Git) -> None:
         raise CallError.of(Category.BUG, "GIT_TOO_OLD", message)
 
 
-async def _borrow(source: _Git, scratch: str) -> _Git:
+async def _borrow(source: _Git, scratch: str, policy: GitPolicy) -> _Git:
     """An empty repository of our own that sees the source's objects."""
     objects = await source.text("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    await asyncio.to_thread(check_objects, objects, policy)
     object_format = await source.text("rev-parse", "--show-object-format")
     own = os.path.join(scratch, "own.git")
     git = replace(source, directory=scratch)
@@ -208,7 +218,7 @@ async def _commit(git: _Git, rev: str) -> str:
     if ran.code == 0 and re.fullmatch(r"[0-9a-f]{40,64}", name):
         return name
     if ran.stderr.strip():
-        raise git_failure(ran.stderr)
+        raise git.failure(ran.stderr)
     message = f"The repository has no commit '{rev}'; check its spelling, or fetch it first."
     raise CallError.of(Category.NOT_FOUND, "REVISION_NOT_FOUND", message)
 
@@ -220,7 +230,7 @@ _PATCH = ("--patch", "--full-index", "--unified=3", "--src-prefix=a/", "--dst-pr
 async def _read(git: _Git, old: str, new: str) -> Fetched:
     diff = await git("diff-tree", *_DIFF, *_PATCH, old, new, stdout_bytes_max=DIFF_BYTES_MAX * 2)
     if diff.code != 0:
-        raise git_failure(diff.stderr)
+        raise git.failure(diff.stderr)
     listing = ("--raw", "-z", "--no-abbrev")
     raw = await git.text("diff-tree", *_DIFF, *listing, old, new, stdout_bytes_max=8_000_000)
     blobs = _changed_blobs(raw)
@@ -258,7 +268,7 @@ async def _sizes(git: _Git, blobs: Mapping[str, str]) -> dict[str, int]:
     names = "".join(f"{blob}\n" for blob in blobs.values()).encode()
     ran = await git("cat-file", "--batch-check=%(objectsize)", "--buffer", stdin=names)
     if ran.code != 0:
-        raise git_failure(ran.stderr)
+        raise git.failure(ran.stderr)
     lines = ran.stdout.decode().splitlines()
     return {path: int(size) for path, size in zip(blobs, lines, strict=True) if size.isdigit()}
 

@@ -53,7 +53,14 @@ _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
         "There is no git repository at this address.",
     ),
     (
-        r"missing blob|unable to read [0-9a-f]{40}|object file .* is empty|is corrupt",
+        # All that git says when the limit of a file's size, under which we run it, ends a part of it.
+        r"invalid index-pack output|died of signal 25|File too large",
+        Category.VALIDATION,
+        "REPOSITORY_TOO_LARGE",
+        "The repository is larger than what is cloned here, or damaged; give the change as a diff.",
+    ),
+    (
+        r"missing blob|lazy fetching disabled|unable to read [0-9a-f]{40}|object file .* is empty|is corrupt",
         Category.NOT_FOUND,
         "REPOSITORY_INCOMPLETE",
         "The repository lacks objects of this range (a shallow, partial or damaged clone).",
@@ -61,13 +68,15 @@ _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
 )
 
 
-def git_failure(stderr: str) -> CallError:
-    """The failure behind what git said. Its own words follow ours, with secrets removed."""
+def git_failure(stderr: str, *, with_words: bool = True) -> CallError:
+    """The failure behind what git said. Its own words follow ours, with secrets removed; those about a stranger's host
+    are left out, for they tell what answered there."""
+    words = f" {_said(stderr)}".rstrip() if with_words else ""
     for pattern, category, error_class, sentence in _KNOWN:
         if re.search(pattern, stderr):
             network = category is Category.NETWORK
-            return CallError.of(category, error_class, f"{sentence} {_said(stderr)}".strip(), faults=network)
-    return CallError.of(Category.BUG, "GIT_FAILED", f"git failed. {_said(stderr)}".strip())
+            return CallError.of(category, error_class, f"{sentence}{words}", faults=network)
+    return CallError.of(Category.BUG, "GIT_FAILED", f"git cannot read this repository; try `git clone` of it.{words}")
 
 
 def _said(stderr: str) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -23,14 +23,17 @@ class GitPolicy:
 
     local_roots: tuple[str, ...] | None = None
     remote_schemes: tuple[str, ...] = ("https", "ssh")
+    private_hosts: frozenset[str] = frozenset()
     allow_private_hosts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A remote repository: an address without secrets, and the settings that carry them."""
+    """A remote repository: an address without secrets, the one protocol it is read by, and the settings that carry the
+    secrets."""
 
     url: str
+    protocol: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -56,8 +59,9 @@ async def parse_remote(repo: str, policy: GitPolicy, *, resolver: Resolver | Non
             return None
         repo = f"ssh://{scp['user'] + '@' if scp['user'] else ''}{scp['host']}/{scp['path'].lstrip('/')}"
     if repo.startswith("file://") and "file" in policy.remote_schemes:
-        return Remote(repo, {"protocol.file.allow": "always"})
-    rules = Rules(frozenset(policy.remote_schemes) & set(PORTS), any_private=policy.allow_private_hosts, userinfo=True)
+        return Remote(repo, "file")
+    schemes = frozenset(policy.remote_schemes) & set(PORTS)
+    rules = Rules(schemes, policy.private_hosts, policy.allow_private_hosts, userinfo=True)
     way = await find_way(repo, rules, resolver=resolver)
     return _over_ssh(way) if way.location.scheme == "ssh" else _over_http(way)
 
@@ -66,15 +70,14 @@ def _over_http(way: Destination) -> Remote:
     there = way.location
     if there.rest.partition("?")[1]:
         raise refused("a repository's address has no query")
-    addresses = ",".join(f"[{address}]" if ":" in address else address for address in way.addresses)
-    settings = {
-        f"protocol.{there.scheme}.allow": "always",
-        "http.curloptResolve": f"{there.host}:{there.port}:{addresses}",
-    }
+    settings: dict[str, str] = {}
+    if way.addresses != (there.host,):  # a host that is its own address is looked up by nobody
+        addresses = ",".join(f"[{address}]" if ":" in address else address for address in way.addresses)
+        settings["http.curloptResolve"] = f"{there.host}:{there.port}:{addresses}"
     if there.userinfo is not None:
         user, _, password = there.userinfo.partition(":")
         settings[f"http.{there.scheme}://{there.netloc}/.extraHeader"] = _basic(user, password)
-    return Remote(there.url, settings)
+    return Remote(there.url, there.scheme, settings)
 
 
 def _over_ssh(way: Destination) -> Remote:
@@ -86,9 +89,7 @@ def _over_ssh(way: Destination) -> Remote:
     # The host's key is looked up by its name; the connection goes to the address that was checked.
     command = f"{_SSH} -oHostName={way.addresses[0]} -oHostKeyAlias={there.host}"
     user = f"{there.userinfo}@" if there.userinfo else ""
-    return Remote(
-        f"ssh://{user}{there.netloc}{there.rest}", {"protocol.ssh.allow": "always", "core.sshCommand": command}
-    )
+    return Remote(f"ssh://{user}{there.netloc}{there.rest}", "ssh", {"core.sshCommand": command})
 
 
 def _basic(user: str, password: str) -> str:
@@ -99,13 +100,48 @@ def _basic(user: str, password: str) -> str:
 def check_local(repo: str, policy: GitPolicy) -> str:
     """The real path of a local repository that may be read."""
     path = os.path.realpath(repo.replace("\0", "/"))
-    roots = policy.local_roots
-    if roots is not None and not any(_is_under(path, os.path.realpath(root)) for root in roots):
+    if not _is_allowed(path, policy):
         raise _refused("it lies outside the allowed directories")
     if not os.path.isdir(path):
         message = f"There is no directory '{os.path.basename(path)}' to read a repository from."
         raise CallError.of(Category.NOT_FOUND, "REPOSITORY_NOT_FOUND", message)
     return path
+
+
+def check_objects(objects: str, policy: GitPolicy) -> None:
+    """Refuse a repository whose objects, or those it borrows, lie outside the allowed directories. A folder that was
+    committed somewhere may pass for a repository, and name or link any other one."""
+    if policy.local_roots is None:
+        return
+    pending, seen = [objects], set[str]()
+    while pending:
+        folder = os.path.realpath(pending.pop())
+        links = (path for path in _entries(folder) if os.path.islink(path))
+        if not _is_allowed(folder, policy) or not all(_is_allowed(os.path.realpath(link), policy) for link in links):
+            raise _refused("its objects lie outside the allowed directories")
+        seen.add(folder)
+        pending += [path for path in _alternates(folder) if os.path.realpath(path) not in seen]
+
+
+def _entries(folder: str) -> Iterator[str]:
+    for parent, folders, files in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in (*folders, *files))
+
+
+def _alternates(objects: str) -> list[str]:
+    try:
+        with open(os.path.join(objects, "info", "alternates"), encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read(65_536).splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    if any(line.startswith('"') for line in lines):
+        raise _refused("it borrows objects by a quoted path")
+    return [os.path.join(objects, line) for line in lines if line and not line.startswith("#")]
+
+
+def _is_allowed(path: str, policy: GitPolicy) -> bool:
+    roots = policy.local_roots
+    return roots is None or any(_is_under(path, os.path.realpath(root)) for root in roots)
 
 
 def _is_under(path: str, root: str) -> bool:

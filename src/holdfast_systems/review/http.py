@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
+from fastapi import Request as HttpRequest
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast import NotFound
@@ -17,11 +20,11 @@ from holdfast.kit import Kernel, Tx, iso
 from holdfast.settings import read
 from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import Source
+from holdfast_systems.review.recipients import RECIPIENTS_MAX
 from holdfast_systems.review.reviews import Delivery, Recipient, Refusal, Request, Stored
 from holdfast_systems.review.settings import ReviewSettings
 
 SERVICE = require("service")
-RECIPIENTS_MAX = 100
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 Id = Annotated[str, Path(min_length=1, max_length=200, pattern=_PRINTABLE)]
 Version = Annotated[int, Path(ge=1, le=reviews.VERSION_MAX)]
@@ -67,7 +70,11 @@ class NewReview(BaseModel):
 def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """The routes of an open review system."""
     settings = read(ReviewSettings, env)
-    router = APIRouter(tags=["review"], prefix="/api/changelists/{changelist_id}/reviews")
+    router = APIRouter(
+        tags=["review"],
+        prefix="/api/changelists/{changelist_id}/reviews",
+        route_class=_known_key_route(kernel, settings),
+    )
 
     @router.post("", status_code=201)
     async def create(changelist_id: Id, new: NewReview, who: Annotated[Principal, SERVICE]) -> JSONResponse:
@@ -114,6 +121,37 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         return shown(stored, told, settings)
 
     return router
+
+
+def _known_key_route(kernel: Kernel, settings: ReviewSettings) -> type[APIRoute]:
+    """Routes that answer a known key with its job although the rest of the body does not fit."""
+
+    class KnownKeyRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[HttpRequest], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def handle_known(asked: HttpRequest) -> Response:
+                try:
+                    return await handle(asked)
+                except RequestValidationError as error:  # raised after the caller's role was checked
+                    known = await _shown_by_key(kernel, settings, error.body)
+                    if known is None:
+                        raise
+                    return JSONResponse({**known, "body_differs": True}, 200)
+
+            return handle_known
+
+    return KnownKeyRoute
+
+
+async def _shown_by_key(kernel: Kernel, settings: ReviewSettings, body: object) -> dict[str, Any] | None:
+    key = body.get("idempotency_key") if isinstance(body, dict) else None
+    if not isinstance(key, str) or "\0" in key:
+        return None
+    async with kernel.store.reading() as tx:
+        stored = await reviews.by_key(tx, key)
+        told = await reviews.deliveries(tx, stored.changelist_id, stored.review_version) if stored else []
+    return shown(stored, told, settings) if stored else None
 
 
 def shown(stored: Stored, told: list[Delivery], settings: ReviewSettings) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import httpx
 
 from holdfast import CallError, Category
-from holdfast.kit import classify, note_status
+from holdfast.kit import classify, note_status, read_answer
 from holdfast.providers.bounded import exchange
 from holdfast_systems.review.notifier import EffectClass
 
@@ -108,8 +108,9 @@ class HttpMailNotifier:
 
     def _refused(self, answer: httpx.Response) -> CallError:
         """Classify by status, then by the provider's own name for the error."""
-        name = str(_json(answer).get("name", ""))
         status = answer.status_code
+        read = read_answer(status, answer.headers, answer.content)
+        name = read.code
         if status == 409 and name == "invalid_idempotent_request":
             text = "The token was used before with another message; the payload is not deterministic."
             return CallError.of(Category.BUG, "TOKEN_REUSED", text, ambiguous=True, status=status)
@@ -119,9 +120,8 @@ class HttpMailNotifier:
         if status in (400, 422) and _blames_recipient(answer):
             text = "The mail provider refuses this recipient; correct the address."
             return CallError.of(Category.VALIDATION, "INVALID_RECIPIENT", text, status=status)
-        code = "insufficient_quota" if name in ("daily_quota_exceeded", "monthly_quota_exceeded") else name
         text = f"The mail provider answered {status}."
-        return CallError.from_status(status, text, answer.headers, now_ms=self.now_ms(), code=code)
+        return CallError.from_status(status, text, read.headers, now_ms=self.now_ms(), code=read.code)
 
 
 def _unreadable() -> CallError:

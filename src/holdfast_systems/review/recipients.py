@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+RECIPIENTS_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Recipient:

@@ -162,6 +162,15 @@ def _header_word(text: str) -> str:
 _PLAIN_ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\\x00-\x20\x7f]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
 
 
+def is_plain_address(text: str) -> bool:
+    """Whether a mail can be addressed to it: name@domain, and nothing else."""
+    try:
+        _address(text)
+    except CallError:
+        return False
+    return True
+
+
 def _address(text: str, error_class: str = "INVALID_RECIPIENT") -> Address:
     """One plain ASCII address; a list, a display name or a control character is refused."""
     try:

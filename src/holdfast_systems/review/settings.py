@@ -36,8 +36,10 @@ class ReviewSettings(OpenAISettings):
     local_roots: str = setting(
         "REVIEW_LOCAL_ROOTS", ".", "Folders whose repositories may be asked for over HTTP, by commas; '' is none"
     )
-    private_hosts: str = setting("REVIEW_PRIVATE_HOSTS", "", "Private hosts that a diff may come from, by ,")
-    git_private: bool = setting("REVIEW_GIT_PRIVATE_HOSTS", False, "Repositories on private hosts may be cloned")
+    private_hosts: str = setting(
+        "REVIEW_PRIVATE_HOSTS", "", "Private hosts that diffs and repositories may come from, by ,"
+    )
+    git_private: bool = setting("REVIEW_GIT_PRIVATE_HOSTS", False, "Repositories on any private host may be cloned")
     p4_depots: str = setting("REVIEW_P4_DEPOTS", "", "Depot paths that may be read, by ,; none: nothing may")
     tokens_max: int = setting("REVIEW_TOKENS_MAX", TOKENS_MAX, "Size of one prompt, in tokens", minimum=500)
     critic_s: float = setting("REVIEW_CRITIC_SEC", 120.0, "Time for each tool of the offline critic", minimum=0.01)
@@ -65,6 +67,12 @@ class ReviewSettings(OpenAISettings):
     retry_multiplier: float = setting("REVIEW_RETRY_MULTIPLIER", 2.0, "Growth of that wait", minimum=1)
     retry_cap_s: float = setting("REVIEW_RETRY_CAP_SEC", 60.0, "Longest wait that grows by itself", minimum=0)
     retry_ceiling_s: float = setting("REVIEW_RETRY_CEILING_SEC", 300.0, "Longest wait, Retry-After included", minimum=0)
+    hold_s_max: float = setting(
+        "REVIEW_HOLD_MAX_SEC",
+        86_400.0,
+        "A provider may put a stage off by 429 or Retry-After for so long in all",
+        minimum=1,
+    )
     breaker_window: int = setting("REVIEW_BREAKER_WINDOW", 20, "Calls a breaker looks back on", minimum=1)
     breaker_open_above: float = setting(
         "REVIEW_BREAKER_OPEN_ABOVE", 0.5, "Share of failures above which it opens", minimum=0, maximum=0.999
@@ -161,7 +169,9 @@ class ReviewSettings(OpenAISettings):
     def git_policy(self, *, trusted: bool) -> GitPolicy:
         """`trusted`: a person at this machine's terminal asked, who may read the folder anyway."""
         roots = None if trusted else tuple(_listed(self.local_roots))
-        return GitPolicy(local_roots=roots, allow_private_hosts=self.git_private)
+        return GitPolicy(
+            roots, private_hosts=frozenset(_listed(self.private_hosts)), allow_private_hosts=self.git_private
+        )
 
     @property
     def p4_policy(self) -> P4Policy:

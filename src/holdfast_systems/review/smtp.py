@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import aiosmtplib
 
 from holdfast import CallError, Category
-from holdfast.kit import SettingsError
+from holdfast.kit import SettingsError, classify
 from holdfast_systems.review.imap import ImapAddress, find_message, has_message, parse_imap_url
 from holdfast_systems.review.notifier import EffectClass
 
@@ -188,6 +188,9 @@ def _answered(error: aiosmtplib.SMTPResponseException, refused: str, *, of_recip
         text = f"The mail server says 'later' (code {code})."
         faults = code == 421
         return CallError.of(Category.UPSTREAM, "SMTP_TEMPORARY", text, faults=faults, status=code)
+    if classify(error).category is Category.RATE_LIMIT:
+        text = f"The mail server takes no more from us for now (code {code})."
+        return CallError.of(Category.RATE_LIMIT, "QUOTA_WINDOW", text, status=code)
     enhanced = _ENHANCED.search(str(error.message))
     subject = enhanced["subject"] if enhanced else None
     if of_recipient and (subject == "1" or (subject is None and code in (501, 510, 511, 550, 551, 553))):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.kit import Counter, Kernel
 from holdfast.settings import read
-from holdfast.system import System
+from holdfast.system import System, SystemPages
+from holdfast_systems.review.demo import DEMO
 from holdfast_systems.review.jobs import NAME, build_review
 from holdfast_systems.review.settings import ReviewSettings
 
@@ -32,6 +34,9 @@ def review() -> System:
         concurrency=lambda env: read(ReviewSettings, env).concurrency,
         commands=_commands,
         counters=COUNTERS,
+        roles=("service",),
+        pages=SystemPages(Path(__file__).parent / "web", card="card.html", card_script="card.js"),
+        demo=DEMO,
     )
 
 

@@ -258,15 +258,21 @@ def check_kept(seen: Evidence) -> Iterator[Finding]:
 
 
 def check_bystanders(seen: Evidence) -> Iterator[Finding]:
-    """R7: one bad recipient fails its own row only: nobody else of that version was left untried."""
+    """R7: one bad recipient fails its own row only: nobody else of that version was left untried. A recipient that a
+    correction brought after the last attempt is for the next replay; the clocks of two hosts cannot tell, the order
+    of the changes can."""
     rows = seen.world.query(
-        "SELECT r.job_id, d.recipient FROM reviews AS r JOIN review_deliveries AS d "
+        "SELECT r.job_id, d.recipient, EXISTS (SELECT 1 FROM review_recipients AS o "
+        "WHERE o.superseded_by = d.recipient AND o.changelist_id = d.changelist_id "
+        "AND o.review_version = d.review_version) AS corrected "
+        "FROM reviews AS r JOIN review_deliveries AS d "
         "ON d.changelist_id = r.changelist_id AND d.review_version = r.review_version "
-        "JOIN review_recipients AS p ON p.effect_key = d.effect_key AND p.created_at <= r.finished_at "  # not corrected
         "WHERE r.error_class = 'INVALID_RECIPIENT' AND d.status = 'pending' AND d.attempts = 0 ORDER BY d.effect_key"
     )
-    for job, recipient in rows:
-        yield Finding("R7", f"{recipient} was not told because of another recipient's bad address.", job)
+    for job, recipient, corrected in rows:
+        last = [change.event for change in seen.history.changes[job] if change.event in ("buried", "corrected")][-1:]
+        if not (corrected and last == ["corrected"]):
+            yield Finding("R7", f"{recipient} was not told because of another recipient's bad address.", job)
 
 
 def check_escalations(seen: Evidence) -> Iterator[Finding]:

@@ -76,6 +76,14 @@ async def asynchronous(session: AsyncSession, connection: AsyncConnection) -> st
 class Weigh(Job[Order, float]):
     @stage()
     async def weigh(self, ctx: Context, order: Order) -> float:
+        async def look_up() -> dict[str, int]:
+            return {"grams": 7}
+
+        grams: int = (await ctx.checkpoint("grams", look_up))["grams"]
+        other: Order = await ctx.checkpoint("order", lambda: order, returns=Order)
+        answer = await ctx.wait_for(f"weight/{other.id}", timeout_s=grams)
+        if answer is not None and isinstance(answer.value, float):
+            return answer.value
         weights: list[Success[float] | Failure] = await ctx.gather(Weigh, [order])
         return sum(each.value for each in weights if isinstance(each, Success))
 

@@ -93,7 +93,9 @@ Retry(max_attempts=3)  # refused
 class Weigh(Job[Order, float]):
     @stage()
     async def weigh(self, ctx: Context, order: Order) -> float:
-        return 1.5
+        text: str = await ctx.checkpoint("id", lambda: order.id)  # refused
+        ctx.checkpoint("id", lambda: order.id)  # refused
+        return float(text)
 
     async def on_settled(self, tx: JobTx, change: str) -> None:  # refused
         await tx.enqueue(Ship, 1)  # refused

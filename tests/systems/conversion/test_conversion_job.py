@@ -180,6 +180,18 @@ async def test_a_gateway_that_is_busy_for_ever_is_asked_seldom_and_not_for_ever(
 
 
 @pytest.mark.spec("C3", "001.5")
+async def test_a_gateway_that_asks_for_a_thousand_years_is_called_again_after_a_day(place: Place) -> None:
+    place.gateway.errors = [not_now(429, 10**12)]
+    refused = await place.upload()
+    await place.world.run_until_idle()
+    assert (await place.job(refused["id"]))["error"]["code"] == "GW_5XX", "no job may be held for that long"
+    place.world.clock.advance(86_400 - 600)
+    later = await place.upload()
+    await place.world.run_until_idle()
+    assert (await place.job(later["id"]))["status"] == "complete"
+
+
+@pytest.mark.spec("C3", "001.5")
 @pytest.mark.parametrize("status", [408, 425, 429])
 async def test_a_gateway_that_is_busy_without_a_time_is_tried_three_times(place: Place, status: int) -> None:
     place.gateway.errors = [not_now(status)] * 10
@@ -281,6 +293,14 @@ async def test_a_cancelled_job_ends_at_once_and_leaves_no_result(place: Place) -
     assert place.files()[1] == []
     again = await place.client().post(f"/api/jobs/{job['id']}/cancel")
     assert (again.status_code, again.json()["code"]) == (409, "NOT_READY")
+
+
+@pytest.mark.spec("C2", "001.1")
+async def test_a_refusal_to_cancel_speaks_of_the_states_that_a_user_knows(place: Place) -> None:
+    job = await place.upload()
+    await place.work()
+    refused = await place.client().post(f"/api/jobs/{job['id']}/cancel")
+    assert refused.json()["detail"].startswith("The job is complete;")
 
 
 @pytest.mark.spec("C8", "001.30")

@@ -16,18 +16,18 @@ async def test_the_page_and_its_files_are_there_for_anyone(place: Place) -> None
     page = await client.get("/convert")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     wanted = re.findall(r'(?:src|href)="([^"]+\.\w+)"', page.text)
-    assert {"static/holdfast.css", "convert/static/convert.css"} < set(wanted)
+    assert {"static/holdfast.css", "static/conversion/convert.css"} < set(wanted)
     for path in wanted:
         answer = await client.get(path)
         assert answer.status_code == 200 and answer.headers["content-type"].startswith(ASSETS)
-    assert (await client.get("/convert/static/..%2fsettings.py")).status_code == 404
+    assert (await client.get("/static/conversion/..%2fsettings.py")).status_code == 404
 
 
 async def test_nothing_in_the_page_needs_an_exception(place: Place) -> None:
     page = await place.client(None).get("/convert")
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:", page.text) == []
-    script = (await place.client(None).get("/convert/static/convert.js")).text
+    script = (await place.client(None).get("/static/conversion/convert.js")).text
     assert "innerHTML" not in script and "eval(" not in script, "what a user names a file could run"
 
 

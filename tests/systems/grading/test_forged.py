@@ -13,7 +13,7 @@ from tests.services.rabbitmq import RabbitMQServer
 from tests.systems.grading.callbacks_made import completed
 from tests.systems.grading.pair import Pair
 
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery
 from holdfast_systems.grading.callbacks import receive_callback
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, EXCHANGE, REQUEST_QUEUE

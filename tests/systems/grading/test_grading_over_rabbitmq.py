@@ -15,7 +15,7 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.relay import relay_once
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import outbox
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery, Message
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.contract import REQUEST_QUEUE

@@ -15,7 +15,7 @@ from tests.systems.grading.test_main_http import Client, client  # noqa: F401
 from tests.transports.test_rabbitmq import stranger
 
 from holdfast import InvalidInput, NotAllowed
-from holdfast.transports.rabbitmq import RabbitTransport
+from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Message
 from holdfast_systems.grading import letters
 from holdfast_systems.grading.contract import SLA_MS

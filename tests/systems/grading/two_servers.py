@@ -12,11 +12,12 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from tests.roles import ROLES
 from tests.systems.conversion.live import Server
 from tests.systems.grading.pair import Pair
 
 from holdfast.http.app import create_app
-from holdfast.http.auth import ROLES, token_for
+from holdfast.http.auth import token_for
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 from holdfast_systems.grading.system import grading_main, grading_service

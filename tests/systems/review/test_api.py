@@ -126,6 +126,24 @@ async def test_a_known_key_is_answered_with_its_job_whatever_the_body(
 
 
 @pytest.mark.spec("R1", "004.18")
+@pytest.mark.parametrize("more", [{"review_version": 0}, {"recipients": []}, {"source": {"type": "x"}}, {"new": 1}])
+async def test_a_known_key_is_answered_although_the_body_does_not_fit(
+    api: httpx.AsyncClient, more: dict[str, Any]
+) -> None:
+    unfit = body() | more
+    assert (await api.post(REVIEWS, json=unfit)).status_code == 422, "the key is not known yet"
+    first = await api.post(REVIEWS, json=body())
+    again = await api.post(REVIEWS, json=unfit)
+    assert (again.status_code, again.json()["job_id"], again.json()["body_differs"]) == (
+        200,
+        first.json()["job_id"],
+        True,
+    )
+    nobody = await api.post(REVIEWS, json=unfit, headers={"Authorization": "Bearer nonsense"})
+    assert nobody.status_code == 401
+
+
+@pytest.mark.spec("R1", "004.18")
 async def test_of_different_requests_at_once_under_one_key_one_is_made_and_all_get_it(
     api: httpx.AsyncClient, world: World, post: PostOffice
 ) -> None:

@@ -82,7 +82,9 @@ def test_the_audit_asks_the_mail_provider_and_takes_back_what_it_does_not_know(t
         mark(database, "bad", "bogus")
         found = holdfast("audit", "--ask-providers", "--json")
         again = holdfast("audit", "--ask-providers")
+    away = holdfast("audit", "--ask-providers")
     assert (found.returncode, again.returncode) == (1, 0), found.stderr
+    assert away.returncode == 1 and "by http-mail is not verified" in away.stdout, "nobody was there to be asked"
     (finding,) = json.loads(found.stdout)["findings"]
     assert "http-mail does not know it by the id 'bogus'" in finding["finding"]
     assert sorted(asked) == ["/emails/bogus", f"/emails/{KNOWN}", f"/emails/{KNOWN}"]

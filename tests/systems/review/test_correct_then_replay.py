@@ -163,6 +163,25 @@ async def test_what_makes_a_review_the_one_it_is_cannot_be_corrected(deploy: Dep
         await mend(world, case_id, recipients__0__address=7)
 
 
+@pytest.mark.parametrize(
+    "recipients",
+    [
+        [],
+        ["nobody at all"],
+        ["a@example.test, b@example.test"],
+        ["Ada <ada@example.test>"],
+        ["a@example.test\nBcc: b@example.test"],
+        [f"r{number}@example.test" for number in range(101)],
+    ],
+)
+async def test_a_correction_that_could_not_be_mailed_is_refused(deploy: Deploy, recipients: list[str]) -> None:
+    world = await deploy(PostOffice(refused={TYPO}))
+    case_id = await dead(world, to=(TYPO,))
+    with pytest.raises(InvalidInput, match="recipients"):
+        await mend(world, case_id, recipients=[{"address": address, "required": True} for address in recipients])
+    assert set((await see(world))[1]) == {TYPO}, "nothing of it is written"
+
+
 async def test_a_repeated_request_under_the_key_is_answered_with_the_corrected_review(deploy: Deploy) -> None:
     world = await deploy(PostOffice(refused={TYPO}))
     case_id = await dead(world, to=(ADA, TYPO))

@@ -111,24 +111,42 @@ async def test_a_connection_that_never_was_is_definite() -> None:
         (422, "missing_required_field", "Missing `from`", Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", False),
         (401, "missing_api_key", "", Category.AUTH, "AUTH_INVALID", False),
         (403, "invalid_api_key", "", Category.AUTH, "AUTH_DENIED", False),
-        (429, "daily_quota_exceeded", "", Category.AUTH, "QUOTA_EXHAUSTED", False),
+        (429, "daily_quota_exceeded", "", Category.RATE_LIMIT, "QUOTA_WINDOW", False),
+        (403, "hourly_quota_exceeded", "", Category.RATE_LIMIT, "QUOTA_WINDOW", False),
+        (429, "monthly_quota_exceeded", "", Category.AUTH, "QUOTA_EXHAUSTED", False),
+        (422, "rate_limit_exceeded", "", Category.RATE_LIMIT, "RATE_LIMITED", False),
         (409, "concurrent_idempotent_requests", "", Category.CONFLICT, "SEND_IN_PROGRESS", True),
         (409, "invalid_idempotent_request", "", Category.BUG, "TOKEN_REUSED", True),
     ],
 )
-@pytest.mark.spec("R7")
+@pytest.mark.spec("R7", "004.1")
 async def test_what_each_refusal_means(
     status: int, name: str, message: str, category: Category, error_class: str, ambiguous: bool
 ) -> None:
     failure = await failure_of(httpx.Response(status, json={"name": name, "message": f"{message} ada@example.test"}))
     assert (failure.category, failure.error_class, failure.ambiguous) == (category, error_class, ambiguous)
-    assert failure.retryable is (category is Category.CONFLICT)
+    assert failure.retryable is (category in (Category.CONFLICT, Category.RATE_LIMIT))
 
 
 async def test_a_rate_limit_says_when_to_come_back() -> None:
     answer = httpx.Response(429, headers={"Retry-After": "7"}, json={"name": "rate_limit_exceeded"})
     failure = await failure_of(answer)
     assert (failure.category, failure.retry_after_ms, failure.ambiguous) == (Category.RATE_LIMIT, 7_000, False)
+
+
+@pytest.mark.spec("004.1")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"code": "rate_limit_exceeded"},
+        {"error": {"code": "rate_limit_exceeded"}},
+        {"error": {"type": "RateLimitExceeded"}},
+        {"errors": [{"reason": "rateLimitExceeded"}]},
+    ],
+)
+async def test_a_rate_limit_is_known_wherever_the_provider_writes_it(body: dict[str, object]) -> None:
+    failure = await failure_of(httpx.Response(403, json={**body, "retry_after": 9}))
+    assert (failure.category, failure.retryable, failure.retry_after_ms) == (Category.RATE_LIMIT, True, 9_000)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"id": 7}', b"<html>"])

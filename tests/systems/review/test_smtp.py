@@ -203,3 +203,12 @@ def test_ports_follow_from_the_scheme_and_passwords_stay_out_of_sight() -> None:
     address = parse_smtp_url("smtps://ada:s3cret@h")
     assert address.password == "s3cret" and "s3cret" not in repr(address)
     assert "s3cret" not in repr(parse_imap_url("imaps://ada:s3cret@h"))
+
+
+@pytest.mark.spec("004.1")
+@pytest.mark.parametrize("verb", ["MAIL", "RCPT", "CONTENT"])
+async def test_a_sending_quota_of_a_day_is_waited_for(verb: str) -> None:
+    async with SmtpServer({verb: "550 5.4.5 Daily user sending limit exceeded"}) as server:
+        failure = await failure_of(server)
+    assert (failure.category, failure.error_class, failure.retryable) == (Category.RATE_LIMIT, "QUOTA_WINDOW", True)
+    assert not failure.ambiguous and failure.status == 550

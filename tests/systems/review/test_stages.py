@@ -85,6 +85,30 @@ async def test_a_host_that_asks_to_be_left_alone_holds_no_review_of_another(depl
     assert (await see(world))[0].status == "succeeded"
 
 
+@pytest.mark.spec("R3", "K4", "004.7")
+async def test_a_send_that_the_provider_put_off_is_none_of_the_five(deploy: Deploy) -> None:
+    post = PostOffice()
+    world = await deploy(post)
+    world.script(provider(world, "post"), rate_limited=7, retry_after_s=30)
+    await ask(world, request(recipients=(Recipient(ADA),)))
+    await world.run_until_idle()
+    assert (await see(world))[0].status == "succeeded" and post.mails == {ADA: 1}
+
+
+@pytest.mark.spec("R3", "K4", "004.8")
+@pytest.mark.parametrize("name", ["source", "post"])
+async def test_a_provider_that_puts_a_review_off_for_ever_ends_in_a_dead_letter(deploy: Deploy, name: str) -> None:
+    world = await deploy(PostOffice(), hold_s_max=3_600)
+    world.script(provider(world, name), rate_limited=10_000, retry_after_s=250)
+    await ask(world)
+    began = world.clock.now_ms()
+    await world.run_until_idle()
+    stored, _ = await see(world)
+    case = await letter(world, stored.dead_letter_id)
+    assert (stored.status, case["failure_reason"]) == ("failed", "exhausted")
+    assert world.clock.now_ms() - began <= (3_600 + 1) * 1_000, "REVIEW_HOLD_MAX_SEC ends it"
+
+
 @pytest.mark.spec("R7", "004.25")
 async def test_a_failing_review_is_retryable_while_it_waits_and_in_progress_else(deploy: Deploy) -> None:
     world = await deploy(PostOffice())

@@ -6,7 +6,7 @@ const WIDE = 300;
 const HIGH = 56;
 const SEEN = 5;
 
-function shape(tag, attributes, ...children) {
+export function shape(tag, attributes, ...children) {
   const made = document.createElementNS(NS, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   made.append(...children);

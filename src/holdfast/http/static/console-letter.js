@@ -1,5 +1,6 @@
 // One dead letter: its five steps are the page. What is done shows who did it; what is next has its form.
 import { api, el } from "./holdfast.js";
+import { mendDialog } from "./mend.js";
 import { ADVICE, CAUSES } from "./console-letters.js";
 import { ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
 
@@ -48,7 +49,7 @@ export async function letter({ parts: [id] }, again) {
       { class: "head" },
       el("h2", { tabindex: "-1" }, `${one.error_class} in ${one.stage}`),
       pill(one.state),
-      el("span", { class: "end" }, link(`#job/${one.job_id}`, "The job's whole story")),
+      el("div", { class: "end" }, link(`#job/${one.job_id}`, "The job's whole story"), ways(one, again)),
     ),
     one.state === "escalated"
       ? el(
@@ -89,6 +90,21 @@ export async function letter({ parts: [id] }, again) {
       one.audit,
     ),
   );
+}
+
+// The short ways back: all steps in one dialog, or one click that leaves its evidence too.
+export function ways(one, again) {
+  if (!EDITABLE.includes(one.state)) return null;
+  const asItIs = async () => {
+    const done = await api(`/api/ops/dead-letters/${one.id}/mend`, { method: "POST", body: {} });
+    location.hash = `job/${done.job_id}`;
+    return done;
+  };
+  const whole = async () => mendDialog(await api(`/api/ops/dead-letters/${one.id}`), again);
+  return [
+    el("button", { onclick: whole }, "Mend and replay"),
+    el("button", { class: "quiet", onclick: doing(asItIs, (done) => `Replayed from ${done.stage}.`, again) }, "Replay as it is"),
+  ];
 }
 
 const post = (one, verb, body) => api(`/api/ops/dead-letters/${one.id}/${verb}`, { method: "POST", body });

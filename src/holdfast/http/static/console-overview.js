@@ -1,15 +1,16 @@
 // The first look: what asks for a person, then each system's last hour.
-import { api, el, who } from "./holdfast.js";
+import { api, el } from "./holdfast.js";
 import { barChart, lineChart, providerChart } from "./charts.js";
 import { incidentCard } from "./console-incidents.js";
+import * as systems from "./console-systems.js";
 import { count, link, span } from "./parts.js";
 
 export async function overview(place, again) {
-  const [now, going, past, reviews] = await Promise.all([
+  const [now, going, past, more] = await Promise.all([
     api("/api/ops/overview"),
     api("/api/ops/incidents?state=open").catch(() => ({ items: [] })), // a database that is away has none to tell
     api("/api/ops/history").catch(() => ({ items: [] })), // a database that is away leaves its charts empty
-    instructorQueue(),
+    systems.asks(),
   ]);
   const byName = new Map(past.items.map((one) => [one.system, one]));
   return el(
@@ -17,18 +18,9 @@ export async function overview(place, again) {
     {},
     el("h2", { tabindex: "-1" }, "Overview"),
     going.items.map((one) => incidentCard(one, again, now.items.length > 1 ? one.system : null)),
-    asks(now.items, reviews, going.items),
+    asks(now.items, more, going.items),
     now.items.map((one) => card(one, byName.get(one.system))),
   );
-}
-
-async function instructorQueue() {
-  if (!who()?.roles.includes("instructor")) return [];
-  try {
-    return (await api("/api/instructor/queue?limit=200")).items;
-  } catch {
-    return []; // grading does not run here
-  }
 }
 
 // Where a person goes from a notice; the server decides what is one (holdfast.operator.attention).
@@ -47,10 +39,10 @@ const PLACES = {
 };
 
 // An incident says it already; the rest is listed.
-function asks(systems, reviews, going) {
-  const several = systems.length > 1;
+function asks(items, more, going) {
+  const several = items.length > 1;
   const covered = new Set(going.map((one) => `${one.system}/${one.topic}/${one.subject}`));
-  const notices = systems
+  const notices = items
     .flatMap((one) => one.asks.map((notice) => ({ system: one.system, title: one.title, notice })))
     .filter(({ system, notice }) => !covered.has(`${system}/${notice.topic}/${notice.subject}`));
   notices.sort((one, other) => (one.notice.severity === "page" ? 0 : 1) - (other.notice.severity === "page" ? 0 : 1));
@@ -59,7 +51,7 @@ function asks(systems, reviews, going) {
     const place = PLACES[notice.topic]?.(system, notice);
     return el("li", { class: notice.severity }, place ? link(place, words) : words);
   });
-  if (reviews.length) lines.push(el("li", {}, link("#queue", `${count(reviews.length, "grade")} waiting for an instructor`)));
+  lines.push(...more.map((line) => el("li", {}, line)));
   if (!lines.length && going.length) return null;
   if (!lines.length) return el("p", { class: "callout good", key: "well" }, "Nothing asks for a person.");
   const worst = notices.some((one) => one.notice.severity === "page") ? "error" : "warn";

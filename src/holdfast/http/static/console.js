@@ -1,19 +1,19 @@
 // The console's frame: a view for each address after the #, drawn anew when the server says that something happened.
 import { api, el, follow, morph, signIn, who } from "./holdfast.js";
+import { restore } from "./drafts.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
-import { job, jobs } from "./console-jobs.js";
+import { job } from "./console-job.js";
+import { jobs } from "./console-jobs.js";
 import { group, letters } from "./console-letters.js";
 import { letter } from "./console-letter.js";
 import { incident, incidents } from "./console-incidents.js";
 import { breaker, breakers } from "./console-breakers.js";
 import { outbox } from "./console-outbox.js";
-import { instructor } from "./console-queue.js";
 import { audit, machines } from "./console-records.js";
-import { service } from "./console-service.js";
-import { letterQueue, submission, submissions } from "./console-submissions.js";
+import * as systems from "./console-systems.js";
 
-// A tab with a fourth word comes with a system that runs here.
+// The systems that run here add their own, before the workers.
 const TABS = [
   ["overview", "Overview", "o"],
   ["incidents", "Incidents", "i"],
@@ -21,9 +21,6 @@ const TABS = [
   ["dead", "Dead letters", "d"],
   ["breakers", "Breakers", "b"],
   ["outbox", "Outbox", "m"],
-  ["submissions", "Submissions", "s", "of a system"],
-  ["dlq", "Letters", "l", "of a system"],
-  ["queue", "Instructors", "q", "of a system"],
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
 ];
@@ -39,18 +36,11 @@ const VIEWS = {
   breakers,
   breaker,
   outbox,
-  submissions,
-  submission,
-  dlq: letterQueue,
-  queue: instructor,
-  service,
   machines,
   audit,
 };
 const BELONGS = {
   incident: "incidents",
-  submission: "submissions",
-  service: "submissions",
   job: "jobs",
   letter: "dead",
   group: "dead",
@@ -62,13 +52,15 @@ const REST_MS = 1000;
 const view = document.querySelector("#view");
 const nav = document.querySelector("#nav");
 const live = document.querySelector("#live");
+const stale = document.querySelector("#stale");
 let turn = 0;
 let drawnAt = 0;
+let triedAt = 0;
 let isDrawing = false;
 let isStale = false;
 let waits = null;
 let counts = {};
-let tabs = TABS.filter(([, , , origin]) => !origin);
+let tabs = TABS;
 
 function place() {
   const [path, query = ""] = location.hash.slice(1).split("?");
@@ -100,31 +92,58 @@ async function show() {
   const hash = location.hash;
   drawTabs(where.name);
   let made;
+  let problem = null;
   try {
     made = await VIEWS[where.name](where, () => show());
   } catch (error) {
-    made = trouble(error);
+    problem = error;
   }
   if (mine !== turn) return;
-  drawnAt = Date.now();
   isDrawing = false;
+  triedAt = Date.now();
+  warn(problem);
   if (isStale) refresh();
+  if (problem) {
+    if (view.dataset.place === hash && !view.dataset.failed) return; // what is seen is better than an excuse
+    made = trouble(problem);
+  } else drawnAt = triedAt;
   if (made === null) return;
-  const now = el("main", { id: "view", "data-place": hash }, made);
+  const now = el("main", { id: "view", "data-place": hash, "data-failed": problem ? "yes" : null }, made);
   const before = view.dataset.place;
   view.dataset.place = hash;
   if (before === hash) morph(view, now);
   else view.replaceChildren(...now.childNodes);
+  if (problem) view.dataset.failed = "yes";
+  else delete view.dataset.failed;
+  entitle();
+  if (restore(view)) say("What you had typed here is back.");
   if (before === hash || before === undefined) return;
   nav.querySelector(".current")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   // The heading is where reading goes on; but a hand that already types elsewhere is not to be pulled away.
   if (!document.activeElement.matches("input, textarea, select")) view.querySelector("h2")?.focus();
 }
 
-function trouble(error) {
+// The tab says which view it is, and before it how much asks for a person.
+function entitle() {
+  const asks = (counts.incidents ?? 0) + (counts.dead ?? 0);
+  const about = view.querySelector("[data-tab]")?.dataset.tab ?? view.querySelector("h2")?.textContent ?? "Console";
+  document.title = `${asks ? `(${asks}) ` : ""}${about} - Holdfast`;
+}
+
+const wayIn = (error) => {
   const address = error.status === 401 ? signIn("console") : null;
-  const way = address ? el("p", {}, el("a", { href: address }, "Sign in again")) : null;
-  return el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), way);
+  return address ? el("a", { href: address }, "Sign in again") : null;
+};
+const trouble = (error) =>
+  el("div", {}, el("p", { class: "callout error", role: "alert" }, error.message), el("p", {}, wayIn(error)));
+
+// In a corner: from when what is seen is, and why nothing newer came.
+function warn(error) {
+  const isShown = Boolean(error) && view.dataset.place === location.hash && !view.dataset.failed;
+  stale.hidden = !isShown;
+  if (!isShown) return;
+  const words = `As of ${new Date(drawnAt).toLocaleTimeString()}. ${error.message} Trying again. `;
+  stale.replaceChildren(words, wayIn(error) ?? "");
 }
 
 // Many changes in a moment are one drawing; and none begins before the last has ended, or a slow server would be asked
@@ -138,7 +157,7 @@ function refresh() {
       show();
       tally();
     },
-    Math.max(0, drawnAt + REST_MS - Date.now()),
+    Math.max(0, triedAt + REST_MS - Date.now()),
   );
 }
 
@@ -151,16 +170,18 @@ async function tally() {
       breakers: items.reduce((sum, one) => sum + one.breakers_not_closed.length, 0),
     };
     drawTabs(place().name);
+    entitle();
   } catch {
     /* the view itself says what is wrong */
   }
 }
 
-async function loadTabs() {
+async function loadSystems() {
   try {
-    const { views } = await api("/api/session");
-    tabs = TABS.filter(([key, , , origin]) => !origin || views.includes(key));
-    drawTabs(place().name);
+    await systems.load();
+    tabs = [...TABS.slice(0, -2), ...systems.tabs(), ...TABS.slice(-2)];
+    Object.assign(VIEWS, systems.views());
+    Object.assign(BELONGS, systems.belongs());
   } catch {
     /* the view itself says what is wrong */
   }
@@ -206,7 +227,7 @@ function listen() {
   }
 }
 
-function begin() {
+async function begin() {
   const me = who();
   document.querySelector("#who").textContent = me ? me.sub : "not signed in";
   document.querySelector("#keys").addEventListener("click", showKeys);
@@ -220,16 +241,16 @@ function begin() {
   addEventListener("keydown", onKey);
   addEventListener("unhandledrejection", (event) => say(event.reason?.message ?? String(event.reason), "error"));
   setInterval(() => {
-    if (Date.now() - drawnAt >= REFRESH_MS) refresh();
+    if (Date.now() - triedAt >= REFRESH_MS) refresh();
   }, REFRESH_MS);
   document.addEventListener("visibilitychange", () => {
     listen();
     refresh();
   });
   listen();
+  await loadSystems();
   show();
   tally();
-  loadTabs();
 }
 
 begin();

@@ -20,7 +20,9 @@ export async function api(path, { method = "GET", body, form, headers = {} } = {
   if (token()) sent.Authorization = `Bearer ${token()}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const content = form ?? (body === undefined ? undefined : JSON.stringify(body));
-  const answer = await fetch(at(path), { method, headers: sent, body: content });
+  const answer = await fetch(at(path), { method, headers: sent, body: content }).catch(() => {
+    throw new Problem({ detail: "The server cannot be reached." }, 0);
+  });
   const text = await answer.text();
   const isJson = (answer.headers.get("content-type") || "").includes("json");
   const json = text && isJson ? JSON.parse(text) : null;

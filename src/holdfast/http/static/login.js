@@ -1,10 +1,13 @@
-// Takes a token from the printed link or from the form, and keeps it for this tab.
+// Takes a token from the printed link or from the form, and keeps it for this tab. Another word after the # is the view
+// that somebody wanted to see: a browser carries it along when the console sends it here.
 import { api } from "./holdfast.js";
 import { at } from "./root.js";
 import { forget, keep } from "./session.js";
 
-const given = location.hash.slice(1).replace(/^token=/, "");
-const PLACES = ["console", "convert", "instructor"]; // where a sign-in may lead; no address of another site
+const words = location.hash.slice(1);
+const given = /^(token=.*|[\w-]+\.[\w-]+\.[\w-]+)$/.test(words) ? words.replace(/^token=/, "") : "";
+const wanted = given ? "" : words;
+const PAGE = /^[a-z][a-z-]*$/; // where a sign-in may lead: a page of ours, no address of another site
 const form = document.querySelector("form");
 const said = document.querySelector("#said-here");
 
@@ -14,7 +17,7 @@ async function enter(token) {
   try {
     await api("/api/session", { method: "POST" });
     const next = new URLSearchParams(location.search).get("next");
-    location.replace(at(PLACES.includes(next) ? `/${next}` : "/"));
+    location.replace(at(PAGE.test(next ?? "") ? `/${next}` : "/") + (wanted ? `#${wanted}` : ""));
   } catch (error) {
     forget();
     said.textContent = error.message;
@@ -26,3 +29,4 @@ form.addEventListener("submit", (event) => {
   enter(form.token.value.trim());
 });
 if (given) enter(given);
+addEventListener("hashchange", () => location.reload()); // the printed link, opened while this page is shown

@@ -1,4 +1,5 @@
 // What the console's views are made of: tables, pills, facts, dialogs, words about time.
+import { actOn, drop, fieldsOf, nameDialog, restore } from "./drafts.js";
 import { el } from "./holdfast.js";
 
 const KINDS = {
@@ -118,6 +119,9 @@ export function field({ name, label, kind = "text", options = [], id = `f-${name
   return el("div", {}, el("label", { for: id }, label), inner);
 }
 
+// The drafts of the dialogs that an action has asked with: they end when it was done.
+let asked = [];
+
 // Ask in a dialog; null if the person thinks better of it.
 export function ask(title, { words = null, fields = [], verb = "Go on", danger = false, isNews = false } = {}) {
   return new Promise((answer) => {
@@ -138,11 +142,14 @@ export function ask(title, { words = null, fields = [], verb = "Go on", danger =
     const box = el("dialog", { "aria-label": title }, form);
     box.addEventListener("close", () => {
       const given = Object.fromEntries(new FormData(form));
+      asked = [...asked, ...fieldsOf(form)];
       box.remove();
       answer(box.returnValue === "yes" ? given : null);
     });
+    nameDialog(box);
     document.body.append(box);
     box.showModal();
+    restore(box);
   });
 }
 
@@ -160,9 +167,13 @@ export function say(words, kind = "good") {
 export const doing = (run, done, again) => async (event) => {
   event?.preventDefault?.();
   const button = event?.submitter ?? event?.currentTarget;
+  const typed = event?.type === "submit" ? fieldsOf(event.currentTarget) : [];
+  actOn(button);
+  asked = [];
   if (button) button.disabled = true;
   try {
     const result = await run(event);
+    if (result !== null && !result?.dry_run) drop([...typed, ...asked]);
     if (result !== null) say(typeof done === "function" ? done(result) : done);
   } catch (error) {
     say(error.message, "error");

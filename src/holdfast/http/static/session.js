@@ -60,8 +60,8 @@ if (token()) show();
 else if (!isGiven && !isHosted) await borrow();
 const guest = isHosted ? await fetch(at("/api/session")).then((answer) => (answer.ok ? answer.json() : null)) : null;
 
-// Where one signs in, to come back to this page; null where the host has not said it.
-export const signIn = (next) => (isHosted ? page.signIn || null : at(`/login?next=${next}`));
+// Where one signs in, to come back to this view; null where the host has not said it.
+export const signIn = (next) => (isHosted ? page.signIn || null : at(`/login?next=${next}${location.hash}`));
 
 // Who the token is for, as it says itself. Only for showing: the server decides what it allows.
 export function who() {
@@ -78,6 +78,7 @@ export function who() {
 
 function leave() {
   forget();
+  sessionStorage.removeItem("holdfast.drafts");
   location.replace(at("/login"));
 }
 

@@ -1,0 +1,182 @@
+"""How the operator's commands reach the databases and print what they find."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from holdfast.cli.remote import ask_server, chosen_server
+from holdfast.cli.table import open_console, table_of
+from holdfast.errors import HoldfastError, SchemaMismatch
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.schema import check_schema
+from holdfast.main import close_systems, load_app, open_systems
+from holdfast.operator.desk import Desk
+from holdfast.operator.ids import complete_ids
+from holdfast.settings import Settings, read
+from holdfast.system import OpenSystem
+
+T = TypeVar("T")
+P = ParamSpec("P")
+WATCH_S = 2.0
+
+
+class Where(NamedTuple):
+    """Which systems a command is for, and whether it only looks: to look changes no schema, and asks the replicas where
+    there are any."""
+
+    systems: list[str] | None = None
+    apps: list[str] | None = None
+    to_look: bool = False
+
+
+def look(systems: list[str] | None, apps: list[str] | None) -> Where:
+    return Where(systems, apps, to_look=True)
+
+
+def act(systems: list[str] | None, apps: list[str] | None) -> Where:
+    return Where(systems, apps)
+
+
+def finite(value: float | None) -> float | None:
+    """An option's number; NaN and infinity are refused."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter("It must be a finite number.")
+    return value
+
+
+def at_desk(where: Where, verb: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a verb of the desk answers: on the databases, which are opened, checked and closed whatever happens; or at
+    the server that `--url` names. Ids may be given by their beginning."""
+    try:
+        server = chosen_server()
+        if server is not None:
+            answer: T = ask_server(server, where.systems, where.apps, verb, args, kwargs)
+            return answer
+        return asyncio.run(_on_databases(where, verb, args, kwargs))
+    except HoldfastError as error:
+        fail(str(error))
+
+
+def on_kernel(system: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
+    """For the commands of a system: act on its kernel; a refusal is one sentence on standard error and exit code 1."""
+
+    async def on_its_own(desk: Desk) -> T:
+        return await act(desk.systems[0].kernel)
+
+    return at_desk(Where([system]), on_its_own)
+
+
+async def _on_databases(
+    where: Where, verb: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> T:
+    own = [load_app(path) for path in where.apps or ()]
+    settings = read(Settings, os.environ)
+    opened = await open_systems(settings, os.environ, where.systems, own, to_look=where.to_look)
+    try:
+        desk = Desk(await with_tables(opened, chosen=bool(where.systems or where.apps)))
+        given = inspect.signature(verb).bind(desk, *args, **kwargs)
+        await complete_ids(desk, given.arguments)
+        return await verb(*given.args, **given.kwargs)
+    finally:
+        await close_systems(opened)
+
+
+async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[OpenSystem]:
+    """Those whose databases fit this code; one that does not is a `SchemaMismatch`. Unless the systems were `chosen` by
+    name, those that were never used here are left out, with a word on standard error."""
+    fit, empty = [], []
+    for one in opened:
+        if not chosen and not await one.kernel.store.installed():
+            empty.append(one)
+        else:
+            await check_schema(one.kernel)
+            fit.append(one)
+    if not fit:
+        raise SchemaMismatch("There are no Holdfast tables here; run holdfast migrate.")
+    if empty:
+        names = ", ".join(one.name for one in empty)
+        typer.echo(f"Left out, for want of tables (holdfast migrate makes them): {names}.", err=True)
+    return fit
+
+
+def show_items(
+    where: Where,
+    columns: list[str],
+    as_json: bool,
+    watch: bool,
+    verb: Callable[Concatenate[Desk, P], Awaitable[dict[str, Any]]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> None:
+    """The items of one of the desk's lists."""
+
+    def ask() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = at_desk(where, verb, *args, **kwargs)["items"]
+        return items
+
+    show_rows(ask, columns, as_json, watch)
+
+
+def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
+    """A list: a table for a person, an array for a program. Rows of several systems say whose they are."""
+
+    def draw(rows: list[dict[str, Any]]) -> RenderableType:
+        whose = (
+            ["system"]
+            if len({row["system"] for row in rows if "system" in row}) > 1 or not Console().is_terminal
+            else []
+        )
+        whose = whose if any("system" in row for row in rows) else []
+        return table_of(rows, whose + columns) if rows else Text("Nothing.")
+
+    show(ask, draw, as_json, watch)
+
+
+def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: bool, watch: bool = False) -> None:
+    """Ask once and print; with `watch`, again every two seconds until Ctrl-C, which is no error.
+
+    A program that reads gets one line of JSON each time; a terminal is drawn over."""
+    console = open_console()
+    if not watch:
+        _print(console, ask(), draw, as_json)
+        return
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            found = ask()
+            if console.is_terminal and not as_json:
+                live.update(draw(found), refresh=True)
+            else:
+                _print(console, found, draw, as_json)
+            time.sleep(WATCH_S)
+
+
+def _print(console: Console, found: T, draw: Callable[[T], RenderableType], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(found, default=str))
+        sys.stdout.flush()  # whoever reads a pipe wants each line when it is there
+    else:
+        console.print(draw(found))
+
+
+def say(sentence: str, as_json: bool, /, **body: Any) -> None:
+    """What was done: a sentence for a person, an object for a program."""
+    typer.echo(json.dumps(body) if as_json else sentence)
+
+
+def fail(sentence: str) -> NoReturn:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(1)

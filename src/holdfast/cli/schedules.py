@@ -1,0 +1,82 @@
+"""Schedules on the command line: look, add, pause, resume, remove. They take effect at once, without a restart."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.reach import act, at_desk, finite, look, say, show_items
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
+from holdfast.operator import fleet, schedules
+
+schedules_cli = typer.Typer(help="Cron schedules: see them, add, pause, resume and remove them.", no_args_is_help=True)
+COLUMNS = ["name", "cron", "timezone", "kind", "last_at", "next_at", "overlap", "paused"]
+Name = Annotated[str, typer.Argument(help="The schedule's name.")]
+
+
+@schedules_cli.command("list")
+def schedules_list(
+    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Cron schedules: what each enqueues, when it last did, and when it does next."""
+    show_items(look(system, app), COLUMNS, as_json, watch, fleet.list_schedules)
+
+
+@schedules_cli.command("add")
+def schedules_add(
+    name: Name,
+    cron: Annotated[str, typer.Argument(help="Five cron fields.")],
+    kind: Annotated[str, typer.Argument(help="The kind of job to enqueue.")],
+    input: Annotated[str, typer.Argument(help="Its input, as JSON.")],
+    timezone: Annotated[str, typer.Option(help="In which the fields are read.")] = "UTC",
+    jitter_s: Annotated[
+        float, typer.Option("--jitter-sec", help="A tick is due up to this much later.", callback=finite)
+    ] = 0.0,
+    overlap: Annotated[str, typer.Option(help="allow, or skip a tick while the job before has not ended.")] = "allow",
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a schedule, or change one that was added."""
+    done = at_desk(
+        act(system, app),
+        schedules.add_schedule,
+        name,
+        cron,
+        kind,
+        input,
+        actor=actor,
+        timezone=timezone,
+        jitter_s=jitter_s,
+        overlap=overlap,
+    )
+    say(f"The schedule '{name}' is due next at {done['next_at']}.", as_json, **done)
+
+
+@schedules_cli.command("pause")
+def schedules_pause(
+    name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Enqueue nothing more by this schedule, until it is resumed."""
+    done = at_desk(act(system, app), schedules.set_paused, name, paused=True, actor=actor)
+    say(f"The schedule '{name}' is paused.", as_json, **done)
+
+
+@schedules_cli.command("resume")
+def schedules_resume(
+    name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Let it go on with its next tick; what it missed is not caught up."""
+    done = at_desk(act(system, app), schedules.set_paused, name, paused=False, actor=actor)
+    say(f"The schedule '{name}' goes on.", as_json, **done)
+
+
+@schedules_cli.command("remove")
+def schedules_remove(
+    name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Remove a schedule that was added; one of the code can only be paused."""
+    done = at_desk(act(system, app), schedules.drop_schedule, name, actor=actor)
+    say(f"The schedule '{name}' is removed.", as_json, **done)

@@ -1,0 +1,109 @@
+// Acts on many jobs: chosen ones, or all that fit the query. First what it would do, then a page of jobs at a time, with a
+// bar that can be paused and stopped.
+import { nameDialog } from "./drafts.js";
+import { api, el } from "./holdfast.js";
+import { ask, count, doing, say } from "./parts.js";
+
+const VERBS = { cancel: ["Cancel", "cancelled"], replay: ["Replay", "replayed"] };
+let chosen = new Set();
+
+export const keepChosen = (ids) => {
+  chosen = new Set(ids.filter((id) => chosen.has(id)));
+};
+
+export const tick = (again) => (row) =>
+  el("input", {
+    type: "checkbox",
+    "aria-label": `Choose ${row.id}`,
+    checked: chosen.has(row.id),
+    onchange: (event) => {
+      if (event.target.checked) chosen.add(row.id);
+      else chosen.delete(row.id);
+      again();
+    },
+  });
+
+// `q` and `system` say which jobs; an empty query acts only on those that were chosen.
+export function bulkBar({ q, system, counts, isAll }, again) {
+  const states = Object.entries(counts).map(([state, number]) => `${number} ${state}`);
+  const words = chosen.size ? `${count(chosen.size, "job")} chosen` : `${states.join(", ") || "none"}${isAll ? "" : " of the newest"}`;
+  const button = ([action, [title]]) =>
+    el(
+      "button",
+      {
+        class: action === "cancel" ? "danger" : "quiet",
+        disabled: !chosen.size && !q,
+        onclick: doing(() => begin(action, q, system), (sum) => describe(action, sum), again),
+      },
+      chosen.size ? `${title} chosen` : `${title} all that fit`,
+    );
+  return el("div", { class: "acts", role: "group", "aria-label": "Acts on many" }, el("span", { class: "soft" }, words), Object.entries(VERBS).map(button));
+}
+
+const describe = (action, sum) =>
+  `${count(sum.done, "job")} ${VERBS[action][1]}${sum.refused ? `, ${sum.refused} left alone: ${sum.why}` : ""}${sum.isStopped ? "; stopped" : ""}.`;
+
+async function begin(action, q, system) {
+  const ids = chosen.size ? [...chosen] : null;
+  const where = system ? `?${new URLSearchParams({ system })}` : "";
+  const post = (more) => api(`/api/ops/jobs/bulk${where}`, { method: "POST", body: { action, q, ids, ...more } });
+  const dry = await post({ dry_run: true, limit: 200 });
+  const more = dry.next && !ids ? " or more" : "";
+  const [title, past] = VERBS[action];
+  const fields = action === "replay" ? [{ name: "evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" }] : [];
+  const given = await ask(`${title} ${count(dry.done.length, "job")}${more}?`, {
+    words: `${dry.done.length}${more} would be ${past}; ${dry.refused.length}${more} would be left alone${dry.refused[0] ? `: ${dry.refused[0].detail}` : "."}`,
+    fields,
+    verb: title,
+    danger: action === "cancel",
+  });
+  if (!given) return null;
+  const sum = await run(title, (next) => post({ next, limit: ids ? 200 : 50, evidence: given.evidence || null }));
+  chosen = new Set();
+  return sum;
+}
+
+// Page after page, with what was done so far; a pause and a stop take hold between two pages.
+async function run(title, step) {
+  const sum = { done: 0, refused: 0, why: "", isStopped: false };
+  let wake = null;
+  const words = el("p", { role: "status" });
+  const hold = el("button", { type: "button", class: "quiet", onclick: () => toggle() }, "Pause");
+  const stop = el("button", { type: "button", class: "danger", onclick: () => end() }, "Stop");
+  const box = el("dialog", { "aria-label": `${title}: progress` }, el("h2", {}, title), words, el("progress", {}), el("div", { class: "acts" }, hold, stop));
+  let paused = null;
+  function toggle() {
+    if (paused) {
+      wake();
+      paused = null;
+    } else paused = new Promise((go) => (wake = go));
+    hold.textContent = paused ? "Go on" : "Pause";
+  }
+  function end() {
+    sum.isStopped = true;
+    wake?.();
+  }
+  nameDialog(box);
+  document.body.append(box);
+  box.addEventListener("cancel", (event) => event.preventDefault());
+  box.showModal();
+  try {
+    let next = null;
+    do {
+      const page = await step(next);
+      sum.done += page.done.length;
+      sum.refused += page.refused.length;
+      sum.why ||= page.refused[0]?.detail ?? "";
+      next = page.next;
+      words.textContent = `${sum.done} done, ${sum.refused} left alone`;
+      if (paused) await paused;
+    } while (next && !sum.isStopped);
+  } catch (error) {
+    say(`It stopped after ${count(sum.done, "job")}: ${error.message}`, "error");
+    sum.isStopped = true;
+  } finally {
+    box.close();
+    box.remove();
+  }
+  return sum;
+}

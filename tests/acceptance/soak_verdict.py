@@ -1,0 +1,143 @@
+"""What came of a soak, counted from outside; and the long form, as a command.
+
+python -m tests.acceptance.soak_verdict --minutes 10          prints its figures, exits 1 if a promise broke
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from holdfast.stores.postgres import PostgresStore
+from holdfast.tables.schema import KERNEL
+from holdfast_systems.grading import grading_service, main_app
+from tests.acceptance.grading_fixtures import warm
+from tests.acceptance.grading_site import GradingSite
+from tests.acceptance.model_endpoint import Model
+from tests.acceptance.process import Nursery
+from tests.acceptance.soak import GONE_S, Plan, Soak
+from tests.acceptance.soak_provider import SoakModel, serving
+from tests.services.postgres import PostgresServer
+from tests.services.rabbitmq import RabbitMQServer
+
+FINAL = ("grading.completed", "grading.review_required", "grading.failed")
+PROGRESS = 2
+"""How often a text's grading reports its progress: once a stage."""
+EXTRA_MAX = 0.005
+"""How many answered calls may have been asked for again, of all."""
+_LOST = "SELECT COALESCE(SUM(crashes), 0) AS lost, COALESCE(SUM(failures), 0) AS failed, COUNT(*) AS jobs"
+
+
+def figures(soak: Soak) -> dict[str, Any]:
+    """Everything that was counted."""
+    site, model, seen = soak.site, soak.model, soak.figures
+    outcomes = Counter(call.outcome for call in model.calls)
+    finals = Counter(row["n"] for row in site.in_main(_finals()))
+    states = site.in_main("SELECT status, COUNT(*) AS n FROM submissions GROUP BY status ORDER BY status")
+    jobs = site.in_service(_LOST + ", COUNT(*) FILTER (WHERE state <> 'succeeded') AS unfinished FROM holdfast_jobs")
+    told = site.in_main("SELECT kind, COUNT(*) AS n FROM processed_callbacks GROUP BY kind ORDER BY kind")
+    return {
+        "faults": seen.faults,
+        "posts": dict(seen.posts),
+        "accepted": len(seen.accepted),
+        "submissions": sum(row["n"] for row in states),
+        "states": {row["status"]: row["n"] for row in states},
+        "submissions by number of final events": dict(finals),
+        "callbacks": {row["kind"]: row["n"] for row in told},
+        "jobs": dict(jobs[0]),
+        "calls": len(model.calls),
+        "outcomes": dict(outcomes),
+        "answered again": model.answered_again(),
+        "charged again, keys ignored": model.charged_again(honoured=False),
+        "charged again, keys honoured": model.charged_again(honoured=True),
+        "calls without a key": sum(not call.key for call in model.calls),
+        "waits asked for": len(model.holds),
+        "calls inside a wait": model.early(),
+        "SIGTERM": {"count": len(seen.terms_s), "longest s": round(max(seen.terms_s, default=0), 1)},
+        "healed s": round(seen.healed_s, 1),
+    }
+
+
+def _finals() -> str:
+    kinds = ", ".join(f"'{kind}'" for kind in FINAL)
+    return (
+        f"SELECT COUNT(e.event_id) AS n FROM submissions AS s LEFT JOIN submission_events AS e"
+        f" ON e.submission_id = s.id AND e.kind IN ({kinds}) GROUP BY s.id"
+    )
+
+
+def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
+    """The promises that did not hold, each in a sentence."""
+    accepted, calls = counted["accepted"], max(1, counted["outcomes"].get("answered", 0))
+    findings = list(soak.figures.broken)
+    if not counted["submissions"] == accepted == len(set(soak.figures.accepted.values())):
+        findings.append(f"{accepted} were accepted, and {counted['submissions']} are there")
+    if set(counted["submissions by number of final events"]) != {1}:
+        findings.append(f"not one final event each: {counted['submissions by number of final events']}")
+    if counted["jobs"]["unfinished"] or counted["jobs"]["jobs"] != accepted:
+        findings.append(f"jobs of the service: {counted['jobs']}")
+    if counted["callbacks"].get("progress", 0) > PROGRESS * accepted:
+        findings.append(f"progress was reported more than once: {counted['callbacks']}")
+    if counted["answered again"] > calls * EXTRA_MAX:
+        findings.append(f"{counted['answered again']} of {calls} answered calls were asked for again")
+    if counted["charged again, keys honoured"]:
+        findings.append(f"{counted['charged again, keys honoured']} were charged again under another key")
+    if counted["calls without a key"]:
+        findings.append(f"{counted['calls without a key']} calls had no key")
+    if counted["calls inside a wait"]:
+        findings.append(f"{counted['calls inside a wait']} calls came before the time that the provider asked for")
+    if counted["SIGTERM"]["longest s"] > GONE_S + 1:  # looked at once a second
+        findings.append(f"a process lived {counted['SIGTERM']['longest s']} s after SIGTERM")
+    return findings
+
+
+async def _long(minutes: float, seed: int) -> int:
+    postgres, rabbitmq = PostgresServer(), RabbitMQServer()
+    rabbitmq.begin()
+    postgres.begin()
+    rabbitmq.wait_ready()
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-soak-"))
+    nursery = Nursery(folder)
+    nursery.warm(f"{warm.__module__}:{warm.__name__}")
+    count = int(minutes * 60 * 3)
+    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=600, restarts=True)
+    try:
+        urls = postgres.create_database(), postgres.create_database()
+        for url, migrations in zip(urls, (main_app.MIGRATIONS, grading_service.MIGRATIONS), strict=True):
+            store = PostgresStore(url)
+            await store.migrate([*KERNEL, *migrations])
+            await store.close()
+        with serving(SoakModel(seed)) as model:
+            site = GradingSite(*urls, rabbitmq.create_vhost(), nursery, folder, Model())
+            soak = Soak(site, model, plan, seed, (postgres, rabbitmq))
+            await soak.run()
+            counted = figures(soak)
+            findings = broken(soak, counted)
+            for system in ("grading-main", "grading-service"):
+                code, said = await site.run("audit", "--system", system)
+                findings += [said] if code else []
+    finally:
+        nursery.close()
+        rabbitmq.stop()
+        postgres.stop()
+    print(json.dumps({"seed": seed, **counted, "broken": findings}, indent=2))
+    return 1 if findings else 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    given = parser.parse_args()
+    sys.exit(asyncio.run(_long(given.minutes, given.seed)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Sentences of ARCHITECTURE and of docstrings that say "only", "never" or "the one place" are kept true here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SOURCE = REPOSITORY / "src" / "holdfast"
+WRITES = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(holdfast_\w+)")
+TREE = (REPOSITORY / "ARCHITECTURE.md").read_text().partition("## The tree")[2].partition("## A job's states")[0]
+
+
+def modules(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*.py")) if "proof" not in path.parts)
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+def calls(path: Path) -> Iterator[str]:
+    """The names that a module calls, as they are written: `jobs.turn`, `perform`."""
+    for node in nodes(path):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in nodes(path):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("folder, after", [("core", "tables/"), ("kernel", "stores/")])
+def test_architecture_draws_the_modules_that_there_are(folder: str, after: str) -> None:
+    drawn = set(re.findall(r"[a-z_]+", TREE.partition(f"{folder}/ ")[2].partition(after)[0].partition(":")[2]))
+    there = {path.stem for path in (SOURCE / folder).glob("*.py")} - {"__init__"}
+    assert (sorted(there - drawn), sorted(drawn - there)) == ([], []), "not drawn, and not there"
+
+
+def test_architecture_draws_every_folder() -> None:
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and not path.name.startswith("__")}
+    assert sorted(name for name in folders if f"{name}/" not in TREE) == []
+
+
+def test_kernel_tables_are_written_by_the_statements_in_tables_alone() -> None:
+    """ "nobody else writes state". The bookkeeping of migrations lives with the stores."""
+    writers = {
+        (path.parent.name, table)
+        for path in [*modules(SOURCE), *SOURCE.rglob("*.sql")]
+        for table in WRITES.findall(path.read_text())
+        if path.parent.name not in ("tables", "migrations")
+    }
+    assert writers <= {("stores", "holdfast_schema"), ("proof", "holdfast_schema")}
+
+
+@pytest.mark.parametrize("name", ["ops", "depth"])
+def test_what_says_that_it_only_reads_only_reads(name: str) -> None:
+    assert WRITES.findall((SOURCE / "tables" / f"{name}.sql").read_text()) == []
+
+
+def test_attempts_are_leased_and_ended_in_one_module() -> None:
+    """`kernel/turn.py`: the one place where jobs enter and leave `processing`."""
+    doors = {"jobs.turn", "jobs.claim_one"}
+    assert {path.name for path in modules(SOURCE) if doors & set(calls(path))} == {"turn.py"}
+
+
+def test_drivers_are_named_in_one_file() -> None:
+    """`main.py` names concrete stores and transports; the test kit brings its own, and so does the simulator."""
+    driver = re.compile(r"holdfast\.(stores\.(sqlite|postgres)\.\w+Store|transports(\.\w+)+Transport)$")
+    naming = {path.name for path in modules(SOURCE) if any(driver.match(name) for name in imports(path))}
+    assert naming == {"main.py", "testing.py"}
+
+
+@pytest.mark.parametrize("name", ["reconcile", "verify", "look_into"])
+def test_what_never_sends_cannot_send(name: str) -> None:
+    path = SOURCE / "kernel" / f"{name}.py"
+    senders = {"holdfast.kernel.effects.perform", "holdfast.kernel.effects._send", "holdfast.kernel.call.make"}
+    assert senders & set(imports(path)) == set()
+    assert not any(re.search(r"\bsend(_|$)|\.send$", name) for name in calls(path))
+
+
+def test_the_kernel_reads_no_clock_and_no_dice_but_those_it_is_given() -> None:
+    """`stores/clock.py`: the only place where the kernel's time and luck come from."""
+    banned = re.compile(r"^(time\.(time|time_ns)|datetime\.(now|utcnow)|random\.\w+|uuid\.uuid4|uuid4)$")
+    found = {
+        f"{path.parent.name}/{path.name}: {name}"
+        for folder in ("kernel", "tables", "stores", "operator")
+        for path in modules(SOURCE / folder)
+        for name in calls(path)
+        if banned.match(name) and path.name not in ("clock.py", "kernel.py")
+    }
+    assert found == set()
+
+
+def test_state_changes_of_jobs_are_statements_that_name_the_state_they_come_from() -> None:
+    """An UPDATE that sets a job's state says in its statement which one it expects."""
+    for path in sorted((SOURCE / "tables").glob("*.sql")):
+        for block in re.split(r"^-- name: ", path.read_text(), flags=re.MULTILINE)[1:]:
+            for update in re.findall(r"UPDATE holdfast_jobs\b(.*?)(?=UPDATE |INSERT |\Z)", block, re.DOTALL):
+                if re.search(r"\bSET\b.*?\bstate\s*=", update.partition("WHERE")[0], re.DOTALL):
+                    chosen = re.search(r"\bWHERE\b.*?\bstate\s*(=|<>|IN)", block, re.DOTALL)
+                    assert chosen, f"{path.name}: {block.split()[0]}"
