@@ -13,7 +13,7 @@ from tests.systems.conversion import pdfs, structured_pdfs
 from holdfast_systems.conversion.pdf_to_xml import convert
 from quality.row import Row, all_of, at_least
 
-ROWS, PAGES = 24, 60
+ROWS, PAGES, CHAPTERS = 24, 60, 12
 
 
 def measure() -> Iterator[Row]:
@@ -24,7 +24,21 @@ def measure() -> Iterator[Row]:
     yield all_of("kinds of structure that are marked", *_structure())
     heads = re.findall(r"<head>\d+ (Tides of part \d+)</head>", _tei(structured_pdfs.paper(PAGES)))
     yield at_least("headings of a paper, bold at the text's size, recall", len(set(heads)) / PAGES, 0.85)
+    yield from _headings_without_outline()
     yield at_least("dense pages a second of CPU", _speed(), 150)
+
+
+def _headings_without_outline() -> Iterator[Row]:
+    """A manual with a list of contents, chapters, labels and code in bold: what is marked against what should be."""
+    found = re.findall(r"<head>(.*?)</head>", _tei(structured_pdfs.manual(CHAPTERS)))
+    numbers = range(1, CHAPTERS + 1)
+    wanted = {"Contents", *(f"Chapter {number} Waters of kind {number}" for number in numbers)}
+    wanted |= {
+        f"{number}.{at} {kind} of kind {number}" for number in numbers for at, kind in ((1, "Springs"), (2, "Neaps"))
+    }
+    true = sum(head in wanted for head in found)
+    yield at_least("headings of a manual without an outline, recall", len(wanted & set(found)) / len(wanted), 0.85)
+    yield at_least("headings of a manual without an outline, precision", true / max(1, len(found)), 0.85)
 
 
 def _order(count: int, row_by_row: bool) -> float:

@@ -22,7 +22,8 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -31,6 +32,8 @@ from holdfast.sandbox.parent import Confines, Ending, SandboxDown, sandbox_for
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 
 TASK = "holdfast_systems.conversion.pdf_to_xml:TASK"
+PICTURES = "holdfast_systems.conversion.pdf_pictures:TASK"
+OCR_PACKAGE = "rapidocr_onnxruntime"
 _PIECE_BYTES = 1 << 20
 
 
@@ -44,6 +47,14 @@ class Limits:
     output_bytes: int = 64 << 20
     wall_s: float = 25.0
     page_cpu_s: float = 5.0
+    # Scans, where the extra `ocr` is installed: 4 to 12 s of CPU a page, by the number of lines.
+    scan_pages: int = 20
+    scan_wall_s: float = 110.0
+
+    @property
+    def of_pictures(self) -> Limits:
+        """The limits within which a scan's pages are drawn."""
+        return replace(self, pages=self.scan_pages, output_bytes=self.scan_pages * 7_000_000)
 
 
 # The exit codes of `pdf_to_xml.Exit`, read here by number so that the parent never loads the PDF library.
@@ -51,10 +62,10 @@ _REFUSALS: Mapping[int, tuple[str, str]] = {
     10: ("DOCUMENT_ENCRYPTED", "The document asks for a password."),
     11: ("DOCUMENT_DAMAGED", "The document cannot be opened."),
     12: ("DOCUMENT_TOO_LONG", "The document has more pages than the limit."),
-    13: ("DOCUMENT_EMPTY", "The document has no text."),
+    13: ("DOCUMENT_EMPTY", "The document has no text that can be read."),
     14: ("DOCUMENT_TOO_COMPLEX", "The document needs more memory or output than the limit."),
 }
-_DAMAGED, _LOCAL_IO = 11, 15
+_DAMAGED, _EMPTY, _LOCAL_IO = 11, 13, 15
 # The C library's loader neither raises nor aborts when the first thing that fits no more is a thread's own data.
 _LOADER_GAVE_UP, _OUT_OF_MEMORY = 127, "cannot allocate memory"
 _DEATHS_BY_FILE = frozenset(
@@ -78,15 +89,15 @@ class EmbeddedGateway:
     """Converts with the library that is installed, on this machine, without any service."""
 
     limits: Limits = Limits()
+    reads_scans: bool = field(default_factory=lambda: find_spec(OCR_PACKAGE) is not None)
 
     async def convert(self, source: Path, *, timeout_s: float) -> bytes:
         """The TEI of `source`. Raises CallError. The child is gone at the end, whatever the end is."""
-        wall_s = min(timeout_s, self.limits.wall_s)
         document = await in_thread(_opened, source)
         with document, tempfile.TemporaryFile(buffering=0) as output:
-            ending = await self._read_in_sandbox(document, output, wall_s)
-            if ending.out_of_time:
-                raise _late(ending, wall_s, self.limits)
+            ending = await self._read_in_sandbox(document, output, TASK, self.limits, timeout_s)
+            if ending.status == _EMPTY and self.reads_scans:
+                return await self._read_scan(document, timeout_s)
             if ending.status != 0:
                 raise failed(ending.status, ending.complaint)
             try:
@@ -94,22 +105,44 @@ class EmbeddedGateway:
             except BadXml as error:
                 raise CallError.of(Category.VALIDATION, "PARSE_ERROR", f"Bad output: {error}") from error
 
+    async def _read_scan(self, document: IO[bytes], timeout_s: float) -> bytes:
+        """The TEI of a document whose pages are pictures. Raises CallError; nothing to read is DOCUMENT_EMPTY still."""
+        from holdfast_systems.conversion import ocr
+
+        limits = self.limits.of_pictures
+        with tempfile.TemporaryFile() as pictures:
+            ending = await self._read_in_sandbox(document, pictures, PICTURES, limits, timeout_s)
+            if ending.status != 0:
+                raise failed(ending.status, ending.complaint)
+            pictures.seek(0)
+            left_s = min(self.limits.scan_wall_s, timeout_s) - self.limits.wall_s
+            xml = await in_thread(ocr.tei_of_pictures, pictures, max(1.0, left_s))
+        if xml is None:
+            raise failed(_EMPTY, "")
+        return xml
+
     async def healthy(self) -> bool:
         """Whether a child can be started and finds its library."""
         with tempfile.TemporaryFile(buffering=0) as nothing, tempfile.TemporaryFile(buffering=0) as output:
             try:
-                return (await self._read_in_sandbox(nothing, output, 30.0)).status == _DAMAGED
+                return (await self._read_in_sandbox(nothing, output, TASK, self.limits, 30.0)).status == _DAMAGED
             except CallError:
                 return False
 
-    async def _read_in_sandbox(self, source: IO[bytes], output: IO[bytes], wall_s: float) -> Ending:
-        limits = self.limits
+    async def _read_in_sandbox(
+        self, source: IO[bytes], output: IO[bytes], task: str, limits: Limits, timeout_s: float
+    ) -> Ending:
+        """How the child ended, in time. Raises CallError where it did not."""
+        wall_s = min(timeout_s, limits.wall_s)
         confines = Confines(limits.cpu_s, limits.memory_bytes, limits.output_bytes, wall_s)
         options = {"pages": limits.pages, "page_cpu_s": limits.page_cpu_s}
         try:
-            return await sandbox_for(TASK).run(source, output, confines, options)
+            ending = await sandbox_for(task).run(source, output, confines, options)
         except SandboxDown as error:
             raise CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", str(error)) from error
+        if ending.out_of_time:
+            raise _late(ending, wall_s, limits)
+        return ending
 
 
 def _opened(source: Path) -> IO[bytes]:

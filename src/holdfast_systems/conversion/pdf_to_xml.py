@@ -57,15 +57,14 @@ class Refused(Exception):
 
 def run(source: int, target: int, options: Options) -> int:
     """Convert one open file into another, and say how it went."""
-    with open(target, "wb", closefd=False) as out:
-        pages_max, page_cpu_s = int(options["pages"] or 0), float(options["page_cpu_s"] or 0)
-        return exit_of(lambda: convert(source, out, pages_max, page_cpu_s))
+    return exit_of(convert, source, target, options)
 
 
-def exit_of(work: Callable[[], None]) -> Exit:
-    """Do the work, and say how it went."""
+def exit_of(convert: Callable[[int, BinaryIO, int, float], None], source: int, target: int, options: Options) -> Exit:
+    """Do the work, closing what it wrote, and say how it went."""
     try:
-        work()
+        with open(target, "wb", closefd=False) as out:
+            convert(source, out, int(options["pages"] or 0), float(options["page_cpu_s"] or 0))
     except Refused as refused:
         return refused.kind
     except (MemoryError, RecursionError):
@@ -169,12 +168,12 @@ def _language(document: Any) -> str:
 def warm_up() -> None:
     """Convert one small page of our own, so that everything it takes is loaded."""
     with TemporaryFile() as source, TemporaryFile() as target:
-        source.write(_SAMPLE)
+        source.write(SAMPLE)
         source.flush()
         convert(source.fileno(), target, 1)
 
 
-_SAMPLE = (
+SAMPLE = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
     b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Resources<</Font<</F 5 0 R>>>>/Contents 4 0 R>>endobj\n"
     b"4 0 obj<</Length 36>>stream\nBT /F 9 Tf 9 50 Td (Warm & up) Tj ET \nendstream endobj\n"

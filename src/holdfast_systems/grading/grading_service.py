@@ -41,6 +41,8 @@ from holdfast_systems.grading.refused import ReadRequest, RefusedRequest
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.stages import Audio, Engine, Heard
 from holdfast_systems.grading.topology import QUEUES, REQUESTS
+from holdfast_systems.grading.transcriber import OfflineTranscriber
+from holdfast_systems.grading.whisper import WhisperTranscriber
 
 NAME = "grading-service"
 MIGRATIONS = load_migrations("grading_service", Path(__file__).parent / "migrations_service")
@@ -60,11 +62,13 @@ def build_service(env: Mapping[str, str]) -> App:
 def engine_for(settings: ServiceSettings) -> Engine:
     """The engine that the settings ask for: models behind an endpoint, or offline."""
     client = OpenAIClient(settings.openai_base_url, settings.openai_api_key) if settings.openai_base_url else None
+    by_whisper = settings.stt_offline == "whisper"
     return Engine(
         settings,
         llm=_provider("llm", settings, settings.llm_timeout_s),
         stt=_provider("stt", settings, settings.stt_timeout_s),
         client=client,
+        reader=WhisperTranscriber(settings.stt_whisper_folder) if by_whisper else OfflineTranscriber(),
     )
 
 

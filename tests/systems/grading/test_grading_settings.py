@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from holdfast.main import load_systems
@@ -10,6 +12,8 @@ from holdfast.settings import problems, read
 from holdfast_systems.grading.grading_service import build_service, engine_for
 from holdfast_systems.grading.main_app import build_main
 from holdfast_systems.grading.settings import MainSettings, ServiceSettings
+from holdfast_systems.grading.transcriber import OfflineTranscriber
+from holdfast_systems.grading.whisper import WhisperTranscriber, is_installed, model_folder
 
 
 @pytest.mark.spec("G2", "G6", "G7", "G12", "000.18", "000.25")
@@ -73,3 +77,18 @@ def test_the_two_services_are_two_systems_with_two_databases() -> None:
     assert (main.database, service.database) == ("MAIN_DATABASE_URL", "GRADING_DATABASE_URL")
     assert main.routes is not None and service.routes is None
     assert main.build({}).kinds == {}, "the main app grades nothing"
+
+
+@pytest.mark.spec("G15")
+def test_whisper_transcribes_where_it_is_chosen_and_installed(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(b"")
+    chosen = ServiceSettings(stt_offline="whisper", stt_whisper_folder=str(folder))
+    assert isinstance(engine_for(chosen).reader, WhisperTranscriber)
+    assert isinstance(engine_for(read(ServiceSettings, {})).reader, OfflineTranscriber)
+    expected = [] if is_installed() else ["STT_OFFLINE=whisper needs faster-whisper"]
+    assert [found[: len("STT_OFFLINE=whisper needs faster-whisper")] for found in chosen.problems()] == expected
+    assert model_folder(str(folder)) == folder and model_folder(str(tmp_path)) is None
+    wrong = ServiceSettings(stt_offline="parrot")
+    assert "STT_OFFLINE must be moonshine or whisper." in wrong.problems()

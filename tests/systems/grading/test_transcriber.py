@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
+from holdfast_systems.grading import whisper
 from holdfast_systems.grading.audio import SAMPLE_RATE, AudioLimits, Speech, decode
 from holdfast_systems.grading.offline_grader import OfflineGrader
 from holdfast_systems.grading.transcriber import CHUNK_S_MAX, OfflineTranscriber, chunks
@@ -79,3 +80,15 @@ def test_speech_is_cut_in_a_pause() -> None:
     samples = np.ones(40 * SAMPLE_RATE, np.float32)
     samples[25 * SAMPLE_RATE : 26 * SAMPLE_RATE] = 0
     assert 25 <= len(next(iter(chunks(samples)))) / SAMPLE_RATE <= 26
+
+
+@pytest.mark.spec("G15")
+@pytest.mark.may_skip("faster-whisper and a model are extras")
+@pytest.mark.skipif(
+    not whisper.is_installed() or whisper.model_folder("") is None, reason="The extra `whisper` has no model here."
+)
+def test_whisper_hears_the_same_words(village: Speech) -> None:
+    transcriber = whisper.WhisperTranscriber()
+    heard, said = words(transcriber.transcribe(village)), words((DATA / "village.txt").read_text())
+    assert len([word for word in said if word in heard]) >= 0.9 * len(said)
+    assert transcriber.transcribe(Speech(np.zeros(5 * SAMPLE_RATE, np.float32))) == ""
