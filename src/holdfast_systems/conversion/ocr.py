@@ -1,114 +1,109 @@
-"""Reads scans: pages that hold a picture and no text. Needs the extra `ocr` (RapidOCR, which carries its models).
+"""Reads scans: pages that hold a picture and no text. Needs the extra `ocr`: RapidOCR, which carries its models.
 
-It runs as a task of its own in the sandbox, after the converter has found no text: it takes seconds a page and more
-memory than any PDF with text. The models are loaded in the fork server; a child opens no file.
+A stranger's file is drawn in the sandbox (`pdf_pictures`); here only pixels arrive. It takes seconds of CPU a page:
+call it from a thread; threads wait for each other.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import signal
-import sys
+import re
+import threading
+import time
 from functools import cache
-from io import TextIOWrapper
+from io import StringIO
 from typing import Any, BinaryIO
 
-import pypdfium2 as pdfium
-
-from holdfast.sandbox.task import Options, Task
+from holdfast import CallError, Category
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.headings import Page
 from holdfast_systems.conversion.layout import Word
-from holdfast_systems.conversion.pdf_to_xml import Exit, Refused, exit_of, metadata_of, opened
+from holdfast_systems.conversion.pdf_pictures import Picture, read_pictures
 from holdfast_systems.conversion.structure import mark_structure
-from holdfast_systems.conversion.tei import write_tei
+from holdfast_systems.conversion.tei import METADATA, write_tei
 
 PACKAGE = "rapidocr_onnxruntime"
-# Dots an inch: letters of ten points are then 28 high, which is what the models were made for.
-_DPI = 200
-_PIXELS_MAX = 12_000_000
 _SURE = 0.6
 # What a line's box is high, in sizes of its letters.
 _BOX_HEIGHT = 1.25
+# A blank is as wide as this share of a line's height; darker than this is ink.
+_BLANK, _DARK = 0.18, 140
+_BEFORE_MARK = re.compile(r"\s+([.,:;!?)])")
+_alone = threading.Lock()
 
 
 def is_installed() -> bool:
     return importlib.util.find_spec(PACKAGE) is not None
 
 
-def run(source: int, target: int, options: Options) -> int:
-    with open(target, "wb", closefd=False) as out:
-        return exit_of(lambda: _convert(source, out, int(options["pages"] or 0), float(options["page_cpu_s"] or 0)))
-
-
-def _convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float) -> None:
-    document = opened(source)
-    if len(document) > pages_max:
-        raise Refused(Exit.TOO_MANY_PAGES)
-    pages = []
-    for index in range(len(document)):
-        signal.setitimer(signal.ITIMER_PROF, page_cpu_s)
-        pages.append(_page(document, index))
-    signal.setitimer(signal.ITIMER_PROF, 0)
+def tei_of_pictures(source: BinaryIO, timeout_s: float) -> bytes | None:
+    """The TEI of what can be read in the pictures; None if nothing can. Raises CallError when its time is over."""
+    started_s = time.monotonic()
+    pages: list[Page] = []
+    with _alone:
+        for picture in read_pictures(source):
+            if time.monotonic() - started_s > timeout_s:
+                raise CallError.of(Category.NETWORK, "GATEWAY_TIMEOUT", f"Reading took longer than {timeout_s:g} s.")
+            pages.append(_page(len(pages) + 1, picture))
     if not any(page.blocks for page in pages):
-        raise Refused(Exit.EMPTY)
+        return None
     mark_structure(pages, [])
-    text = TextIOWrapper(out, encoding="utf-8", newline="\n")
-    write_tei(text, pages, metadata_of(document), "")
-    text.detach()
+    out = StringIO()
+    write_tei(out, pages, dict.fromkeys(METADATA, ""), "")
+    return out.getvalue().encode()
 
 
-def _page(document: Any, index: int) -> Page:
-    try:
-        page = document[index]
-    except pdfium.PdfiumError:
-        return Page(index + 1, [], readable=False)
-    width, height = page.get_size()
-    scale = min(_DPI / 72, (_PIXELS_MAX / max(1.0, width * height)) ** 0.5)
-    picture = page.render(scale=scale, grayscale=True).to_numpy()
-    page.close()
-    blocks = blocks_of_page(list(_words(picture, scale, height)), {})
+def _page(number: int, picture: Picture) -> Page:
+    import numpy as np
+
+    pixels = np.frombuffer(picture.pixels, np.uint8).reshape(picture.rows, picture.columns)
+    found, _ = _engine()(pixels, use_cls=False)
+    scale = picture.columns / picture.width
+    blocks = blocks_of_page([word for seen in found or () for word in _words(pixels, seen, scale, picture.height)], {})
     for block in blocks:
         for line in block.all_lines:
             line.settle({})
-    return Page(index + 1, blocks, height=height)
+    return Page(number, blocks, height=picture.height)
 
 
-def _words(picture: Any, scale: float, height: float) -> list[Word]:
-    """Each line that is seen, as one word with its place in points."""
-    found, _ = _engine()(picture)
-    words = []
-    for corners, text, sure in found or ():
-        if float(sure) < _SURE or not text.strip():
-            continue
-        left, right = min(x for x, _ in corners), max(x for x, _ in corners)
-        top, bottom = min(y for _, y in corners), max(y for _, y in corners)
-        size = round((bottom - top) / scale / _BOX_HEIGHT, 0)
-        baseline = height - (bottom - 0.2 * (bottom - top)) / scale
-        words.append(Word(" ".join(text.split()), left / scale, right / scale, baseline, max(1.0, size)))
-    return words
+def _words(pixels: Any, seen: Any, scale: float, height: float) -> list[Word]:
+    """A line that was seen, as one word with its place in points; none where the reader is not sure."""
+    corners, text, sure = seen
+    if float(sure) < _SURE or not text.strip():
+        return []
+    left, right = min(x for x, _ in corners), max(x for x, _ in corners)
+    top, bottom = min(y for _, y in corners), max(y for _, y in corners)
+    size = max(1.0, float(round((bottom - top) / scale / _BOX_HEIGHT)))
+    baseline = height - (bottom - 0.2 * (bottom - top)) / scale
+    text = _with_blanks(pixels[max(0, int(top)) : int(bottom) + 1, max(0, int(left)) : int(right) + 1], text)
+    return [Word(text, left / scale, right / scale, baseline, size)]
+
+
+def _with_blanks(line: Any, text: str) -> str:
+    """The text of a line with the blanks that its picture has: where the model lost some, it reads word by word."""
+    import numpy as np
+
+    pieces = _pieces(np.flatnonzero((line < _DARK).any(axis=0)).tolist(), _BLANK * len(line))
+    if len(text.split()) >= len(pieces):
+        return " ".join(text.split())
+    crops = [line[:, max(0, start - 3) : end + 4] for start, end in pieces]
+    read, _ = _engine().text_rec([np.repeat(crop[:, :, None], 3, axis=2) for crop in crops])
+    return _BEFORE_MARK.sub(r"\1", " ".join(" ".join(word.split()) for word, _ in read if word.strip()))
+
+
+def _pieces(dark: list[int], gap_min: float) -> list[tuple[int, int]]:
+    """The first and last dark column of each piece between gaps."""
+    pieces: list[tuple[int, int]] = []
+    for column in dark:
+        if pieces and column - pieces[-1][1] <= gap_min:
+            pieces[-1] = (pieces[-1][0], column)
+        else:
+            pieces.append((column, column))
+    return pieces
 
 
 @cache
 def _engine() -> Any:
-    from rapidocr_onnxruntime import RapidOCR
-
-    # One thread: a child of a fork has no other.
-    return RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1, print_verbose=False)
-
-
-def warm_up() -> None:
-    """Load the models and use each of them once."""
-    if not is_installed():
-        print(f"{PACKAGE} is not installed", file=sys.stderr)
-        return
-    import cv2
-    import numpy as np
-
-    cv2.setNumThreads(1)
-    picture = np.full((200, 600), 255, np.uint8)
-    cv2.putText(picture, "Warm and up", (30, 120), cv2.FONT_HERSHEY_SIMPLEX, 2, (0, 0, 0), 4)
-    _engine()(picture)
-
-
-TASK = Task(run, warm_up)
+    # More threads than one would take the machine from the jobs beside this one.
+    return importlib.import_module(PACKAGE).RapidOCR(intra_op_num_threads=1, inter_op_num_threads=1)
