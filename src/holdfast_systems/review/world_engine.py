@@ -55,7 +55,9 @@ ENV = {
 BAD_MAILBOX = "bad@mail.test"
 NO_ADDRESS = "nobody at all"
 _SUBJECT = re.compile(r"\[review (\S+) v(\d+)\]")
-_PROMPT = re.compile(r"TITLE ([^\n]*)\n\n(.*)", re.DOTALL)
+_PROMPT = re.compile(
+    r"TITLE ([^\n]*)\n\n(.*?)(?:\n\nLINTERS\n.*)?", re.DOTALL
+)  # the linters' part is no part of the change
 _FILE_LINES = 22
 
 
