@@ -32,11 +32,8 @@ from tests.services.rabbitmq import RabbitMQServer
 
 GRACE_S = 5.0
 GONE_S = GRACE_S + 5.0
-LEASE_S = 4.0
 PACE = {
     "HOLDFAST_GRACE_SEC": f"{GRACE_S:g}",
-    "WORKER_LEASE_TTL_SEC": f"{LEASE_S:g}",
-    "HOLDFAST_RENEW_SEC": "0.8",
     "LLM_TIMEOUT_SEC": "4",
     "GRADING_BREAKER_COOLDOWN_SEC": "2",
     "HOLDFAST_LOG_LEVEL": "WARNING",
@@ -58,6 +55,7 @@ class Plan:
     has_celery: bool = False
     pause_s: tuple[float, float] = (0.3, 1.2)
     heal_s: float = 120.0
+    lease_s: float = 4.0
     restarts: bool = False
     """Whether PostgreSQL and RabbitMQ themselves are killed and started again too."""
 
@@ -110,6 +108,8 @@ class Soak:
         main, service, broker = self._proxies.values()
         shared = {
             **PACE,
+            "WORKER_LEASE_TTL_SEC": f"{self.plan.lease_s:g}",
+            "HOLDFAST_RENEW_SEC": f"{self.plan.lease_s / 5:g}",
             "MAIN_DATABASE_URL": behind(main, self.site.main_db),
             "GRADING_DATABASE_URL": behind(service, self.site.service_db),
             "RABBITMQ_URL": behind(broker, self.site.broker),
@@ -208,7 +208,7 @@ class Soak:
         elif fault == "term":
             self._ask_to_end(role)
         else:
-            role.stopped_until = now + self._dice.uniform(1, LEASE_S * 1.7)
+            role.stopped_until = now + self._dice.uniform(1, self.plan.lease_s * 1.7)
             role.process.send(signal.SIGSTOP)
 
     def _ask_to_end(self, role: Role) -> None:

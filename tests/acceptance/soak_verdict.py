@@ -98,7 +98,7 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
     return findings
 
 
-async def _long(minutes: float, seed: int) -> int:
+async def _long(minutes: float, rate: float, seed: int) -> int:
     postgres, rabbitmq = PostgresServer(), RabbitMQServer()
     rabbitmq.begin()
     postgres.begin()
@@ -106,8 +106,8 @@ async def _long(minutes: float, seed: int) -> int:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-soak-"))
     nursery = Nursery(folder)
     nursery.warm(f"{warm.__module__}:{warm.__name__}")
-    count = int(minutes * 60 * 3)
-    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=600, restarts=True)
+    count = int(minutes * 60 * rate)
+    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=600, lease_s=15, restarts=True)
     try:
         urls = postgres.create_database(), postgres.create_database()
         for url, migrations in zip(urls, (main_app.MIGRATIONS, grading_service.MIGRATIONS), strict=True):
@@ -134,9 +134,10 @@ async def _long(minutes: float, seed: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--rate", type=float, default=3, help="submissions a second")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     given = parser.parse_args()
-    sys.exit(asyncio.run(_long(given.minutes, given.seed)))
+    sys.exit(asyncio.run(_long(given.minutes, given.rate, given.seed)))
 
 
 if __name__ == "__main__":

@@ -22,12 +22,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     "GET /api/wishes/{wish_id}/events": frozenset({"learner", "operator"}),
 }
 OPERATIONS = """
-GET /overview; GET /jobs; GET /jobs/{job_id}; POST /jobs/{job_id}/cancel; GET /breakers; GET /breakers/{name}/history;
+GET /overview; GET /jobs; GET /jobs/{job_id}; POST /jobs/{job_id}/cancel; GET /jobs/counts;
+POST /jobs/bulk; POST /jobs/{job_id}/answer; GET /breakers; GET /breakers/{name}/history;
 POST /breakers/{name}/open; POST /breakers/{name}/close; GET /outbox; POST /outbox/{message_id}/requeue; GET /effects;
 POST /effects/answer; GET /audit; GET /costs; GET /workers; GET /schedules;
 GET /dead-letters; GET /dead-letters/groups;
 GET /history; GET /changes; GET /dead-letters/{case_id}; POST /dead-letters/{case_id}/triage;
-POST /dead-letters/{case_id}/remediate; POST /dead-letters/{case_id}/correct;
+POST /dead-letters/{case_id}/remediate; POST /dead-letters/{case_id}/correct; POST /dead-letters/{case_id}/mend;
 POST /dead-letters/{case_id}/replay; POST /dead-letters/{case_id}/resolve; POST /dead-letters/bulk/triage;
 POST /dead-letters/bulk/remediate; POST /dead-letters/bulk/replay; POST /dead-letters/bulk/resolve;
 GET /incidents; GET /incidents/{incident_id}; GET /incidents/{incident_id}/post-mortem;

@@ -27,6 +27,7 @@ def clean() -> None:
         notes.clear()
     blocking_app.begun.clear()
     blocking_app.gate.clear()
+    blocking_app.ended.clear()
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ async def test_what_it_raises_is_classified_and_retried(real: World) -> None:
 async def test_a_thread_is_stopped_at_the_stages_limit(real: World) -> None:
     job = await real.enqueue(Spins, 30.0)
     await real.run_until_idle()
-    assert blocking_app.stopped == ["StageStopped"]
+    assert await asyncio.to_thread(blocking_app.ended.wait, 10) and blocking_app.stopped == ["StageStopped"]
     (letter,) = await real.dead_letters()
     assert letter["error_class"] == "STAGE_TIMEOUT" and await real.state(job) == "dead"
 
@@ -100,7 +101,8 @@ async def test_a_cancelled_job_stops_its_thread_and_grace_gives_the_others_back(
     await worker.renew()
     stop.set()
     await running
-    assert await real.state(spinning) == "cancelled" and blocking_app.stopped == ["StageStopped"]
+    assert await asyncio.to_thread(blocking_app.ended.wait, 10) and blocking_app.stopped == ["StageStopped"]
+    assert await real.state(spinning) == "cancelled"
     assert await real.events(job) == ["created", "claimed", "released"]
     assert (await real.job(job))["crashes"] == 0
 

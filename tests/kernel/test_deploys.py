@@ -94,6 +94,14 @@ CHANGES: dict[str, Callable[[], tuple[Code, Code]]] = {
         Code("v2", "one_a", "one_b", "two", formerly={"one_a": ("one",), "one_b": ("one",)}),
     ),
     "merge": lambda: (Code("v1", "a", "b", "two"), Code("v2", "ab", "two", formerly={"ab": ("a", "b")})),
+    "rename, reorder, remove and add": lambda: (
+        Code("v1", "one", "two", "three", "four"),
+        Code("v2", "check", "tres", "one", "four", formerly={"tres": ("three",)}),
+    ),
+    "split and move": lambda: (
+        Code("v1", "one", "two"),
+        Code("v2", "two", "one_a", "one_b", formerly={"one_a": ("one",), "one_b": ("one",)}),
+    ),
 }
 
 

@@ -16,11 +16,13 @@ from holdfast.kernel.submit import submit_many
 from holdfast.operator.desk import Desk
 from holdfast.operator.jobs import query_jobs
 from holdfast.operator.page import Page
+from holdfast.stores.statement import _statement
 from holdfast.system import OpenSystem, System
 from holdfast.tables import search
 
 pytestmark = pytest.mark.spec("K17")
 app = App("shop")
+STALE = "SELECT value FROM holdfast_search WHERE value = 'wrong'"
 
 
 @dataclass
@@ -83,6 +85,8 @@ async def test_a_job_is_found_by_its_declared_fields_whatever_its_age(
     await world.run_until_idle()
     (letter,) = await world.dead_letters()
     await correct(world.kernel, letter["id"], actor="olga", values={"order_id": "right"})
+    async with world.kernel.store.reading() as tx:
+        assert not await tx.rows(_statement("stale", {None: STALE})), "what was corrected is not kept"
     monkeypatch.setattr(search, "PAYLOADS_MAX", 1)  # as if a great many had come since
 
     async def found(text: str) -> set[str]:

@@ -11,8 +11,8 @@ from tests.kernel.places import Deploy
 from holdfast import App, CallError, Category, Context, Job, Provider, Retry, stage
 from holdfast.errors import NotAllowed
 from holdfast.operator.desk import Desk
-from holdfast.operator.story import answer_job, show_job
-from holdfast.operator.waterfall import Call, Effect, Event, draw_waterfall
+from holdfast.operator.story import answer_job, shape_bar, show_job
+from holdfast.operator.waterfall import Bar, Call, Effect, Event, draw_waterfall
 from holdfast.system import OpenSystem, System
 
 pytestmark = pytest.mark.spec("K17")
@@ -112,9 +112,13 @@ def test_a_gap_is_named_by_what_ended_before_it() -> None:
     ]
 
 
+def test_the_reason_of_a_bar_is_redacted() -> None:
+    assert "hunter2222" not in str(shape_bar(Bar("gap", "put off", 0, 1, reason="password=hunter2222")))
+
+
 def test_an_effect_stands_in_the_attempt_that_sent_it_and_only_once() -> None:
     events = [event(1, 1, "claimed", 0), event(2, 1, "retried", 50, run_at=60), event(3, 2, "claimed", 60)]
-    effect = Effect("shop:/mail/1", "post", "token", "sent", "m-1", 2, 10, 70, 80, None, None)
+    effect = Effect("shop:/mail/1", "send", "post", "token", "sent", "m-1", 2, 10, 70, 80, None, None)
     call = Call("send", 2, "post", 70, 10, "ok", None, None, 0, None)
     bars = draw_waterfall(events, [call], [effect], {}, "send")
     assert [bar.what for bar in bars] == ["attempt", "gap", "attempt", "effect", "call"]

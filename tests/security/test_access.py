@@ -52,6 +52,7 @@ service: POST /api/changelists/{changelist_id}/reviews; GET /api/changelists/{ch
 service: GET /api/changelists/{changelist_id}/reviews/{review_version};
 operator: GET /api/ops/overview; GET /api/ops/history; GET /api/ops/changes; GET /api/ops/audit;
 operator: GET /api/ops/jobs; GET /api/ops/jobs/{job_id}; POST /api/ops/jobs/{job_id}/cancel;
+operator: GET /api/ops/jobs/counts; POST /api/ops/jobs/bulk; POST /api/ops/jobs/{job_id}/answer;
 operator: GET /api/ops/incidents; GET /api/ops/incidents/{incident_id};
 operator: GET /api/ops/incidents/{incident_id}/post-mortem;
 operator: POST /api/ops/incidents/{incident_id}/acknowledge; POST /api/ops/incidents/{incident_id}/assign;
@@ -70,7 +71,7 @@ operator: GET /api/ops/service/dead-letters/{case_id}; POST /api/ops/service/dea
 operator: POST /api/ops/service/breakers/{name}/{verb};
 operator: GET /api/ops/dead-letters; GET /api/ops/dead-letters/groups; GET /api/ops/dead-letters/{case_id};
 operator: POST /api/ops/dead-letters/{case_id}/triage; POST /api/ops/dead-letters/{case_id}/remediate;
-operator: POST /api/ops/dead-letters/{case_id}/correct;
+operator: POST /api/ops/dead-letters/{case_id}/correct; POST /api/ops/dead-letters/{case_id}/mend;
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
 operator: POST /api/ops/dead-letters/bulk/triage; POST /api/ops/dead-letters/bulk/remediate;
 operator: POST /api/ops/dead-letters/bulk/replay; POST /api/ops/dead-letters/bulk/resolve;

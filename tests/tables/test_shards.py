@@ -81,7 +81,7 @@ CROSSING = {
 }
 LISTED = {name for names in CROSSING.values() for name in names.split()}
 _TABLE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(holdfast_\w+)")
-_VIEWS = {"holdfast_every_call": "holdfast_calls"}
+_VIEWS = {"holdfast_every_call": "holdfast_calls", "holdfast_every_event": "holdfast_job_events"}
 
 
 def statements() -> dict[str, Statement]:

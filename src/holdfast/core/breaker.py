@@ -315,7 +315,16 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1_000)
 
 
+NUMBERS = (
+    *("window", "min_calls", "open_above", "failures_in_a_row", "trials", "cooldown_s", "cooldown_max_s"),
+    *("cooldown_growth", "trial_lease_s", "window_s"),
+)
+
+
 def _problem(policy: BreakerPolicy) -> str | None:
+    for name in NUMBERS:
+        if not isinstance(value := getattr(policy, name), int | float | None) or isinstance(value, bool):
+            return f"A breaker needs a number for {name}, not {value!r}."
     for name in ("window", "trials"):
         if getattr(policy, name) < 1:
             return f"A breaker needs a {name} of 1 or more, not {getattr(policy, name)}."

@@ -72,8 +72,10 @@ class Provider:
 
 
 def _problem(provider: Provider) -> str | None:
-    if not provider.name:
-        return "needs a name."
+    if not isinstance(provider.name, str) or not provider.name:
+        return "needs a name, which is a text."
+    if provider.breaker is not None and not isinstance(provider.breaker, BreakerPolicy):
+        return f"has a breaker of {provider.breaker!r}; write breaker=Breaker(...)."
     if provider.effects not in get_args(EffectClass):
         return f"has effects '{provider.effects}'; they are token, lookup or neither."
     for name in ("per_minute", "concurrency", "burst"):

@@ -68,6 +68,9 @@ def _exponential_s(policy: Retry, failures: int) -> float:
 
 
 def _problem(policy: Retry) -> str | None:
+    for name in ("attempts", "base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
+        if not isinstance(value := getattr(policy, name), int | float | None) or isinstance(value, bool):
+            return f"A retry policy needs a number for {name}, not {value!r}."
     if policy.attempts < 1:
         return f"A retry policy needs attempts of 1 or more (the first call counts), not {policy.attempts}."
     for name in ("base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):

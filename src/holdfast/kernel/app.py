@@ -34,7 +34,7 @@ from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.core.turns import Limit
 from holdfast.errors import BadDeclaration, InvalidInput
-from holdfast.kernel.declaring import declared_turns, refuse_bare
+from holdfast.kernel.declaring import check_formerly, declared_turns, refuse_bare
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.kernel.sealing import Sealer
 from holdfast.stores.statement import Migration
@@ -186,7 +186,7 @@ def stage(
         named = None if reads is None else frozenset(reads)
         rules = Rules(retry_on, never)
         policy = Retry() if retry is None else retry
-        left = StageMark(policy, provider, timeout_s, named, rules, tuple(formerly), upgrade, cpu)
+        left = StageMark(policy, provider, timeout_s, named, rules, check_formerly(formerly), upgrade, cpu)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 
@@ -222,7 +222,7 @@ class App:
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        if not NAME.match(self.name):
+        if not isinstance(self.name, str) or not NAME.match(self.name):
             raise BadDeclaration(
                 f"The app name '{self.name}' must start with a letter and hold only a-z, 0-9, '_', '-' and '.'."
             )
@@ -330,6 +330,8 @@ class App:
 
         check_cron(cron, timezone, jitter_s, overlap)
         kind = kind_of(job)
+        if kind.name not in self.kinds:
+            raise BadDeclaration(f"'{kind.name}' is not a job of the app '{self.name}'; schedule it in its own app.")
         schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input, timezone, float(jitter_s), overlap)
         if any(known.name == schedule.name for known in self.schedules):
             raise BadDeclaration(f"The schedule '{schedule.name}' is declared twice; give one of them another name=.")

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from holdfast.core.classify import Rules
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
@@ -18,6 +20,7 @@ from holdfast.core.turns import OWNER, Limit, Turns
 from holdfast.errors import BadDeclaration
 
 HOOK = "on_settled"
+KIND = re.compile(r"[\w.:-]{1,200}\Z")
 
 
 def refuse_bare(decorator: str, decorated: object) -> None:
@@ -27,7 +30,44 @@ def refuse_bare(decorator: str, decorated: object) -> None:
         raise BadDeclaration(f"@{decorator} above '{name}' lacks its parentheses: write @{decorator}().")
 
 
-def check_options(place: str, retry: object, provider: object, timeout_s: object) -> None:
+def name_kind(queue: str, place: str, name: object) -> str:
+    """What a job kind is called: in the database, in labels and in log lines."""
+    called = f"{queue}.{snake(place)}" if name is None else name
+    if not isinstance(called, str) or not KIND.match(called):
+        raise BadDeclaration(f"'{place}' has the name {called!r}; it must be up to 200 letters, digits, '_', '-', '.'.")
+    return called
+
+
+def adapter_for(type_: Any, place: str) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(type_)
+    except Exception as error:
+        why = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        advice = "use a dataclass, a pydantic model or what JSON has"
+        raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {why}; {advice}.") from None
+
+
+def make_instance(cls: type[Any]) -> Any:
+    """The instance that all stages of a kind run on; it is made once, and without arguments."""
+    try:
+        return cls()
+    except TypeError as error:
+        way_out = "it is made without arguments, once for all jobs: give what it needs by its module or its app"
+        raise BadDeclaration(f"'{cls.__name__}' cannot be made: {error}; {way_out}.") from None
+
+
+def check_formerly(formerly: object) -> tuple[str, ...]:
+    """The names that a stage had. A text alone would be read letter by letter."""
+    if isinstance(formerly, str) or not isinstance(formerly, Sequence) or not all(isinstance(n, str) for n in formerly):
+        raise BadDeclaration(f"formerly={formerly!r} must be the names that the stage had: write formerly=('old',).")
+    return tuple(formerly)
+
+
+def check_options(place: str, method: object, retry: object, provider: object, timeout_s: object) -> None:
+    if isinstance(method, classmethod):
+        raise BadDeclaration(
+            f"The stage '{place}' is a classmethod; it must be a method that takes (self, ctx, input)."
+        )
     if not isinstance(retry, Retry):
         raise BadDeclaration(f"The stage '{place}' has a retry of {retry!r}; write retry=Retry(attempts=...).")
     if provider is not None and not isinstance(provider, Provider):

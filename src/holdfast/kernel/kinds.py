@@ -23,6 +23,7 @@ from holdfast.core.turns import Turns
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.blocking import handler_of
 from holdfast.kernel.declaring import (
+    adapter_for,
     check_inherited,
     check_options,
     check_result,
@@ -33,7 +34,8 @@ from holdfast.kernel.declaring import (
     checked_paths,
     checked_rules,
     hints_of,
-    snake,
+    make_instance,
+    name_kind,
 )
 from holdfast.kernel.fitting import first_problem, is_plain, misfit, missing_await, read_back, takes_none, unwritable
 from holdfast.kernel.sealing import Sealer
@@ -210,12 +212,12 @@ def job_kind(
     upgrades = dict(upgrade or {})
     check_versions(cls.__name__, version, upgrades)
     given, result = _declared_types(cls)
-    takes = _adapter(given, cls.__name__)
+    takes = adapter_for(given, cls.__name__)
     check_turns(cls.__name__, turns, given)
     stages = _stages(cls, given, result, retries, never)
     _check_names(cls.__name__, stages)
     return JobKind(
-        name=name or f"{queue}.{snake(cls.__name__)}",
+        name=name_kind(queue, cls.__name__, name),
         queue=queue,
         takes=takes,
         plain=is_plain(takes),
@@ -225,7 +227,7 @@ def job_kind(
         deadline_s=deadline_s,
         priority=priority,
         announce=announce,
-        instance=cls(),
+        instance=make_instance(cls),
         on_settled=checked_hook(cls),
         by_name={**_former(stages), **{one.name: one for one in stages}},
         seals=checked_paths(cls.__name__, "seals", seals, given),
@@ -275,7 +277,7 @@ def _stages(
     for name, method in marked:
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
-        check_options(place, mark.retry, mark.provider, mark.timeout_s)
+        check_options(place, method, mark.retry, mark.provider, mark.timeout_s)
         hints = hints_of(method, place)
         returns = _plain(hints.get("return", Any))
         stages.append(
@@ -286,7 +288,7 @@ def _stages(
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
                 needs=_needs(method, hints, place, takes, returned),
-                returns=(adapter := _adapter(returns, place)),
+                returns=(adapter := adapter_for(returns, place)),
                 plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
                 rules=checked_rules(mark.rules, never, place),
@@ -341,10 +343,3 @@ def _plain(returns: Any) -> Any:
     if args and len(kept) < len(args):
         return typing.Union[tuple(kept)]  # noqa: UP007
     return returns
-
-
-def _adapter(type_: Any, place: str) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(type_)
-    except Exception as error:
-        raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {error}.") from None

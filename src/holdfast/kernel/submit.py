@@ -247,7 +247,7 @@ def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Op
         at = kernel.now()
         if at != now or kind.turns is not None:
             now, alike = at, order_of(job, one, options, job_id="", now=at).row[:-1]
-        yield made(Order, (next(ids), made(NewJob, (*alike, _payload(kind, one))), ()))
+        yield made(Order, (next(ids), made(NewJob, (*alike, _payload(kind, one))), (), ()))
 
 
 async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:

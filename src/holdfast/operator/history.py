@@ -23,6 +23,7 @@ LOOKS_KEPT = 360
 LOOKS_TO_JUDGE = 30
 MINUTE_MS = 60_000
 DONE, FAILED = ("succeeded",), ("retried", "lost", "buried", "expired")
+STAGES = (*DONE, "advanced")
 ENDED = (*DONE, *FAILED, "advanced")
 DIED = ("buried", "expired")
 
@@ -101,6 +102,7 @@ def _minute(minute: int, types: dict[str, int]) -> dict[str, Any]:
     return {
         "at": iso(minute * MINUTE_MS),
         "done": _sum(types, DONE),
+        "stages": _sum(types, STAGES),
         "died": _sum(types, DIED),
         "failed_attempts": failed,
         "error_rate": failed / ended if ended else 0.0,

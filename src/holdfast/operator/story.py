@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -40,15 +41,15 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
     done = await results.of_job(tx, job_id)
     stages = {int(row["attempt"]): str(row["stage"]) for row in done}
     bars = draw_waterfall(
-        [Event._make(row) for row in happened],
-        [Call._make(row) for row in made],
-        [Effect._make(row) for row in sent],
+        [Event(*_columns(row, Event._fields)) for row in happened],
+        [Call(*_columns(row, Call._fields)) for row in made],
+        [Effect(*_columns(row, Effect._fields)) for row in sent],
         stages,
         str(job["stage"]),
     )
     paid = [shape_row(row) for row in made]
     return {
-        "waterfall": [_shape_bar(bar) for bar in bars],
+        "waterfall": [shape_bar(bar) for bar in bars],
         "parent": await joins.parent_of(tx, job_id),
         "children": [shape_row(row) for row in await joins.children_of(tx, job_id, CHILDREN_SHOWN)],
         "joins": [shape_row(row) for row in await joins.of_parent(tx, job_id)],
@@ -63,7 +64,12 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
     }
 
 
-def _shape_bar(bar: Bar) -> dict[str, Any]:
+def _columns(row: Row, names: Sequence[str]) -> list[Any]:
+    return [row[name] for name in names]
+
+
+def shape_bar(bar: Bar) -> dict[str, Any]:
+    """A bar as JSON, redacted as the rows are."""
     until = None if bar.until is None else iso(bar.until)
     return asdict(bar) | {"since": iso(bar.since), "until": until, "reason": str(redact(bar.reason))}
 

@@ -67,6 +67,7 @@ class Effect(NamedTuple):
     """An external effect, as the ledger has it."""
 
     key: str
+    stage: str
     provider: str
     provider_class: str
     status: str

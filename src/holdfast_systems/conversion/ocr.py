@@ -1,4 +1,4 @@
-"""Reads scans: pages that hold a picture and no text. Needs the extra `ocr` (RapidOCR; its package carries its models).
+"""Reads scans: pages that hold a picture and no text. Needs the extra `ocr` (RapidOCR, which carries its models).
 
 It runs as a task of its own in the sandbox, after the converter has found no text: it takes seconds a page and more
 memory than any PDF with text. The models are loaded in the fork server; a child opens no file.

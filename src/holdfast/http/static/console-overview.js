@@ -104,13 +104,16 @@ function charts(past) {
   const looks = looksOf(past);
   const rates = past.minutes.map((one) => ({ at: one.at, value: one.error_rate * 100 }));
   const recent = past.minutes.slice(-5);
-  const done = recent.reduce((sum, one) => sum + one.done, 0) / Math.max(1, recent.length);
+  const perMinute = (name) => recent.reduce((sum, one) => sum + one[name], 0) / Math.max(1, recent.length);
+  const done = perMinute("done");
+  // Where jobs are long, what goes on is their stages: a busy system is not at rest because none has ended.
+  const pace = done || !perMinute("stages") ? `${done.toFixed(1)}/min` : `${perMinute("stages").toFixed(1)} stages/min`;
   return el(
     "div",
     { class: "charts" },
     lineChart("Waiting jobs", past, [looks("queued", "held"), looks("held")], whole),
     lineChart("Oldest waits", past, [looks("oldest_age_s")], span),
-    barChart("Done", past.minutes, "done", "died", `${done.toFixed(1)}/min`),
+    barChart("Done", past.minutes, "done", "died", pace),
     lineChart("Attempts that failed", past, [rates], (value) => `${Math.round(value)} %`),
     messages(past),
     past.providers.map((provider) => providerChart(provider, past, (ms) => span(ms / 1000))),

@@ -1,6 +1,7 @@
 // The console's frame: a view for each address after the #, drawn anew when the server says that something happened.
 import { api, el, follow, morph, signIn, who } from "./holdfast.js";
 import { restore } from "./drafts.js";
+import { openPalette } from "./palette.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
 import { job } from "./console-job.js";
@@ -108,7 +109,7 @@ async function show() {
     made = trouble(problem);
   } else drawnAt = triedAt;
   if (made === null) return;
-  const now = el("main", { id: "view", "data-place": hash, "data-failed": problem ? "yes" : null }, made);
+  const now = el("main", { id: "view", tabindex: "-1", "data-place": hash, "data-failed": problem ? "yes" : null }, made);
   const before = view.dataset.place;
   view.dataset.place = hash;
   if (before === hash) morph(view, now);
@@ -191,7 +192,7 @@ const describeKeys = () =>
   el(
     "div",
     {},
-    el("p", {}, "/ finds by any id. g and then a letter goes to:"),
+    el("p", {}, "Ctrl+K opens the palette, / finds by any id. g and then a letter goes to:"),
     el(
       "ul",
       {},
@@ -202,6 +203,11 @@ const showKeys = () => ask("Keys", { words: describeKeys(), verb: "Close", isNew
 let goes = false;
 
 function onKey(event) {
+  if (event.key === "k" && (event.ctrlKey || event.metaKey) && !event.altKey) {
+    event.preventDefault();
+    openPalette(tabs);
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input, textarea, select")) return;
   const tab = goes ? tabs.find(([, , key]) => key === event.key) : null;
@@ -230,6 +236,10 @@ function listen() {
 async function begin() {
   const me = who();
   document.querySelector("#who").textContent = me ? me.sub : "not signed in";
+  document.querySelector("#skip").addEventListener("click", (event) => {
+    event.preventDefault(); // what stands after the # is the view's address
+    view.focus();
+  });
   document.querySelector("#keys").addEventListener("click", showKeys);
   document.querySelector("#find").addEventListener("submit", (event) => {
     event.preventDefault();

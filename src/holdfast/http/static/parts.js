@@ -79,7 +79,7 @@ export function table(columns, rows, key = null, none = "Nothing.") {
       { key: key && String(key(row)) },
       columns.map(([title, one]) => cell(row, title, one)),
     );
-  const heads = columns.map(([title]) => el("th", { scope: "col" }, title));
+  const heads = columns.map(([title]) => (title ? el("th", { scope: "col" }, title) : el("td")));
   return el(
     "div",
     { class: "scroll" },

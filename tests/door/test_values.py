@@ -1,0 +1,37 @@
+"""A policy, a provider or an app that cannot work is refused where it is made, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast import App, Breaker, Provider, Retry
+from holdfast.errors import HoldfastError
+
+pytestmark = pytest.mark.spec("K6")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: App("Shop!"), "The app name 'Shop!' must start with a letter"),
+        (lambda: Retry(attempts=0), "attempts"),
+        (lambda: Breaker(open_above=50), "A breaker opens above a share from 0 up to but not including 1, not 50."),
+        (lambda: Provider("bank", effects="tokens"), "'bank' has effects 'tokens'; they are token, lookup or neither."),  # type: ignore[arg-type]
+        (
+            lambda: Provider("bank", per_minute=0),
+            "The provider 'bank' has a per_minute of 0; it must be a whole number",
+        ),
+        (lambda: Provider("bank", timeout_s=0), "The provider 'bank' has a timeout_s of 0; it must be"),
+        (lambda: Provider(""), "needs a name, which is a text."),
+        (lambda: Provider("bank", breaker="on"), "'bank' has a breaker of 'on'; write breaker=Breaker(...)."),  # type: ignore[arg-type]
+        (lambda: Retry(attempts="5"), "A retry policy needs a number for attempts, not '5'."),  # type: ignore[arg-type]
+        (lambda: Breaker(window="9"), "A breaker needs a number for window, not '9'."),  # type: ignore[arg-type]
+        (lambda: App(None), "The app name 'None' must start with a letter"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_that_cannot_work_is_named(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises((ValueError, HoldfastError)) as refused:
+        make()
+    assert sentence in str(refused.value)
