@@ -55,9 +55,8 @@ ENV = {
 BAD_MAILBOX = "bad@mail.test"
 NO_ADDRESS = "nobody at all"
 _SUBJECT = re.compile(r"\[review (\S+) v(\d+)\]")
-_PROMPT = re.compile(
-    r"TITLE ([^\n]*)\n\n(.*?)(?:\n\nLINTERS\n.*)?", re.DOTALL
-)  # the linters' part is no part of the change
+# What the linters found stands behind the change, and is no part of it.
+_PROMPT = re.compile(r"TITLE ([^\n]*)\n\n(.*?)(?:\n\nLINTERS\n.*)?", re.DOTALL)
 _FILE_LINES = 22
 
 
