@@ -16,11 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.demo_work import pdf
 from holdfast.http.auth import token_for
 from holdfast.settings import Settings, read
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables.schema import KERNEL
+from holdfast_systems.conversion.demo import pdf
 from tests.acceptance.process import Nursery, Process, until
 from tests.services.child import free_ports
 

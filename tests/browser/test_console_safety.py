@@ -10,6 +10,7 @@ from tests.browser.pages import CONTRAST, HOSTILE, go, picture, says, signed_in
 
 from holdfast.kernel.hold import force
 from holdfast.kernel.operate import remediate, triage
+from holdfast.operator.incident_watch import watch_incidents
 from holdfast.tables import outbox
 
 FILE_NAME = "<img src=x onerror=window.hacked=1>.pdf"
@@ -57,6 +58,7 @@ async def test_nothing_that_somebody_wrote_runs_in_any_view(browser: Any, place:
     job_id, letter, review = await plant(place)
     await place.reaches(review, "dead", "succeeded")
     await force(kernel, "bank", open=True, actor=HOSTILE, reason=HOSTILE)
+    await watch_incidents(kernel)
     try:
         await look_at_all(browser, place, job_id, letter, review)
     finally:
@@ -66,11 +68,11 @@ async def test_nothing_that_somebody_wrote_runs_in_any_view(browser: Any, place:
 async def look_at_all(browser: Any, place: Deployment, job_id: str, letter: str, review: str) -> None:
     async with signed_in(browser, place, to="/console") as page:
         views = [*VIEWS, (f"job/{job_id}", "shop.order"), (f"job/{review}", "review.review")]
-        views += [(f"letter/{letter}", "ODD in charge")]
+        views += [(f"letter/{letter}", "ODD in charge"), ("incidents", "Incidents")]
         for view, title in views:
             await go(page, view, title)
             assert await page.locator("img[src=x], main script").count() == 0, view
-        for view in ("breaker/shop/bank", "outbox", "queue", "audit", f"job/{job_id}", f"letter/{letter}"):
+        for view in ("overview", "breaker/shop/bank", "outbox", "queue", "audit", f"job/{job_id}", f"letter/{letter}"):
             await go(page, view, dict(views)[view])
             await page.get_by_text("onerror=").first.wait_for()
         fingerprint = (await place.ask("GET", f"/api/ops/dead-letters/{letter}"))["fingerprint"]

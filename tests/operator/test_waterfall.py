@@ -118,7 +118,7 @@ def test_the_reason_of_a_bar_is_redacted() -> None:
 
 def test_an_effect_stands_in_the_attempt_that_sent_it_and_only_once() -> None:
     events = [event(1, 1, "claimed", 0), event(2, 1, "retried", 50, run_at=60), event(3, 2, "claimed", 60)]
-    effect = Effect("shop:/mail/1", "send", "post", "token", "sent", "m-1", 2, 10, 70, 80, None, None)
+    effect = Effect("shop:/mail/1", "notify", "post", "token", "sent", "m-1", 2, 10, 70, 80, None, None)
     call = Call("send", 2, "post", 70, 10, "ok", None, None, 0, None)
     bars = draw_waterfall(events, [call], [effect], {}, "send")
     assert [bar.what for bar in bars] == ["attempt", "gap", "attempt", "effect", "call"]

@@ -150,8 +150,9 @@ REACHES = {
     "holdfast/serve.py": "listens",
     "holdfast/sandbox/parent.py": "starts the sandbox",
     "holdfast/kernel/processes.py": "starts processes of handlers",
-    "holdfast/cli_reload.py": "starts the worker anew",
-    "holdfast/demo_work.py": "makes a repository",
+    "holdfast/cli/reload.py": "starts the worker anew",
+    "holdfast/cli/remote.py": "the server that a person at a terminal names",
+    "holdfast_systems/review/demo.py": "makes a repository",
 }
 REACHING = re.compile(
     r"httpx\.(?:AsyncClient|Client|AsyncHTTPTransport|HTTPTransport|get|post|stream|request)\(|urllib\.request|urlopen"

@@ -67,7 +67,7 @@ class Effect(NamedTuple):
     """An external effect, as the ledger has it."""
 
     key: str
-    stage: str
+    stage: str | None
     provider: str
     provider_class: str
     status: str
