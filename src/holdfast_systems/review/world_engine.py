@@ -55,7 +55,8 @@ ENV = {
 BAD_MAILBOX = "bad@mail.test"
 NO_ADDRESS = "nobody at all"
 _SUBJECT = re.compile(r"\[review (\S+) v(\d+)\]")
-_PROMPT = re.compile(r"TITLE ([^\n]*)\n\n(.*)", re.DOTALL)
+# What the linters found stands behind the change, and is no part of it.
+_PROMPT = re.compile(r"TITLE ([^\n]*)\n\n(.*?)(?:\n\nLINTERS\n.*)?", re.DOTALL)
 _FILE_LINES = 22
 
 
