@@ -32,7 +32,7 @@ def paper(pages: int = 4) -> bytes:
 def manual(chapters: int = 5) -> bytes:
     """No outline: a list of contents, chapters with their number on a line of its own, labels that return, code."""
     listed: list[Placed] = [
-        (60, 680 - 16 * number, 10, f"{number} Waters of kind {number} {number + 1}")
+        (60, 680 - 40 * number, 10, f"{number} Waters of kind {number} {number + 1}")
         for number in range(1, chapters + 1)
     ]
     streams = [text([(60, 720, 20, "Contents"), *listed], "F2")]
