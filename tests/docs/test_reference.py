@@ -23,7 +23,8 @@ SPELT_LIKE_A_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 # Spelt like codes, and none: other programs' variables, a name in the source, an option's variable (on the CLI's page),
 # and a submission's status (in the contract).
 NO_CODES = re.compile(
-    r"(GIT|SSL|SSH|OTEL|COMP|LC|NO|OPENBLAS|OMP|MKL)_\w+|HTTPS_PROXY|CONSOLE_URL|EMAIL_MASK|HOLDFAST_(APP|TOKEN|URL)|REVIEW_REQUIRED"
+    r"(GIT|SSL|SSH|OTEL|COMP|LC|NO|OPENBLAS|OMP|MKL|CGO)_\w+|HTTPS_PROXY|CONSOLE_URL|EMAIL_MASK|"
+    r"HOLDFAST_(APP|TOKEN|URL)|REVIEW_REQUIRED"
 )
 REHEARSALS = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
 
