@@ -251,7 +251,7 @@ class Tick(Job[Order]):
         return "tock"
 
 
-# Not by `app.schedule`: only the host that plays the clock announces it, so that the ticks can end before the seed does.
+# Not by `app.schedule`: the host that plays the clock announces it alone, so that ticks can end before the seed does.
 clock.schedules.append(Schedule("clock.Tick", "*/3 * * * *", Tick, Order("tick"), "UTC", 0.0, "allow"))
 
 
