@@ -12,7 +12,8 @@
      ├─ SettingsError          settings that cannot work; says all of them
      ├─ StoreError             the database failed
      │   ├─ StoreUnavailable     it cannot be reached; the write may or may not have happened
-     │   │   └─ StoreStandby       it follows another server and takes no writes; nothing was written
+     │   │   ├─ StoreStandby       it follows another server and takes no writes; nothing was written
+     │   │   └─ StoreStarting      it is there and starts or recovers; it will answer
      │   ├─ StoreBusy            another writer held it for too long
      │   ├─ StoreConflict        a row with this key is there already
      │   ├─ StoreFull            no space left; nothing was written
@@ -110,6 +111,11 @@ class StoreUnavailable(StoreError):
 class StoreStandby(StoreUnavailable):
     """The database is a standby, or is still recovering: it takes no writes until it is promoted. Nothing was
     written."""
+
+
+class StoreStarting(StoreUnavailable):
+    """The database's server is there and not ready yet: it starts, or recovers from a crash, which takes as long as it
+    takes. Nothing was written."""
 
 
 class StoreBusy(StoreError):

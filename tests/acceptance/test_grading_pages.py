@@ -72,7 +72,7 @@ async def test_the_two_services_run_apart_as_the_page_says(empty_site: GradingSi
     main = MainApp(process, f"http://127.0.0.1:{port}")
     shown = await main.until_status(json.loads(submitted)["id"], "REVIEW_REQUIRED")
     assert "result" not in shown, "an offline grade is honest: a person looks at it first"
-    assert json.loads(await typed(empty_site, blocks("run-on-call.md")[1], port))["status"] == "ready"
+    assert json.loads(await typed(empty_site, blocks("run-on-call.md")[2], port))["status"] == "ready"
 
 
 @pytest.mark.slow

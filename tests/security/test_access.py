@@ -150,6 +150,7 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "name": "nothing",
             "noun": "jobs",
             "step": "triage",
+            "system": "nothing",
             "verb": "open",
         }
         yield Access(place, ids)

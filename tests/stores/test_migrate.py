@@ -12,9 +12,9 @@ import pytest
 
 from holdfast import App, Context, Job, stage
 from holdfast.engines import run as runner
-from holdfast.engines.run import prepare
+from holdfast.engines.run import CONNECT_TRIES, prepare
 from holdfast.engines.worker import Worker
-from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.errors import SchemaMismatch, StoreError, StoreStarting, StoreUnavailable
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
@@ -24,6 +24,7 @@ from holdfast.tables.schema import KERNEL
 from tests.kernel.places import DIALECTS, AnyStore, rows
 from tests.services.child import free_ports
 
+SSL_REQUEST = 80_877_103
 NAMES = [step.name for step in KERNEL]
 BOARD = Migration("board", 1, "CREATE TABLE board_notes (id /*id*/ PRIMARY KEY, seq BIGINT NOT NULL);\n")
 MORE = Migration("board", 2, "ALTER TABLE board_notes ADD COLUMN body TEXT;\n")
@@ -137,6 +138,35 @@ async def test_an_unreachable_postgres_is_named_without_its_password_and_given_u
         await prepare(kernel)
     assert f"127.0.0.1:{port}" in str(refused.value) and "s3cret" not in str(refused.value)
     await store.close()
+
+
+@pytest.mark.spec("K19", "K28")
+async def test_a_server_that_recovers_is_waited_for_longer_than_an_absent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL only. The server is a stranger of ours that says what PostgreSQL says while it recovers."""
+    monkeypatch.setattr(runner, "CONNECT_WAIT_S", 0.001)
+    monkeypatch.setattr(runner, "STARTING_TRIES", CONNECT_TRIES + 3)
+    fields = b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"
+    asked = 0
+
+    async def recovering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        if int.from_bytes((await reader.readexactly(length - 4))[:4], "big") == SSL_REQUEST:
+            writer.write(b"N")
+            length = int.from_bytes(await reader.readexactly(4), "big")
+            await reader.readexactly(length - 4)
+        asked += 1
+        writer.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(recovering, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        store = PostgresStore(f"postgresql://ann@127.0.0.1:{port}/main")
+        with pytest.raises(StoreStarting, match="the database system is starting up"):
+            await prepare(Kernel(store=store, registry=Registry([])))
+        await store.close()
+    assert asked >= CONNECT_TRIES + 3
 
 
 @pytest.mark.spec("K19")

@@ -7,6 +7,7 @@ them for all (`keeper`).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ import holdfast
 from holdfast.engines.keeper import Keeper, Step
 from holdfast.engines.presence import expire_the_dead
 from holdfast.engines.worker import Worker
-from holdfast.errors import StoreReadOnly, StoreUnavailable, TransportError
+from holdfast.errors import StoreReadOnly, StoreStarting, StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
@@ -36,6 +37,8 @@ from holdfast.operator.incident_news import IncidentApp
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
+STARTING_TRIES = 600
+"""A server that recovers from a crash says so, and is waited for: that takes as long as its log takes to read."""
 CONNECT_WAIT_S = 1.0
 DECLARE_WAIT_S, DECLARE_WAIT_CAP_S = 0.5, 5.0
 BROKER, RELAY, CONSUME, SHOW = "broker", "relay", "consume", "show only"
@@ -263,12 +266,13 @@ async def await_schema(kernel: Kernel) -> None:
 
 
 async def _patiently(kernel: Kernel, begin: Callable[[], Awaitable[T]]) -> T:
-    for attempt in range(1, CONNECT_TRIES + 1):
+    for attempt in itertools.count(1):
         try:
             return await begin()
         except (StoreUnavailable, StoreReadOnly) as error:  # a standby may be promoted any moment
-            kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=CONNECT_TRIES)
-            if attempt == CONNECT_TRIES:
+            tries = STARTING_TRIES if isinstance(error, StoreStarting) else CONNECT_TRIES
+            kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=tries)
+            if attempt >= tries:
                 raise
             await pause(asyncio.Event(), CONNECT_WAIT_S)
     raise AssertionError("unreachable")

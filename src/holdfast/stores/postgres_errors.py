@@ -17,6 +17,7 @@ from holdfast.errors import (
     StoreFull,
     StoreReadOnly,
     StoreStandby,
+    StoreStarting,
     StoreUnavailable,
     forbidden,
 )
@@ -31,7 +32,9 @@ def naming(url: str) -> Iterator[None]:
         raise StoreStandby(
             f"PostgreSQL at {hosts_of(url)} has no server that takes writes now; one must be promoted or started."
         ) from error
-    except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
+    except asyncpg.CannotConnectNowError as error:
+        raise StoreStarting(f"PostgreSQL at {hosts_of(url)} is not ready: {error}.") from error
+    except (OSError, TimeoutError) as error:
         raise StoreUnavailable(
             f"PostgreSQL at {hosts_of(url)} cannot be reached ({type(error).__name__}); "
             "start it or mend the database URL."
