@@ -95,7 +95,10 @@ def test_a_server_answers_what_the_database_does(remote: Remote) -> None:
         ("schedules", "list"),
         ("incidents", "list"),
     ):
-        assert remote.json(*words) == place.json(*words), words
+        there, here = remote.json(*words), place.json(*words)
+        if isinstance(there, dict):
+            there.pop("now", None), here.pop("now", None)  # the time of each look
+        assert there == here, words
     cancelled = {"job_id": waiting, "id": waiting, "system": "shop", "state": "cancelled"}
     assert remote.json("jobs", "cancel", waiting) == cancelled
     triaged = remote.run("dead", "triage", case, "--cause", "data").stdout.strip()

@@ -143,7 +143,8 @@ def test_the_library_knows_no_system() -> None:
     assert systems["version"] == PROJECT["version"] == holdfast.__version__
     assert "holdfast.systems" not in PROJECT["entry-points"] and "holdfast_systems" not in str(PROJECT)
     assert set(systems["entry-points"]["holdfast.systems"]) == {point.name for point in entry_points(group=SYSTEMS)}
-    assert set(systems["optional-dependencies"]) == {"grading", "conversion", "review", "all"}
+    wanted = {"grading", "conversion", "review", "all", "ocr", "whisper", "javascript", "go"}
+    assert set(systems["optional-dependencies"]) == wanted
 
 
 def test_the_licence_is_in_the_distribution() -> None:

@@ -15,7 +15,7 @@ from holdfast.testing import HandClock
 from tests.horizon.explaining import ExplainingStore
 
 FEW, MANY = 10, 100_000
-A_FEW = 20
+A_FEW = 60  # an index of a hundred thousand rows is a page or two deeper, and a turn goes down a dozen
 """Buffers that a statement may touch more: another level of an index for each that it looks into."""
 WAKES = {"joins.count_down", "joins.ready", "joins.move", "jobs.lock_waiting", "jobs.turn"}
 MORE_CHILDREN = b"""

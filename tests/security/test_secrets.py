@@ -157,8 +157,9 @@ async def _accepted_requests(place: Deployment, server: LeakyServer) -> None:
     )
     denied = {"type": "url", "url": f"http://ann:{ADDRESS['diff user']}@{here}/nothing/1.diff"}
     await place.review("cl-2", recipients=[EMAIL], source=denied)
-    repos = [f"https://ann:{ADDRESS['git password']}@{here}/r.git", f"https://{ADDRESS['git token']}@{here}/r.git"]
-    for number, repo in enumerate([*repos, f"ssh://{ADDRESS['ssh user']}@{here}/r.git"], 3):
+    away = f"127.0.0.2:{server.port}"  # no setting allows it
+    repos = [f"https://ann:{ADDRESS['git password']}@{away}/r.git", f"https://{ADDRESS['git token']}@{away}/r.git"]
+    for number, repo in enumerate([*repos, f"ssh://{ADDRESS['ssh user']}@{away}/r.git"], 3):
         git = {"type": "git", "repo": repo, "range": "HEAD"}
         await place.review(f"cl-{number}", recipients=[EMAIL], source=git)
     await _publish_unreadable(place)

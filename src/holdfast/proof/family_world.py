@@ -40,7 +40,7 @@ _UNENDED = """SELECT COUNT(*) AS n FROM holdfast_jobs j JOIN holdfast_joins n ON
                  AND j.state IN ('queued', 'processing', 'waiting')"""
 PASSWORD = "pw-of-the-family"
 ADDRESS = f"https://kin:{PASSWORD}@git.example/r.git?sig={PASSWORD}"
-_SEALED = "SELECT s.owner, j.state FROM holdfast_secrets s JOIN holdfast_jobs j ON j.id = s.owner"
+_SEALED = "SELECT s.owner, j.state FROM holdfast_secrets s JOIN holdfast_jobs j ON CAST(j.id AS TEXT) = s.owner"
 _ADDRESSES = "SELECT id, state, payload, coalesce(error, '') AS error FROM holdfast_jobs WHERE kind = ?"
 COVERAGE = Coverage(
     failpoints=frozenset(
