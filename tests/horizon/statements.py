@@ -50,7 +50,7 @@ EXCUSED = {
         "keepers.take", "keepers.look", "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
         "workers.company", "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
-        "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until", "breakers.spend",
+        "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until", "breakers.lift_gate", "breakers.spend",
         "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",
     },
     "the look from the bottom itself: a twentieth of the time": {"lanes.below", "lanes.below_later"},

@@ -17,8 +17,8 @@ from holdfast.proof.run import reports, run_seed, simulate
 from tests.proof.seeds import corpus, first_fresh_seed, keep, told
 
 FAST_SEEDS = 25
-FRESH_SEEDS = 600
-CHUNKS = 2
+FRESH_SEEDS = 300
+CHUNKS = 1
 """So that the test workers share them. Each is large enough to see everything by itself."""
 
 

@@ -121,9 +121,16 @@ def score_of(parts: Mapping[str, float], measured: Features) -> float:
     careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)
     score += _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful
     if not measured.advanced_links:
-        score -= careful * on_line(_B1_WORDS, measured.level) * max(0.0, score - _B1_ENDS)
+        # No further down than the text would stand with the usual slips: nobody is the better for making some.
+        usual = score - POINTS_PER_DEVIATION * (place(parts) - place(_without_praise(parts)))
+        score -= careful * on_line(_B1_WORDS, measured.level) * max(0.0, score - max(_B1_ENDS, usual))
     score = _bend(score)
     return score if measured.level >= _C1_WORDS else min(score, _C1_BEGINS - 0.5)
+
+
+def _without_praise(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts as if there were no fewer slips and misspelt words than usual."""
+    return {name: min(part, 0.0) if name in ("slips", "misspelt") else part for name, part in parts.items()}
 
 
 def plainness(measured: Features) -> float:

@@ -145,18 +145,22 @@ def test_a_grade_has_four_criteria_with_feedback_in_half_points(grader: OfflineG
 
 @pytest.mark.spec("G15")
 def test_slips_cost_grammar_and_are_shown(grader: OfflineGrader) -> None:
-    clean = essay(grader, TEXTS[1])
-    broken = essay(
-        grader,
-        TEXTS[1]
-        .replace("people think it is", "people thinks it are")
-        .replace("my sister lives", "my sister live")
-        .replace("received a lot", "have receive an lot")
-        .replace("They can join", "They can joins")
-        .replace("comments", "coments"),
-    )
-    assert broken.criteria["grammar"].score < clean.criteria["grammar"].score
-    assert "should be" in broken.criteria["grammar"].feedback
+    grades, text = [essay(grader, TEXTS[1])], TEXTS[1]
+    for right, wrong in (
+        ("people think it is", "people thinks it are"),
+        ("my sister lives", "my sister live"),
+        ("received a lot", "have receive an lot"),
+        ("They can join", "They can joins"),
+        ("comments", "coments"),
+        (" is ", " are "),
+        (" a ", " an "),
+    ):
+        text = text.replace(right, wrong)
+        grades.append(essay(grader, text))
+    assert grades[-1].criteria["grammar"].score < grades[0].criteria["grammar"].score
+    assert "should be" in grades[-1].criteria["grammar"].feedback
+    overall = [grade.overall_score for grade in grades]
+    assert overall == sorted(overall, reverse=True), "nobody is the better for a slip"
 
 
 @pytest.mark.spec("G15")
