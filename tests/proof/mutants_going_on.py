@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from holdfast.kernel import effects as effects_kernel
 from holdfast.kernel import go_on
 from holdfast.tables import effects as ledger
-from holdfast.tables import jobs
+from holdfast.tables import events, jobs
 from tests.proof.plant import respelled, swapped
 
 
@@ -77,11 +78,22 @@ def result_only_handed_on() -> Iterator[None]:
 
 @contextmanager
 def claim_untold() -> Iterator[None]:
-    """Who goes on tells that the stage before has ended, and not that the next one is claimed."""
+    """The event that ends an attempt does not show when that was claimed."""
+    nothing = "CAST(NULL AS BIGINT)"
     with (
-        swapped(jobs, "_told", lambda row, went_on: row),
-        respelled(jobs.sql, "turn", ("CASE WHEN goes THEN 'went_on' ELSE event END", "event")),
+        respelled(jobs.sql, "log_ends", ("s.data, s.claimed_at", f"s.data, {nothing}")),
+        respelled(jobs.sql, "turn", ("data, claimed_at FROM fin", f"data, {nothing} FROM fin")),
     ):
+        yield
+
+
+@contextmanager
+def success_forgotten() -> Iterator[None]:
+    """A success that is taken back is not written down first."""
+
+    async def forget(tx: Any, job_id: str) -> None: ...
+
+    with swapped(events, "write_success", forget):
         yield
 
 

@@ -55,7 +55,7 @@ def _nobody_waits(one: Settlement, now: int, look: Look | None) -> bool:
     return look is not None and one.job.priority <= look.priority and now - look.at < GOES_ON_MS
 
 
-def next_taken(kernel: Kernel, one: Settlement, decision: Decision) -> Taken:
+def next_taken(kernel: Kernel, one: Settlement, decision: Decision, now: int) -> Taken:
     """The job as its row is once it went on, with what its next stage may need."""
     assert one.taken is not None, "only a job that a worker was given goes on"
     results = one.taken.results
@@ -70,5 +70,6 @@ def next_taken(kernel: Kernel, one: Settlement, decision: Decision) -> Taken:
         not_before=decision.not_before,
         done=done_after(kernel.registry.kinds[one.job.kind], one.job),
         tally=decision.tally,
+        last_attempt_at=now,
     )
     return Taken(job, results, one.taken.since, went_on=True, sealed=one.taken.sealed)

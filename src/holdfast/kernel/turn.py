@@ -89,7 +89,7 @@ async def turn(
     if refused:
         async with kernel.store.transaction() as tx:
             await note_refused(tx, refused, now)
-    kept_on = [next_taken(kernel, one, d) for one, d in kept if one.job.id in turned.went_on]
+    kept_on = [next_taken(kernel, one, d, now) for one, d in kept if one.job.id in turned.went_on]
     put_back = sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now) - len(kept_on)
     again = turned.parked + (not plain) + put_back + max(0, let_in - len(turned.leased))
     return kept_on + await _with_results(kernel, turned.leased, now), again

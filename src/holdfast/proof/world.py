@@ -53,7 +53,17 @@ from holdfast.proof.broker import Broker, Faults
 from holdfast.proof.chaos import Chaos, draw_swarm
 from holdfast.proof.checker import Finding, check
 from holdfast.proof.coverage import Coverage
-from holdfast.proof.history import Accepted, History, ProviderTale, Told, job_changes, read_lines
+from holdfast.proof.history import (
+    STORY,
+    Accepted,
+    History,
+    ProviderTale,
+    Step,
+    Told,
+    job_changes,
+    read_lines,
+    stories_in,
+)
 from holdfast.proof.hosts import Host
 from holdfast.proof.loop import SimLoop
 from holdfast.proof.provider_stub import Dedup, Effect, ProviderFaults, ProviderStub
@@ -301,6 +311,7 @@ class World:
             lines=lines,
             changes=job_changes(lines),
             born={line.id: line for line in lines if line.what == "born"},
+            stories={job: steps for database in self.arenas for job, steps in self._stories(database).items()},
             kinds={name: kind for registry in self.registries.values() for name, kind in registry.kinds.items()},
             providers={name: self._tale(stub) for name, stub in self.providers.items()},
             broker=self.broker.log,
@@ -315,6 +326,10 @@ class World:
             canary=CANARY,
             pauses_excused=False,
         )
+
+    def _stories(self, database: str) -> dict[str, list[Step]]:
+        ids = self.query("SELECT CAST(id AS TEXT) FROM holdfast_jobs", database=database)
+        return stories_in(ids, self.query(STORY, database=database))
 
     def visible(self, database: str) -> str:
         """Everything that people, logs and metrics can see: all tables but the payloads and results themselves. A
