@@ -191,7 +191,9 @@ async def test_a_job_that_waited_tells_its_claim_once(kernel: Kernel) -> None:
 
 
 # What code of before writes, which knows nothing of `claimed_at`.
-OLD_LOST = """UPDATE holdfast_jobs SET state = 'queued', lease_owner = NULL, lease_until = NULL WHERE state = 'processing'"""
+OLD_LOST = (
+    """UPDATE holdfast_jobs SET state = 'queued', lease_owner = NULL, lease_until = NULL WHERE state = 'processing'"""
+)
 OLD_CLAIM = """UPDATE holdfast_jobs SET state = 'processing', attempt = attempt + 1, lease_owner = 'old',
   lease_until = CAST(:now AS BIGINT) + 60000, last_attempt_at = CAST(:now AS BIGINT) WHERE state = 'queued'"""
 OLD_GOES_ON = "UPDATE holdfast_jobs SET attempt = attempt + 1, stage = 'keep', last_attempt_at = CAST(:now AS BIGINT)"

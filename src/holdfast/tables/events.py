@@ -1,5 +1,5 @@
-"""The append-only history of jobs. What a job's own row shows is not written a second time: its creation, its last claim
-and its success are read from there, and the claim of an earlier attempt from the event that ended it."""
+"""The append-only history of jobs. What a job's own row shows is not written a second time: its creation, its last
+claim and its success are read from there, and the claim of an earlier attempt from the event that ended it."""
 
 from __future__ import annotations
 

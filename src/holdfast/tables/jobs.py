@@ -203,7 +203,7 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
     if rows:
         parked = [row for row in rows if row["state"] == State.QUEUED]
         steps = [(row["id"], row["attempt"], "parked", None) for row in parked]
-        if rows[0]["state"] == State.PROCESSING:  # the other claims are told by their jobs' rows
+        if rows[0]["state"] == State.PROCESSING:  # the rows of the others show their claims
             steps.append((rows[0]["id"], rows[0]["attempt"], "claimed", None))
         await events.append(tx, steps, now)
     floors = reached(claim.lanes, seen, claim.limit, now)
