@@ -69,7 +69,6 @@ MUTANTS = (
         elsewhere="tests/kernel/test_going_on.py::test_a_stage_whose_provider_is_held_is_not_entered",
     ),
     Mutant(mutants_going_on.claim_untold, ("S3",), 20),
-    Mutant(mutants_going_on.success_forgotten, ("S3",), 200),
     Mutant(mutants_going_on.result_only_handed_on, ("S3",), 20),
     Mutant(
         mutants_going_on.new_effect_unfenced,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from holdfast.kernel import effects as effects_kernel
 from holdfast.kernel import go_on
 from holdfast.tables import effects as ledger
-from holdfast.tables import events, jobs
+from holdfast.tables import jobs
 from tests.proof.plant import respelled, swapped
 
 
@@ -84,16 +83,6 @@ def claim_untold() -> Iterator[None]:
         respelled(jobs.sql, "log_ends", ("s.data, s.claimed_at", f"s.data, {nothing}")),
         respelled(jobs.sql, "turn", ("data, claimed_at FROM fin", f"data, {nothing} FROM fin")),
     ):
-        yield
-
-
-@contextmanager
-def success_forgotten() -> Iterator[None]:
-    """A success that is taken back is not written down first."""
-
-    async def forget(tx: Any, job_id: str) -> None: ...
-
-    with swapped(events, "write_success", forget):
         yield
 
 
