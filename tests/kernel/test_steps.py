@@ -16,7 +16,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import end, turn
-from holdfast.proof.audit import audit
+from holdfast.operator.audit import audit
 from holdfast.stores.statement import statement_of
 from holdfast.tables import depth, events, ops
 from holdfast.tables import jobs as jobs_table
