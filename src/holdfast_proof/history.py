@@ -210,15 +210,15 @@ def read_lines(connection: sqlite3.Connection) -> list[Line]:
     return [Line._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
 
 
-STORY = "SELECT CAST(job_id AS TEXT), type, attempt, at FROM holdfast_every_event ORDER BY job_id, seq, part"
-
-
-def stories_in(jobs: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> dict[str, list[Step]]:
-    """The rows of `STORY` by job; a job that has only been accepted has an empty story."""
-    stories: dict[str, list[Step]] = {str(job[0]): [] for job in jobs}
-    for job_id, *step in rows:
-        if job_id in stories:
-            stories[job_id].append(Step(*step))
+def read_stories(connection: sqlite3.Connection) -> dict[str, list[Step]]:
+    """The story of every job that is there, as whoever asks for it reads it."""
+    stories: dict[str, list[Step]] = {
+        str(job[0]): [] for job in connection.execute("SELECT CAST(id AS TEXT) FROM holdfast_jobs").fetchall()
+    }
+    text = "SELECT CAST(job_id AS TEXT), type, attempt, at FROM holdfast_every_event ORDER BY job_id, seq, part"
+    for row in connection.execute(text).fetchall():
+        if row[0] in stories:
+            stories[row[0]].append(Step(row[1], row[2], row[3]))
     return stories
 
 

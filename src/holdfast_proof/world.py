@@ -54,17 +54,7 @@ from holdfast_proof.broker import Broker, Faults
 from holdfast_proof.chaos import Chaos, draw_swarm
 from holdfast_proof.checker import Finding, check
 from holdfast_proof.coverage import Coverage
-from holdfast_proof.history import (
-    STORY,
-    Accepted,
-    History,
-    ProviderTale,
-    Step,
-    Told,
-    job_changes,
-    read_lines,
-    stories_in,
-)
+from holdfast_proof.history import Accepted, History, ProviderTale, Told, job_changes, read_lines, read_stories
 from holdfast_proof.hosts import Host
 from holdfast_proof.loop import SimLoop
 from holdfast_proof.provider_stub import Dedup, Effect, ProviderFaults, ProviderStub
@@ -304,14 +294,15 @@ class World:
 
     def history(self) -> History:
         """One history of all databases: what one writes, another may answer to."""
-        told = [read_lines(arena.keeper) for arena in self.arenas.values()]
+        arenas = self.arenas.values()
+        told = [read_lines(arena.keeper) for arena in arenas]
         lines = told[0] if len(told) == 1 else list(merge(*told, key=lambda line: line.at_ms))
         held = {queue: self.broker.held(queue) for queue in sorted(self.broker._queues)}
         return History(
             lines=lines,
             changes=job_changes(lines),
             born={line.id: line for line in lines if line.what == "born"},
-            stories={job: steps for database in self.arenas for job, steps in self._stories(database).items()},
+            stories={job: steps for arena in arenas for job, steps in read_stories(arena.keeper).items()},
             kinds={name: kind for registry in self.registries.values() for name, kind in registry.kinds.items()},
             providers={name: self._tale(stub) for name, stub in self.providers.items()},
             broker=self.broker.log,
@@ -326,10 +317,6 @@ class World:
             canary=CANARY,
             pauses_excused=False,
         )
-
-    def _stories(self, database: str) -> dict[str, list[Step]]:
-        ids = self.query("SELECT CAST(id AS TEXT) FROM holdfast_jobs", database=database)
-        return stories_in(ids, self.query(STORY, database=database))
 
     def visible(self, database: str) -> str:
         """Everything that people, logs and metrics can see: all tables but the payloads and results themselves. A

@@ -160,7 +160,8 @@ async def test_whoever_follows_a_job_gets_each_step_once_and_in_order(kernel: Ke
         ("succeeded", 3), ("result_expired", 3),
     ]  # fmt: skip
     assert steps(whole).index(("claimed", 2)) < steps(whole).index(("progress", 2))
-    paged, place = [], BEGINNING
+    paged: list[Any] = []
+    place = BEGINNING
     while page := await story(kernel, other, place, limit=1):
         paged += page
         place = place.after(page[0])

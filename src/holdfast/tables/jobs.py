@@ -201,8 +201,7 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
             rows += taken
             seen[lane] = Seen(lane, len(taken), max((row["created_at"] for row in taken), default=BOTTOM), None)
     if rows:
-        parked = [row for row in rows if row["state"] == State.QUEUED]
-        steps = [(row["id"], row["attempt"], "parked", None) for row in parked]
+        steps = [(row["id"], row["attempt"], "parked", None) for row in rows if row["state"] == State.QUEUED]
         if rows[0]["state"] == State.PROCESSING:  # the rows of the others show their claims
             steps.append((rows[0]["id"], rows[0]["attempt"], "claimed", None))
         await events.append(tx, steps, now)
@@ -231,34 +230,26 @@ async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | No
 
 async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[set[str], set[str]]:
     """End attempts; return the jobs whose end was accepted, and those of them that went on."""
-    lease_until = claim.lease_until
     rows = {left.job.id: _ended(left, claim, now) for left in lefts}
-    ended = batch.keyed(rows)
-    states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
-    accepted = {left.job.id: left for left in lefts if left.job.id in states}
-    steps = _steps_to_write(accepted.values(), rows)
+    ended = await tx.rows(sql.end, batch=batch.keyed(rows), lease_until=claim.lease_until, now=now)
+    states = {row["id"]: row["state"] for row in ended}
+    accepted = [left for left in lefts if left.job.id in states]
+    steps = _steps_to_write(accepted, rows)
     if steps:
         await tx.rows(sql.log_ends, batch=batch.keyed(steps), now=now)
-    values = {job_id: rows[job_id] for job_id, left in accepted.items() if left.value is not None}
+    values = {left.job.id: rows[left.job.id] for left in accepted if left.value is not None}
     if values:
         await tx.rows(sql.keep_values, batch=batch.keyed(values), now=now)
     return set(states), {job_id for job_id, state in states.items() if state == State.PROCESSING}
 
 
-def _steps_to_write(accepted: Iterable[Left], rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+def _steps_to_write(accepted: Sequence[Left], rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     """The rows whose ends are written as events: of the successes of a kind one, with the number of the others."""
-    steps: dict[str, tuple[Any, ...]] = {}
-    first_of_kind: dict[str, str] = {}
-    successes: Counter[str] = Counter()
-    for left in accepted:
-        job_id, kind = left.job.id, left.job.kind
-        if rows[job_id][_EVENT] != "succeeded":
-            steps[job_id] = rows[job_id]
-            continue
-        successes[kind] += 1
-        first_of_kind.setdefault(kind, job_id)
-    for kind, job_id in first_of_kind.items():
-        others, row = successes[kind] - 1, rows[job_id]
+    successes = {left.job.id: left.job.kind for left in accepted if rows[left.job.id][_EVENT] == "succeeded"}
+    steps = {left.job.id: rows[left.job.id] for left in accepted if left.job.id not in successes}
+    jobs_of = Counter(successes.values())
+    for kind, job_id in {kind: job_id for job_id, kind in successes.items()}.items():
+        row, others = rows[job_id], jobs_of[kind] - 1
         steps[job_id] = (*row[:_DATA], str(others) if others else None, *row[_DATA + 1 :])
     return steps
 
