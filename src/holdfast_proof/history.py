@@ -76,7 +76,7 @@ def triggers(watched: Mapping[str, Told]) -> list[str]:
     return texts
 
 
-class Line(NamedTuple):
+class HistoryLine(NamedTuple):
     """One committed write."""
 
     seq: int
@@ -88,7 +88,7 @@ class Line(NamedTuple):
     data: list[Any]
 
 
-class Change(NamedTuple):
+class JobChange(NamedTuple):
     """One write to one job, with the event that was written beside it ('' if there was none)."""
 
     seq: int
@@ -123,7 +123,7 @@ class Change(NamedTuple):
     went_on: bool = False
 
 
-class Accepted(NamedTuple):
+class AcceptedJob(NamedTuple):
     """What the client was told: `job` under this key and payload, or a refusal (`job` is None)."""
 
     at_ms: int
@@ -152,19 +152,19 @@ class ProviderTale:
 
 
 @dataclass(slots=True)
-class History:
+class RunHistory:
     """Everything the predicates look at. `skew_ms` is how far two clocks may differ, the simulation's own among them;
     `shelved` messages lie in sinks, for people."""
 
-    lines: list[Line]
-    changes: dict[str, list[Change]]
-    born: dict[str, Line]
+    lines: list[HistoryLine]
+    changes: dict[str, list[JobChange]]
+    born: dict[str, HistoryLine]
     kinds: Mapping[str, JobKind]
     providers: Mapping[str, ProviderTale] = field(default_factory=dict)
     broker: Sequence[BrokerEvent] = ()
     undelivered: frozenset[str] = frozenset()
     shelved: frozenset[str] = frozenset()
-    accepted: Sequence[Accepted] = ()
+    accepted: Sequence[AcceptedJob] = ()
     stalls: Sequence[Stall] = ()
     answered: Mapping[str, int] = field(default_factory=dict)
     # Kinds whose owners may have a dead job tried again without an operator.
@@ -179,10 +179,10 @@ class History:
     # Whether every process runs the same code, and so has the same order of stages.
     ordered: bool = True
 
-    def of(self, *what: str) -> Iterator[Line]:
+    def of(self, *what: str) -> Iterator[HistoryLine]:
         return (line for line in self.lines if line.what in what)
 
-    def all_changes(self) -> Iterator[Change]:
+    def all_changes(self) -> Iterator[JobChange]:
         return (change for changes in self.changes.values() for change in changes)
 
     def kind_of(self, job: str) -> JobKind:
@@ -193,25 +193,25 @@ class History:
         return any(s.host == host and s.from_ms <= to_ms and s.to_ms >= from_ms for s in self.stalls)
 
 
-def read_lines(connection: sqlite3.Connection) -> list[Line]:
+def read_lines(connection: sqlite3.Connection) -> list[HistoryLine]:
     rows = connection.execute("SELECT seq, at, wall, host, what, id, data FROM proof_log ORDER BY seq").fetchall()
     data = json.loads(f"[{','.join([row[6] for row in rows])}]")  # one text is parsed faster than many
-    return [Line._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
+    return [HistoryLine._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
 
 
-def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
+def job_changes(lines: Sequence[HistoryLine]) -> dict[str, list[JobChange]]:
     """Every job's writes in order, each with its event: the first one of the job that follows it. A job that its holder
     went on with has left one attempt and entered the next in one write: two changes, which one event tells."""
-    changes: dict[str, list[Change]] = {}
+    changes: dict[str, list[JobChange]] = {}
     for line in lines:
         if line.what == "job":
-            changes.setdefault(line.id, []).extend(_parted(Change(*line[:4], line.id, "", {}, *line.data)))
+            changes.setdefault(line.id, []).extend(_parted(JobChange(*line[:4], line.id, "", {}, *line.data)))
         elif line.what == "event" and line.data[1] in EVENTS and changes.get(line.id):
             _label(changes[line.id], line)
     return changes
 
 
-def _label(changes: list[Change], line: Line) -> None:
+def _label(changes: list[JobChange], line: HistoryLine) -> None:
     note = json.loads(line.data[2]) if line.data[2] else {}
     if line.data[1] == "went_on" and changes[-1].went_on:
         if changes[-1].event == changes[-2].event == "":
@@ -221,7 +221,7 @@ def _label(changes: list[Change], line: Line) -> None:
         changes[-1] = changes[-1]._replace(event=line.data[1], note=note)
 
 
-def _parted(change: Change) -> list[Change]:
+def _parted(change: JobChange) -> list[JobChange]:
     if (change.old_state, change.state) != ("processing", "processing") or change.attempt == change.old_attempt:
         return [change]
     left = change._replace(state="queued", attempt=change.old_attempt, lease_until=None)
@@ -243,7 +243,7 @@ EVENTS = frozenset(
 )
 
 
-def fingerprint(history: History) -> str:
+def fingerprint(history: RunHistory) -> str:
     """The hash of a history: equal for one seed in every process."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps(history.lines).encode())
@@ -253,7 +253,7 @@ def fingerprint(history: History) -> str:
     return digest.hexdigest()
 
 
-def timeline(history: History, job: str) -> list[str]:
+def timeline(history: RunHistory, job: str) -> list[str]:
     """A job's story for a person: every write, call and message that concerns it, in order."""
     keys = {line.id: line.data[6] for line in history.of("planned") if line.data[7] == job}
     told = {line.id for line in history.of("told") if line.data[0] == job}
@@ -277,7 +277,7 @@ def timeline(history: History, job: str) -> list[str]:
     return [f"{at_ms / 1_000:>9.3f} s  {text}" for at_ms, _, text in sorted(found)]
 
 
-def _said(change: Change) -> str:
+def _said(change: JobChange) -> str:
     if change.old_state == change.state and not change.event:
         return f"{change.state} #{change.attempt}: lease until {change.lease_until}, parked {change.parked}"
     note = f" {change.note}" if change.note else ""
