@@ -43,8 +43,8 @@ class RungRecently:
 
     def fresh(self, due: list[tuple[str, int]], now: int) -> list[tuple[str, int]]:
         """Those of the due jobs that were not rung for lately. What is due no longer is forgotten."""
-        self.rung = {one: self.rung[one] for one in due if one in self.rung}
-        return [one for one in due if now - self.rung.get(one, -(10**15)) >= self.again_s * 1_000]
+        self.rung = {job: self.rung[job] for job in due if job in self.rung}
+        return [job for job in due if now - self.rung.get(job, -(10**15)) >= self.again_s * 1_000]
 
 
 async def ring_once(kernel: Kernel, bells: RungRecently) -> int:
@@ -59,7 +59,7 @@ async def ring_once(kernel: Kernel, bells: RungRecently) -> int:
     watch_claims(kernel)
     fresh = bells.fresh(due, now)
     answers = await asyncio.gather(*[_ring(kernel, kernel.transport, bells.queue, job_id) for job_id, _ in fresh])
-    taken = [one for one, trouble in zip(fresh, answers, strict=True) if trouble is None]
+    taken = [job for job, trouble in zip(fresh, answers, strict=True) if trouble is None]
     bells.rung.update(dict.fromkeys(taken, now))
     down = next((trouble for trouble in answers if isinstance(trouble, TransportDown)), None)
     if down is not None:

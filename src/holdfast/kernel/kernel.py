@@ -73,16 +73,16 @@ class Tuning:
 
     def problems(self) -> list[str]:
         """Every contradiction, in sentences."""
-        found = []
+        sentences = []
         if self.lease_s < 3 * self.renew_s:
-            found.append(
+            sentences.append(
                 f"The lease of {self.lease_s:g} s must be at least three times the renewal of {self.renew_s:g} s."
             )
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             if not isfinite(value) or (value <= 0 and name not in MAY_BE_ZERO):
-                found.append(f"The setting '{name}' is {value}; it must be positive and finite.")
-        return found
+                sentences.append(f"The setting '{name}' is {value}; it must be positive and finite.")
+        return sentences
 
 
 class AutoMigrate(StrEnum):

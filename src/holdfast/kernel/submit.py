@@ -237,17 +237,17 @@ def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Op
     """Orders that differ only in id, time and payload: the rest is prepared once a millisecond."""
     kind = kind_of(job)
     if kind.seals or kind.search:
-        yield from (order_of(job, one, options, job_id=kernel.new_id(), now=kernel.now()) for one in inputs)
+        yield from (order_of(job, value, options, job_id=kernel.new_id(), now=kernel.now()) for value in inputs)
         return
     now = -1
     alike: tuple[Any, ...] = ()
     ids = uuid7s(lambda: now, kernel.dice)
-    made = tuple.__new__  # a named tuple's own way of making one takes three times as long
-    for one in inputs:
+    construct = tuple.__new__  # a named tuple's own way of making one takes three times as long
+    for value in inputs:
         at = kernel.now()
         if at != now or kind.turns is not None:
-            now, alike = at, order_of(job, one, options, job_id="", now=at).row[:-1]
-        yield made(JobToEnqueue, (next(ids), made(NewJob, (*alike, _payload(kind, one))), (), ()))
+            now, alike = at, order_of(job, value, options, job_id="", now=at).row[:-1]
+        yield construct(JobToEnqueue, (next(ids), construct(NewJob, (*alike, _payload(kind, value))), (), ()))
 
 
 async def submit_orders(kernel: Kernel, orders: Iterable[JobToEnqueue]) -> list[str]:
@@ -256,19 +256,19 @@ async def submit_orders(kernel: Kernel, orders: Iterable[JobToEnqueue]) -> list[
     if isinstance(orders, Sequence) and len(orders) <= BULK_ROWS_FIRST:
         return await _submit_part(kernel, orders) if orders else []
     left = iter(orders)
-    found: list[list[str]] = []
+    parts: list[list[str]] = []
     making, failed = asyncio.Lock(), asyncio.Event()
 
     async def lane() -> None:
         while True:
             async with making:
-                part = await _next_part(left, min(BULK_ROWS, BULK_ROWS_FIRST << min(len(found), 10)))
-                place = len(found)
-                found.append([])
+                part = await _next_part(left, min(BULK_ROWS, BULK_ROWS_FIRST << min(len(parts), 10)))
+                place = len(parts)
+                parts.append([])
             if not part or failed.is_set():
                 return
             try:
-                found[place] = await _submit_part(kernel, part)
+                parts[place] = await _submit_part(kernel, part)
             except BaseException:
                 failed.set()  # the other lane shall not begin anything more
                 raise
@@ -277,7 +277,7 @@ async def submit_orders(kernel: Kernel, orders: Iterable[JobToEnqueue]) -> list[
     for outcome in await asyncio.gather(lane(), lane(), return_exceptions=True):
         if outcome is not None:
             raise outcome
-    return [job_id for part in found for job_id in part]
+    return [job_id for part in parts for job_id in part]
 
 
 async def _next_part(left: Iterator[JobToEnqueue], rows: int) -> list[JobToEnqueue]:
@@ -321,14 +321,14 @@ async def _write_alone(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str
     """Where no order could make the others be taken back, the statement is its own commit."""
     await kernel.failpoint("submit.before_commit")
     async with kernel.store.alone() as tx:
-        found = await submit_in(tx, part, kernel.now(), kernel.watch)
+        ids = await submit_in(tx, part, kernel.now(), kernel.watch)
     await kernel.failpoint("submit.after_commit")
-    return found
+    return ids
 
 
 async def _write(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     async with kernel.store.transaction() as tx:
-        found = await submit_in(tx, part, kernel.now(), kernel.watch)
+        ids = await submit_in(tx, part, kernel.now(), kernel.watch)
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
-    return found
+    return ids

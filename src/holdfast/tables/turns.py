@@ -30,11 +30,11 @@ async def lanes(tx: Tx, queues: Sequence[str], most: int, now: int) -> list[Wait
 
 async def next_keys(tx: Tx, lane: WaitingLane, after: str, limit: int) -> list[str]:
     """Up to `limit` keys with waiting jobs, in the order of their turns: those after `after`, then from the first."""
-    found = await _keys_after(tx, lane, after, limit)
-    if len(found) < limit and after:
-        again = await _keys_after(tx, lane, "", limit - len(found))
-        found += [key for key in again if key <= after]
-    return found
+    keys = await _keys_after(tx, lane, after, limit)
+    if len(keys) < limit and after:
+        again = await _keys_after(tx, lane, "", limit - len(keys))
+        keys += [key for key in again if key <= after]
+    return keys
 
 
 async def _keys_after(tx: Tx, lane: WaitingLane, after: str, limit: int) -> list[str]:

@@ -163,17 +163,17 @@ async def _again(ctx: Context, join: Join) -> Join:
 
 async def outcomes_of(kernel: Kernel, join: Join) -> list[Success[Any] | Failure]:
     """What came of every child, in the order of the inputs."""
-    found: dict[str, Success[Any] | Failure] = {}
+    by_id: dict[str, Success[Any] | Failure] = {}
     after = NIL
     while True:
         async with kernel.store.reading() as tx:
             rows = await joins.outcomes(tx, join.id, after, PAGE)
-        found.update((row["id"], outcome_of(kernel, row)) for row in rows)
+        by_id.update((row["id"], outcome_of(kernel, row)) for row in rows)
         if len(rows) < PAGE:
             break
         after = rows[-1]["id"]
     gone = failure(Category.POLICY, "RESULT_PRUNED", "The job ended so long ago that its row has been removed.")
-    return [found.get(child_id(join.created_at, join.id, number), gone) for number in range(join.size)]
+    return [by_id.get(child_id(join.created_at, join.id, number), gone) for number in range(join.size)]
 
 
 def outcome_of(kernel: Kernel, row: Row) -> Success[Any] | Failure:

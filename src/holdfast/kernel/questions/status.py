@@ -122,8 +122,8 @@ async def read_progress(kernel: Kernel, job_id: str) -> dict[str, JsonValue] | N
         if await jobs.show(tx, job_id) is None:
             raise NotFound(f"There is no job {job_id}.")
         text = await events.last_data(tx, job_id, "progress")
-    found: dict[str, JsonValue] | None = None if text is None else json.loads(text)
-    return found
+    progress: dict[str, JsonValue] | None = None if text is None else json.loads(text)
+    return progress
 
 
 def _check_id(job_id: object) -> None:
