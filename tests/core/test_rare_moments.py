@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Provider
+from holdfast.core import budget
+from holdfast.core.breaker import BreakerPolicy, BreakerState, record
+from holdfast.core.budget import Tally
 from holdfast.core.decide import StagePlan, decide
 from holdfast.core.effect import EffectRow, EffectStatus, token_of, within_retention
 from holdfast.core.job import Claimed, State
-from holdfast.core.outcome import Lost
+from holdfast.core.outcome import Back, Lost, Next, Outcome, Parked, Wait
 
 NOW = 1_000_000_000
 
@@ -25,6 +28,31 @@ def test_a_lost_job_waits_a_second_for_each_worker_that_it_has_lost(crashes: int
     )
     asked = decide(row._replace(not_before=NOW + 60_000), Lost(), StagePlan("ask"), None, NOW, 0.5)
     assert asked.run_at == NOW + 60_000, "what a provider asked for outlives the worker"
+
+
+@pytest.mark.spec("K6")
+@pytest.mark.parametrize("outcome", [Wait("key", 60), Parked("key", NOW + 60_000)])
+def test_a_job_that_waits_has_not_lost_a_worker_in_what_comes_next(outcome: Outcome) -> None:
+    row = Claimed("j", "k", "q", "ask", State.PROCESSING, 7, 0, 2, 0, 2, 0, 0, None, None, None, None, None, "{}")
+    assert decide(row, outcome, StagePlan("ask"), None, NOW, 0.5).crashes == 0
+
+
+@pytest.mark.spec("000.12", "G6")
+@pytest.mark.parametrize("outcome", [Next(), Back("fetch", None)])
+@pytest.mark.parametrize("failures", [0, 2])
+def test_what_earlier_stages_spent_counts_however_many_stages_lie_between(outcome: Outcome, failures: int) -> None:
+    row = Claimed("j", "k", "q", "b", State.PROCESSING, 7, failures, 0, 0, 2, 0, 0, None, None, None, None, None, "{}")
+    row = row._replace(tally=budget.to_text(Tally(earlier=3)))
+    moved = decide(row, outcome, StagePlan("b"), StagePlan("c"), NOW, 0.5)
+    assert budget.from_text(moved.tally).earlier == 3 + failures
+
+
+@pytest.mark.spec("K9")
+@pytest.mark.parametrize(("age_ms", "kept"), [(9_999, "10"), (10_000, "0")])
+def test_an_outcome_leaves_the_window_of_time_when_it_is_as_old_as_the_window(age_ms: int, kept: str) -> None:
+    policy = BreakerPolicy(window_s=10, failures_in_a_row=None)
+    failed = record(BreakerState(), policy, NOW, 0, "a", ok=False)
+    assert record(failed, policy, NOW + age_ms, 0, "b", ok=True).window == kept
 
 
 @pytest.mark.spec("K12")
