@@ -189,7 +189,9 @@ def test_a_provider_that_asks_again_and_again_is_called_less_and_less() -> None:
     assert waits == [10_000, 20_000, 40_000, 60_000, 60_000]
     again = play([*[(Failed(limited(1)), CLOSED)] * 3, (Failed(own()), CLOSED), (Failed(limited(1)), CLOSED)])
     assert again[-1].run_at - NOW == 10_000, "anything else starts the row anew"
-    known_down = play([*[(Failed(limited(1)), CLOSED)] * 3, (Failed(fault(), at()), OPEN), (Failed(limited(1)), CLOSED)])
+    known_down = play(
+        [*[(Failed(limited(1)), CLOSED)] * 3, (Failed(fault(), at()), OPEN), (Failed(limited(1)), CLOSED)]
+    )
     assert known_down[-1].run_at - NOW == 10_000, "an outage too"
     held = (Held("llm", "x", NOW, asked=True), CLOSED)
     assert play([(Failed(limited(1)), CLOSED), held, (Failed(limited(1)), CLOSED)])[-1].run_at - NOW == 20_000

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from holdfast import Provider
-from holdfast.core import budget
+from holdfast.core import budget, rate
 from holdfast.core.breaker import BreakerPolicy, BreakerState, record
 from holdfast.core.budget import Tally
 from holdfast.core.decide import StagePlan, decide
-from holdfast.core.effect import EffectRow, EffectStatus, token_of, within_retention
+from holdfast.core.effect import EffectRow, EffectStatus, LookLater, LookUp, Step, next_step, token_of, within_retention
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Back, Lost, Next, Outcome, Parked, Wait
 
@@ -53,6 +55,34 @@ def test_an_outcome_leaves_the_window_of_time_when_it_is_as_old_as_the_window(ag
     policy = BreakerPolicy(window_s=10, failures_in_a_row=None)
     failed = record(BreakerState(), policy, NOW, 0, "a", ok=False)
     assert record(failed, policy, NOW + age_ms, 0, "b", ok=True).window == kept
+
+
+@pytest.mark.spec("K18")
+def test_calls_that_share_an_entry_leave_the_minute_together_and_none_too_early() -> None:
+    usage = rate.Usage()
+    for _ in range(120):
+        usage = spent(rate.spend(usage, 120, None, 999))
+    assert rate.spend(usage, 120, None, 60_998) == 61_000, "no minute sees more, wherever it begins"
+    assert spent(rate.spend(usage, 120, None, 61_000)).recent == ((61_000, 1),)
+
+
+def spent(usage: rate.Usage | int) -> rate.Usage:
+    assert isinstance(usage, rate.Usage)
+    return usage
+
+
+@pytest.mark.spec("K12", "004.24")
+@pytest.mark.parametrize(("effects", "step"), [("token", LookUp(alert=True)), ("lookup", LookLater(NOW + 35_000))])
+def test_half_a_mark_is_looked_up_at_once_only_where_a_token_makes_a_second_send_harmless(
+    effects: Literal["token", "lookup"], step: Step
+) -> None:
+    provider = Provider("p", effects=effects, timeout_s=30, late_bound_s=5, lookup=never_asked)
+    row = EffectRow("k", token_of("k"), EffectStatus.SENDING, "p", "id-1", 0, 1, NOW, NOW, None, None)
+    assert next_step(row, provider, 0, NOW, can_look=True) == step
+
+
+async def never_asked(token: str) -> str | None:
+    raise AssertionError("a rule asks nobody")
 
 
 @pytest.mark.spec("K12")
