@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -11,7 +12,18 @@ from holdfast.core import budget, rate
 from holdfast.core.breaker import BreakerPolicy, BreakerState, record
 from holdfast.core.budget import Tally
 from holdfast.core.decide import StagePlan, decide
-from holdfast.core.effect import EffectRow, EffectStatus, LookLater, LookUp, Step, next_step, token_of, within_retention
+from holdfast.core.effect import (
+    EffectRow,
+    EffectStatus,
+    LookLater,
+    LookUp,
+    Send,
+    Step,
+    after_unknown_id,
+    next_step,
+    token_of,
+    within_retention,
+)
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Back, Lost, Next, Outcome, Parked, Wait
 
@@ -79,6 +91,15 @@ def test_half_a_mark_is_looked_up_at_once_only_where_a_token_makes_a_second_send
     provider = Provider("p", effects=effects, timeout_s=30, late_bound_s=5, lookup=never_asked)
     row = EffectRow("k", token_of("k"), EffectStatus.SENDING, "p", "id-1", 0, 1, NOW, NOW, None, None)
     assert next_step(row, provider, 0, NOW, can_look=True) == step
+
+
+@pytest.mark.spec("K12", "004.28")
+def test_an_id_that_a_provider_may_have_forgotten_proves_nothing_though_it_was_marked_lately() -> None:
+    provider = Provider("p", effects="token", retention_s=600, timeout_s=1)
+    lately = NOW + 590_000
+    row = EffectRow("k", token_of("k"), EffectStatus.SENT, "p", "id-1", 0, 1, NOW, NOW, None, None, marked_at=lately)
+    assert after_unknown_id(row, provider, lately) is None
+    assert after_unknown_id(replace(row, first_sent_at=lately - 10_000), provider, lately) == Send()
 
 
 async def never_asked(token: str) -> str | None:
