@@ -43,7 +43,9 @@ _LEFT = (
     "SELECT status, COUNT(*) AS n, MIN(available_at) AS available_at, MAX(retry_count) AS retries, MAX(error_message) AS error FROM holdfast_outbox GROUP BY status",
     "SELECT CAST(extract(epoch FROM now()) * 1000 AS bigint) AS now",
 )
-_UNSETTLED = "SELECT id, request_id, status, version FROM submissions WHERE status IN ('PENDING', 'PROCESSING') LIMIT 40"
+_UNSETTLED = (
+    "SELECT id, request_id, status, version FROM submissions WHERE status IN ('PENDING', 'PROCESSING') LIMIT 40"
+)
 
 
 def figures(soak: Soak) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from holdfast.core.job import Claimed
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Taken
-from holdfast.kernel.taking_turns import key_of, let_newcomers_in
 from holdfast.kernel.turn import claim_one
+from holdfast.kernel.upkeep.taking_turns import key_of, let_newcomers_in
 
 PLACES_MIN = 10
 """A worker of fewer places keeps none: each is too large a part of it."""
