@@ -143,7 +143,8 @@ async def test_a_lost_answer_is_not_gone_on_with_twice(walker: Walker) -> None:
     await worker._until_none_runs(None)
     finished = list(worker._finished)
     await worker._step(0)  # its answer is lost
-    worker._finished, worker._doubt = finished, True
+    worker._finished = finished
+    worker._doubt.set()
     await worker._disown()
     row = await walker.row()
     assert (row["state"], row["stage"], row["attempt"]) == ("queued", "second", 2)
