@@ -24,12 +24,12 @@ from holdfast.tables import batch, cases, effects, events, jobs
 
 async def lock_ended(tx: Tx, effect: EffectRow) -> Claimed | None:
     """The job of an effect, locked; None if nobody will answer for it any more. Raises `StillRuns` for a live one."""
-    found = await jobs.lock_one(tx, effect.job_id) if effect.job_id else None
-    if found is None:
+    locked = await jobs.lock_one(tx, effect.job_id) if effect.job_id else None
+    if locked is None:
         return None
-    if State(found[0].state) in LIVE:
+    if State(locked[0].state) in LIVE:
         raise StillRuns
-    return found[0]
+    return locked[0]
 
 
 class StillRuns(Exception):
