@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.core.job import EDGES, LIVE, TERMINAL, State
 from holdfast.operator.finding import Violation
-from holdfast_proof.history import JobChange, RunHistory
+from holdfast_proof.history import EVENTS, JobChange, RunHistory
 
 ENDED = frozenset(str(state) for state in TERMINAL)
 LEGAL = frozenset((str(old), str(new)) for old, new in EDGES)
@@ -76,6 +76,19 @@ def check_legal_edges(history: RunHistory) -> Iterator[Violation]:
         if back and not (change.event == "replayed" and anew):
             text = f"Job {change.job} went back from stage '{change.old_stage}' to '{change.stage}' ({change.event})."
             yield Violation("S3", text, change.job)
+
+
+def check_stories(history: RunHistory) -> Iterator[Violation]:
+    """S3: the story that a job's rows tell has every step that was taken, once and in order, each claim at its time."""
+    for job, story in history.stories.items():
+        taken = [change for change in history.changes.get(job, ()) if change.event]
+        told = [step for step in story if step.type in EVENTS]
+        steps = [(change.event, change.attempt) for change in taken]
+        if steps != [(step.type, step.attempt) for step in told]:
+            text = ", ".join(f"{step.type} #{step.attempt}" for step in told)
+            yield Violation("S3", f"Job {job} went through {steps}, and its story is: {text}.", job)
+        elif [c.last_attempt_at for c in taken if c.event == "claimed"] != [s.at for s in told if s.type == "claimed"]:
+            yield Violation("S3", f"The story of job {job} tells another time of a claim than there was.", job)
 
 
 def _is_corrected(change: JobChange) -> bool:
@@ -206,6 +219,7 @@ JOBS = (
     check_acceptance,
     check_one_terminal,
     check_legal_edges,
+    check_stories,
     check_fencing,
     check_results,
     check_progress,

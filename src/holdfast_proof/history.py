@@ -30,7 +30,7 @@ _TOLD: dict[str, Told] = {
         "new.id",
         "old.state, new.state, old.stage, new.stage, old.attempt, new.attempt, old.epoch, new.epoch, old.failures, "
         "new.failures, new.crashes, old.lease_until, new.lease_until, old.run_at, new.run_at, new.not_before, "
-        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider",
+        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider, new.last_attempt_at",
     ),
     "born": ("INSERT ON holdfast_jobs", "new.id", "new.kind, new.job_key, new.fingerprint"),
     "event": ("INSERT ON holdfast_job_events", "new.job_id", "new.attempt, new.type, new.data"),
@@ -120,7 +120,16 @@ class JobChange(NamedTuple):
     old_not_before: int | None
     old_hold: str | None
     provider: str | None
+    last_attempt_at: int | None
     went_on: bool = False
+
+
+class StoryStep(NamedTuple):
+    """One step of a job's story, as whoever asks for it reads it."""
+
+    type: str
+    attempt: int
+    at: int
 
 
 class AcceptedJob(NamedTuple):
@@ -160,6 +169,8 @@ class RunHistory:
     changes: dict[str, list[JobChange]]
     born: dict[str, HistoryLine]
     kinds: Mapping[str, JobKind]
+    # The stories of the jobs that are still there, as the database tells them at the end.
+    stories: Mapping[str, Sequence[StoryStep]] = field(default_factory=dict)
     providers: Mapping[str, ProviderTale] = field(default_factory=dict)
     broker: Sequence[BrokerEvent] = ()
     undelivered: frozenset[str] = frozenset()
@@ -199,9 +210,22 @@ def read_lines(connection: sqlite3.Connection) -> list[HistoryLine]:
     return [HistoryLine._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
 
 
+def read_stories(connection: sqlite3.Connection) -> dict[str, list[StoryStep]]:
+    """The story of every job that is there, as whoever asks for it reads it."""
+    stories: dict[str, list[StoryStep]] = {
+        str(job[0]): [] for job in connection.execute("SELECT CAST(id AS TEXT) FROM holdfast_jobs").fetchall()
+    }
+    text = "SELECT CAST(job_id AS TEXT), type, attempt, at FROM holdfast_every_event ORDER BY job_id, seq, part"
+    for row in connection.execute(text).fetchall():
+        if row[0] in stories:
+            stories[row[0]].append(StoryStep(row[1], row[2], row[3]))
+    return stories
+
+
 def job_changes(lines: Sequence[HistoryLine]) -> dict[str, list[JobChange]]:
-    """Every job's writes in order, each with its event: the first one of the job that follows it. A job that its holder
-    went on with has left one attempt and entered the next in one write: two changes, which one event tells."""
+    """Every job's writes in order, each with its event: the first one of the job that follows it. Claims and successes
+    are events by themselves, whether or not one was written. A job that its holder went on with has left one attempt
+    and entered the next in one write: two changes."""
     changes: dict[str, list[JobChange]] = {}
     for line in lines:
         if line.what == "job":
@@ -213,15 +237,16 @@ def job_changes(lines: Sequence[HistoryLine]) -> dict[str, list[JobChange]]:
 
 def _label(changes: list[JobChange], line: HistoryLine) -> None:
     note = json.loads(line.data[2]) if line.data[2] else {}
-    if line.data[1] == "went_on" and changes[-1].went_on:
-        if changes[-1].event == changes[-2].event == "":
-            changes[-2] = changes[-2]._replace(event="advanced", note=note)
-            changes[-1] = changes[-1]._replace(event="claimed")
-    elif changes[-1].event == "":
-        changes[-1] = changes[-1]._replace(event=line.data[1], note=note)
+    place = -2 if changes[-1].went_on else -1
+    if changes[place].event == "":
+        changes[place] = changes[place]._replace(event=line.data[1], note=note)
 
 
 def _parted(change: JobChange) -> list[JobChange]:
+    if (change.old_state, change.state) == ("queued", "processing"):
+        return [change._replace(event="claimed")]
+    if change.old_state in ("processing", "waiting") and change.state == "succeeded":
+        return [change._replace(event="succeeded")]
     if (change.old_state, change.state) != ("processing", "processing") or change.attempt == change.old_attempt:
         return [change]
     left = change._replace(state="queued", attempt=change.old_attempt, lease_until=None)
@@ -232,12 +257,13 @@ def _parted(change: JobChange) -> list[JobChange]:
         old_lease_until=None,
         old_not_before=change.not_before,
         old_run_at=change.run_at,
+        event="claimed",
         went_on=True,
     )
     return [left, entered]
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "went_on", "rewound", "replayed", "resumed")
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed", "resumed")
 EVENTS = frozenset(
     ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
 )

@@ -12,7 +12,7 @@ A system brings its own world by subclassing `SimWorld`:
             self.role("client", self.client, database="main")          # submits; remembers in `self`, not in its host
 
         def is_quiet(self) -> bool: ...                                # nothing is left to do: the seed may end
-        def judge(self, history: History) -> list[Finding]: ...        # its own predicates, besides the kernel's
+        def judge(self, history: RunHistory) -> list[Violation]: ...  # its own predicates, besides the kernel's
 
 It may also say:
 
@@ -54,7 +54,7 @@ from holdfast_proof.broker import Broker, Faults
 from holdfast_proof.chaos import Chaos, draw_swarm
 from holdfast_proof.checker import Violation, check
 from holdfast_proof.coverage import Coverage
-from holdfast_proof.history import AcceptedJob, ProviderTale, RunHistory, Told, job_changes, read_lines
+from holdfast_proof.history import AcceptedJob, ProviderTale, RunHistory, Told, job_changes, read_lines, read_stories
 from holdfast_proof.hosts import Host
 from holdfast_proof.loop import SimLoop
 from holdfast_proof.provider_stub import Dedup, Effect, ProviderFaults, ProviderStub
@@ -294,13 +294,15 @@ class SimWorld:
 
     def history(self) -> RunHistory:
         """One history of all databases: what one writes, another may answer to."""
-        told = [read_lines(arena.keeper) for arena in self.arenas.values()]
+        arenas = self.arenas.values()
+        told = [read_lines(arena.keeper) for arena in arenas]
         lines = told[0] if len(told) == 1 else list(merge(*told, key=lambda line: line.at_ms))
         held = {queue: self.broker.held(queue) for queue in sorted(self.broker._queues)}
         return RunHistory(
             lines=lines,
             changes=job_changes(lines),
             born={line.id: line for line in lines if line.what == "born"},
+            stories={job: steps for arena in arenas for job, steps in read_stories(arena.keeper).items()},
             kinds={name: kind for registry in self.registries.values() for name, kind in registry.kinds.items()},
             providers={name: self._tale(stub) for name, stub in self.providers.items()},
             broker=self.broker.log,

@@ -109,7 +109,8 @@ async def _still(kernel: Kernel, suspects: list[Violation]) -> list[Violation]:
 
 async def _stories(kernel: Kernel, tx: Tx, page: Sequence[Row]) -> list[AuditedJob]:
     ids = batch.ids(row["id"] for row in page)
-    events = _by_job(await tx.rows(sql.events, batch=ids))
+    lowest, highest = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+    events = _by_job(await tx.rows(sql.events, batch=ids, lowest=lowest, highest=highest))
     effects = _by_job(await tx.rows(sql.effects, batch=ids))
     cases = {row["job_id"]: row for row in await tx.rows(sql.cases, batch=ids)}
     now = kernel.now()

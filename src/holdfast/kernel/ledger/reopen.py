@@ -77,6 +77,7 @@ async def _bury(kernel: Kernel, tx: Tx, effect: EffectRow, job: Claimed, stage: 
         is_attempt=False,
     )
     error = batch.text({"error_class": why.error_class, "message": message})
+    await events.write_success(tx, job.id)
     await jobs.take_back(tx, job.id, stage, error, now)
     await events.append(tx, [(job.id, job.attempt, "taken_back", batch.text({"stage": stage, "effect": name}))], now)
     await bury(kernel, tx, job._replace(stage=stage), decision, now)
