@@ -40,7 +40,8 @@ _LEFT = (
     " (SELECT string_agg(type || ' ' || attempt || ' ' || at, ', ' ORDER BY e.seq) FROM holdfast_job_events AS e"
     " WHERE e.job_id = j.id) AS events FROM holdfast_jobs AS j WHERE state <> 'succeeded' LIMIT 40",
     "SELECT name, gate, updated_at FROM holdfast_breakers",
-    "SELECT status, COUNT(*) AS n, MIN(available_at) AS available_at, MAX(retry_count) AS retries, MAX(error_message) AS error FROM holdfast_outbox GROUP BY status",
+    "SELECT status, COUNT(*) AS n, MIN(available_at) AS available_at, MAX(retry_count) AS retries,"
+    " MAX(error_message) AS error FROM holdfast_outbox GROUP BY status",
     "SELECT CAST(extract(epoch FROM now()) * 1000 AS bigint) AS now",
 )
 _UNSETTLED = (
