@@ -14,9 +14,9 @@ from holdfast.core.job import PRIORITIES
 from holdfast.errors import CallError, ProviderHeld
 from holdfast.kernel import operate
 from holdfast.kernel.call import look_again
-from holdfast.kernel.prune import prune_once
 from holdfast.kernel.record import Ticket
 from holdfast.kernel.turn import claim_one
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.stores.statement import _statement
 from holdfast.tables import breakers, jobs
 from holdfast.testing import World
