@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 
 from holdfast_systems.review.changelist import ChangedFile, Changelist, DiffLine, Hunk
 from holdfast_systems.review.findings import Finding
@@ -23,6 +24,10 @@ _INLINE_EXIT = re.compile(r"[:{)]\s*(?:return|raise|throw|continue|break)\b")
 _NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
 _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
 _TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
+_DRESS = re.compile(r"[\s'\"`()]+")
+_COMMENT = re.compile(r"\s(?:#|//) .*$")
+_CONDITION = re.compile(r"^\s*(?:}?\s*else\s+)?(?:if|elif|unless)\b")
+_ALIKE = 0.7
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 
 
@@ -40,7 +45,8 @@ def removed_guards(changelist: Changelist) -> Iterator[Finding]:
 
 
 def _plain(text: str) -> str:
-    return "".join(text.split()).rstrip("{:")
+    """Without what a formatter changes: spaces, kinds of quotes, brackets round a condition; and without a comment."""
+    return _DRESS.sub("", _COMMENT.sub("", text)).rstrip("{:")
 
 
 def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
@@ -51,12 +57,21 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
             match = _GUARD.match(line.text)
             if match is None or any(_plain(match["condition"]) in text for text in new):
                 continue
+            if any(_is_reworded(line.text, other.text) for other in added):
+                continue
             following = gone[index + 1].text if index + 1 < len(gone) else ""
             if _EXIT.match(following) or _INLINE_EXIT.search(line.text):
                 message = (
                     f"A check that left early (line {line.old_no} before the change) is gone, and nothing replaces it."
                 )
                 yield _finding(file, added, "warning", "removed-guard", message)
+
+
+def _is_reworded(gone: str, added: str) -> bool:
+    """Whether a new line is the old condition in other words: a longer one, or one without a needless call."""
+    if not _CONDITION.match(added):
+        return False
+    return SequenceMatcher(None, _plain(gone), _plain(added), autojunk=False).ratio() >= _ALIKE
 
 
 def _widened(file: ChangedFile, hunk: Hunk) -> Iterator[Finding]:

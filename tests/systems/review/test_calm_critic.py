@@ -203,3 +203,48 @@ def program(path: Path, body: str) -> None:
 )
 def test_a_path_tells_whose_a_file_is(path: str, kind: str) -> None:
     assert path_kind(path) == kind
+
+
+async def test_a_print_of_what_is_run_by_itself_is_no_debugging() -> None:
+    helper = "def f(x: int) -> int:\n    print(x)\n    return x\n\n\n"
+    run = 'if __name__ == "__main__":\n    # Try it.\n    print(f(2))\n'
+    assert rules(await reviewed(added("a.py", helper + run)), "a.py") == {(2, "debugging")}
+    assert rules(await reviewed(added("b.py", helper.replace("print", "repr") + run)), "b.py") == set()
+
+
+async def test_a_print_of_an_example_or_to_a_file_is_no_debugging() -> None:
+    example = '    """Use it so:\n\n    print(f(1))\n    """\n'
+    text = f"def f(out: int) -> None:\n{example}    print(1, file=out)\n    print(2)\n"
+    assert rules(await reviewed(added("a.py", text)), "a.py") == {(7, "debugging")}
+
+
+async def test_a_value_that_a_sentence_mentions_is_no_secret() -> None:
+    mentioned = '"""\nThe `credentials` will have the value `"deadbeef12346ab9c0"`\n"""\n'
+    assert rules(await reviewed(added("a.py", mentioned)), "a.py") == set()
+    given = 'credentials = "deadbeef12346ab9c0"\n'
+    assert {rule for _, rule in rules(await reviewed(added("a.py", given)), "a.py")} == {"secret"}
+
+
+async def test_a_raise_that_handlers_call_is_no_error() -> None:
+    text = "import sys\n\n\ndef again(error):\n    if error is sys.exc_info()[1]:\n        raise\n    raise error\n"
+    assert rules(await reviewed(added("a.py", text)), "a.py") == set()
+
+
+async def test_the_same_words_about_a_file_are_said_once_and_errors_each_time() -> None:
+    warned = "import hashlib\n\n\nA = hashlib.md5(b'1')\nB = hashlib.md5(b'2')\nC = hashlib.md5(b'3')\n"
+    (finding,) = (await reviewed(added("a.py", warned))).findings
+    assert finding.line == 4 and finding.message.endswith("And 2 more in this file.")
+    wrong = "A = undefined_name\nB = undefined_name\n"
+    assert rules(await reviewed(added("b.py", wrong)), "b.py") == {(1, "F821"), (2, "F821")}
+
+
+def test_a_guard_in_other_quotes_or_brackets_is_the_same_guard() -> None:
+    def replaced(gone: str, come: str) -> list[tuple[int, str]]:
+        return guards(changed("a.py", f"{gone}\n    return\nx = 1\n", f"{come}\n    return\nx = 1\n"))
+
+    assert replaced("if len(data['email']) < 3:", 'if len(data["email"]) < 3:') == []
+    assert replaced("if (a is None):  # not yet", "if a is None:") == []
+    assert replaced("if name not in table.keys():", "if name not in table:") == []
+    assert replaced("if read is False or not self.may(x):", "if read is False or x is None or not self.may(x):") == []
+    assert replaced("if len(data['email']) < 3:", "if a:") == [(1, "removed-guard")]
+    assert replaced("if value is None:", "if self.names:") == [(1, "removed-guard")]
