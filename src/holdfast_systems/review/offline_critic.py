@@ -39,6 +39,7 @@ _RUFF_RULES = "E7,E9,F,B,S,PLE,PLW,ASYNC,RUF006,W605"
 _RUFF_IGNORED = "B010,B026,B027,B028,B904,PLE0704,PLW1508,S101,S105,S106,S107,S311,S603,S607,PLW0603,PLW2901"
 _RUFF_ERRORS = re.compile(r"invalid-syntax|E9|F82|F70|PLE")
 _SHELLS = frozenset({".sh", ".bash", ".dash", ".ksh"})
+_GENERATED = re.compile(r"\b(?:auto-?)?generated (?:by|from|with|automatically)\b|\bdo not edit\b", re.IGNORECASE)
 _RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
 _SHEBANG = re.compile(r"#!\s*/\S*?/(?:env\s+(?:-S\s+)?)?(?:sh|bash|dash|ksh)\b")
 
@@ -69,7 +70,7 @@ async def review(
     findings = await _brought_by(changelist, findings, contents, path, timeout_s)
     lines = {(file.path, number): text for file in changelist.files for number, text in file.added_lines}
     texts = {file.path: whole_text(file, contents) or "" for file in changelist.files}
-    findings = [each for each in findings if not _is_for_a_reader(each, texts.get(each.path, ""))]
+    findings = [each for each in findings if not _is_meant(each, texts.get(each.path, ""))]
     findings = calmed(_without_echoes(findings), lambda finding: lines.get((finding.path, finding.line), ""))
     findings += [*removed_guards(changelist), *_not_linted(changelist, placed)]
     settled = settle(findings, changelist)
@@ -124,8 +125,11 @@ def _where_broken(findings: list[Finding], changelist: Changelist) -> list[Findi
     return kept
 
 
-def _is_for_a_reader(finding: Finding, content: str) -> bool:
-    """Whether a print belongs to what a Python file does when it is run by itself, or to an example in a text."""
+def _is_meant(finding: Finding, content: str) -> bool:
+    """Whether what was found is so on purpose: a long line that a program wrote, a print of what a Python file does
+    when it is run by itself, or of an example in a text."""
+    if finding.rule == "long-line":
+        return bool(_GENERATED.search(content[:500]))
     if finding.rule != "debugging" or finding.severity != "info" or not finding.path.endswith(".py"):
         return False
     above = content.split("\n")[: finding.line]
