@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.core.job import PRIORITIES
-from holdfast.core.turns import Begun, turn_at
+from holdfast.core.turns import KeyUse, turn_at
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
@@ -30,11 +30,11 @@ async def lanes(tx: Tx, queues: Sequence[str], most: int, now: int) -> list[Wait
 
 async def next_keys(tx: Tx, lane: WaitingLane, after: str, limit: int) -> list[str]:
     """Up to `limit` keys with waiting jobs, in the order of their turns: those after `after`, then from the first."""
-    found = await _keys_after(tx, lane, after, limit)
-    if len(found) < limit and after:
-        again = await _keys_after(tx, lane, "", limit - len(found))
-        found += [key for key in again if key <= after]
-    return found
+    keys = await _keys_after(tx, lane, after, limit)
+    if len(keys) < limit and after:
+        again = await _keys_after(tx, lane, "", limit - len(keys))
+        keys += [key for key in again if key <= after]
+    return keys
 
 
 async def _keys_after(tx: Tx, lane: WaitingLane, after: str, limit: int) -> list[str]:
@@ -48,10 +48,10 @@ async def lock(tx: Tx, queue: str) -> None:
     await tx.rows(sql.lock, queue=queue)
 
 
-async def begun(tx: Tx, keys: Sequence[str], since: int) -> dict[str, Begun]:
+async def begun(tx: Tx, keys: Sequence[str], since: int) -> dict[str, KeyUse]:
     """What each key has begun, with its starts after `since`."""
     rows = await tx.rows(sql.begun, keys=batch.ids(keys), since=since)
-    return {row["key"]: Begun(row["unended"], row["lately"]) for row in rows}
+    return {row["key"]: KeyUse(row["unended"], row["lately"]) for row in rows}
 
 
 async def admit(tx: Tx, lane: WaitingLane, shares: Mapping[str, int], stages: str, now: int) -> list[str]:

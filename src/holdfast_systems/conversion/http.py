@@ -89,7 +89,7 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
     @router.get("/api/jobs/{job_id}/events")
     async def follow(request: Request, job_id: str, who: Watcher) -> Response:
         """The job's events, from the first or from the last one you saw, until it ends."""
-        after = _seq(last_event_id(request))
+        after = events.Place.parse(last_event_id(request))
         async with kernel.store.reading() as tx:
             row = await _own(tx, job_id, who)
             ended = status_of(row, kernel.now()) not in documents.LIVE
@@ -198,8 +198,9 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
 
 def _story(job_id: str) -> Any:
     async def fetch(tx: Tx, after: str | None) -> list[Event]:
-        rows = await events.of_job(tx, job_id, _seq(after), EVENTS_MAX)
-        return views.events_of(job_id, rows, whole=len({row["seq"] for row in rows}) < EVENTS_MAX)
+        place = events.Place.parse(after)
+        rows = await events.of_job(tx, job_id, place, EVENTS_MAX)
+        return views.events_of(job_id, events.places_of(rows, place), whole=len(rows) < EVENTS_MAX)
 
     return fetch
 
@@ -227,10 +228,6 @@ def _cursor(text: str | None) -> str | None:
         return str(UUID(text))
     except ValueError:
         raise Problem(422, "INVALID_INPUT", "cursor: it is not one that this list gave.", field="cursor") from None
-
-
-def _seq(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else events.BEGINNING
 
 
 UPLOAD: dict[str, Any] = {

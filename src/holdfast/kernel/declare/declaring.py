@@ -1,0 +1,257 @@
+"""What is wrong with a declaration, said when it is made: one sentence that names the place."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from holdfast.core.classify import Rules
+from holdfast.core.provider import Provider
+from holdfast.core.retry import Retry
+from holdfast.core.turns import OWNER, Limit, Turns
+from holdfast.errors import BadDeclaration
+
+HOOK = "on_settled"
+KIND = re.compile(r"[\w.:-]{1,200}\Z")
+
+
+def refuse_bare(decorator: str, decorated: object) -> None:
+    """A decorator that was written without its parentheses is given what it stands above."""
+    if decorated is not None:
+        name = getattr(decorated, "__name__", repr(decorated))
+        raise BadDeclaration(f"@{decorator} above '{name}' lacks its parentheses: write @{decorator}().")
+
+
+def name_kind(queue: str, place: str, name: object) -> str:
+    """What a job kind is called: in the database, in labels and in log lines."""
+    called = f"{queue}.{snake(place)}" if name is None else name
+    if not isinstance(called, str) or not KIND.match(called):
+        raise BadDeclaration(f"'{place}' has the name {called!r}; it must be up to 200 letters, digits, '_', '-', '.'.")
+    return called
+
+
+def adapter_for(type_: Any, place: str) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(type_)
+    except Exception as error:
+        why = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        advice = "use a dataclass, a pydantic model or what JSON has"
+        raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {why}; {advice}.") from None
+
+
+def make_instance(cls: type[Any]) -> Any:
+    """The instance that all stages of a kind run on; it is made once, and without arguments."""
+    try:
+        return cls()
+    except TypeError as error:
+        way_out = "it is made without arguments, once for all jobs: give what it needs by its module or its app"
+        raise BadDeclaration(f"'{cls.__name__}' cannot be made: {error}; {way_out}.") from None
+
+
+def check_formerly(formerly: object) -> tuple[str, ...]:
+    """The names that a stage had. A text alone would be read letter by letter."""
+    if isinstance(formerly, str) or not isinstance(formerly, Sequence) or not all(isinstance(n, str) for n in formerly):
+        raise BadDeclaration(f"formerly={formerly!r} must be the names that the stage had: write formerly=('old',).")
+    return tuple(formerly)
+
+
+def check_options(place: str, method: object, retry: object, provider: object, timeout_s: object) -> None:
+    if isinstance(method, classmethod):
+        raise BadDeclaration(
+            f"The stage '{place}' is a classmethod; it must be a method that takes (self, ctx, input)."
+        )
+    if not isinstance(retry, Retry):
+        raise BadDeclaration(f"The stage '{place}' has a retry of {retry!r}; write retry=Retry(attempts=...).")
+    if provider is not None and not isinstance(provider, Provider):
+        raise BadDeclaration(f"The stage '{place}' has a provider of {provider!r}; write provider=Provider(...).")
+    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
+        raise BadDeclaration(f"The stage '{place}' has a timeout_s of {timeout_s!r}; it must be seconds above 0.")
+
+
+def checked_rules(rules: Rules, never: tuple[type[BaseException], ...], place: str) -> Rules:
+    """The stage's word on exceptions, refused unless it is made of exception classes that do not contradict; the
+    app's `never` stands behind it."""
+    for option, classes in (("retry_on", rules.retry_on), ("never", rules.never)):
+        if not isinstance(classes, tuple) or not all(map(_is_exception, classes)):
+            raise BadDeclaration(f"The stage '{place}' has a {option} that is not a tuple of exception classes.")
+    both = sorted(each.__name__ for each in {*rules.retry_on} & {*rules.never})
+    if both:
+        raise BadDeclaration(f"The stage '{place}' names {', '.join(both)} in retry_on and in never.")
+    if not isinstance(never, tuple) or not all(map(_is_exception, never)):
+        raise BadDeclaration(f"The app of '{place}' has a never that is not a tuple of exception classes.")
+    return Rules(rules.retry_on, (*rules.never, *(each for each in never if each not in rules.retry_on)))
+
+
+def _is_exception(candidate: object) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, BaseException)
+
+
+def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> None:
+    if version < 1:
+        raise BadDeclaration(f"'{place}' has version {version}; versions count from 1.")
+    missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
+    if missing:
+        raise BadDeclaration(f"'{place}' has version {version} but no upgrade from version {missing[0]}.")
+    beyond = [step for step in upgrades if not 1 <= step < version]
+    if beyond:
+        raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")
+
+
+def check_inherited(cls: type[Any], own: set[str]) -> None:
+    for base in cls.__mro__[1:]:
+        for name, method in vars(base).items():
+            if hasattr(method, "__holdfast_stage__") and name not in own:
+                raise BadDeclaration(
+                    f"'{cls.__name__}' inherits the stage '{name}' from '{base.__name__}', but stages are those that a "
+                    f"class writes itself, in their order: write '{name}' in '{cls.__name__}', with @stage() above it."
+                )
+
+
+def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
+    """The class's own `on_settled`, or None where it has none. One that could not be called is refused, and so is a
+    method whose name is nearly that."""
+    for name, method in vars(cls).items():
+        is_own = inspect.isfunction(method) and not name.startswith("_") and not hasattr(method, "__holdfast_stage__")
+        if is_own and name != HOOK and get_close_matches(name, [HOOK], cutoff=0.8):
+            raise BadDeclaration(f"'{cls.__name__}.{name}' is called by nobody; did you mean {HOOK}(self, tx, change)?")
+    hook: Callable[..., Awaitable[None]] = getattr(cls, HOOK)
+    if hook.__module__ == "holdfast.kernel.app":
+        return None
+    if not inspect.iscoroutinefunction(hook):
+        raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must be an async function that takes (self, tx, change).")
+    try:
+        inspect.signature(hook).bind(None, None, None)
+    except TypeError:
+        raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must take (self, tx, change).") from None
+    return hook
+
+
+def check_type(place: str, parameter: str, hints: dict[str, Any], given: Any, source: str) -> None:
+    wanted = hints.get(parameter, Any)
+    if not may_hold(wanted, given):
+        raise BadDeclaration(
+            f"The stage '{place}' takes '{parameter}' as {_spelled(wanted)}, but {source} {_spelled(given)}; "
+            "make the two the same."
+        )
+
+
+def check_result(place: str, result: Any, stage: str, returns: Any) -> None:
+    if not may_hold(result, returns):
+        raise BadDeclaration(
+            f"'{place}' is a Job that ends with {_spelled(result)}, but its last stage '{stage}' returns "
+            f"{_spelled(returns)}; make the two the same."
+        )
+
+
+def _spelled(type_: Any) -> str:
+    return type_.__name__ if isinstance(type_, type) else str(type_)
+
+
+def may_hold(wanted: Any, given: Any) -> bool:
+    """Whether a parameter of the type `wanted` may be given a value of the type `given`. False only if it never can:
+    what is hard to judge is left to the type checker."""
+    wanted_members, given_members = _members(wanted), _members(given)
+    return any(_fits(each, value) for each in wanted_members for value in given_members)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a type, each without its decoration."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated or isinstance(annotation, typing.NewType):
+        return _members(annotation.__origin__ if origin else annotation.__supertype__)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
+    if origin is typing.Literal:
+        return tuple(type(value) for value in typing.get_args(annotation))
+    return (dict,) if typing.is_typeddict(annotation) else (annotation,)
+
+
+def _fits(wanted: Any, given: Any) -> bool:
+    wanted_class, given_class = typing.get_origin(wanted) or wanted, typing.get_origin(given) or given
+    if Any in (wanted, given) or not isinstance(wanted_class, type) or not isinstance(given_class, type):
+        return True
+    if wanted_class is given_class:
+        pairs = zip(typing.get_args(wanted), typing.get_args(given), strict=False)
+        return all(may_hold(*pair) for pair in pairs)
+    if wanted_class in (float, complex) and issubclass(given_class, int | float):
+        return True
+    try:
+        return issubclass(given_class, wanted_class) or issubclass(wanted_class, given_class)
+    except TypeError:  # a protocol, which has no instances to ask
+        return True
+
+
+def declared_turns(
+    place: str, fair_by: str | None, weights: Mapping[str, int] | None, limit: Limit | None
+) -> Turns | None:
+    """How a kind takes turns; None if it does not."""
+    if limit is not None and not isinstance(limit, Limit):
+        raise BadDeclaration(f"'{place}' has a limit of {limit!r}; write limit=Limit(per=..., at_once=...).")
+    by = fair_by if limit is None else limit.per
+    if by is None:
+        if weights:
+            raise BadDeclaration(f"'{place}' has weights, but no fair_by that says of what.")
+        return None
+    if fair_by is not None and fair_by != by:
+        raise BadDeclaration(f"'{place}' is fair by '{fair_by}' but limited per '{by}'; they must be the same.")
+    return Turns(by, dict(weights or {}), limit)
+
+
+def check_turns(place: str, turns: Turns | None, takes: Any) -> None:
+    """Turns by something that a job of this kind has, with weights and limits that mean something."""
+    if turns is None:
+        return
+    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    if turns.by != OWNER and fields is not None and turns.by not in fields:
+        raise BadDeclaration(
+            f"'{place}' takes turns by '{turns.by}', which is neither 'owner' nor a field of its input."
+        )
+    for key, weight in turns.weights.items():
+        if not _is_count(weight):
+            raise BadDeclaration(
+                f"'{place}' gives '{key}' a weight of {weight!r}; it must be a whole number of 1 or more."
+            )
+    limits = () if turns.limit is None else (turns.limit.at_once, turns.limit.per_minute)
+    if any(number is not None and not _is_count(number) for number in limits) or (limits and not any(limits)):
+        raise BadDeclaration(f"'{place}' needs a limit with at_once or per_minute, a whole number of 1 or more.")
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def checked_paths(place: str, verb: str, paths: Sequence[str], takes: Any) -> tuple[str, ...]:
+    """The paths of fields in an input. The first part of each must be a field of it, where that can be seen."""
+    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    for path in paths:
+        first = path.split(".")[0]
+        names = None if fields is None else {*fields, *(getattr(field, "alias", None) for field in fields.values())}
+        if not all(path.split(".")) or (names is not None and first not in names):
+            raise BadDeclaration(
+                f"'{place}' {verb} '{path}', which is no field of its input; write field or field.inner."
+            )
+    return tuple(paths)
+
+
+def hints_of(method: Any, place: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(method)
+    except NameError as error:
+        raise BadDeclaration(f"The stage '{place}' is annotated with a type that cannot be found: {error}.") from None
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def unchanged(value: Any) -> Any:
+    """The upgrade of an input whose shape is the same, but which older code could not run."""
+    return value

@@ -1,0 +1,156 @@
+"""Enqueues by the clock. Each tick is enqueued exactly once, however many workers run: the tick is the job's key.
+
+Schedules are declared by apps, or added while all is running; a person may pause either.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from holdfast.errors import BadDeclaration, InvalidInput, NotFound
+from holdfast.kernel.app import Schedule
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.submit import prepare, submit_in
+from holdfast.stores.seam import Row
+from holdfast.tables import audit, schedules
+from holdfast.tables.schedules import NewSchedule
+
+Overlap = Literal["allow", "skip"]
+
+
+def check_cron(cron: str, timezone: str = "UTC", jitter_s: float = 0.0, overlap: str = "allow") -> None:
+    """Refuse what no clock can follow, in one sentence."""
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadDeclaration(f"There is no time zone '{timezone}'; write one such as Europe/Berlin.") from None
+    try:
+        next_tick(cron, 0, timezone)
+    except (CronSimError, StopIteration) as error:
+        raise BadDeclaration(f"The schedule '{cron}' is not five valid cron fields: {error}.") from None
+    if not isinstance(jitter_s, int | float) or not 0 <= jitter_s <= 86_400:
+        raise BadDeclaration(f"The jitter_s of {jitter_s!r} must be a number of seconds from 0 to 86400.")
+    if overlap not in ("allow", "skip"):
+        raise BadDeclaration(f"The overlap of '{overlap}' must be allow or skip.")
+
+
+def next_tick(cron: str, after_ms: int, timezone: str = "UTC") -> int:
+    """The first tick after a moment, in milliseconds since the epoch; the fields are read in the time zone."""
+    ticks = CronSim(cron, datetime.fromtimestamp(after_ms / 1_000, ZoneInfo(timezone)))
+    return int(next(ticks).timestamp() * 1_000)
+
+
+async def announce_schedules(kernel: Kernel) -> None:
+    """Write what the loaded apps declare; a changed schedule takes effect at once."""
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        for app in kernel.registry.apps:
+            for schedule in app.schedules:
+                await schedules.ensure(tx, _row(schedule), next_tick(schedule.cron, now, schedule.timezone), now)
+
+
+def _row(schedule: Schedule) -> NewSchedule:
+    kind = schedule.job.__holdfast__
+    payload, jitter_ms = kind.dump_input(schedule.input), int(schedule.jitter_s * 1_000)
+    return NewSchedule(
+        schedule.name, schedule.cron, kind.name, payload, schedule.timezone, jitter_ms, schedule.overlap, 0
+    )
+
+
+async def list_schedules(kernel: Kernel) -> list[dict[str, Any]]:
+    """What is scheduled, and what the loaded apps declare and no worker has announced yet. Only reads."""
+    async with kernel.store.reading() as tx:
+        rows = {row["name"]: dict(row) for row in await schedules.every(tx)}
+    for app in kernel.registry.apps:
+        for schedule in app.schedules:
+            next_at = next_tick(schedule.cron, kernel.now(), schedule.timezone)
+            rows.setdefault(
+                schedule.name, {**_row(schedule)._asdict(), "next_at": next_at, "last_at": None, "paused": 0}
+            )
+    return [rows[name] for name in sorted(rows)]
+
+
+async def add_schedule(
+    kernel: Kernel,
+    name: str,
+    cron: str,
+    kind: str,
+    input: str,
+    *,
+    actor: str,
+    timezone: str = "UTC",
+    jitter_s: float = 0.0,
+    overlap: str = "allow",
+) -> int:
+    """Add a schedule while all is running, its input as JSON, or change one that was added; when it is due next."""
+    check_cron(cron, timezone, jitter_s, overlap)
+    if any(schedule.name == name for app in kernel.registry.apps for schedule in app.schedules):
+        raise InvalidInput(f"The schedule '{name}' is declared in the code; change it there.")
+    declared = kernel.registry.kind(kind)
+    try:
+        payload = declared.dump_input(declared.load_input(json.dumps(json.loads(input))))
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"The input of '{name}' is no JSON: {error}.") from None
+    now = kernel.now()
+    next_at = next_tick(cron, now, timezone)
+    row = NewSchedule(name, cron, kind, payload, timezone, int(jitter_s * 1_000), overlap, 1)
+    async with kernel.store.transaction() as tx:
+        await schedules.ensure(tx, row, next_at, now)
+        await audit.write(tx, actor, "schedule.added", f"schedule:{name}", {"cron": cron, "kind": kind}, now)
+    return next_at
+
+
+async def pause_schedule(kernel: Kernel, name: str, *, paused: bool, actor: str) -> None:
+    """Pause a schedule, or let it go on: what it missed meanwhile is not caught up."""
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        known = {row["name"]: row for row in await schedules.every(tx)}
+        if name not in known:
+            raise NotFound(f"There is no schedule '{name}'.")
+        next_at = None if paused else next_tick(known[name]["cron"], now, known[name]["timezone"])
+        await schedules.pause(tx, name, paused, next_at, now)
+        await audit.write(tx, actor, f"schedule.{'paused' if paused else 'resumed'}", f"schedule:{name}", None, now)
+
+
+async def remove_schedule(kernel: Kernel, name: str, *, actor: str) -> None:
+    """Remove a schedule that was added while all was running."""
+    async with kernel.store.transaction() as tx:
+        if not await schedules.remove(tx, name):
+            raise NotFound(f"There is no schedule '{name}' that was added by hand; one of the code is paused instead.")
+        await audit.write(tx, actor, "schedule.removed", f"schedule:{name}", None, kernel.now())
+
+
+async def schedule_once(kernel: Kernel) -> int:
+    """Enqueue what is due. A missed stretch (all workers down) is caught up with one job, not with many."""
+    async with kernel.store.reading() as tx:
+        if not await schedules.due(tx, kernel.now()):
+            return 0
+    async with kernel.store.transaction() as tx:
+        now = kernel.now()
+        due = [row for row in await schedules.due(tx, now) if row["kind"] in kernel.registry.kinds]
+        for row in due:
+            overlaps = row["overlap"] == "skip" and row["last_at"] is not None
+            skipped = overlaps and await schedules.is_live(tx, row["kind"], _key(row, row["last_at"]))
+            if not skipped:
+                kind = kernel.registry.kind(row["kind"])
+                order = prepare(
+                    kind,
+                    kind.load_input(row["payload"]),
+                    job_id=kernel.new_id(),
+                    now=now,
+                    key=_key(row, row["next_at"]),
+                    delay_s=row["jitter_ms"] / 1_000 * kernel.dice.draw() if row["jitter_ms"] else 0.0,
+                )
+                await submit_in(tx, [order], now, kernel.watch)
+            next_at = next_tick(row["cron"], now, row["timezone"])
+            await schedules.advance(tx, row["name"], row["next_at"], next_at, now, ran=not skipped)
+    return len(due)
+
+
+def _key(row: Row, tick: int) -> str:
+    return f"schedule:{row['name']}:{tick}"

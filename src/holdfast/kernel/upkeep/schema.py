@@ -1,0 +1,45 @@
+"""Looks whether the database fits this code. Only `bring_forward` changes it, and only where it may."""
+
+from __future__ import annotations
+
+from holdfast.errors import SchemaMismatch
+from holdfast.kernel.kernel import AutoMigrate, Kernel
+from holdfast.stores.migration import Applied, describe_missing, describe_newer
+
+
+async def bring_forward(kernel: Kernel) -> list[str]:
+    """Before work starts: migrate if `auto_migrate` lets this process do it, else refuse what does not fit with a
+    `SchemaMismatch`. A newer schema that this code may run beside is logged. Returns the steps applied."""
+    applied: list[str] = []
+    present = list(await kernel.store.installed())
+    if _may_migrate(kernel, present):
+        applied = await kernel.migrate()
+    else:
+        require_schema(kernel, present)
+    for sentence in describe_newer(kernel.migrations, present):
+        kernel.watch.log("schema.newer", detail=sentence)
+    return applied
+
+
+async def check_schema(kernel: Kernel) -> None:
+    """Refuse a database that does not fit this code with a `SchemaMismatch` that says what to do. Only reads."""
+    require_schema(kernel, list(await kernel.store.installed()))
+
+
+def require_schema(kernel: Kernel, installed: list[Applied]) -> None:
+    missing = describe_missing(kernel.migrations, installed, owner(kernel))
+    if missing is not None:
+        raise SchemaMismatch(missing)
+
+
+def owner(kernel: Kernel) -> str:
+    """Whose database it is, as a person knows it."""
+    return (
+        ", ".join(f"'{app.name}'" for app in kernel.registry.apps if app.kinds or app.migrations) or "this deployment"
+    )
+
+
+def _may_migrate(kernel: Kernel, installed: list[Applied]) -> bool:
+    if kernel.auto_migrate == AutoMigrate.AUTO:
+        return not installed or kernel.store.dialect == "sqlite"
+    return kernel.auto_migrate == AutoMigrate.TRUE
