@@ -11,12 +11,12 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from quality.texts import texts as quality_texts
 
 from holdfast_systems.grading.doubt import doubt_of
 from holdfast_systems.grading.features import Features
 from holdfast_systems.grading.scale import SEVEN, deviations, score_of
 from holdfast_systems.grading.word_order import impossible_pairs
-from quality.texts import texts as quality_texts
 
 NOTHING: dict[str, Any] = {field.name: () if field.name == "slip_examples" else 0 for field in fields(Features)}
 USUAL = replace(
