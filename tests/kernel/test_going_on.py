@@ -88,6 +88,7 @@ async def test_the_next_stage_is_leased_with_the_end_of_the_one_before(walker: W
     row = await walker.row()
     assert (row["state"], row["stage"], row["attempt"], row["done"]) == ("processing", "second", 2, "first")
     assert row["lease_owner"] == "w1" and row["lease_until"] == walker.kernel.now() + 60_000
+    assert (row["started_at"], row["last_attempt_at"]) == (walker.kernel.now() - 400, walker.kernel.now())
     entered = {"stage": "second", "attempt": 2, "done": "first", "last_attempt_at": walker.kernel.now()}
     assert second.job._replace(payload="") == taken.job._replace(payload="", **entered)
     assert await walker.story() == [("claimed", 1), ("advanced", 1), ("claimed", 2)]
@@ -142,7 +143,8 @@ async def test_a_lost_answer_is_not_gone_on_with_twice(walker: Walker) -> None:
     await worker._until_none_runs(None)
     finished = list(worker._finished)
     await worker._step(0)  # its answer is lost
-    worker._finished, worker._doubt = finished, True
+    worker._finished = finished
+    worker._doubt.set()
     await worker._disown()
     row = await walker.row()
     assert (row["state"], row["stage"], row["attempt"]) == ("queued", "second", 2)

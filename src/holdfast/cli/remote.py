@@ -7,6 +7,7 @@ was given.
 
 from __future__ import annotations
 
+import http.client
 import inspect
 import json
 import urllib.error
@@ -160,8 +161,8 @@ def _send(server: RemoteServer, method: str, path: str, query: Mapping[str, Any]
             return json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
     except urllib.error.HTTPError as error:
         raise _refusal(server, error) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = " ".join(str(getattr(error, "reason", error)).split())
         raise HoldfastError(f"{server.url} does not answer as a Holdfast server does: {reason}.") from None
 
 

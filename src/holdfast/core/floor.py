@@ -238,6 +238,8 @@ class FloorBook:
     def __init__(self) -> None:
         self.claims = Lanes()
         self.outbox = Lanes()
+        self.turns = Lanes(beside=False)
+        """Where jobs wait for their turn, in the order of `run_at`; the later lane is that of what had it."""
         self.parked = Lanes(10_000, beside=False)
         """A lane for each provider, in the order in which jobs were parked."""
         self._named: dict[tuple[str, ...], Floor[Any]] = {}

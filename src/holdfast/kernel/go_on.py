@@ -12,9 +12,11 @@ longer only while the worker, whose claims take the most urgent first, has just 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.core.decide import Decision
+from holdfast.core.job import Priority
 from holdfast.core.outcome import Next
 from holdfast.kernel.declare.path import done_after
 from holdfast.kernel.kernel import Kernel
@@ -31,6 +33,15 @@ class Look(NamedTuple):
 
     at: int
     priority: int
+
+
+def next_look(before: Look | None, room: int, began: int, taken: Sequence[Taken], again: int) -> Look | None:
+    """What a turn with so much room has seen of the queue. A claim takes the most urgent first: what it leaves behind
+    is no more urgent than the last that it took."""
+    claimed = [one.job.priority for one in taken if not one.went_on]
+    if len(claimed) + again < room:
+        return Look(began, Priority.LOW)  # that was all there was
+    return Look(began, max(claimed)) if room > 0 and claimed else before
 
 
 def going_on(ends: Ends, now: int, look: Look | None) -> set[str]:

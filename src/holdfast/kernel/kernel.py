@@ -218,6 +218,8 @@ class Kernel:
     """The jobs whose end somebody waits for."""
     turn_after: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict, init=False, repr=False)
     """Whose turn was the last that this process gave, and what is left of it, by queue and priority."""
+    hungry: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict, init=False, repr=False)
+    """Keys that used all of their share in the last turn, by queue and priority: a hint of who has more."""
     gates: dict[str, Gate] = field(default_factory=dict, init=False, repr=False)
     """How this process saw providers' breakers last, for its log."""
     floors: FloorBook = field(default_factory=FloorBook, init=False, repr=False)

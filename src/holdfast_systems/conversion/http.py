@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from holdfast import NotAllowed
 from holdfast.http.auth import Principal, require, require_stream
@@ -193,7 +194,16 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
         raise _refusal(Code.IO_ERROR)
     name = row["filename"].rsplit(".", 1)[0] or "document"
     # As an attachment: XML that came out of a stranger's file is never opened in this site's name.
-    return FileResponse(path, media_type="application/xml", filename=f"{name}.xml")
+    return Download(path, media_type="application/xml", filename=f"{name}.xml", headers={"Accept-Ranges": "none"})
+
+
+class Download(FileResponse):
+    """The whole file, whatever range of it is asked for: a range that does not fit would be refused in words that are
+    not ours, with none of the public codes."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
 
 def _story(job_id: str) -> Any:
