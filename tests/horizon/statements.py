@@ -67,7 +67,7 @@ EXCUSED = {
         "jobs.page", "jobs.forget", "depth.standing", "breakers.history",
         "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample",
         "calls.spending", "outbox.stuck", "outbox.requeue",
-        "outbox.of_aggregate", "ops.jobs_found", "ops.job_ids", "ops.letter_ids", "search.jobs_matching",
+        "outbox.of_aggregate", "ops.jobs_found", "ops.job_ids", "ops.letter_ids", "ops.states_of", "search.jobs_matching",
         "search.jobs_by_term",
         "audit.of_subject", "audit.recent",
     },
