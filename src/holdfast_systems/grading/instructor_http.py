@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import FileResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast import CallError, NotFound
@@ -52,13 +52,6 @@ class Review(BaseModel):
     band: Band | None = None
     feedback: Annotated[str, Field(max_length=10_000)] | None = None
     criteria: Annotated[dict[str, Score], Field(max_length=8)] | None = None
-
-    @model_validator(mode="after")
-    def agrees_with_itself(self) -> Review:
-        why = disagreement(self.overall_score, self.band, self.criteria)
-        if why is not None:
-            raise ValueError(why)
-        return self
 
 
 def instructor_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
@@ -185,7 +178,10 @@ def _add_step_routes(router: APIRouter, kernel: Kernel) -> None:
 
 
 async def submit_review(kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None) -> Response:
-    """What POST /api/submissions/{id}/review does."""
+    """What POST /api/submissions/{id}/review does. A grade that contradicts itself is refused, and nothing is written."""
+    why = disagreement(given.overall_score, given.band, given.criteria)
+    if why is not None:
+        raise Problem(422, "GRADE_DISAGREES", why)
 
     def settle(before: transitions.Submission, now: int) -> Change:
         return transitions.review(before, who.sub, given.overall_score, given.band, given.feedback, now, given.criteria)

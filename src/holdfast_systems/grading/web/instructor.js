@@ -79,7 +79,7 @@ function queue() {
       el("button", { class: own ? "quiet" : null, onclick: () => look(null) }, "Queue"),
       el("button", { class: own ? null : "quiet", onclick: () => look([]) }, "Your decisions")),
     own ? null : el("div", { class: "filters" }, pick("skill", "Skill", skills), pick("priority", "Priority", ranks),
-      el("label", { class: "inline" }, el("input", { type: "checkbox", onchange: choose("free") }), el("span", {}, "hide what others have"))),
+      el("label", { class: "inline" }, el("input", { type: "checkbox", id: "f-free", onchange: choose("free") }), el("span", {}, "hide what others have"))),
     el("ol", { class: "queue" }, shown.map(entry)),
   );
 }
@@ -135,7 +135,7 @@ function work(row) {
     el("p", { class: "soft small" }, `${count} word${count === 1 ? "" : "s"} in ${paragraphs.length} paragraph${paragraphs.length === 1 ? "" : "s"}`));
 }
 
-const machine = (row) => el("section", { class: "card", "aria-label": "The machine's grade" }, gradeView(row.aiResult ?? {}, { title: "What the machine says" }));
+const machine = (row) => el("section", { class: "card", "aria-label": "The machine's grade" }, gradeView({ ...row.aiResult, transcript: null }, { title: "What the machine says" }));
 
 const decided = (row) =>
   el("section", { class: "card", "aria-label": "The final grade" },
