@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider on this machine: it signs people in without asking, and checks what a real one does."""
+"""A small OpenID Connect provider on this machine: it signs people in unasked, and checks what a real one does."""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ async def test_state_browser_and_code_must_be_those_of_the_sign_in(kernel: Kerne
         begun = await victim.get("/login/oidc")
         state = parse_qs(urlsplit(begun.headers["location"]).query)["state"][0]
     async with browser(kernel, provider) as other:  # an attacker's link, opened in a browser that began nothing
-        assert "not begun in this browser" in (await other.get(f"/login/callback?state={state}&code=x")).json()["detail"]
+        assert (
+            "not begun in this browser" in (await other.get(f"/login/callback?state={state}&code=x")).json()["detail"]
+        )
 
 
 async def test_a_provider_that_is_away_is_said_to_be(kernel: Kernel, provider: Provider) -> None:

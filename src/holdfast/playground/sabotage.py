@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -66,7 +67,7 @@ class Sabotage:
     def kill(self, system: str) -> list[str]:
         """Kill the workers of a system: no drain, nothing given back, not a word to the database. Their jobs come back
         when their leases end. Returns their names. Raises `NotFound`."""
-        running = self._workers.get(system, [])
+        running = self._workers.pop(system, [])
         if not running:
             raise NotFound(f"No worker of '{system}' runs in this process at the moment.")
         for worker in running:
@@ -87,7 +88,8 @@ class Sabotage:
                 await asyncio.wait([running])
             finally:
                 running.cancel()
-                alive.remove(worker)
+                with suppress(ValueError):  # who was killed is not there any more
+                    alive.remove(worker)
             if not running.cancelled():
                 running.result()
                 return

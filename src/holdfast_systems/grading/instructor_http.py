@@ -178,7 +178,7 @@ def _add_step_routes(router: APIRouter, kernel: Kernel) -> None:
 
 
 async def submit_review(kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None) -> Response:
-    """What POST /api/submissions/{id}/review does. A grade that contradicts itself is refused, and nothing is written."""
+    """What POST /api/submissions/{id}/review does. A grade that contradicts itself is refused."""
     why = disagreement(given.overall_score, given.band, given.criteria)
     if why is not None:
         raise Problem(422, "GRADE_DISAGREES", why)
