@@ -85,6 +85,7 @@ async def broken(place: Place, folder: Path) -> AsyncIterator[Broken]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sabotage, "RESTART_S", 0.1)
     monkeypatch.setattr(sabotage, "BUSY_S", 0.5)
+    monkeypatch.setattr(postcards, "CALL_S", 1.5)
     monkeypatch.setattr(postcards, "BREAKER", postcards.BreakerPolicy(cooldown_s=0.5))
 
 

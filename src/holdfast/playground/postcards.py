@@ -19,6 +19,8 @@ from holdfast.playground.book import Book
 NAME = "postcards"
 PRINT_S, POST_S = 0.3, 0.2
 """How long the printer and the post office take: long enough to be killed in the middle."""
+CALL_S = 8.0
+"""Slower than a slow provider: how long an answer is waited for, and how soon after a lost one is looked for it."""
 BREAKER = BreakerPolicy(cooldown_s=5)
 
 
@@ -31,12 +33,14 @@ class Postcard:
 def postcards_app(book: Book) -> App:
     """The app; its post office writes into `book`."""
     app = App(NAME)
-    printer = Provider("printer", breaker=BREAKER)
+    printer = Provider("printer", breaker=BREAKER, timeout_s=CALL_S)
 
     async def find(token: str) -> str | None:
         return await asyncio.to_thread(book.delivered, token)
 
-    post_office = Provider("post office", breaker=BREAKER, effects="lookup", late_bound_s=1, lookup=find)
+    post_office = Provider(
+        "post office", breaker=BREAKER, effects="lookup", timeout_s=CALL_S, late_bound_s=1, lookup=find
+    )
 
     async def post(token: str) -> str:
         await asyncio.sleep(POST_S)
