@@ -80,7 +80,6 @@ class Worker:
         self._look: Look | None = None
         self._more = True  # as far as anybody knows; while it is not, one stream at a time looks for work
         self._stop = asyncio.Event()
-        self._main: asyncio.Task[None] | None = None
         self._draining = False
         self._end_at = 0.0
         self._doubt = False
@@ -93,7 +92,6 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
         self._stop = stop
-        self._main = asyncio.current_task()
         async with asyncio.TaskGroup() as group:
             helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
             waits = listen_for_waits(self.kernel)
@@ -109,27 +107,6 @@ class Worker:
             self._renewal.stop()
         await self.kernel.aside.close()
         await self._sign_off()
-
-    def kill(self) -> None:
-        """Die on the spot: attempts stop where they are, nothing is given back and no word is left. Its leases end by
-        themselves. The task of `run` ends as cancelled."""
-        for one in list(self._running.values()):
-            self._abandon(one)
-        self._finished.clear()
-        if self._renewal is not None:
-            self._renewal.stop()
-        if self._main is not None:
-            self._main.cancel()
-
-    def successor(self) -> Worker:
-        """A worker as this one was set up, under a name of its own."""
-        return Worker(
-            self.kernel,
-            concurrency=self.concurrency,
-            streams=self.streams,
-            grace_s=self.grace_s,
-            queues=self.queues,
-        )
 
     async def run_until_idle(self) -> int:
         """Run what is due until nothing is; for tests. Returns how many attempts ended."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast.core.failure import Category
 from holdfast.core.provider import Probe, Provider
+from holdfast.engines.killing import kill_worker, successor_of
 from holdfast.engines.worker import Worker
 from holdfast.errors import CallError, NotFound
 from holdfast.kernel.kernel import Reach
@@ -26,6 +27,9 @@ SLOW_S = 5.0
 BUSY_S = 10.0
 RESTART_S = 2.0
 """How long after its death a worker is started again, as a supervisor would."""
+
+
+Alive = tuple[Worker, asyncio.Task[None]]
 
 
 class Fault(StrEnum):
@@ -46,7 +50,7 @@ class Sabotage:
     own_books: frozenset[str] = frozenset()
     """Systems whose providers write into the book themselves."""
     faults: dict[tuple[str, str], Fault] = field(default_factory=dict)
-    _workers: dict[str, list[Worker]] = field(default_factory=dict)
+    _workers: dict[str, list[Alive]] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
 
     def attach(self, systems: Sequence[OpenSystem]) -> None:
@@ -70,10 +74,10 @@ class Sabotage:
         running = self._workers.pop(system, [])
         if not running:
             raise NotFound(f"No worker of '{system}' runs in this process at the moment.")
-        for worker in running:
-            worker.kill()
+        for worker, task in running:
+            kill_worker(worker, task)
         self.killed[system] = self.killed.get(system, 0) + len(running)
-        return [worker.name for worker in running]
+        return [worker.name for worker, _ in running]
 
     def workers_of(self, system: str) -> int:
         return len(self._workers.get(system, ()))
@@ -82,21 +86,21 @@ class Sabotage:
         """Run a worker until `stop`; in the place of one that is killed, a new one starts after a while."""
         while True:
             alive = self._workers.setdefault(system, [])
-            alive.append(worker)
             running = asyncio.create_task(worker.run(stop))
+            alive.append((worker, running))
             try:
                 await asyncio.wait([running])
             finally:
                 running.cancel()
                 with suppress(ValueError):  # who was killed is not there any more
-                    alive.remove(worker)
+                    alive.remove((worker, running))
             if not running.cancelled():
                 running.result()
                 return
             await _wait(stop, RESTART_S)
             if stop.is_set():
                 return
-            worker = worker.successor()
+            worker = successor_of(worker)
 
     def _reach(self, system: str) -> Reach:
         async def reach(provider: Provider, run: Callable[[], Awaitable[Any]], effect: str | None) -> Any:

@@ -142,6 +142,11 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
             raise NotFound(f"This changelist has no review of version {review_version}.")
         return shown(stored, told, settings)
 
+    _add_mail_route(router, kernel, settings)
+    return router
+
+
+def _add_mail_route(router: APIRouter, kernel: Kernel, settings: ReviewSettings) -> None:
     @router.get("/{review_version}/mail")
     async def mail(
         changelist_id: Id,
@@ -167,8 +172,6 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
             subject=str(found["Subject"]),
             text=text.get_content() if text is not None else "",
         )
-
-    return router
 
 
 def _known_key_route(kernel: Kernel, settings: ReviewSettings) -> type[APIRoute]:
