@@ -108,7 +108,7 @@ def _postcards(sabotage: Sabotage) -> list[System]:
     return [System(postcards.NAME, title, url, lambda env: postcards.postcards_app(sabotage.book))]
 
 
-class _Server(uvicorn.Server):
+class _ServerBesideDuties(uvicorn.Server):
     """uvicorn without its own signal handling: signals are ours, so that jobs in flight are finished first."""
 
     def install_signal_handlers(self) -> None:
@@ -120,7 +120,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
+def _server(app: FastAPI, settings: Settings, grace_s: float) -> _ServerBesideDuties:
     limits = connection_limits(settings)
     config = uvicorn.Config(
         app,
@@ -133,7 +133,7 @@ def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
         server_header=False,
         timeout_graceful_shutdown=max(1, min(REQUESTS_S, int(grace_s))),
     )
-    return _Server(config)
+    return _ServerBesideDuties(config)
 
 
 def _listening(settings: Settings) -> socket.socket:

@@ -32,8 +32,8 @@ from holdfast_systems.grading.rubric import rubric_of
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.submission_ids import UUID, checked_cursor, checked_id
 from holdfast_systems.grading.submission_views import for_instructor
-from holdfast_systems.grading.submissions import Stored
-from holdfast_systems.grading.transitions import PRIORITIES, Change, Refusal
+from holdfast_systems.grading.submissions import StoredSubmission
+from holdfast_systems.grading.transitions import PRIORITIES, SubmissionChange, TransitionRefusal
 
 INSTRUCTOR, INSTRUCTOR_STREAM = require("instructor"), require_stream("instructor")
 Instructor = Annotated[Principal, INSTRUCTOR]
@@ -43,7 +43,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 Score = Annotated[float, Field(ge=0, le=10)]
 
 
-class Review(BaseModel):
+class InstructorReview(BaseModel):
     """An instructor's grade. Without a band, the band of the score; with criteria, all four of them."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", allow_inf_nan=False)
@@ -172,18 +172,20 @@ def _add_step_routes(router: APIRouter, kernel: Kernel) -> None:
         )
 
     @router.post("/api/submissions/{submission_id}/review")
-    async def review(submission_id: str, given: Review, who: Instructor, key: Key = None) -> Response:
+    async def review(submission_id: str, given: InstructorReview, who: Instructor, key: Key = None) -> Response:
         """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
         return await submit_review(kernel, submission_id, who, given, key)
 
 
-async def submit_review(kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None) -> Response:
+async def submit_review(
+    kernel: Kernel, submission_id: str, who: Principal, given: InstructorReview, key: str | None
+) -> Response:
     """What POST /api/submissions/{id}/review does. A grade that contradicts itself is refused."""
     why = disagreement(given.overall_score, given.band, given.criteria)
     if why is not None:
         raise Problem(422, "GRADE_DISAGREES", why)
 
-    def settle(before: transitions.Submission, now: int) -> Change:
+    def settle(before: transitions.Submission, now: int) -> SubmissionChange:
         return transitions.review(before, who.sub, given.overall_score, given.band, given.feedback, now, given.criteria)
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
@@ -194,7 +196,7 @@ async def submit_review(kernel: Kernel, submission_id: str, who: Principal, give
     return await idempotent(kernel, who, route, key, asked, make, required=False)
 
 
-Decide = Callable[[transitions.Submission, int], Change | None]
+Decide = Callable[[transitions.Submission, int], SubmissionChange | None]
 Act = tuple[str, str]
 """Who did what, for the audit."""
 
@@ -213,14 +215,14 @@ async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide, ac
     now = kernel.now()
     try:
         decided = decide(stored.state, now)
-    except Refusal as refusal:
+    except TransitionRefusal as refusal:
         raise Problem(409, refusal.code, str(refusal)) from None
     if act is not None and decided is not None:
         await audit.write(tx, act[0], f"submission.{act[1]}", f"submission:{stored.id}", None, now)
     return for_instructor(await submissions.change(kernel, tx, stored, decided, now))
 
 
-async def _reviewable(kernel: Kernel, submission_id: str) -> Stored:
+async def _reviewable(kernel: Kernel, submission_id: str) -> StoredSubmission:
     """A submission that an instructor has to do with: in review, or reviewed."""
     async with kernel.store.reading() as tx:
         stored = await submissions.show(tx, checked_id(submission_id))
@@ -238,6 +240,6 @@ def _queue_cursor(cursor: str | None) -> tuple[int, str] | None:
     return int(rank), last
 
 
-def _place(stored: Stored) -> str:
+def _place(stored: StoredSubmission) -> str:
     assert stored.state.priority is not None
     return f"{PRIORITIES.index(stored.state.priority)}:{stored.id}"

@@ -29,7 +29,7 @@ from holdfast_systems.grading.service_http import service_routes
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import checked_cursor, checked_id
 from holdfast_systems.grading.submission_views import attempt_for_learner, shown
-from holdfast_systems.grading.submissions import Arrival, Stored
+from holdfast_systems.grading.submissions import Arrival, StoredSubmission
 from holdfast_systems.grading.transitions import FINAL_EVENTS, Status
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
@@ -173,7 +173,7 @@ def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
         return stream(kernel, request, last_event_id=after, fetch=fetch, channel=submissions.CHANNEL)
 
 
-async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> Stored:
+async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> StoredSubmission:
     """The caller's own submission; anybody else's looks like none."""
     async with kernel.store.reading() as tx:
         stored = await submissions.show(tx, checked_id(submission_id))
