@@ -16,9 +16,9 @@ from holdfast.http.playground import may_be_broken
 from holdfast.kernel.kernel import Tuning
 from holdfast.kernel.submit import submit_many
 from holdfast.playground import postcards, sabotage
-from holdfast.playground.account import Account, read_account
+from holdfast.playground.account import PlaygroundAccount, read_account
 from holdfast.playground.book import Book
-from holdfast.playground.postcards import Postcard, postcards_app
+from holdfast.playground.postcards import PlaygroundCard, postcards_app
 from holdfast.playground.sabotage import Fault, Sabotage
 from holdfast.settings import Settings
 from holdfast.stores.clock import SystemClock
@@ -37,12 +37,12 @@ class Broken:
 
     async def send(self, count: int) -> None:
         kind = type(self.system.kernel.registry.kind("postcards.send").instance)
-        self.book.accept("postcards", await submit_many(self.system.kernel, kind, [Postcard()] * count))
+        self.book.accept("postcards", await submit_many(self.system.kernel, kind, [PlaygroundCard()] * count))
 
-    async def account(self) -> Account:
+    async def account(self) -> PlaygroundAccount:
         return await read_account(self.book, [self.system])
 
-    async def until(self, is_so: object) -> Account:
+    async def until(self, is_so: object) -> PlaygroundAccount:
         """The account, once it is as wanted; it must add up at every look."""
         assert callable(is_so)
         async with asyncio.timeout(PATIENCE_S):

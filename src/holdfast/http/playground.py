@@ -23,7 +23,7 @@ from holdfast.kernel.submit import submit_many
 from holdfast.operator.incident_news import APP as INCIDENTS
 from holdfast.operator.mend import describe_input
 from holdfast.operator.providers import list_breakers
-from holdfast.playground.account import Account, read_account
+from holdfast.playground.account import PlaygroundAccount, read_account
 from holdfast.playground.sabotage import Fault, Sabotage
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
@@ -57,7 +57,7 @@ class SystemView(BaseModel):
 
 class PlaygroundView(BaseModel):
     systems: list[SystemView]
-    account: Account
+    account: PlaygroundAccount
 
 
 class SwitchFault(BaseModel):
@@ -170,7 +170,7 @@ async def send_jobs(here: AtPlayground, body: SendJobs) -> Sent:
 
 
 @router.post("/forget")
-async def begin_anew(here: AtPlayground) -> Account:
+async def begin_anew(here: AtPlayground) -> PlaygroundAccount:
     """Begin a new account. The jobs stay what they are."""
     await asyncio.to_thread(here.sabotage.book.forget)
     return await read_account(here.sabotage.book, here.systems)

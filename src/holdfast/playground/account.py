@@ -19,7 +19,7 @@ WAITING = (State.QUEUED, State.PROCESSING, State.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class PlaygroundAccount:
     """Numbers of jobs, and of effects that were performed. `held` are those of `waiting` that wait for a provider."""
 
     accepted: int
@@ -34,7 +34,7 @@ class Account:
     twice: int
 
 
-async def read_account(book: Book, systems: Sequence[OpenSystem]) -> Account:
+async def read_account(book: Book, systems: Sequence[OpenSystem]) -> PlaygroundAccount:
     """Count, now. A job that a database does not know any more is `lost`."""
     entries = await asyncio.to_thread(book.read)
     states: Counter[str] = Counter()
@@ -48,7 +48,7 @@ async def read_account(book: Book, systems: Sequence[OpenSystem]) -> Account:
                     held += row["held"] or 0
     open_here = {each.name for each in systems}
     accepted = sum(len(ids) for system, ids in entries.receipts.items() if system in open_here)
-    return Account(
+    return PlaygroundAccount(
         accepted=accepted,
         done=states[State.SUCCEEDED],
         waiting=sum(states[state] for state in WAITING),

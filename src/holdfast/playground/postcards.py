@@ -25,7 +25,7 @@ BREAKER = BreakerPolicy(cooldown_s=5)
 
 
 @dataclass(frozen=True)
-class Postcard:
+class PlaygroundCard:
     to: str = "Ann, 1 Sea Road"
     words: str = "The weather is rough, and nothing was lost."
 
@@ -49,9 +49,9 @@ def postcards_app(book: Book) -> App:
         return receipt
 
     @app.job(name="postcards.send")
-    class SendPostcard(Job[Postcard]):
+    class SendPostcard(Job[PlaygroundCard]):
         @stage(provider=printer, retry=Retry(attempts=10, base_s=0.5, cap_s=5))
-        async def print(self, ctx: Context, card: Postcard) -> str:
+        async def print(self, ctx: Context, card: PlaygroundCard) -> str:
             async def printing() -> str:
                 await asyncio.sleep(PRINT_S)
                 return f"To {card.to}: {card.words}"
@@ -59,7 +59,7 @@ def postcards_app(book: Book) -> App:
             return await ctx.call(printing)
 
         @stage(provider=post_office, retry=Retry(attempts=10, base_s=0.5, cap_s=5))
-        async def post(self, ctx: Context, card: Postcard, print: str) -> str:
+        async def post(self, ctx: Context, card: PlaygroundCard, print: str) -> str:
             return await ctx.effect(("postcard", ctx.job_id), send=post)
 
     return app
