@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.core.floor import BOTTOM, LATER, SLACK_MS, Floors, Lane
 from holdfast.core.job import PRIORITIES
-from holdfast.core.turns import Begun, turn_at
+from holdfast.core.turns import KeyUse, turn_at
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
@@ -71,10 +71,10 @@ async def lock(tx: Tx, queue: str) -> None:
     await tx.rows(sql.lock, queue=queue)
 
 
-async def begun(tx: Tx, keys: Sequence[str], since: int) -> dict[str, Begun]:
+async def begun(tx: Tx, keys: Sequence[str], since: int) -> dict[str, KeyUse]:
     """What each key has begun, with its starts after `since`."""
     rows = await tx.rows(sql.begun, keys=batch.ids(keys), since=since)
-    return {row["key"]: Begun(row["unended"], row["lately"]) for row in rows}
+    return {row["key"]: KeyUse(row["unended"], row["lately"]) for row in rows}
 
 
 async def admit(tx: Tx, lane: WaitingLane, shares: Mapping[str, int], stages: str, now: int) -> list[Admitted]:
