@@ -91,7 +91,7 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
     extra = [event for one, _ in kept for event in one.events]
     if extra:
         await events.append(tx, extra, now)
-    left = [one.job.id for one, d in kept if one.has_answers and (d.state in TERMINAL or d.event == "advanced")]
+    left = [one.job.id for one, d in kept if one.has_answers and (d.state in ERASED or d.event == "advanced")]
     if left:
         await answers.forget(tx, left)
     for one, decision in kept:
