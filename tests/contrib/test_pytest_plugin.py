@@ -21,12 +21,12 @@ from pydantic import BaseModel
 
 from holdfast import App, Context, InvalidInput, Job, Provider, enqueue, stage
 from holdfast.contrib.pytest import OpenWorld
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.operator.desk import Desk
 from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
 from holdfast.testing import World, world
-from holdfast.testing_history import History
+from holdfast.testing.history import History
 
 ROOT = Path(__file__).parents[2]
 app = App("shop")

@@ -230,8 +230,8 @@ def dead_bulk(
     as_json: AsJson = False,
 ) -> None:
     """Take all dead letters that fit a filter through one step, the oldest first. One that refuses holds up nobody."""
-    from holdfast.kernel.bulk import FORMS
     from holdfast.operator import letters
+    from holdfast.operator.bulk import FORMS
 
     given = {"cause": cause, "evidence": evidence, "notes": notes, "per_minute": per_minute}
     given["without_replay"] = without_replay

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.engines.run import Duties
     from holdfast.kernel.app import App
-    from holdfast.kernel.watch import Watch
+    from holdfast.kernel.observe.watch import Watch
     from holdfast.settings import Settings
     from holdfast.system import OpenSystem
 
@@ -129,10 +129,10 @@ def worker(
     from holdfast.cli.reload import run_and_reload
     from holdfast.engines.run import Duties
     from holdfast.errors import HoldfastError
-    from holdfast.kernel.watch import LogWatch
+    from holdfast.kernel.observe.watch import LogWatch
     from holdfast.main import start_logging
-    from holdfast.setting_names import misspelt_names
     from holdfast.settings import Settings
+    from holdfast.settings.names import misspelt_names
 
     settings = settings_now()
     if reload:
@@ -223,8 +223,8 @@ def _serve(
     banner: bool,
     databases: dict[str, str] | None = None,
 ) -> None:
+    from holdfast.cli.serve import serve_systems
     from holdfast.main import start_logging
-    from holdfast.serve import serve_systems
 
     # `up` is for one machine, whose person expects it to start: it migrates unless the setting says otherwise.
     migrates = os.environ.get("HOLDFAST_AUTO_MIGRATE") or ("true" if banner else None)

@@ -103,7 +103,7 @@ async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[Ope
     """Those whose databases fit this code; one that does not is a `SchemaMismatch`. Unless the systems were `chosen` by
     name, those that were never used here are left out, with a word on standard error."""
     from holdfast.errors import SchemaMismatch
-    from holdfast.kernel.schema import check_schema
+    from holdfast.kernel.upkeep.schema import check_schema
 
     fit, empty = [], []
     for one in opened:

@@ -37,8 +37,8 @@ def check(
     from holdfast.cli.deploy import check_deploy
     from holdfast.main import load_systems, missing_systems
     from holdfast.operator.incident_news import IncidentSettings
-    from holdfast.setting_names import unknown_names
     from holdfast.settings import Settings, notes, problems
+    from holdfast.settings.names import unknown_names
 
     if deploy:
         check_deploy(system, app, as_json)

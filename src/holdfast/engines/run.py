@@ -20,19 +20,19 @@ from holdfast.engines.presence import expire_the_dead
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreReadOnly, StoreStarting, StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
+from holdfast.kernel.compose.wake import wake_once
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.ledger.reconcile import reconcile_once
+from holdfast.kernel.ledger.verify import checkable, verify_once
 from holdfast.kernel.loop import RUNNING, pause, repeat, unless_stopped
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.record import write_late
 from holdfast.kernel.relay import relay
-from holdfast.kernel.schedule import announce_schedules, schedule_once
-from holdfast.kernel.schema import bring_forward, check_schema
-from holdfast.kernel.trace import HEADER, span
-from holdfast.kernel.verify import checkable, verify_once
-from holdfast.kernel.wake import wake_once
+from holdfast.kernel.upkeep.prune import prune_once
+from holdfast.kernel.upkeep.schedule import announce_schedules, schedule_once
+from holdfast.kernel.upkeep.schema import bring_forward, check_schema
 from holdfast.operator.incident_news import IncidentApp
 from holdfast.transports.seam import Delivery, Lookable, Transport
 

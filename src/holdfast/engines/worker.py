@@ -24,11 +24,11 @@ from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.wakeups import COMPANY, Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.awaited import listen_for_waits
-from holdfast.kernel.eager import first_step, rest
+from holdfast.kernel.compose.awaited import listen_for_waits
 from holdfast.kernel.go_on import Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
+from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.turn import turn
 from holdfast.tables import leases, workers

@@ -18,7 +18,7 @@ from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, requ
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
 from holdfast.http.looking import keep_looking
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.history import Looks
 from holdfast.settings import Settings

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.kernel.deploy import WORKER_FRESH_MS, stranded
-from holdfast.kernel.explain import iso
-from holdfast.kernel.schedule import list_schedules as read_schedules
-from holdfast.kernel.spending import DAY_MS, spending
+from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, stranded
+from holdfast.kernel.questions.explain import iso
+from holdfast.kernel.upkeep.schedule import list_schedules as read_schedules
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import Page, by_sequence, fetch_page
 from holdfast.operator.shape import shape_row
+from holdfast.operator.spending import DAY_MS, spending
 from holdfast.tables import ops, workers
 
 

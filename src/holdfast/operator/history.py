@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.snapshot import BreakerView, Snapshot, snapshot
 from holdfast.stores.seam import Row, Tx
