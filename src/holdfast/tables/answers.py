@@ -3,7 +3,7 @@ as the dead job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ async def of_stage(tx: Tx, job_id: str, stage: str, epoch: int) -> dict[str, Kep
     return {row["run"]: KeptAnswer(row["tries"], row["value"]) for row in rows}
 
 
-async def of_job(tx: Tx, job_id: str) -> list[Row]:
+async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
     """What the job's attempts have kept in its present epoch: answers of paid calls, checkpoints."""
     return await tx.rows(sql.of_job, job_id=job_id)
 
