@@ -38,10 +38,10 @@ def incidents_list(
 ) -> None:
     """Incidents, the newest first: what, since when, who is hit, what comes next."""
     from holdfast.operator import incidents
-    from holdfast.operator.page import Page
+    from holdfast.operator.page import ListPage
 
     def ask() -> dict[str, Any]:
-        return at_desk(look(system, app), incidents.list_incidents, Page(limit), state)
+        return at_desk(look(system, app), incidents.list_incidents, ListPage(limit), state)
 
     show(ask, _draw_list, as_json, watch)
 

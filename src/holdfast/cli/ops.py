@@ -60,7 +60,7 @@ def jobs_list(
 ) -> None:
     """The newest jobs first; with a query, those that fit it."""
     from holdfast.operator import jobs
-    from holdfast.operator.page import Page
+    from holdfast.operator.page import ListPage
 
     which = jobs.JobFilter(state=state, kind=kind)
     given = [f"state:{state}"] * bool(state) + [f'kind:"{kind}"'] * bool(kind)
@@ -69,9 +69,9 @@ def jobs_list(
 
     where = look(system, app)
     if query:
-        show_items(where, columns, as_json, watch, jobs.query_jobs, Page(limit), text)
+        show_items(where, columns, as_json, watch, jobs.query_jobs, ListPage(limit), text)
     else:
-        show_items(where, columns, as_json, watch, jobs.list_jobs, Page(limit), which)
+        show_items(where, columns, as_json, watch, jobs.list_jobs, ListPage(limit), which)
 
 
 def _quote(word: str) -> str:
@@ -207,10 +207,10 @@ def effects_list(
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
     from holdfast.operator import deliveries
-    from holdfast.operator.page import Page
+    from holdfast.operator.page import ListPage
 
     columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
-    show_items(look(system, app), columns, as_json, watch, deliveries.list_effects, Page(limit), status)
+    show_items(look(system, app), columns, as_json, watch, deliveries.list_effects, ListPage(limit), status)
 
 
 @effects_cli.command("answer")
@@ -275,7 +275,7 @@ def actions_list(
 ) -> None:
     """Who did what, the newest first: every act of a person."""
     from holdfast.operator import fleet
-    from holdfast.operator.page import Page
+    from holdfast.operator.page import ListPage
 
     columns = ["at", "actor", "action", "subject", "data"]
-    show_items(look(system, app), columns, as_json, False, fleet.list_actions, Page(limit), by, subject, people)
+    show_items(look(system, app), columns, as_json, False, fleet.list_actions, ListPage(limit), by, subject, people)

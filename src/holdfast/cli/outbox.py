@@ -24,10 +24,10 @@ def outbox_list(
 ) -> None:
     """The newest messages first; `--status failed` lists those set aside after their last try."""
     from holdfast.operator import deliveries
-    from holdfast.operator.page import Page
+    from holdfast.operator.page import ListPage
 
     columns = ["id", "destination", "message_type", "status", "retry_count", "created_at", "error_message"]
-    show_items(look(system, app), columns, as_json, watch, deliveries.list_messages, Page(limit), status)
+    show_items(look(system, app), columns, as_json, watch, deliveries.list_messages, ListPage(limit), status)
 
 
 @outbox_cli.command("requeue")

@@ -7,6 +7,7 @@ was given.
 
 from __future__ import annotations
 
+import http.client
 import inspect
 import json
 import urllib.error
@@ -17,10 +18,10 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel
 
-from holdfast.cli.server import Server
+from holdfast.cli.server import RemoteServer
 from holdfast.errors import HoldfastError, InvalidInput, NotAllowed, NotFound
 from holdfast.operator import deliveries, fleet, incidents, jobs, letters, overview, postmortem, providers, story
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 
 BASE = "/api/ops"
 TIMEOUT_S = 30.0
@@ -78,7 +79,7 @@ UNSENT = ("actor", "looks")
 
 
 def ask_server(
-    server: Server,
+    server: RemoteServer,
     systems: list[str] | None,
     apps: list[str] | None,
     verb: Callable[..., Any],
@@ -106,7 +107,7 @@ def _spread(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     """The arguments as single values: a page is its limit and its cursor, a filter its fields, a form what it holds."""
     for name, value in given.items():
         match value:
-            case Page():
+            case ListPage():
                 yield from (("limit", min(value.limit, PAGE_MAX)), ("next", value.cursor))
             case BaseModel():
                 yield from value.model_dump(mode="json", exclude_none=True).items()
@@ -116,7 +117,7 @@ def _spread(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
                 yield name, value
 
 
-def _send(server: Server, method: str, path: str, query: Mapping[str, Any], body: Any) -> Any:
+def _send(server: RemoteServer, method: str, path: str, query: Mapping[str, Any], body: Any) -> Any:
     words = urlencode({name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()})
     request = urllib.request.Request(
         f"{server.url}{BASE}{path}" + (f"?{words}" if words else ""),
@@ -132,8 +133,8 @@ def _send(server: Server, method: str, path: str, query: Mapping[str, Any], body
             return json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
     except urllib.error.HTTPError as error:
         raise _refusal(server, error) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = " ".join(str(getattr(error, "reason", error)).split())
         raise HoldfastError(f"{server.url} does not answer as a Holdfast server does: {reason}.") from None
 
 
@@ -142,7 +143,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _refusal(server: Server, error: urllib.error.HTTPError) -> HoldfastError:
+def _refusal(server: RemoteServer, error: urllib.error.HTTPError) -> HoldfastError:
     """What the server said against it, in its own words."""
     if 300 <= error.code < 400:
         return HoldfastError(f"{server.url} sends elsewhere, to {error.headers.get('Location')}; give that address.")

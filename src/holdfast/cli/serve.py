@@ -70,7 +70,7 @@ async def serve_systems(
         await close_systems(opened)
 
 
-class _Server(uvicorn.Server):
+class _ServerBesideDuties(uvicorn.Server):
     """uvicorn without its own signal handling: signals are ours, so that jobs in flight are finished first."""
 
     def install_signal_handlers(self) -> None:
@@ -82,7 +82,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
+def _server(app: FastAPI, settings: Settings, grace_s: float) -> _ServerBesideDuties:
     limits = connection_limits(settings)
     config = uvicorn.Config(
         app,
@@ -95,7 +95,7 @@ def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
         server_header=False,
         timeout_graceful_shutdown=max(1, min(REQUESTS_S, int(grace_s))),
     )
-    return _Server(config)
+    return _ServerBesideDuties(config)
 
 
 def _listening(settings: Settings) -> socket.socket:

@@ -11,12 +11,12 @@ import typer
 URL_VARIABLE, TOKEN_VARIABLE = "HOLDFAST_URL", "HOLDFAST_TOKEN"
 
 
-class Server(NamedTuple):
+class RemoteServer(NamedTuple):
     url: str
     token: str
 
 
-_SERVER: ContextVar[Server | None] = ContextVar("holdfast_server", default=None)
+_SERVER: ContextVar[RemoteServer | None] = ContextVar("holdfast_server", default=None)
 
 
 def choose_server(url: str | None, token: str | None) -> None:
@@ -29,9 +29,9 @@ def choose_server(url: str | None, token: str | None) -> None:
         raise typer.BadParameter(f"--url must be like https://jobs.example.org, without user, query or fragment: {url}")
     if not token:
         raise typer.BadParameter(f"--url needs a token: --token, or {TOKEN_VARIABLE} (`holdfast token` makes one).")
-    _SERVER.set(Server(url.rstrip("/"), token))
+    _SERVER.set(RemoteServer(url.rstrip("/"), token))
 
 
-def chosen_server() -> Server | None:
+def chosen_server() -> RemoteServer | None:
     """The server of the command that runs, if it names one."""
     return _SERVER.get()

@@ -86,9 +86,9 @@ def _workers(kernel: Kernel, duties: Duties) -> list[Worker]:
     if not duties.queues:
         return [Worker(kernel, concurrency=duties.concurrency, grace_s=duties.grace_s)]
     served = {queue: number for queue, number in duties.queues.items() if queue in kernel.registry.queues}
-    made = [Worker(kernel, concurrency=n, grace_s=duties.grace_s, queues=[queue]) for queue, n in served.items()]
+    workers = [Worker(kernel, concurrency=n, grace_s=duties.grace_s, queues=[queue]) for queue, n in served.items()]
     kernel.aside.allow(sum(served.values()))
-    return made
+    return workers
 
 
 def announce(kernel: Kernel, duties: Duties, engine: str) -> None:

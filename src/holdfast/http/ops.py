@@ -18,7 +18,7 @@ from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, Limit, OnPage, Ope
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_incidents import router as incidents_router
 from holdfast.operator import deliveries, fleet, job_bulk, jobs, overview, providers, story
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
@@ -100,7 +100,7 @@ async def act_on_jobs(desk: AtDesk, body: JobsAct, who: Operator) -> dict[str, A
         body.q,
         body.action,
         actor=who.sub,
-        page=Page(body.limit, body.next),
+        page=ListPage(body.limit, body.next),
         ids=None if body.ids is None else frozenset(map(str, body.ids)),
         evidence=body.evidence,
         dry_run=body.dry_run,

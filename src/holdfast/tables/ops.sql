@@ -63,8 +63,11 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
 
 -- name: ends_by_minute
 -- How attempts ended, by minute, for the charts. Only the newest events are looked at: bounded on any table.
-SELECT e.at / 60000 AS minute, e.type, COUNT(*) AS attempts
-  FROM (SELECT at, CASE type WHEN 'went_on' THEN 'advanced' ELSE type END AS type FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
+-- An event of a success has the number of its kind's others in the same turn as its data.
+SELECT e.at / 60000 AS minute, e.type,
+       CAST(SUM(CASE e.type WHEN 'succeeded' THEN 1 + COALESCE(CAST(e.data AS BIGINT), 0) ELSE 1 END) AS BIGINT) AS attempts
+  FROM (SELECT at, CASE type WHEN 'went_on' THEN 'advanced' ELSE type END AS type, data
+          FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
  WHERE e.at >= CAST(:since AS BIGINT)
    AND e.type IN ('succeeded', 'advanced', 'retried', 'lost', 'buried', 'expired', 'cancelled')
  GROUP BY e.at / 60000, e.type

@@ -20,7 +20,7 @@ _CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class ReviewSettlement:
     """The final result of a reviewed submission."""
 
     final_score: float
@@ -29,7 +29,9 @@ class Settlement:
     audit_flag: bool
 
 
-def settle_review(ai_score: float, ai_band: Band, human_score: float, human_band: Band | None = None) -> Settlement:
+def settle_review(
+    ai_score: float, ai_band: Band, human_score: float, human_band: Band | None = None
+) -> ReviewSettlement:
     """The final score and band. A review without a band takes the band of its score.
 
     Scores are compared as written in decimal: 6.1 and 6.6 are 0.5 apart, whatever binary floats say.
@@ -40,9 +42,9 @@ def settle_review(ai_score: float, ai_band: Band, human_score: float, human_band
             raise ValueError(f"A score lies between 0 and 10; {score} does not.")
     theirs = human_band or band_of(human_score)
     if abs(ai - human) > POINTS_APART_MAX or bands_apart(ai_band, theirs) > BANDS_APART_MAX:
-        return Settlement(human_score, theirs, "human", audit_flag=True)
+        return ReviewSettlement(human_score, theirs, "human", audit_flag=True)
     final = float((AI_WEIGHT * ai + HUMAN_WEIGHT * human).quantize(_CENT, ROUND_HALF_UP))
-    return Settlement(final, _between(band_of(final), ai_band, theirs), "hybrid", audit_flag=False)
+    return ReviewSettlement(final, _between(band_of(final), ai_band, theirs), "hybrid", audit_flag=False)
 
 
 def _between(band: Band, one: Band, other: Band) -> Band:

@@ -31,8 +31,8 @@ from holdfast_systems.grading.service_http import service_routes
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import UUID, checked_cursor, checked_id
 from holdfast_systems.grading.submission_views import attempt_for_learner, for_instructor, shown
-from holdfast_systems.grading.submissions import Arrival, Stored
-from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
+from holdfast_systems.grading.submissions import Arrival, StoredSubmission
+from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Status, SubmissionChange, TransitionRefusal
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
 Limit = Annotated[int, Query(ge=1, le=200)]
@@ -48,7 +48,7 @@ class NewSubmission(BaseModel):
     payload: dict[str, Any]
 
 
-class Review(BaseModel):
+class InstructorReview(BaseModel):
     """An instructor's grade. Without a band, the band of the score."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", allow_inf_nan=False)
@@ -216,13 +216,15 @@ def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
 
     @router.post("/api/submissions/{submission_id}/review")
     async def review(
-        submission_id: str, given: Review, who: Annotated[Principal, INSTRUCTOR], key: Key = None
+        submission_id: str, given: InstructorReview, who: Annotated[Principal, INSTRUCTOR], key: Key = None
     ) -> Response:
         """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
         return await submit_review(kernel, submission_id, who, given, key)
 
 
-async def submit_review(kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None) -> Response:
+async def submit_review(
+    kernel: Kernel, submission_id: str, who: Principal, given: InstructorReview, key: str | None
+) -> Response:
     """What POST /api/submissions/{id}/review does."""
 
     async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
@@ -238,7 +240,7 @@ async def submit_review(kernel: Kernel, submission_id: str, who: Principal, give
     return await idempotent(kernel, who, route, key, given.model_dump(mode="json"), make, required=False)
 
 
-Decide = Callable[[transitions.Submission, int], Change | None]
+Decide = Callable[[transitions.Submission, int], SubmissionChange | None]
 Act = tuple[str, str]
 """Who did what, for the audit."""
 
@@ -257,14 +259,14 @@ async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide, ac
     now = kernel.now()
     try:
         decided = decide(stored.state, now)
-    except Refusal as refusal:
+    except TransitionRefusal as refusal:
         raise Problem(409, refusal.code, str(refusal)) from None
     if act is not None and decided is not None:
         await audit.write(tx, act[0], f"submission.{act[1]}", f"submission:{stored.id}", None, now)
     return for_instructor(await submissions.change(kernel, tx, stored, decided, now))
 
 
-async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> Stored:
+async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> StoredSubmission:
     """The caller's own submission; anybody else's looks like none."""
     async with kernel.store.reading() as tx:
         stored = await submissions.show(tx, checked_id(submission_id))
@@ -287,6 +289,6 @@ def _queue_cursor(cursor: str | None) -> tuple[int, str] | None:
     return int(rank), last
 
 
-def _place(stored: Stored) -> str:
+def _place(stored: StoredSubmission) -> str:
     assert stored.state.priority is not None
     return f"{PRIORITIES.index(stored.state.priority)}:{stored.id}"

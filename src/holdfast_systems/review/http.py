@@ -21,7 +21,7 @@ from holdfast.settings import read
 from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import Source
 from holdfast_systems.review.recipients import RECIPIENTS_MAX
-from holdfast_systems.review.reviews import Delivery, Recipient, Refusal, Request, Stored
+from holdfast_systems.review.reviews import Recipient, Request, ReviewDelivery, ReviewRefusal, StoredReview
 from holdfast_systems.review.settings import ReviewSettings
 
 SERVICE = require("service")
@@ -92,7 +92,7 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
                 )
                 stored = answer.stored
                 told = await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
-        except Refusal as refusal:
+        except ReviewRefusal as refusal:
             raise Problem(409, refusal.code, str(refusal)) from None
         shown_body = {**shown(stored, told, settings), "body_differs": answer.body_differs}
         return JSONResponse(shown_body, 201 if answer.is_new else 200)
@@ -154,7 +154,7 @@ async def _shown_by_key(kernel: Kernel, settings: ReviewSettings, body: object) 
     return shown(stored, told, settings) if stored else None
 
 
-def shown(stored: Stored, told: list[Delivery], settings: ReviewSettings) -> dict[str, Any]:
+def shown(stored: StoredReview, told: list[ReviewDelivery], settings: ReviewSettings) -> dict[str, Any]:
     """A review as its caller sees it."""
     failure = {"error_class": stored.error_class, "message": stored.error} if stored.error_class else None
     return {
@@ -179,7 +179,7 @@ def shown(stored: Stored, told: list[Delivery], settings: ReviewSettings) -> dic
     }
 
 
-def _delivery(one: Delivery) -> dict[str, Any]:
+def _delivery(one: ReviewDelivery) -> dict[str, Any]:
     return {
         "recipient": one.recipient,
         "required": one.required,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast_systems.grading.confidence import confidence_in
-from holdfast_systems.grading.delivery import Delivery
+from holdfast_systems.grading.delivery import SpokenDelivery
 from holdfast_systems.grading.doubt import doubt_of
 from holdfast_systems.grading.grade import BANDS, CRITERIA, Criterion, Grade, grade_of
 from holdfast_systems.grading.offline_grader import OfflineGrader
@@ -286,7 +286,7 @@ def test_words_in_a_random_order_are_no_text(grader: OfflineGrader, text: str) -
 def test_little_speech_is_capped_and_halting_speech_scores_less(grader: OfflineGrader) -> None:
     little = grader.grade_speaking(TEXTS[2][:300], 15)
     assert "little_speech" in little.signals and little.band in ("A1", "A2", "B1")
-    smooth, paused = Delivery(60.0, 0.1), Delivery(60.0, 0.6)
+    smooth, paused = SpokenDelivery(60.0, 0.1), SpokenDelivery(60.0, 0.6)
     broken = "Um I I think uh ".join(sentence + ". " for sentence in TEXTS[1].split(". "))
     fluent, halting = grader.grade_speaking(TEXTS[1], 100, smooth), grader.grade_speaking(broken, 220, paused)
     assert all(fluent.criteria[name].score > halting.criteria[name].score for name in CRITERIA)
