@@ -58,8 +58,9 @@ async def ours() -> FastAPI:
     from holdfast.main import open_systems
     from holdfast.settings import Settings
 
-    # One user posts as fast as it can, which the limits are there to prevent.
-    env = os.environ | {"MAIN_DATABASE_URL": postgres_url(), "GRADING_SUBMISSIONS_PER_MINUTE": "0"}
+    # One user posts as fast as it can and nobody grades, which the limits are there to prevent.
+    limits = {"GRADING_SUBMISSIONS_PER_MINUTE": "0", "GRADING_UNFINISHED_MAX": "0"}
+    env = os.environ | {"MAIN_DATABASE_URL": postgres_url()} | limits
     settings = Settings(jwt_secret=SECRET, requests_per_user=0)
     systems = await open_systems(settings, env, ["grading-main"])
     for one in systems:

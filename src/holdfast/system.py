@@ -21,7 +21,6 @@ from holdfast.stores.connecting import in_schema, plain_url
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
-    from typer import Typer
 
     from holdfast.demo_stage import Demo
     from holdfast.http.problem import Translation
@@ -74,12 +73,12 @@ class System:
     `database` names the environment variables of its database URL, the first that is set counts; with none, it is
     `<name>.db` in the data folder. The first of several is its own; a database that it shares by a later one holds its
     tables apart, in a schema (PostgreSQL) or a file beside the other's (SQLite) of its name.
-    `settings` are its groups of settings, for `holdfast check` and the reference page. `commands` adds its own commands
-    to the command line. `counters` declares what it counts with `kernel.watch.count`. `gauges` declares what is read
-    from its database, by `read_gauges` at a scrape, so that any process tells the whole. `problems` translates the
-    problems that clients see below a path, for an interface that promises codes of its own. `roles` are those that its
-    routes ask for beside the library's own. `pages` is what it shows in a browser, and `demo` what `holdfast demo` does
-    with it."""
+    `settings` are its groups of settings, for `holdfast check` and the reference page. `counters` declares what it
+    counts with `kernel.watch.count`. `gauges` declares what is read from its database, by `read_gauges` at a scrape, so
+    that any process tells the whole. `problems` translates the problems that clients see below a path, for an interface
+    that promises codes of its own. `roles` are those that its routes ask for beside the library's own. `pages` is what
+    it shows in a browser, and `demo` what `holdfast demo` does with it. Its commands come by another entry point
+    (`holdfast.cli.brought`)."""
 
     name: str
     title: str
@@ -88,7 +87,6 @@ class System:
     routes: Callable[[Kernel, Mapping[str, str]], APIRouter] | None = None
     settings: Sequence[type[Any]] = ()
     concurrency: Callable[[Mapping[str, str]], int] | None = None
-    commands: Callable[[Typer], None] | None = None
     counters: Sequence[Counter] = ()
     gauges: Sequence[Gauge] = ()
     read_gauges: Callable[[Kernel], Awaitable[Sequence[GaugeValue]]] | None = None

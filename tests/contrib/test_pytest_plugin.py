@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from holdfast import App, Context, InvalidInput, Job, Provider, enqueue, stage
 from holdfast.contrib.pytest import OpenWorld
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.operator.desk import Desk
 from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
@@ -225,6 +226,58 @@ async def test_a_replay_answers_effects_from_the_history_and_sends_nothing(
         assert (rest.repeated, rest.added) == (("shop:/mail/bob", "shop:/mail/cem"), ())
         assert rest.dropped == (), "what stages before it have sent is not missed"
         assert sent == ["ann", "bob", "cem"], "a replay sends nothing"
+
+
+def asking(asked: list[str], last: Callable[[], str]) -> tuple[App, type[Job[int]]]:
+    """A job whose second stage pays for an answer, keeps a checkpoint, and then does what the release does last."""
+    shop, oracle = App("shop"), Provider("oracle")
+
+    @shop.job(name="shop.ask")
+    class Ask(Job[int]):
+        @stage()
+        async def first(self, ctx: Context, number: int) -> int:
+            asked.append("first")
+            return number
+
+        @stage(never=(ValueError,))
+        async def rest(self, ctx: Context, number: int, first: int) -> list[str]:
+            async def ask(key: str) -> str:
+                asked.append("oracle")
+                return f"answer {len(asked)}"
+
+            async def count() -> int:
+                asked.append("checkpoint")
+                return len(asked)
+
+            answer = await ctx.paid_call(ask, answer=str, provider=oracle)
+            return [answer, str(await ctx.checkpoint("count", count, returns=int)), last()]
+
+    return shop, Ask
+
+
+@pytest.mark.spec("K22", "K18")
+async def test_a_dead_jobs_history_answers_its_paid_calls_and_checkpoints(
+    holdfast_world: OpenWorld, tmp_path: Path
+) -> None:
+    """The stage that failed is run by the mended code with what it had found out, from the start or from that stage."""
+    asked: list[str] = []
+
+    def fail() -> str:
+        raise ValueError("a bug of this release")
+
+    shop, job_class = asking(asked, fail)
+    async with world(shop) as w:
+        job = await w.enqueue(job_class, 7)
+        await w.run_until_idle()
+        await prune_once(w.kernel)
+        keep(tmp_path / "ask.json", await export(w, shop, job))
+    assert asked == ["first", "oracle", "checkpoint"]
+    history = History.read(tmp_path / "ask.json")
+    async with holdfast_world(asking(asked, lambda: "mended")[0]) as w:
+        for at in ("rest", None):
+            again = await w.replay(history, at=at)
+            assert (again.state, again.results["rest"]) == ("succeeded", ["answer 2", "3", "mended"])
+    assert asked == ["first", "oracle", "checkpoint", "first"], "nobody was asked again"
 
 
 def test_the_plugin_costs_a_run_that_does_not_use_it_nothing(tmp_path: Path) -> None:

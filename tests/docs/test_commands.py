@@ -23,11 +23,11 @@ from tests.systems.grading.callbacks_made import error
 from tests.systems.grading.pair import WRITING
 from typer.testing import CliRunner
 
-from holdfast.cli import cli
+from holdfast.cli import brought, cli
 from holdfast.engines.run import prepare
 from holdfast.engines.worker import Worker
 from holdfast.kernel.submit import submit
-from holdfast.main import close_systems, load_systems, open_systems
+from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.tables import cases, effects
 from holdfast.transports.seam import Delivery
@@ -90,9 +90,7 @@ READ = dict(holdfast_lines())
 
 @cache
 def commands() -> Any:
-    for system in load_systems():
-        if system.commands is not None:
-            system.commands(cli)
+    brought.add_to(cli)
     return typer.main.get_command(cli)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from holdfast.kernel.app import App
+if TYPE_CHECKING:
+    from holdfast.kernel.app import App
 
 Offer = Callable[[str], list[str]]
 

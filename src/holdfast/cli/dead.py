@@ -6,21 +6,19 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from holdfast.cli.reach import act, at_desk, fail, finite, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
-from holdfast.cli.table import cell
 from holdfast.core.case import CaseState, Cause
-from holdfast.kernel.correct import Correction
-from holdfast.operator import letters
-from holdfast.operator.bulk import FORMS
-from holdfast.operator.desk import Desk
-from holdfast.operator.page import ListPage
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from holdfast.kernel.correct import Correction
+    from holdfast.operator.desk import Desk
 
 dead_cli = typer.Typer(
     help="Work through dead letters: triage, remediate or edit, replay, resolve.", no_args_is_help=True
@@ -52,6 +50,9 @@ def dead_list(
     as_json: AsJson = False,
 ) -> None:
     """Dead letters, the newest first."""
+    from holdfast.operator import letters
+    from holdfast.operator.page import ListPage
+
     which = letters.LetterFilter(state=state, error_class=error_class, kind=kind, stage=stage)
     columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
     show_items(look(system, app), columns, as_json, watch, letters.list_letters, ListPage(limit), which)
@@ -62,6 +63,8 @@ def dead_groups(
     limit: Limit = 50, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Dead letters that a person would treat as one, escalated ones and large groups first."""
+    from holdfast.operator import letters
+
     columns = ["letters", "state", "cause", "kind", "stage", "error_class", "fingerprint", "last_error"]
     show_items(look(system, app), columns, as_json, watch, letters.list_groups, limit)
 
@@ -71,10 +74,16 @@ def dead_show(
     case_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Everything about one dead letter, and the next step."""
+    from holdfast.operator import letters
+
     show(lambda: at_desk(look(system, app), letters.show_letter, case_id), _draw_letter, as_json, watch)
 
 
 def _draw_letter(case: dict[str, Any]) -> RenderableType:
+    from rich.text import Text
+
+    from holdfast.cli.table import cell
+
     shown = {name: value for name, value in case.items() if value not in (None, "", [])}
     return Text("\n".join(f"{name:18} {cell(name, value)}" for name, value in shown.items()))
 
@@ -90,6 +99,8 @@ def dead_triage(
     as_json: AsJson = False,
 ) -> None:
     """Step 1: say what kind of cause it was."""
+    from holdfast.operator import letters
+
     done = at_desk(act(system, app), letters.triage_letter, case_id, cause=cause, actor=actor, notes=notes)
     say(f"Dead letter {case_id} is triaged as {cause}.", as_json, **done)
 
@@ -104,6 +115,8 @@ def dead_remediate(
     as_json: AsJson = False,
 ) -> None:
     """Step 2: record what was mended. A replay refuses without it."""
+    from holdfast.operator import letters
+
     done = at_desk(act(system, app), letters.remediate_letter, case_id, evidence=evidence, actor=actor)
     say(f"Dead letter {case_id} is remediated.", as_json, **done)
 
@@ -126,6 +139,8 @@ def dead_edit(
     as_json: AsJson = False,
 ) -> None:
     """Instead of step 2: correct the job's input before its replay. The original is kept."""
+    from holdfast.operator import letters
+
     if (not set_) == (file is None):
         raise typer.BadParameter("Give either --set (as often as needed) or --file.")
     document = None if file is None else _document(file)
@@ -168,6 +183,8 @@ def dead_replay(
     as_json: AsJson = False,
 ) -> None:
     """Step 3: put the job back at its failed stage, with fresh budgets."""
+    from holdfast.operator import letters
+
     done = at_desk(act(system, app), letters.replay_letter, case_id, actor=actor, full=full)
     say(f"Job {done['job_id']} is queued at stage '{done['stage']}'.", as_json, **done)
 
@@ -183,6 +200,8 @@ def dead_resolve(
     as_json: AsJson = False,
 ) -> None:
     """Step 4: close the case, after its replay has succeeded, or with a reason why none is needed."""
+    from holdfast.operator import letters
+
     done = at_desk(
         act(system, app), letters.resolve_letter, case_id, actor=actor, notes=notes, without_replay=without_replay
     )
@@ -211,6 +230,9 @@ def dead_bulk(
     as_json: AsJson = False,
 ) -> None:
     """Take all dead letters that fit a filter through one step, the oldest first. One that refuses holds up nobody."""
+    from holdfast.operator import letters
+    from holdfast.operator.bulk import FORMS
+
     given = {"cause": cause, "evidence": evidence, "notes": notes, "per_minute": per_minute}
     given["without_replay"] = without_replay
     which = {"state": state, "error_class": error_class, "kind": kind, "stage": stage}

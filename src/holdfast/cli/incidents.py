@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from holdfast.cli.reach import act, at_desk, look, say, show
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
-from holdfast.cli.table import table_of
-from holdfast.operator import incidents
-from holdfast.operator.page import ListPage
-from holdfast.operator.postmortem import write_postmortem
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 incidents_cli = typer.Typer(
     help="Incidents: what asks for a person, from its beginning to its end.", no_args_is_help=True
@@ -39,6 +37,8 @@ def incidents_list(
     as_json: AsJson = False,
 ) -> None:
     """Incidents, the newest first: what, since when, who is hit, what comes next."""
+    from holdfast.operator import incidents
+    from holdfast.operator.page import ListPage
 
     def ask() -> dict[str, Any]:
         return at_desk(look(system, app), incidents.list_incidents, ListPage(limit), state)
@@ -47,12 +47,17 @@ def incidents_list(
 
 
 def _draw_list(view: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
     if not view["items"]:
         return Text("Nothing.")
     return Group(*(line for item in view["items"] for line in _lines(item)))
 
 
 def _lines(item: dict[str, Any]) -> list[Text]:
+    from rich.text import Text
+
     head = Text.assemble(
         (f"{item['severity']:6}", COLOURS[item["severity"]]),
         f" {item['state']:6} ",
@@ -74,6 +79,9 @@ def incidents_show(
     as_json: AsJson = False,
 ) -> None:
     """One incident: how it is now, whom it hit, what happened when."""
+    from holdfast.operator import incidents
+    from holdfast.operator.postmortem import write_postmortem
+
     if markdown:
         typer.echo(at_desk(look(system, app), write_postmortem, id))
         return
@@ -86,6 +94,11 @@ def incidents_show(
 
 
 def _draw_incident(item: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from holdfast.cli.table import table_of
+
     to_do = [Text(f"       {item['now']['to_do']}")] if item["now"] else []
     hit = [Text(f"       {row['jobs']:,} jobs of {row['owners']:,} owners: {row['role']}") for row in item["hit"]]
     return Group(*_lines(item), *to_do, *hit, table_of(item["timeline"], ["at", "who", "what", "text"]))
@@ -96,6 +109,8 @@ def incidents_ack(
     id: Id, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Say that you have it."""
+    from holdfast.operator import incidents
+
     done = at_desk(act(system, app), incidents.acknowledge_incident, id, actor=actor)
     say(f"Incident {id} is yours, {actor}.", as_json, **done)
 
@@ -110,6 +125,8 @@ def incidents_assign(
     as_json: AsJson = False,
 ) -> None:
     """Hand it to somebody."""
+    from holdfast.operator import incidents
+
     done = at_desk(act(system, app), incidents.assign_incident, id, assignee=assignee, actor=actor)
     say(f"Incident {id} is {assignee}'s.", as_json, **done)
 
@@ -124,6 +141,8 @@ def incidents_comment(
     as_json: AsJson = False,
 ) -> None:
     """Write a line into its timeline."""
+    from holdfast.operator import incidents
+
     done = at_desk(act(system, app), incidents.comment_incident, id, text=text, actor=actor)
     say("It is in the timeline.", as_json, **done)
 
@@ -138,5 +157,7 @@ def incidents_close(
     as_json: AsJson = False,
 ) -> None:
     """Close it when it is over, with what was learned."""
+    from holdfast.operator import incidents
+
     done = at_desk(act(system, app), incidents.close_incident, id, summary=summary, actor=actor)
     say(f"Incident {id} is closed.", as_json, **done)

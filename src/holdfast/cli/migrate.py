@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
-from holdfast.kernel.kernel import Kernel
-from holdfast.main import close_systems, open_systems
-from holdfast.stores.migration import Patience, pending
-from holdfast.stores.script import script
+
+if TYPE_CHECKING:
+    from holdfast.kernel.kernel import Kernel
 
 
 def migrate(
@@ -37,6 +36,8 @@ def migrate(
 
 
 def _each(system: list[str] | None, app: list[str] | None, ask: Callable[[Kernel], Awaitable[Any]]) -> dict[str, Any]:
+    from holdfast.main import close_systems, open_systems
+
     async def go() -> dict[str, Any]:
         opened = await open_systems(settings_now(), os.environ, system, own_apps(app))
         try:
@@ -52,10 +53,15 @@ async def _migrate(kernel: Kernel) -> list[str]:
 
 
 async def _pending(kernel: Kernel) -> list[str]:
+    from holdfast.stores.migration import pending
+
     return [step.name for step in pending(kernel.migrations, await kernel.store.installed())]
 
 
 async def _script(kernel: Kernel) -> str:
+    from holdfast.stores.migration import Patience
+    from holdfast.stores.script import script
+
     applied = await kernel.store.installed()
     patience = Patience(kernel.tuning.migrate_lock_s, kernel.tuning.migrate_wait_s)
     return script(kernel.migrations, applied, kernel.store.dialect, patience)

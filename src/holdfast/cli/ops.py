@@ -3,28 +3,25 @@ letters and the outbox have modules of their own."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from holdfast.cli import complete, dead, incidents, outbox, schedules, status, top
+from holdfast.cli.plain import LOOK, OPERATE, PlainGroup
 from holdfast.cli.reach import act, at_desk, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
-from holdfast.cli.table import table_of
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
-from holdfast.operator import deliveries, fleet, jobs, providers, story
-from holdfast.operator.page import ListPage
-from holdfast.operator.schedules import answer_wait
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
 breakers_cli = typer.Typer(help="See, open and close circuit breakers.", no_args_is_help=True)
 effects_cli = typer.Typer(help="See external effects; answer for those nobody else can know of.", no_args_is_help=True)
 
-LOOK, OPERATE = "See how it is", "Operate"
 ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autocompletion=complete.providers)]
 
 
@@ -44,7 +41,7 @@ def add_to(cli: typer.Typer) -> None:
         "schedules": schedules.schedules_cli,
     }
     for name, family in families.items():
-        cli.add_typer(family, name=name, rich_help_panel=OPERATE)
+        cli.add_typer(family, name=name, cls=PlainGroup, rich_help_panel=OPERATE)
 
 
 @jobs_cli.command("list")
@@ -62,6 +59,9 @@ def jobs_list(
     as_json: AsJson = False,
 ) -> None:
     """The newest jobs first; with a query, those that fit it."""
+    from holdfast.operator import jobs
+    from holdfast.operator.page import ListPage
+
     which = jobs.JobFilter(state=state, kind=kind)
     given = [f"state:{state}"] * bool(state) + [f'kind:"{kind}"'] * bool(kind)
     text = " ".join([*(_quote(word) for word in query or ()), *given])
@@ -87,10 +87,17 @@ def jobs_show(
     job_id: str, system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """One job: its row, its history, and in words why it is or is not running."""
+    from holdfast.operator import story
+
     show(lambda: at_desk(look(system, app), story.show_job, job_id), _draw_job, as_json, watch)
 
 
 def _draw_job(job: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from holdfast.cli.table import table_of
+
     title = Text.assemble((job["kind"], "bold"), f" {job['id']} is ", (job["state"], "bold"))
     return Group(title, Text(job["why"]), table_of(job["events"], ["at", "attempt", "type", "data"]))
 
@@ -100,6 +107,8 @@ def jobs_cancel(
     job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """End a job that has not ended."""
+    from holdfast.operator import jobs
+
     done = at_desk(act(system, app), jobs.cancel_job, job_id, actor)
     say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, **done)
 
@@ -113,6 +122,7 @@ def jobs_answer(
     as_json: AsJson = False,
 ) -> None:
     """Answer what a job waits for; if none does yet, the answer is kept for it."""
+    from holdfast.operator.schedules import answer_wait
 
     done = at_desk(act(system, app), answer_wait, key, value)
     words = "A job has it." if done["delivered"] else "No job waits for it yet: it is kept."
@@ -130,6 +140,8 @@ def jobs_retry(
     as_json: AsJson = False,
 ) -> None:
     """Take a dead job through triage, remediation and replay in one go."""
+    from holdfast.operator import jobs
+
     done = at_desk(act(system, app), jobs.retry_job, job_id, cause=cause, evidence=evidence, actor=actor)
     say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, **done)
 
@@ -139,6 +151,8 @@ def breakers_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Every provider's breaker: its gate, why, until when, and how many jobs wait for it."""
+    from holdfast.operator import providers
+
     columns = ["name", "gate", "reason", "parked", "open_s", "open_until", "not_before"]
     show_items(look(system, app), columns, as_json, watch, providers.list_breakers)
 
@@ -148,6 +162,8 @@ def breakers_history(
     name: ProviderName, limit: Limit = 50, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """When a breaker opened and closed, and why, the newest first."""
+    from holdfast.operator import providers
+
     columns = ["name", "gate", "at", "reason"]
     show_items(look(system, app), columns, as_json, False, providers.list_gate_changes, name, limit)
 
@@ -162,6 +178,8 @@ def breakers_open(
     as_json: AsJson = False,
 ) -> None:
     """Stop all calls to a provider until it is closed by hand."""
+    from holdfast.operator import providers
+
     done = at_desk(act(system, app), providers.force_breaker, name, open=True, actor=actor, reason=reason)
     say(f"Breaker {name} is open; its jobs wait and spend nothing.", as_json, **done)
 
@@ -171,6 +189,8 @@ def breakers_close(
     name: ProviderName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Let calls through again."""
+    from holdfast.operator import providers
+
     reason = "closed by hand"
     done = at_desk(act(system, app), providers.force_breaker, name, open=False, actor=actor, reason=reason)
     say(f"Breaker {name} is closed; its jobs drain with a ramp.", as_json, **done)
@@ -186,6 +206,9 @@ def effects_list(
     as_json: AsJson = False,
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
+    from holdfast.operator import deliveries
+    from holdfast.operator.page import ListPage
+
     columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
     show_items(look(system, app), columns, as_json, watch, deliveries.list_effects, ListPage(limit), status)
 
@@ -201,6 +224,8 @@ def effects_answer(
     as_json: AsJson = False,
 ) -> None:
     """Say whether a doubtful effect happened; then replay its job."""
+    from holdfast.operator import deliveries
+
     done = at_desk(act(system, app), deliveries.answer_effect, key, sent=sent, provider_id=provider_id, actor=actor)
     say(f"Recorded: '{key}' was {'sent' if sent else 'not sent'}.", as_json, **done)
 
@@ -212,10 +237,17 @@ def costs(
     as_json: AsJson = False,
 ) -> None:
     """What the calls to providers cost: by day, provider and kind of job, in millionths of a currency unit."""
+    from holdfast.operator import fleet
+
     show(lambda: at_desk(look(system, app), fleet.sum_costs, days), _draw_bill, as_json)
 
 
 def _draw_bill(bill: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from holdfast.cli.table import table_of
+
     if not bill["items"]:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
@@ -226,6 +258,8 @@ def workers_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Workers by their last report; one that was silent for long is not alive."""
+    from holdfast.operator import fleet
+
     columns = ["name", "queues", "in_flight", "started_at", "seen_at", "alive"]
     show_items(look(system, app), columns, as_json, watch, fleet.list_workers)
 
@@ -240,5 +274,8 @@ def actions_list(
     as_json: AsJson = False,
 ) -> None:
     """Who did what, the newest first: every act of a person."""
+    from holdfast.operator import fleet
+    from holdfast.operator.page import ListPage
+
     columns = ["at", "actor", "action", "subject", "data"]
     show_items(look(system, app), columns, as_json, False, fleet.list_actions, ListPage(limit), by, subject, people)

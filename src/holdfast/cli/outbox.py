@@ -8,8 +8,6 @@ import typer
 
 from holdfast.cli.reach import act, at_desk, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
-from holdfast.operator import deliveries
-from holdfast.operator.page import ListPage
 
 outbox_cli = typer.Typer(help="See messages on their way out; publish again what was set aside.", no_args_is_help=True)
 Status = Literal["pending", "published", "failed"]
@@ -25,6 +23,9 @@ def outbox_list(
     as_json: AsJson = False,
 ) -> None:
     """The newest messages first; `--status failed` lists those set aside after their last try."""
+    from holdfast.operator import deliveries
+    from holdfast.operator.page import ListPage
+
     columns = ["id", "destination", "message_type", "status", "retry_count", "created_at", "error_message"]
     show_items(look(system, app), columns, as_json, watch, deliveries.list_messages, ListPage(limit), status)
 
@@ -34,5 +35,7 @@ def outbox_requeue(
     message_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Publish a message again that was set aside."""
+    from holdfast.operator import deliveries
+
     done = at_desk(act(system, app), deliveries.requeue_message, message_id, actor)
     say(f"Message {message_id} is on its way again.", as_json, **done)

@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 import holdfast
-from holdfast.cli import complete, ops, proof, set_up
+from holdfast.cli import brought, complete, ops, proof, set_up
 from holdfast.cli import run as eager_run
-from holdfast.cli.once import relay_outbox_once, work_once
+from holdfast.cli.plain import RUN, SET_UP, TRY, PlainGroup, print_help
 from holdfast.cli.reach import fail, say
-from holdfast.cli.reload import run_and_reload
-from holdfast.cli.remote import TOKEN_VARIABLE, URL_VARIABLE, choose_server
+from holdfast.cli.server import TOKEN_VARIABLE, URL_VARIABLE, choose_server
 from holdfast.cli.start import (
     AppPath,
     AsJson,
@@ -30,32 +27,25 @@ from holdfast.cli.start import (
     served_queues,
     settings_now,
 )
-from holdfast.engines.run import Duties, prepare, run
-from holdfast.engines.stopping import stop_on_signals
-from holdfast.errors import HoldfastError
-from holdfast.kernel.app import App
-from holdfast.kernel.loop import unless_stopped
-from holdfast.kernel.observe.watch import LogWatch, Watch
-from holdfast.main import (
-    close_systems,
-    load_systems,
-    named_databases,
-    open_systems,
-    start_logging,
-)
-from holdfast.settings import Settings
-from holdfast.settings.names import misspelt_names
-from holdfast.system import OpenSystem
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from holdfast.engines.run import Duties
+    from holdfast.kernel.app import App
+    from holdfast.kernel.observe.watch import Watch
+    from holdfast.settings import Settings
+    from holdfast.system import OpenSystem
 
 T = TypeVar("T")
 COMPLETING = "_HOLDFAST_COMPLETE"
-RUN, SET_UP, TRY = "Run it", "Set it up", "Try and prove it"
 UP_LEASE_S = 20
-NO_DUTIES = Duties(work=False, relay=False, consume=False, keep=False)
 
 cli = typer.Typer(
     name="holdfast",
     no_args_is_help=True,
+    cls=PlainGroup,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
@@ -91,6 +81,8 @@ def up(
     app: AppPath = None,
 ) -> None:
     """Run everything in one process: the web server, the workers, the relays. Stop it with Ctrl-C."""
+    from holdfast.engines.run import Duties
+
     _serve(host, port, system, app, Duties(), banner=True)
 
 
@@ -110,9 +102,12 @@ def serve(
     ] = None,
 ) -> None:
     """Run the web server, with the relay, the consumers and the sweeps of its systems. Workers run elsewhere."""
+    from holdfast.engines.run import Duties
+
     if (read_only or database) and work:
         fail(f"A server that is {'--read-only' if read_only else 'for several databases'} cannot --work.")
-    duties = Duties(work=work) if not (read_only or database) else NO_DUTIES
+    only_shows = read_only or bool(database)
+    duties = Duties(work=work, relay=not only_shows, consume=not only_shows, keep=not only_shows)
     _serve(host, port, system, app, duties, banner=False, databases=_named(database or []))
 
 
@@ -129,6 +124,17 @@ def worker(
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when code below this folder changes.")] = False,
 ) -> None:
     """Run jobs. SIGTERM stops claiming, finishes what is in flight within the grace time and gives back the rest."""
+    import logging
+
+    from holdfast.cli.once import work_once
+    from holdfast.cli.reload import run_and_reload
+    from holdfast.engines.run import Duties
+    from holdfast.errors import HoldfastError
+    from holdfast.kernel.observe.watch import LogWatch
+    from holdfast.main import start_logging
+    from holdfast.settings import Settings
+    from holdfast.settings.names import misspelt_names
+
     settings = settings_now()
     if reload:
         run_and_reload(sys.argv[1:], settings.grace_s)
@@ -164,6 +170,10 @@ def relay(
     as_json: AsJson = False,
 ) -> None:
     """Publish the outbox. Several relays may run at once."""
+    from holdfast.cli.once import relay_outbox_once
+    from holdfast.engines.run import Duties
+    from holdfast.main import start_logging
+
     settings = settings_now()
     start_logging(settings)
     apps = own_apps(app)
@@ -179,6 +189,9 @@ def relay(
 def keeper(system: SystemNames = None, app: AppPath = None) -> None:
     """Keep the promises that need no worker: leases, deadlines, breakers, schedules, retention. Workers and servers do
     this too, and one process at a time does it for all: run keepers where there may be neither."""
+    from holdfast.engines.run import Duties
+    from holdfast.main import start_logging
+
     settings = settings_now()
     start_logging(settings)
     duties = Duties(work=False, relay=False, consume=False, grace_s=settings.grace_s)
@@ -192,6 +205,9 @@ proof.add_to(cli, TRY)
 
 
 def _named(databases: list[str]) -> dict[str, str]:
+    from holdfast.errors import HoldfastError
+    from holdfast.main import named_databases
+
     try:
         return named_databases(databases)
     except HoldfastError as error:
@@ -209,6 +225,7 @@ def _serve(
     databases: dict[str, str] | None = None,
 ) -> None:
     from holdfast.cli.serve import serve_systems
+    from holdfast.main import start_logging
 
     # `up` is for one machine, whose person expects it to start: it migrates unless the setting says otherwise.
     migrates = os.environ.get("HOLDFAST_AUTO_MIGRATE") or ("true" if banner else None)
@@ -225,6 +242,13 @@ def _serve(
 
 
 async def _run_duties(settings: Settings, system: list[str] | None, apps: list[App], duties: Duties) -> None:
+    import asyncio
+
+    from holdfast.engines.run import prepare, run
+    from holdfast.engines.stopping import stop_on_signals
+    from holdfast.kernel.loop import unless_stopped
+    from holdfast.main import close_systems, open_systems
+
     stop = asyncio.Event()
     stop_on_signals(stop, settings.grace_s)
     opened = await open_systems(settings, os.environ, system, apps, watch=_watch(settings))
@@ -244,6 +268,8 @@ async def _run_duties(settings: Settings, system: list[str] | None, apps: list[A
 
 
 async def _serve_metrics(settings: Settings, opened: list[OpenSystem], stop: asyncio.Event) -> None:
+    import asyncio
+
     from holdfast.http.metrics import metrics_server
 
     server = metrics_server(opened, settings)
@@ -262,17 +288,13 @@ def _watch(settings: Settings) -> Watch | None:
 
 
 def main() -> None:
-    """The entry point. The systems' own commands are added first, where they may be meant: to load every system for
-    each command of ours would double the time it takes to start."""
+    """The entry point. Of the systems' commands only the one that is meant is loaded; of the rest, names and help."""
     if Path.cwd().as_posix() not in sys.path:
         sys.path.insert(0, Path.cwd().as_posix())
     typed = complete.typed(os.environ) if COMPLETING in os.environ else sys.argv[1:]
-    ours = {one.name or getattr(one.callback, "__name__", "") for one in cli.registered_commands}
-    ours |= {one.name for one in cli.registered_groups if one.name}
-    if not typed or typed[0] not in ours:
-        for system in load_systems():
-            if system.commands is not None:
-                system.commands(cli)
+    brought.add_to(cli, typed)
+    if "--help" in sys.argv[1:] and print_help(cli, typed):
+        return
     try:
         cli()
     except OSError as error:

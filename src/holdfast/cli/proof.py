@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from typing import Annotated
@@ -11,7 +10,6 @@ import typer
 
 from holdfast.cli.reach import finite, with_tables
 from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
-from holdfast.main import close_systems, open_kernel, open_systems
 
 
 def add_to(cli: typer.Typer, panel: str) -> None:
@@ -28,6 +26,7 @@ def audit(
     system: SystemNames = None, app: AppPath = None, ask_providers: AskProviders = False, as_json: AsJson = False
 ) -> None:
     """Check a live database against everything Holdfast promises. Exits 1 if a promise was broken."""
+    from holdfast.main import close_systems, open_systems
     from holdfast.operator.audit import audit as check_database
 
     async def go() -> list[dict[str, str]]:
@@ -53,6 +52,8 @@ def audit(
 
 def demo(as_json: AsJson = False) -> None:
     """See it work, in under a minute: real work, a provider that goes down, a dead letter, an account of it all."""
+    import asyncio
+
     from rich.console import Console
 
     from holdfast_proof.demo import demo as play
@@ -88,6 +89,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure your own database (DATABASE_URL): enqueueing, running, picking up. Leaves nothing behind."""
+    from holdfast.main import open_kernel
     from holdfast_proof.bench import bench as measure
 
     async def go() -> tuple[dict[str, float], list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import math
@@ -11,23 +10,18 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import typer
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.text import Text
 
-from holdfast.cli.remote import ask_server, chosen_server
-from holdfast.cli.table import open_console, table_of
-from holdfast.errors import HoldfastError, SchemaMismatch
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.upkeep.schema import check_schema
-from holdfast.main import close_systems, load_app, open_systems
-from holdfast.operator.desk import Desk
-from holdfast.operator.ids import complete_ids
-from holdfast.settings import Settings, read
-from holdfast.system import OpenSystem
+from holdfast.cli.server import chosen_server
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from holdfast.kernel.kernel import Kernel
+    from holdfast.operator.desk import Desk
+    from holdfast.system import OpenSystem
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -61,6 +55,11 @@ def finite(value: float | None) -> float | None:
 def at_desk(where: Where, verb: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """What a verb of the desk answers: on the databases, which are opened, checked and closed whatever happens; or at
     the server that `--url` names. Ids may be given by their beginning."""
+    import asyncio
+
+    from holdfast.cli.remote import ask_server
+    from holdfast.errors import HoldfastError
+
     try:
         server = chosen_server()
         if server is not None:
@@ -83,6 +82,11 @@ def on_kernel(system: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
 async def _on_databases(
     where: Where, verb: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> T:
+    from holdfast.main import close_systems, load_app, open_systems
+    from holdfast.operator.desk import Desk
+    from holdfast.operator.ids import complete_ids
+    from holdfast.settings import Settings, read
+
     own = [load_app(path) for path in where.apps or ()]
     settings = read(Settings, os.environ)
     opened = await open_systems(settings, os.environ, where.systems, own, to_look=where.to_look)
@@ -98,6 +102,9 @@ async def _on_databases(
 async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[OpenSystem]:
     """Those whose databases fit this code; one that does not is a `SchemaMismatch`. Unless the systems were `chosen` by
     name, those that were never used here are left out, with a word on standard error."""
+    from holdfast.errors import SchemaMismatch
+    from holdfast.kernel.upkeep.schema import check_schema
+
     fit, empty = [], []
     for one in opened:
         if not chosen and not await one.kernel.store.installed():
@@ -133,6 +140,10 @@ def show_items(
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
     """A list: a table for a person, an array for a program. Rows of several systems say whose they are."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from holdfast.cli.table import table_of
 
     def draw(rows: list[dict[str, Any]]) -> RenderableType:
         whose = (
@@ -150,6 +161,10 @@ def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: boo
     """Ask once and print; with `watch`, again every two seconds until Ctrl-C, which is no error.
 
     A program that reads gets one line of JSON each time; a terminal is drawn over."""
+    from rich.live import Live
+
+    from holdfast.cli.table import open_console
+
     console = open_console()
     if not watch:
         _print(console, ask(), draw, as_json)

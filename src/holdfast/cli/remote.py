@@ -13,28 +13,18 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-import typer
 from pydantic import BaseModel
 
+from holdfast.cli.server import RemoteServer
 from holdfast.errors import HoldfastError, InvalidInput, NotAllowed, NotFound
 from holdfast.operator import deliveries, fleet, incidents, jobs, letters, overview, postmortem, providers, story
 from holdfast.operator.page import PAGE_MAX, ListPage
 
 BASE = "/api/ops"
 TIMEOUT_S = 30.0
-URL_VARIABLE, TOKEN_VARIABLE = "HOLDFAST_URL", "HOLDFAST_TOKEN"
-
-
-class RemoteServer(NamedTuple):
-    url: str
-    token: str
-
-
-_SERVER: ContextVar[RemoteServer | None] = ContextVar("holdfast_server", default=None)
 
 
 class Route(NamedTuple):
@@ -86,24 +76,6 @@ ROUTES: dict[Callable[..., Any], Route] = {
 }
 UNSENT = ("actor", "looks")
 """What the server knows by itself."""
-
-
-def choose_server(url: str | None, token: str | None) -> None:
-    """Remember the server that the command line names, for the command below; without one, none."""
-    _SERVER.set(None)
-    if url is None:
-        return
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise typer.BadParameter(f"--url must be like https://jobs.example.org, without user, query or fragment: {url}")
-    if not token:
-        raise typer.BadParameter(f"--url needs a token: --token, or {TOKEN_VARIABLE} (`holdfast token` makes one).")
-    _SERVER.set(RemoteServer(url.rstrip("/"), token))
-
-
-def chosen_server() -> RemoteServer | None:
-    """The server of the command that runs, if it names one."""
-    return _SERVER.get()
 
 
 def ask_server(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import sys
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.reach import fail
 from holdfast.cli.start import AsJson, run_to_end
-from holdfast.errors import BadDeclaration, InvalidInput, SettingsError
-from holdfast.kernel.app import App, Job, kind_of
-from holdfast.operator.desk import Desk
-from holdfast.operator.story import show_job
-from holdfast.system import OpenSystem, System
+
+if TYPE_CHECKING:
+    from holdfast.kernel.app import App, Job
 
 DAY_S = 86_400.0
 SHOWN_MAX = 300
@@ -33,6 +30,8 @@ def run(
 
     The database is a private file, and the clock jumps over every wait; your code runs as it is, and what it calls is
     really called. Exits 1 unless the job succeeds."""
+    import logging
+
     logging.disable()  # the timeline tells it all, once
     try:
         shown = run_to_end(_run(job, input, days * DAY_S))
@@ -48,6 +47,9 @@ def run(
 
 def load_job(path: str) -> tuple[App, type[Job[Any]]]:
     """The job class behind `module:Class`, and the app that declares it."""
+    from holdfast.errors import BadDeclaration, SettingsError
+    from holdfast.kernel.app import App, kind_of
+
     module_name, _, name = path.partition(":")
     if not name:
         raise SettingsError([f"'{path}' does not name a job; write module:Class."])
@@ -67,6 +69,11 @@ def load_job(path: str) -> tuple[App, type[Job[Any]]]:
 
 
 async def _run(path: str, text: str, limit_s: float) -> dict[str, Any]:
+    from holdfast.errors import InvalidInput
+    from holdfast.kernel.app import kind_of
+    from holdfast.operator.desk import Desk
+    from holdfast.operator.story import show_job
+    from holdfast.system import OpenSystem, System
     from holdfast.testing import world
 
     app, job = load_job(path)

@@ -8,7 +8,6 @@ import typer
 
 from holdfast.cli.reach import act, at_desk, finite, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
-from holdfast.operator import fleet, schedules
 
 schedules_cli = typer.Typer(help="Cron schedules: see them, add, pause, resume and remove them.", no_args_is_help=True)
 COLUMNS = ["name", "cron", "timezone", "kind", "last_at", "next_at", "overlap", "paused"]
@@ -20,6 +19,8 @@ def schedules_list(
     system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
 ) -> None:
     """Cron schedules: what each enqueues, when it last did, and when it does next."""
+    from holdfast.operator import fleet
+
     show_items(look(system, app), COLUMNS, as_json, watch, fleet.list_schedules)
 
 
@@ -40,6 +41,8 @@ def schedules_add(
     as_json: AsJson = False,
 ) -> None:
     """Add a schedule, or change one that was added."""
+    from holdfast.operator import schedules
+
     done = at_desk(
         act(system, app),
         schedules.add_schedule,
@@ -60,6 +63,8 @@ def schedules_pause(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Enqueue nothing more by this schedule, until it is resumed."""
+    from holdfast.operator import schedules
+
     done = at_desk(act(system, app), schedules.set_paused, name, paused=True, actor=actor)
     say(f"The schedule '{name}' is paused.", as_json, **done)
 
@@ -69,6 +74,8 @@ def schedules_resume(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Let it go on with its next tick; what it missed is not caught up."""
+    from holdfast.operator import schedules
+
     done = at_desk(act(system, app), schedules.set_paused, name, paused=False, actor=actor)
     say(f"The schedule '{name}' goes on.", as_json, **done)
 
@@ -78,5 +85,7 @@ def schedules_remove(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
     """Remove a schedule that was added; one of the code can only be paused."""
+    from holdfast.operator import schedules
+
     done = at_desk(act(system, app), schedules.drop_schedule, name, actor=actor)
     say(f"The schedule '{name}' is removed.", as_json, **done)

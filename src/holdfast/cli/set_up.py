@@ -9,15 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import complete
-from holdfast.cli.connect import check_connect
-from holdfast.cli.deploy import check_deploy
 from holdfast.cli.migrate import migrate
 from holdfast.cli.reach import fail, finite
 from holdfast.cli.start import AppPath, AsJson, SystemNames, settings_now
-from holdfast.main import load_systems, missing_systems
-from holdfast.operator.incident_news import IncidentSettings
-from holdfast.settings import Settings, notes, problems
-from holdfast.settings.names import unknown_names
 
 
 def add_to(cli: typer.Typer, panel: str) -> None:
@@ -39,6 +33,13 @@ def check(
     """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
     problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any. With
     --connect: reach everything that is configured, and exit 1 if something is not as it must be."""
+    from holdfast.cli.connect import check_connect
+    from holdfast.cli.deploy import check_deploy
+    from holdfast.main import load_systems, missing_systems
+    from holdfast.operator.incident_news import IncidentSettings
+    from holdfast.settings import Settings, notes, problems
+    from holdfast.settings.names import unknown_names
+
     if deploy:
         check_deploy(system, app, as_json)
     if connect:
@@ -86,6 +87,7 @@ def token(
 ) -> None:
     """Make a bearer token signed with HOLDFAST_JWT_SECRET (or the data folder's own secret)."""
     from holdfast.http.auth import ROLES, known_roles, token_for
+    from holdfast.main import load_systems
 
     known = ROLES if set(role) <= set(ROLES) else known_roles(load_systems())
     unknown = sorted(set(role) - set(known))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from holdfast.cli import complete
 from holdfast.cli.reach import fail
-from holdfast.errors import HoldfastError, SettingsError
-from holdfast.kernel.app import App
-from holdfast.main import load_app
-from holdfast.settings import Settings, read
+
+if TYPE_CHECKING:
+    from holdfast.kernel.app import App
+    from holdfast.settings import Settings
 
 T = TypeVar("T")
 CONCURRENCY_MAX = 5_000
@@ -50,6 +49,9 @@ ME = _me()
 
 def settings_now(**given: Any) -> Settings:
     """The environment's settings, with what the command line gave on top."""
+    from holdfast.errors import SettingsError
+    from holdfast.settings import Settings, read
+
     env = dict(os.environ) | {name: str(value) for name, value in given.items() if value is not None}
     try:
         return read(Settings, env)
@@ -60,6 +62,9 @@ def settings_now(**given: Any) -> Settings:
 
 
 def own_apps(paths: list[str] | None) -> list[App]:
+    from holdfast.errors import HoldfastError
+    from holdfast.main import load_app
+
     try:
         return [load_app(path) for path in paths or ()]
     except HoldfastError as error:
@@ -79,6 +84,8 @@ def served_queues(given: list[str] | None) -> dict[str, int]:
 
 def check_served(served: Mapping[str, int], known: Iterable[str]) -> None:
     """Refuse a queue that no loaded app has: its jobs would wait without a word."""
+    from holdfast.errors import SettingsError
+
     names = sorted(set(known))
     unknown = sorted(set(served) - set(names))
     if unknown:
@@ -87,6 +94,10 @@ def check_served(served: Mapping[str, int], known: Iterable[str]) -> None:
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end; what Holdfast raises on purpose is one sentence and exit code 1."""
+    import asyncio
+
+    from holdfast.errors import HoldfastError
+
     try:
         return asyncio.run(work)
     except HoldfastError as error:

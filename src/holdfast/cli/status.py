@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from holdfast.cli.reach import at_desk, look, show
 from holdfast.cli.start import AppPath, AsJson, SystemNames, Watching
-from holdfast.operator.overview import show_overview
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 COLOURS = {"red": "bold red", "yellow": "yellow", "green": "green"}
 FailIfRed = Annotated[bool, typer.Option("--check", help="Exit 1 if any light is red, for scripts and probes.")]
@@ -24,6 +25,8 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """What asks for a person, and how each system is. Green: nothing does; red: somebody should be awake."""
+    from holdfast.operator.overview import show_overview
+
     lights: list[str] = []
 
     def ask() -> dict[str, Any]:
@@ -37,10 +40,14 @@ def status(
 
 
 def draw_status(view: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+
     return Group(*(line for item in view["items"] for line in _lines(item)))
 
 
 def _lines(item: dict[str, Any]) -> list[Text]:
+    from rich.text import Text
+
     light = item["light"]
     head = Text.assemble((f"{light:6}", COLOURS[light]), " ", (item["system"], "bold"), f"  {_numbers(item)}")
     return [head, *(Text(f"       {notice['severity']:6} {notice['sentence']}") for notice in item["asks"])]

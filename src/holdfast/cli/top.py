@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.reach import at_desk, look, show
 from holdfast.cli.start import AppPath, AsJson, SystemNames
 from holdfast.cli.status import draw_status
-from holdfast.cli.table import table_of
-from holdfast.operator.fleet import list_workers
-from holdfast.operator.jobs import query_jobs
-from holdfast.operator.overview import show_overview
-from holdfast.operator.page import ListPage
-from holdfast.operator.providers import list_breakers
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 ROWS = 8
 
@@ -24,6 +18,12 @@ ROWS = 8
 def top(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False) -> None:
     """Watch it work: the lights, held providers, workers, what runs and what waits. Ctrl-C ends it; with --json it is a
     line every two seconds."""
+    from holdfast.operator.fleet import list_workers
+    from holdfast.operator.jobs import query_jobs
+    from holdfast.operator.overview import show_overview
+    from holdfast.operator.page import ListPage
+    from holdfast.operator.providers import list_breakers
+
     where = look(system, app)
 
     def ask() -> dict[str, Any]:
@@ -39,6 +39,11 @@ def top(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 
 
 def _draw(view: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from holdfast.cli.table import table_of
+
     parts: list[RenderableType] = [
         Text(f"Holdfast, {datetime.now(UTC):%H:%M:%S} UTC. Ctrl-C ends it.", style="bright_black"),
         draw_status({"items": view["overview"]}),

@@ -160,7 +160,8 @@ class Context:
 
         `run` is given an idempotency key to put on the wire, the same for every attempt of this stage. The answer, of
         the type `answer`, is stored before it is returned; later attempts of the stage read it and call nobody. It is
-        erased with the stage's result. Calls are told apart by their order; give each a `name` if that may change."""
+        erased with the stage's result, and kept with a dead job. Calls are told apart by their order; give each a
+        `name` if that may change."""
         _check_function(run, "ctx.paid_call(lambda key: ...)")
         whom = self._provider(provider)
         if self.paid is None:

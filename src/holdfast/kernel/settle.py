@@ -94,7 +94,7 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
     left = [
         settlement.job.id
         for settlement, d in kept
-        if settlement.has_answers and (d.state in TERMINAL or d.event == "advanced")
+        if settlement.has_answers and (d.state in ERASED or d.event == "advanced")
     ]
     if left:
         await answers.forget(tx, left)

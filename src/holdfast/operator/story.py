@@ -17,7 +17,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.operator.waterfall import Bar, Call, EffectBar, JobEvent, draw_waterfall
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import audit, calls, cases, effects, events, jobs, joins, ops, outbox, results
+from holdfast.tables import answers, audit, calls, cases, effects, events, jobs, joins, ops, outbox, results
 
 CHILDREN_SHOWN = 100
 
@@ -57,6 +57,7 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
         "results": [shape_row(row) for row in done],
         "calls": paid,
         "cost_micros": sum(call["cost_micros"] for call in paid),
+        "answers": [shape_row(row) for row in await answers.of_job(tx, job_id)],
         "effects": [shape_row(row) for row in sent],
         "outbox": [shape_row(row) for name in _aggregates(job) for row in await outbox.of_aggregate(tx, name)],
         "dead_letter": shape_row(letter) if letter is not None else None,

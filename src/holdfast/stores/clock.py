@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import Protocol
@@ -94,4 +93,5 @@ def _tail(luck: str) -> str:
 
 def uuid4(dice: Dice) -> str:
     """A random UUID, for contracts that ask for version 4."""
-    return str(uuid.UUID(int=dice.bits(128), version=4))
+    luck = f"{dice.bits(128):032x}"
+    return f"{luck[:8]}-{luck[8:12]}-4{luck[13:16]}-{VARIANTS[luck[16]]}{luck[17:20]}-{luck[20:]}"

@@ -1,12 +1,13 @@
-"""What paid calls were answered, for the attempts that come after. Kept only until the stage has its result."""
+"""What paid calls were answered, for the attempts that come after. Kept only until the stage has its result, or as long
+as the dead job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Tx
+from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -44,6 +45,16 @@ async def of_stage(tx: Tx, job_id: str, stage: str, epoch: int) -> dict[str, Kep
     """What the stage has asked in this epoch, by run."""
     rows = await tx.rows(sql.of_stage, job_id=job_id, stage=stage, epoch=epoch)
     return {row["run"]: KeptAnswer(row["tries"], row["value"]) for row in rows}
+
+
+async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
+    """What the job's attempts have kept in its present epoch: answers of paid calls, checkpoints."""
+    return await tx.rows(sql.of_job, job_id=job_id)
+
+
+async def restore(tx: Tx, answers: Iterable[NewAnswer], now: int) -> None:
+    """Write the answers of a job that is written with its history."""
+    await tx.rows(sql.restore, batch=batch.numbered([(*new.id, new.tries, new.value) for new in answers]), now=now)
 
 
 async def parked(tx: Tx, job_ids: Iterable[str]) -> set[str]:

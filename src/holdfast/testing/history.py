@@ -5,7 +5,9 @@
 What is exported is redacted: where a mask stands for something that the code reads, write a value into the file.
 
 A replay sends nothing: an effect that the history has is answered with the id that the provider gave then, and one that
-it does not have is noted and answered with an id of its own.
+it does not have is noted and answered with an id of its own. A dead job's history has what its last stage found out:
+checkpoints and answers of paid calls are read back, and nobody is asked again. What stages that were done had asked is
+not kept: their results are.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidInput
+from holdfast.kernel.compose.waiting import WAIT_UNTIL
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
-from holdfast.tables import new_jobs, results
+from holdfast.tables import answers, new_jobs, results
+from holdfast.tables.answers import NewAnswer, RunId
 from holdfast.tables.new_jobs import NewJob
 
 
@@ -33,14 +37,25 @@ class RecordedEffect:
 
 
 @dataclass(frozen=True)
+class RecordedAnswer:
+    """What the stage that was not done had kept: a checkpoint's value or the answer of a paid call, by its run."""
+
+    stage: str
+    run: str
+    value: Any
+
+
+@dataclass(frozen=True)
 class History:
-    """What a job was given, what its stages returned, as JSON values, and the effects that it brought about."""
+    """What a job was given, what its stages returned, as JSON values, the effects that it brought about, and what the
+    stage it stood at had found out."""
 
     kind: str
     version: int
     payload: Any
     results: Mapping[str, Any]
     effects: tuple[RecordedEffect, ...] = ()
+    answers: tuple[RecordedAnswer, ...] = ()
 
     @classmethod
     def read(cls, path: str | Path) -> History:
@@ -50,7 +65,9 @@ class History:
             values = {result["stage"]: result["value"] for result in story["results"] if not result["is_late"]}
             sent = [effect for effect in story["effects"] if effect["status"] == "sent" and effect["provider_id"]]
             effects = tuple(RecordedEffect(each["key"], each["stage"], each["provider_id"]) for each in sent)
-            return cls(story["kind"], story["version"], story["payload"], values, effects)
+            kept = [each for each in story["answers"] if not each["run"].startswith(WAIT_UNTIL)]
+            answers = tuple(RecordedAnswer(each["stage"], each["run"], each["value"]) for each in kept)
+            return cls(story["kind"], story["version"], story["payload"], values, effects, answers)
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"'{path}' is no job as `holdfast jobs show ID --json` prints it: {error!r}.") from None
 
@@ -103,6 +120,12 @@ def stages_before(kind: JobKind, at: str | None) -> list[str]:
     return [name for each in before for name in (each.name, *each.formerly)]
 
 
+def _answers_of(kind: JobKind, job_id: str, history: History) -> list[NewAnswer]:
+    """The kept answers, under the names that their stages have today; those of stages that are gone are of no use."""
+    known = [(kind.by_name[each.stage], each) for each in history.answers if each.stage in kind.by_name]
+    return [NewAnswer(RunId(job_id, stage.name, 0, each.run), 0, json.dumps(each.value)) for stage, each in known]
+
+
 async def load_history(kernel: Kernel, history: History, *, at: str | None) -> str:
     """Write the job as it stood at a stage, with the results of the stages before it; at the first stage, if none is
     named. Returns its new id."""
@@ -134,5 +157,6 @@ async def load_history(kernel: Kernel, history: History, *, at: str | None) -> s
     async with kernel.store.transaction() as tx:
         await new_jobs.insert(tx, {job_id: row}, now)
         await new_jobs.mark_done(tx, job_id, names)
+        await answers.restore(tx, _answers_of(kind, job_id, history), now)
         await results.put(tx, [(job_id, name, 0, 0, json.dumps(value)) for name, value in earlier.items()], now)
     return job_id

@@ -18,7 +18,7 @@ T = TypeVar("T")
 SYSTEM = "grading-main"
 SkillOption = Annotated[Skill, typer.Option(help="Which answers.")]
 
-grading_cli = typer.Typer(help="Calibrate the grader by the instructors' reviews.", no_args_is_help=True)
+grading_cli = typer.Typer(no_args_is_help=True)
 
 
 @grading_cli.command("calibrate")

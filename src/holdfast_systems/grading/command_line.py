@@ -17,7 +17,6 @@ from holdfast.cli.start import ME, Actor, AsJson, Limit
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading import attempts, desk, letters, submissions
-from holdfast_systems.grading.calibration_commands import grading_cli
 from holdfast_systems.grading.desk import Wanted
 from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.settings import MainSettings
@@ -29,15 +28,8 @@ T = TypeVar("T")
 SYSTEM = "grading-main"
 Reason = Annotated[str, typer.Option(help="Why, for the audit.")]
 
-submissions_cli = typer.Typer(help="See learners' submissions; submit failed ones again.", no_args_is_help=True)
-dlq_cli = typer.Typer(help="See what lies in grading.dlq; send it again or archive it.", no_args_is_help=True)
-
-
-def add_to(cli: typer.Typer) -> None:
-    """Add the groups of commands."""
-    cli.add_typer(submissions_cli, name="submissions", rich_help_panel="Grading")
-    cli.add_typer(dlq_cli, name="dlq", rich_help_panel="Grading")
-    cli.add_typer(grading_cli, name="grading", rich_help_panel="Grading")
+submissions_cli = typer.Typer(no_args_is_help=True)
+dlq_cli = typer.Typer(no_args_is_help=True)
 
 
 @submissions_cli.command("list")

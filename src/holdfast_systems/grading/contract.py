@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -33,6 +33,7 @@ from holdfast_systems.grading.wire import (
     ID_LENGTH_MAX,
     UUID4_PATTERN,
     InvalidMessage,
+    check_tree,
     ids_of,
     read_object,
 )
@@ -267,6 +268,11 @@ def parse_request(body: bytes, *, bytes_max: int = BODY_BYTES_MAX) -> GradingReq
     return _parse(REQUEST, body, bytes_max)
 
 
+def check_request(tree: dict[str, Any]) -> GradingRequest:
+    """The request that a tree is, by the rules of `parse_request` for everything but its size."""
+    return _fit(REQUEST, check_tree(tree))
+
+
 def parse_callback(body: bytes, *, bytes_max: int = BODY_BYTES_MAX) -> Callback:
     """The callback in `body`, or InvalidMessage."""
     return _parse(CALLBACK, body, bytes_max)
@@ -281,7 +287,10 @@ M = TypeVar("M")
 
 
 def _parse(adapter: TypeAdapter[M], body: bytes, bytes_max: int) -> M:
-    tree = read_object(body, bytes_max=bytes_max)
+    return _fit(adapter, read_object(body, bytes_max=bytes_max))
+
+
+def _fit(adapter: TypeAdapter[M], tree: dict[str, Any]) -> M:
     try:
         return adapter.validate_python(tree, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,10 +10,10 @@ import holdfast
 from holdfast import InvalidInput
 from holdfast.kit import Kernel, batch, outbox, trace_headers
 from holdfast_systems.grading import messages
-from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request
+from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, check_request
 from holdfast_systems.grading.submissions import StoredSubmission
 from holdfast_systems.grading.topology import destination
-from holdfast_systems.grading.wire import InvalidMessage
+from holdfast_systems.grading.wire import BODY_BYTES_MAX, InvalidMessage
 
 
 def checked_request(
@@ -27,7 +26,8 @@ def checked_request(
     *,
     attempt: int = 1,
 ) -> GradingRequest:
-    """The request as the grading service will read it, by its own parser; raises `InvalidInput` with the reason."""
+    """The request as the grading service will read it, by the rules of its own parser; raises `InvalidInput` with the
+    reason. It is not written as text for that: `payload` was read from JSON, and the times are our own."""
     tree = {
         "messageType": REQUEST_QUEUE,
         "messageId": kernel.new_uuid4(),
@@ -39,11 +39,11 @@ def checked_request(
         "userId": user_id,
         "skill": skill,
         "attempt": attempt,
-        "deadlineAt": iso(deadline_at),
+        "deadlineAt": utc(deadline_at),
         "payload": dict(payload),
     }
     try:
-        return parse_request(json.dumps(tree).encode())
+        return check_request(tree)
     except InvalidMessage as invalid:
         raise InvalidInput(f"{invalid.reason.removesuffix('.')}.") from None
 
@@ -52,13 +52,15 @@ def request_message(submission_id: str, request: GradingRequest) -> outbox.NewMe
     """The request as it goes into the outbox; its id there, and on the broker, is the body's `messageId`."""
     assert request.message_id is not None, "our own requests have a message id"
     headers = batch.text(trace_headers())
-    body = request.body().decode()
-    return request.message_id, submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers
+    body = request.body()
+    if len(body) > BODY_BYTES_MAX:
+        raise InvalidInput(f"The message has {len(body)} bytes; the limit is {BODY_BYTES_MAX}.")
+    return request.message_id, submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body.decode(), headers
 
 
 def rebuilt_request(stored: StoredSubmission) -> bytes:
     """The request of a submission's present attempt, as it was sent: the same id, attempt, deadline and payload."""
-    deadline_at = datetime.fromtimestamp(stored.state.deadline_at / 1_000, UTC)
+    deadline_at = utc(stored.state.deadline_at)
     ids = (stored.request_id, stored.id, stored.user_id)
     return messages.request(
         *ids, attempt=stored.attempt, deadline_at=deadline_at, skill=stored.skill, payload=stored.payload
@@ -71,6 +73,10 @@ def _trace_id(kernel: Kernel) -> str:
     return parent.split("-")[1] if parent else kernel.new_uuid4().replace("-", "")
 
 
+def utc(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC)
+
+
 def iso(at_ms: int) -> str:
     """A time as the contract and every answer writes it."""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,7 +17,6 @@ from holdfast_systems.grading.settings import MainSettings, ServiceSettings
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
-    from typer import Typer
 
 MAIN_COUNTERS = (
     Counter("callbacks", "Callbacks that came to the main app, by what they did", ("kind", "outcome")),
@@ -37,7 +36,6 @@ def grading_main() -> System:
         build=build_main,
         routes=_routes,
         settings=(MainSettings,),
-        commands=_commands,
         counters=MAIN_COUNTERS,
         gauges=GAUGES,
         read_gauges=read_gauges,
@@ -64,12 +62,6 @@ def grading_service() -> System:
         counters=SERVICE_COUNTERS,
         concurrency=lambda env: read(ServiceSettings, env).concurrency,
     )
-
-
-def _commands(cli: Typer) -> None:
-    from holdfast_systems.grading.command_line import add_to
-
-    add_to(cli)
 
 
 def _routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:

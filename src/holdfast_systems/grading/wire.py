@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from math import isinf
+from math import isfinite
 from typing import Any, NoReturn
 
 BODY_BYTES_MAX = 1_048_576
@@ -45,6 +45,12 @@ def read_object(body: bytes, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, An
         raise InvalidMessage(str(refused), *scan_ids(body)) from None
     if not isinstance(tree, dict):
         raise InvalidMessage("The message is not a JSON object.")
+    return check_tree(tree)
+
+
+def check_tree(tree: dict[str, Any]) -> dict[str, Any]:
+    """An object that was read from JSON before, if it can be a message; else InvalidMessage. Nothing is said of its
+    size."""
     reason = _complaint(tree)
     if reason is not None:
         raise InvalidMessage(reason, *ids_of(tree))
@@ -112,7 +118,7 @@ def _complaint(tree: dict[str, Any]) -> str | None:
                     return reason
             elif isinstance(child, dict | list):
                 waiting.append((child, depth + 1))
-            elif isinstance(child, float) and isinf(child):
+            elif isinstance(child, float) and not isfinite(child):
                 return "The message holds a number too large to be read."
     return None
 

@@ -52,29 +52,25 @@ class CommandArguments:
     again: bool
 
 
-def add_to(cli: typer.Typer) -> None:
-    """Add the command `review`."""
-
-    @cli.command("review", rich_help_panel="Review")
-    def review(
-        range: Annotated[str, typer.Argument(metavar="RANGE", help="A..B, A...B, or one revision.")],
-        to: Annotated[list[str], typer.Option("--to", help="Address of a reviewer; repeat for more.")],
-        repo: Annotated[Path, typer.Option("--repo", help="The repository.")] = Path("."),
-        again: Annotated[bool, typer.Option("--again", help="Review and mail it even if that was done.")] = False,
-        as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    ) -> None:
-        """Review a range of a local git repository, mail the review, and print it."""
-        asked = CommandArguments(range, str(repo.expanduser().absolute()), tuple(to), again)
-        try:
-            stored, told, settings = asyncio.run(_review(asked, Console(stderr=True, quiet=as_json)))
-        except HoldfastError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(1) from None
-        if as_json:
-            typer.echo(json.dumps(shown(stored, told, settings), indent=2))
-        else:
-            print_review(stored, told, settings, Console())
-        raise typer.Exit(0 if stored.status == "succeeded" else 1)
+def review(
+    range: Annotated[str, typer.Argument(metavar="RANGE", help="A..B, A...B, or one revision.")],
+    to: Annotated[list[str], typer.Option("--to", help="Address of a reviewer; repeat for more.")],
+    repo: Annotated[Path, typer.Option("--repo", help="The repository.")] = Path("."),
+    again: Annotated[bool, typer.Option("--again", help="Review and mail it even if that was done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Review a range of a local git repository, mail the review, and print it."""
+    asked = CommandArguments(range, str(repo.expanduser().absolute()), tuple(to), again)
+    try:
+        stored, told, settings = asyncio.run(_review(asked, Console(stderr=True, quiet=as_json)))
+    except HoldfastError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        typer.echo(json.dumps(shown(stored, told, settings), indent=2))
+    else:
+        print_review(stored, told, settings, Console())
+    raise typer.Exit(0 if stored.status == "succeeded" else 1)
 
 
 async def _review(

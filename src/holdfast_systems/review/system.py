@@ -15,7 +15,6 @@ from holdfast_systems.review.settings import ReviewSettings
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
-    from typer import Typer
 
 COUNTERS = (
     Counter("reviews_taken_back", "Reviews reopened because the provider does not know a mail that was marked as sent"),
@@ -32,7 +31,6 @@ def review() -> System:
         routes=_routes,
         settings=(ReviewSettings,),
         concurrency=lambda env: read(ReviewSettings, env).concurrency,
-        commands=_commands,
         counters=COUNTERS,
         roles=("service",),
         pages=SystemPages(Path(__file__).parent / "web", card="card.html", card_script="card.js"),
@@ -45,9 +43,3 @@ def _routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     from holdfast_systems.review.http import review_routes
 
     return review_routes(kernel, env)
-
-
-def _commands(cli: Typer) -> None:
-    from holdfast_systems.review.command_line import add_to
-
-    add_to(cli)

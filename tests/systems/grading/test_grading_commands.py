@@ -13,7 +13,7 @@ from tests.systems.grading.callbacks_made import completed, error, result
 from tests.systems.grading.pair import WRITING
 from typer.testing import CliRunner, Result
 
-from holdfast.cli import cli
+from holdfast.cli import brought, cli
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.transports.seam import Delivery
@@ -22,7 +22,6 @@ from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE
 from holdfast_systems.grading.letters import keep_letter
 from holdfast_systems.grading.main_app import submit
 from holdfast_systems.grading.settings import MainSettings
-from holdfast_systems.grading.system import grading_main
 
 
 @pytest.fixture
@@ -48,9 +47,7 @@ def test_too_few_reviews_calibrate_nothing_and_say_so(env: dict[str, str]) -> No
 def run(env: dict[str, str], *words: str) -> Result:
     """The system's own commands; the entry point adds them to `holdfast`."""
     desk = typer.Typer()
-    system = grading_main()
-    assert system.commands is not None
-    system.commands(desk)
+    brought.add_to(desk, words)
     return CliRunner().invoke(desk, list(words), env=env)
 
 

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from holdfast.cli import brought
 from holdfast.settings import problems, read
-from holdfast_systems.review.command_line import add_to
 from holdfast_systems.review.engine import engine_for
 from holdfast_systems.review.settings import ReviewSettings
 from tests.systems.review.git_repo import Repo
@@ -29,7 +29,7 @@ def repo(tmp_path: Path) -> Repo:
 
 def holdfast(*words: str) -> Result:
     cli = typer.Typer()
-    add_to(cli)
+    brought.add_to(cli, ["review"])
     cli.command("other")(lambda: None)  # one command alone would swallow its own name
     return CliRunner().invoke(cli, ["review", *words])
 

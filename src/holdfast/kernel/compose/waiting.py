@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 KEY_LENGTH_MAX = 200
 BODY_BYTES_MAX = 1_048_576
 TIMED_OUT = json.dumps({"timed_out": True})
+WAIT_UNTIL = "until:"
+"""The run under which a stage keeps how long it waits for a key."""
 
 
 async def wait_for(ctx: Context, key: str, timeout_s: float) -> Answered | None:
@@ -39,12 +41,12 @@ async def wait_for(ctx: Context, key: str, timeout_s: float) -> Answered | None:
     known = kept.get(f"wait:{key}")
     if known is not None and known.value is not None:
         return _read(known.value)
-    began = kept.get(f"until:{key}")
+    began = kept.get(f"{WAIT_UNTIL}{key}")
     until = ctx.now() + int(timeout_s * 1_000) if began is None else int(began.value or 0)
     if began is not None and ctx.now() <= until:
         raise Parking(key, until)
     text = await _look(ctx, key, until, is_over=began is not None)
-    kept[f"until:{key}"] = KeptAnswer(0, str(until))
+    kept[f"{WAIT_UNTIL}{key}"] = KeptAnswer(0, str(until))
     if text is None:
         raise Parking(key, until)
     kept[f"wait:{key}"] = KeptAnswer(0, text)
@@ -57,7 +59,7 @@ async def _look(ctx: Context, key: str, until: int, *, is_over: bool) -> str | N
     async with ctx.fenced() as tx:
         body = await callbacks.take(tx, key)
         text = answered(body) if body is not None else TIMED_OUT if is_over else None
-        new = [NewAnswer(run_of(job, f"until:{key}"), 0, str(until))]
+        new = [NewAnswer(run_of(job, f"{WAIT_UNTIL}{key}"), 0, str(until))]
         if text is not None:
             new.append(NewAnswer(run_of(job, f"wait:{key}"), 0, text))
         await answers.put(tx, new, ctx.now())

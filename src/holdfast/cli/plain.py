@@ -1,0 +1,51 @@
+"""The help, in plain text under headings. Drawn with boxes it would take longer to load than everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+RUN, LOOK, OPERATE, SET_UP, TRY = "Run it", "See how it is", "Operate", "Set it up", "Try and prove it"
+HEADINGS = (RUN, LOOK, OPERATE, SET_UP, TRY)
+SENTENCE_MAX = 160
+
+
+class PlainGroup(TyperGroup):
+    """Lists its commands with their first sentences, under the headings that they were given (`rich_help_panel`):
+    Holdfast's own first, then those of installed packages."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
+        names = self.list_commands(ctx)
+        width = max(map(len, names))
+        for name in names:
+            command = self.commands[name]
+            heading = getattr(command, "rich_help_panel", None)
+            rows = sections.setdefault(heading if isinstance(heading, str) else "Commands", [])
+            rows.append((name.ljust(width), command.get_short_help_str(SENTENCE_MAX)))
+        brought = sorted(sections.keys() - set(HEADINGS))
+        for heading in (*HEADINGS, *brought):
+            rows = sections[heading]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+def print_help(cli: typer.Typer, words: Sequence[str]) -> bool:
+    """Print the help of the command that the words name; false if they name none. Nothing is parsed: that would load
+    what the options need."""
+    command: Any = typer.main.get_command(cli)
+    context = command.context_class(command, info_name=cli.info.name)
+    for word in words:
+        family = getattr(command, "commands", None)
+        if family is None or word.startswith("-"):
+            continue
+        if word not in family:
+            return False
+        command = family[word]
+        context = command.context_class(command, info_name=word, parent=context)
+    typer.echo(command.get_help(context))
+    return True
