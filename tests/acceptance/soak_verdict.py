@@ -35,8 +35,8 @@ EXTRA_MAX = 0.005
 _LOST = "SELECT COALESCE(SUM(crashes), 0) AS lost, COALESCE(SUM(failures), 0) AS failed, COUNT(*) AS jobs"
 
 _LEFT = (
-    "SELECT id, state, stage, attempt, failures, crashes, parked, hold, is_due, provider, lease_owner,"
-    " lease_until, run_at, created_at, not_before, tally, LEFT(error, 300) AS error,"
+    "SELECT id, state, stage, attempt, failures, crashes, parked, hold, is_due, provider, lease_owner, lease_until,"
+    " run_at, created_at, not_before, tally, LEFT(error, 300) AS error,"
     " (SELECT string_agg(type || ' ' || attempt || ' ' || at, ', ' ORDER BY e.seq) FROM holdfast_job_events AS e"
     " WHERE e.job_id = j.id) AS events FROM holdfast_jobs AS j WHERE state <> 'succeeded' LIMIT 40",
     "SELECT name, gate, updated_at FROM holdfast_breakers",

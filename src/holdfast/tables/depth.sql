@@ -78,7 +78,7 @@ SELECT ended.kind, ended.state, CAST(SUM(ended.jobs) AS BIGINT) AS jobs
                  UNION ALL
                 SELECT n.job_id, CAST(n.data AS BIGINT)
                   FROM (SELECT job_id, type, at, data FROM holdfast_job_events ORDER BY seq DESC LIMIT :limit) AS n
-                 WHERE n.at >= :since AND n.type = 'succeeded' AND n.data IS NOT NULL) AS e
+                 WHERE n.at >= :since AND n.type = 'succeeded' AND n.data NOT LIKE '{%') AS e
           JOIN holdfast_jobs AS j ON j.id = e.job_id
          WHERE j.state IN ('succeeded', 'dead', 'cancelled') AND j.finished_at >= :since) AS ended
  GROUP BY ended.kind, ended.state

@@ -65,7 +65,8 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
 -- How attempts ended, by minute, for the charts. Only the newest events are looked at: bounded on any table.
 -- An event of a success has the number of its kind's others in the same turn as its data.
 SELECT e.at / 60000 AS minute, e.type,
-       CAST(SUM(CASE e.type WHEN 'succeeded' THEN 1 + COALESCE(CAST(e.data AS BIGINT), 0) ELSE 1 END) AS BIGINT) AS attempts
+       CAST(SUM(CASE WHEN e.type = 'succeeded' AND e.data NOT LIKE '{%' THEN 1 + CAST(e.data AS BIGINT) ELSE 1 END) AS BIGINT)
+         AS attempts
   FROM (SELECT at, CASE type WHEN 'went_on' THEN 'advanced' ELSE type END AS type, data
           FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
  WHERE e.at >= CAST(:since AS BIGINT)
@@ -121,6 +122,11 @@ SELECT COUNT(*) AS messages FROM (SELECT 1 FROM holdfast_outbox WHERE status = '
 -- The ids of jobs within a range: those that begin as a person has typed it. Two are enough to know that it is too short.
 SELECT CAST(id AS TEXT) AS id FROM holdfast_jobs
  WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_jobs.id LIMIT 2
+
+-- name: states_of
+-- How many of these jobs are in each state, and how many of them wait for a provider.
+SELECT state, COUNT(*) AS jobs, SUM(parked) AS held FROM holdfast_jobs
+ WHERE id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) GROUP BY state
 
 -- name: letter_ids
 SELECT CAST(id AS TEXT) AS id FROM holdfast_dead_letters

@@ -30,7 +30,7 @@ class WaitingLane(NamedTuple):
     admitted: int
 
 
-class JobLetIn(NamedTuple):
+class AdmittedJob(NamedTuple):
     """A job that was let in, and its key."""
 
     key: str
@@ -77,15 +77,15 @@ async def begun(tx: Tx, keys: Sequence[str], since: int) -> dict[str, KeyUse]:
     return {row["key"]: KeyUse(row["unended"], row["lately"]) for row in rows}
 
 
-async def admit(tx: Tx, lane: WaitingLane, shares: Mapping[str, int], stages: str, now: int) -> list[JobLetIn]:
+async def admit(tx: Tx, lane: WaitingLane, shares: Mapping[str, int], stages: str, now: int) -> list[AdmittedJob]:
     """Let each key's oldest due jobs be claimed, as many as its share. `stages`: the first stages that may be started
     here, each with its provider, as one JSON object."""
     where = {"queue": lane.queue, "priority": lane.priority, "since": lane.since, "stages": stages, "now": now}
     if tx.dialect == "postgres":
         keyed = batch.keyed({key: [number, turn_at(key, now)] for key, number in shares.items()})
-        return [JobLetIn(*row) for row in await tx.rows(sql.admit, shares=keyed, **where)]
-    admitted: list[JobLetIn] = []
+        return [AdmittedJob(*row) for row in await tx.rows(sql.admit, shares=keyed, **where)]
+    admitted: list[AdmittedJob] = []
     for key, number in shares.items():
         rows = await tx.rows(sql.admit, key=key, share=number, turn_at=turn_at(key, now), **where)
-        admitted += [JobLetIn(*row) for row in rows]
+        admitted += [AdmittedJob(*row) for row in rows]
     return admitted

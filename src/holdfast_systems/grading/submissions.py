@@ -186,10 +186,43 @@ async def usage(tx: Tx, user_id: str, since: int) -> Used:
     return Used(row["made"], row["first_at"], row["unfinished"])
 
 
-async def in_review(tx: Tx, after: tuple[int, str] | None, limit: int) -> list[StoredSubmission]:
-    """The instructor queue, the most urgent first."""
+async def in_review(
+    tx: Tx,
+    after: tuple[int, str] | None,
+    limit: int,
+    *,
+    skill: str | None = None,
+    priority: Priority | None = None,
+    free_for: str | None = None,
+) -> list[StoredSubmission]:
+    """The instructor queue, the most urgent first. `free_for`: without what others have claimed."""
     rank, last = after or (-1, NIL)
-    return [from_row(row) for row in await tx.rows(sql.in_review, rank=rank, after=last, limit=limit)]
+    rows = await tx.rows(
+        sql.in_review,
+        rank=rank,
+        after=last,
+        limit=limit,
+        skill=skill,
+        only_rank=None if priority is None else PRIORITIES.index(priority),
+        free_for=free_for,
+    )
+    return [from_row(row) for row in rows]
+
+
+async def review_mark(tx: Tx) -> tuple[int, ...]:
+    """A value that differs whenever the instructor queue does."""
+    return tuple((await tx.rows(sql.review_mark))[0])
+
+
+async def review_counts(tx: Tx) -> Sequence[Row]:
+    """How many wait, by skill and rank of priority."""
+    return await tx.rows(sql.review_counts)
+
+
+async def reviewed_by(tx: Tx, instructor: str, before: str | None, limit: int) -> list[StoredSubmission]:
+    """What this instructor has decided, the newest first."""
+    rows = await tx.rows(sql.reviewed_by, instructor=instructor, before=before, limit=limit)
+    return [from_row(row) for row in rows]
 
 
 async def events_after(tx: Tx, submission_id: str, after: str | None, limit: int = EVENTS_MAX) -> Sequence[Row]:

@@ -13,6 +13,7 @@ clock: the time of receipt is an argument. TIMEOUT is said by the main app's own
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
@@ -26,7 +27,7 @@ from holdfast_systems.grading.contract import (
     Result,
 )
 from holdfast_systems.grading.grade import Band, band_of
-from holdfast_systems.grading.instructor import settle_review
+from holdfast_systems.grading.instructor import settle_review, weigh_criteria
 
 Status = Literal["PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED", "FAILED"]
 LIVE: frozenset[Status] = frozenset({"PENDING", "PROCESSING"})
@@ -217,7 +218,13 @@ def release(before: Submission, instructor: str, *, any_claim: bool = False) -> 
 
 
 def review(
-    before: Submission, instructor: str, score: float, band: Band | None, feedback: str | None, now: int
+    before: Submission,
+    instructor: str,
+    score: float,
+    band: Band | None,
+    feedback: str | None,
+    now: int,
+    criteria: Mapping[str, float] | None = None,
 ) -> SubmissionChange:
     """Settle a review by the 0.4 / 0.6 rule. The AI's, the human's and the final result are all kept."""
     _in_review(before)
@@ -236,6 +243,9 @@ def review(
         "auditFlag": before.audit_flag or settled.audit_flag,
     }
     final.pop("reviewPriority", None)
+    if criteria is not None:
+        human["criteria"] = {name: {"score": given} for name, given in criteria.items()}
+        final["criteria"] = weigh_criteria(before.ai_result.get("criteria"), criteria, settled.mode)
     if feedback is not None:
         human["feedback"] = feedback
         final["instructorFeedback"] = feedback

@@ -20,13 +20,8 @@ from holdfast.kit import Kernel, StoreError, operate
 from holdfast.settings import read
 from holdfast_proof.operator import Operator
 from holdfast_systems.grading import transitions
-from holdfast_systems.grading.main_http import (
-    InstructorReview,
-    NewSubmission,
-    create_submission,
-    instructor_step,
-    submit_review,
-)
+from holdfast_systems.grading.instructor_http import InstructorReview, instructor_step, submit_review
+from holdfast_systems.grading.main_http import NewSubmission, create_submission
 from holdfast_systems.grading.resubmission import resubmit_submission
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.sim.apps import ENV
