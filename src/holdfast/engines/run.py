@@ -34,6 +34,7 @@ from holdfast.kernel.trace import HEADER, span
 from holdfast.kernel.verify import checkable, verify_once
 from holdfast.kernel.wake import wake_once
 from holdfast.operator.incident_news import IncidentApp
+from holdfast.operator.rollup import roll_up_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
@@ -150,6 +151,7 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
         keep("verify", _steady(verify_once), tuning.verify_s)
     keep("prune", prune_once, tuning.prune_s)
     keep("schedule", schedule_once, tuning.schedule_s)
+    keep("roll up", roll_up_once, tuning.rollup_s)
     for app in kernel.registry.apps:
         for step in app.steps:
             keep(step.name, step.run, step.every_s, step.channel, step.everywhere)

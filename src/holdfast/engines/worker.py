@@ -24,6 +24,7 @@ from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.wakeups import COMPANY, Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
+from holdfast.kernel.attempt_log import keep_logs
 from holdfast.kernel.awaited import listen_for_waits
 from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.go_on import Look, may_go_on
@@ -92,6 +93,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
         self._stop = stop
+        keep_logs()
         async with asyncio.TaskGroup() as group:
             helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
             waits = listen_for_waits(self.kernel)
@@ -161,9 +163,11 @@ class Worker:
                 self._start(taken)
 
     def _room(self) -> int:
-        if self._draining or self._stop.is_set():
-            return 0
-        return self.concurrency - len(self._running) - self._reserved - self._going_on()
+        taken = len(self._running) + self._reserved + self._going_on()
+        return 0 if self._takes_nothing() else self.concurrency - taken
+
+    def _takes_nothing(self) -> bool:
+        return self._draining or self._stop.is_set() or self._wakeups.is_drained
 
     def _going_on(self) -> int:
         """How many of the finished may keep their places."""
@@ -173,7 +177,7 @@ class Worker:
     async def _step(self, room: int) -> tuple[list[Taken], int]:
         kept = self._going_on()
         finished, self._finished = self._finished, []
-        goes_on = not (self._draining or self._stop.is_set())
+        goes_on = not self._takes_nothing()
         self._stepping += 1
         self._reserved += kept
         began = self.kernel.now()

@@ -61,6 +61,7 @@ class Tuning:
     prune_s: float = 60.0
     wake_s: float = 1.0
     schedule_s: float = 1.0
+    rollup_s: float = 10.0
     retention_s: float = 30 * 86_400.0
     inbox_retention_s: float = 90 * 86_400.0
     claim_batch: int = 200

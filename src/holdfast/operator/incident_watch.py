@@ -35,7 +35,7 @@ GROWN = 1.1
 """A count is written anew when it has grown by a tenth: a long outage is not a write at every look."""
 OF_QUEUES = frozenset({Topic.NO_WORKER, Topic.WAITING})
 CAUSES = OF_QUEUES | {Topic.PROVIDER}
-WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE})
+WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED})
 """What waits for a person without being an incident."""
 
 

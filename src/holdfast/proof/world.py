@@ -65,7 +65,7 @@ from holdfast.stores.clock import SeededDice
 TUNING = Tuning(
     lease_s=90, renew_s=35, poll_s=60, reap_s=35, sweep_s=50, breaker_s=30, reconcile_s=75, reconcile_grace_s=60,
     relay_poll_s=60, relay_lease_s=25, relay_backoff_cap_s=10, prune_s=10_000, ramp_every_s=2, keeper_s=45,
-    wake_s=25, schedule_s=25,
+    wake_s=25, schedule_s=25, rollup_s=10_000,
 )  # fmt: skip
 QUIET_AFTER_S_MAX = 1_200
 LOOK_EVERY_S = 5.0
