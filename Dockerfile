@@ -13,7 +13,7 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.txt \
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 COPY packages packages
-RUN pip install --no-cache-dir --no-deps --no-build-isolation . ./packages/holdfast-systems \
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . ./packages/holdfast-systems ./packages/holdfast-proof \
  && useradd --system --uid 10001 holdfast \
  && install -d -o holdfast /data
 

@@ -14,10 +14,10 @@ help: ## print this help
 
 install: $(DEV) ## install everything into .venv
 
-$(RUN): requirements/run.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml packages/holdfast-systems/pyproject.toml
+$(RUN): requirements/run.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml packages/holdfast-systems/pyproject.toml packages/holdfast-proof/pyproject.toml
 	@scripts/install run
 
-$(DEV): requirements/dev.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml packages/holdfast-systems/pyproject.toml
+$(DEV): requirements/dev.txt requirements/model.txt requirements/bootstrap.txt pyproject.toml packages/holdfast-systems/pyproject.toml packages/holdfast-proof/pyproject.toml
 	@scripts/install dev
 
 up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
@@ -75,7 +75,7 @@ fmt: $(DEV) ## format, and mend what the linter can mend
 lock: $(DEV) ## compile the pinned requirements from pyproject.toml
 	@scripts/lock
 
-release: test ## test, build both distributions into dist/, check them and tag the commit; nothing is uploaded
+release: test ## test, build the distributions into dist/, check them and tag the commit; nothing is uploaded
 	@$(BIN)/python scripts/release
 
 clean: ## remove what was installed and cached; data/ stays

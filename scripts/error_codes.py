@@ -19,7 +19,7 @@ from holdfast_systems.grading.reasons import REASONS as REASONS_OF_SUBMISSIONS
 from holdfast_systems.grading.reasons import REASONS_OF_LETTERS
 
 # Rehearsals of failures, not failures.
-LEFT_OUT = ("holdfast/proof/", "holdfast/testing.py", "holdfast/demo")
+LEFT_OUT = ("holdfast_proof/", "holdfast/testing/", "holdfast/demo")
 REASONS = {
     "deadline": "Its deadline passed; or nobody called back in time.",
     "discarded": "Its own code gave it up.",
@@ -50,7 +50,8 @@ def page(source: Path, table: Table) -> str:
         "## Codes of an explanation",
         "The `code` that `holdfast jobs show --json` and `GET /api/ops/jobs/{job_id}` give with the sentence that says "
         "why a job is where it is.",
-        ", ".join(f"`{code}`" for code in _explanations(source / "holdfast" / "kernel" / "explain.py")) + ".",
+        ", ".join(f"`{code}`" for code in _explanations(source / "holdfast" / "kernel" / "questions" / "explain.py"))
+        + ".",
         "## Problem codes",
         "The `code` of an HTTP answer of 400 or more.",
         table(("code", "status", "from"), _problem_rows(source)),
@@ -228,7 +229,7 @@ def _reason_rows(holdfast: Path) -> list[tuple[str, str]]:
     for node in ast.walk(ast.parse((holdfast / "core" / "decide.py").read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "_buried":
             found.add(ast.literal_eval(node.args[3]))
-    for node in ast.walk(ast.parse((holdfast / "kernel" / "reopen.py").read_text())):
+    for node in ast.walk(ast.parse((holdfast / "kernel" / "ledger" / "reopen.py").read_text())):
         if isinstance(node, ast.keyword) and node.arg == "buried":
             found.add(ast.literal_eval(node.value))
     if found != set(REASONS):

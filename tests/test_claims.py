@@ -17,7 +17,7 @@ TREE = (REPOSITORY / "ARCHITECTURE.md").read_text().partition("## The tree")[2].
 
 
 def modules(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*.py")) if "proof" not in path.parts)
+    return iter(sorted(folder.rglob("*.py")))
 
 
 @cache
@@ -38,10 +38,24 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("folder, after", [("core", "tables/"), ("kernel", "stores/")])
+FAMILIES = sorted(path.name for path in (SOURCE / "kernel").iterdir() if (path / "__init__.py").exists())
+
+
+def modules_of(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.py")} - {"__init__"}
+
+
+@pytest.mark.parametrize("folder, after", [("core", "tables/"), ("kernel", "and families")])
 def test_architecture_draws_the_modules_that_there_are(folder: str, after: str) -> None:
     drawn = set(re.findall(r"[a-z_]+", TREE.partition(f"{folder}/ ")[2].partition(after)[0].partition(":")[2]))
-    there = {path.stem for path in (SOURCE / folder).glob("*.py")} - {"__init__"}
+    there = modules_of(SOURCE / folder)
+    assert (sorted(there - drawn), sorted(drawn - there)) == ([], []), "not drawn, and not there"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_architecture_draws_each_family_of_the_kernel(family: str) -> None:
+    drawn = set(re.findall(r"[a-z_]+", TREE.partition(f"    {family}/ ")[2].partition(":")[0]))
+    there = modules_of(SOURCE / "kernel" / family)
     assert (sorted(there - drawn), sorted(drawn - there)) == ([], []), "not drawn, and not there"
 
 
@@ -58,7 +72,7 @@ def test_kernel_tables_are_written_by_the_statements_in_tables_alone() -> None:
         for table in WRITES.findall(path.read_text())
         if path.parent.name not in ("tables", "migrations")
     }
-    assert writers <= {("stores", "holdfast_schema"), ("proof", "holdfast_schema")}
+    assert writers <= {("stores", "holdfast_schema")}
 
 
 @pytest.mark.parametrize("name", ["ops", "depth"])
@@ -73,15 +87,15 @@ def test_attempts_are_leased_and_ended_in_one_module() -> None:
 
 
 def test_drivers_are_named_in_one_file() -> None:
-    """`main.py` names concrete stores and transports; the test kit brings its own, and so does the simulator."""
+    """`main.py` names concrete stores and transports; the test kit brings its own."""
     driver = re.compile(r"holdfast\.(stores\.(sqlite|postgres)\.\w+Store|transports(\.\w+)+Transport)$")
     naming = {path.name for path in modules(SOURCE) if any(driver.match(name) for name in imports(path))}
-    assert naming == {"main.py", "testing.py"}
+    assert naming == {"main.py", "worlds.py"}
 
 
 @pytest.mark.parametrize("name", ["reconcile", "verify", "look_into"])
 def test_what_never_sends_cannot_send(name: str) -> None:
-    path = SOURCE / "kernel" / f"{name}.py"
+    path = SOURCE / "kernel" / "ledger" / f"{name}.py"
     senders = {"holdfast.kernel.effects.perform", "holdfast.kernel.effects._send", "holdfast.kernel.call.make"}
     assert senders & set(imports(path)) == set()
     assert not any(re.search(r"\bsend(_|$)|\.send$", name) for name in calls(path))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.kernel.counters import COUNTERS, TIMINGS
+from holdfast.kernel.observe.counters import COUNTERS, TIMINGS
 from holdfast.main import load_systems
 from tests.test_shape import named, python_files
 

@@ -15,8 +15,8 @@ from bench.runs.filling import fill, settle_down
 from bench.runs.kernels import kernel_over
 from bench.stopwatch import Figures, postgres_url
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.prune import prune_once
 from holdfast.kernel.turn import turn
+from holdfast.kernel.upkeep.prune import prune_once
 
 QUEUED = 32_000
 CLAIM = 50

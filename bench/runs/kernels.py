@@ -10,7 +10,7 @@ from holdfast import App, Context, Job, Provider, stage
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import Order, prepare
 from holdfast.main import open_store
-from holdfast.proof.audit import audit
+from holdfast.operator.audit import audit
 
 CONCURRENCY = 400
 CALLERS = 32

@@ -13,7 +13,7 @@ from bench.stopwatch import Figures, Stopwatch, amqp_url
 from holdfast import App
 from holdfast.engines.run import Duties, run
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.watch import LogWatch
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast.tables import outbox
 from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Queue

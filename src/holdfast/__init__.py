@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.client import Client
+    from holdfast.client import Client, SyncClient
     from holdfast.core.breaker import BreakerPolicy as Breaker
     from holdfast.core.failure import Category, Failure
     from holdfast.core.family import Answered, Success
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from holdfast.http.mount import console
     from holdfast.http.principal import Principal
     from holdfast.kernel.app import App, Job, stage
+    from holdfast.kernel.compose.job_tx import JobTx, Settled
     from holdfast.kernel.context import Context
     from holdfast.kernel.enqueue import Enqueued, enqueue
     from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
-    from holdfast.kernel.job_tx import JobTx, Settled
+    from holdfast.kernel.questions.status import JobStatus
     from holdfast.kernel.record import Cost
-    from holdfast.kernel.status import JobStatus
-    from holdfast.kernel.sync_context import SyncContext
-    from holdfast.sync_client import SyncClient
+    from holdfast.kernel.running.sync_context import SyncContext
 
 __all__ = [
     "Answered",
@@ -103,8 +102,8 @@ _HOMES = {
     "InvalidInput": "holdfast.errors:InvalidInput",
     "Job": "holdfast.kernel.app:Job",
     "JobFailed": "holdfast.errors:JobFailed",
-    "JobStatus": "holdfast.kernel.status:JobStatus",
-    "JobTx": "holdfast.kernel.job_tx:JobTx",
+    "JobStatus": "holdfast.kernel.questions.status:JobStatus",
+    "JobTx": "holdfast.kernel.compose.job_tx:JobTx",
     "LeaseLost": "holdfast.errors:LeaseLost",
     "Limit": "holdfast.core.turns:Limit",
     "Next": "holdfast.core.outcome:Next",
@@ -116,11 +115,11 @@ _HOMES = {
     "Provider": "holdfast.core.provider:Provider",
     "ProviderHeld": "holdfast.errors:ProviderHeld",
     "Retry": "holdfast.core.retry:Retry",
-    "Settled": "holdfast.kernel.job_tx:Settled",
+    "Settled": "holdfast.kernel.compose.job_tx:Settled",
     "Snooze": "holdfast.core.outcome:Snooze",
     "Success": "holdfast.core.family:Success",
-    "SyncClient": "holdfast.sync_client:SyncClient",
-    "SyncContext": "holdfast.kernel.sync_context:SyncContext",
+    "SyncClient": "holdfast.client:SyncClient",
+    "SyncContext": "holdfast.kernel.running.sync_context:SyncContext",
     "Wait": "holdfast.core.outcome:Wait",
     "console": "holdfast.http.mount:console",
     "enqueue": "holdfast.kernel.enqueue:enqueue",

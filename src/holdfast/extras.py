@@ -1,4 +1,4 @@
-"""What is not installed, and which extra brings it."""
+"""What is not installed, and which extra or distribution brings it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ EXTRAS = {
     "httptools": "http",
     "uvicorn": "http",
 }
+PROOF = "holdfast_proof"
+"""The simulator, the demo and the benchmark: a distribution of their own, which no process in production needs."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """One sentence for a module that an extra of Holdfast brings; None if none does."""
+    """One sentence for a module that an extra of Holdfast, or its proof, brings; None if none does."""
     module = missing_module(error)
+    if module == PROOF:
+        return "This command is part of holdfast-proof, which is not installed: pip install holdfast-proof."
     if module not in EXTRAS:
         return None
     return f"This needs the module '{module}', which is not installed: pip install 'holdfast[{EXTRAS[module]}]'."

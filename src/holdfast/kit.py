@@ -17,18 +17,18 @@ from holdfast.errors import SettingsError, StoreBusy, StoreError
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected, TakenBack
 from holdfast.kernel.correct import correct
-from holdfast.kernel.counters import Counter
-from holdfast.kernel.declaring import unchanged
+from holdfast.kernel.declare.declaring import unchanged
 from holdfast.kernel.effects import answer, ask_person
-from holdfast.kernel.explain import iso
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.intake import once
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.look_into import look_into
-from holdfast.kernel.provider_status import note_status
+from holdfast.kernel.ledger.look_into import look_into
+from holdfast.kernel.observe.counters import Counter
+from holdfast.kernel.observe.provider_status import note_status
+from holdfast.kernel.observe.trace import trace_headers
+from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.sealing import open_own
 from holdfast.kernel.submit import Order, prepare, submit_in
-from holdfast.kernel.trace import trace_headers
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
 from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox, secrets

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 from holdfast.errors import SettingsError
 from holdfast.extras import missing_module
 from holdfast.kernel.app import App
+from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import armed, nowhere
-from holdfast.kernel.floors import stop_looking
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.observe.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.kernel.sealing import Sealer
-from holdfast.kernel.signing import CallbackSigner
-from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter, Watch
+from holdfast.kernel.upkeep.floors import stop_looking
 from holdfast.operator.incident_news import IncidentSettings
 from holdfast.operator.incident_watch import incidents_app
 from holdfast.settings import Settings, read

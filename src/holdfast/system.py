@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from holdfast.engines.run import Duties
 from holdfast.kernel.app import App
-from holdfast.kernel.counters import Counter
 from holdfast.kernel.kernel import Kernel
-from holdfast.setting_names import value_in
+from holdfast.kernel.observe.counters import Counter
+from holdfast.settings.names import value_in
 from holdfast.stores.connecting import in_schema, plain_url
 
 if TYPE_CHECKING:

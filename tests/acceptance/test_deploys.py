@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.explain import explain
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
+from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.submit import submit
 from tests.acceptance.apps import shop_v1, shop_v2
 from tests.acceptance.apps.shop_work import HELD

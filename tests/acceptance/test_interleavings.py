@@ -19,9 +19,9 @@ from holdfast.errors import LeaseLost
 from holdfast.kernel.effects import perform
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel, Registry, Tuning
+from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.operate import cancel, remediate, replay, triage
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit

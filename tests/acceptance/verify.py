@@ -97,9 +97,9 @@ async def _messages(kernel: Kernel) -> None:
 
 
 async def _audited(kernel: Kernel) -> None:
-    if importlib.util.find_spec("holdfast.proof.audit") is None:
+    if importlib.util.find_spec("holdfast.operator.audit") is None:
         return
-    from holdfast.proof.audit import audit
+    from holdfast.operator.audit import audit
 
     assert [str(finding) for finding in await audit(kernel)] == []
 

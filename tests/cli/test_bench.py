@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.bench import Figures
 from holdfast.cli import cli
 from holdfast.main import open_store
 from holdfast.tables import jobs
+from holdfast_proof.bench import Figures
 
 
 def test_the_bench_prints_figures_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_the_bench_prints_figures_with_advice(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_the_bench_leaves_no_job_behind(tmp_path: Path) -> None:
-    from holdfast.bench import bench
+    from holdfast_proof.bench import bench
 
     store = open_store(f"sqlite:///{tmp_path / 'b.db'}")
     await bench(store, 100)

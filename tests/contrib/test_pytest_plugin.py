@@ -25,7 +25,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
 from holdfast.testing import World, world
-from holdfast.testing_history import History
+from holdfast.testing.history import History
 
 ROOT = Path(__file__).parents[2]
 app = App("shop")

@@ -16,8 +16,8 @@ from tests.services.found import REPOSITORY, find_helm
 
 from holdfast.cli import cli
 from holdfast.main import load_systems
-from holdfast.setting_names import describe
 from holdfast.settings import Settings, problems
+from holdfast.settings.names import describe
 
 DATABASE = {"variable": "DATABASE_URL", "secret": "shop-db"}
 EVERYTHING: dict[str, Any] = {

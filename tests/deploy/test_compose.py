@@ -19,8 +19,8 @@ from holdfast.cli import cli
 from holdfast.engines.celery import CelerySettings
 from holdfast.http.app import create_app
 from holdfast.main import load_systems
-from holdfast.setting_names import describe
 from holdfast.settings import Settings, problems
+from holdfast.settings.names import describe
 
 ROOT = Path(__file__).parents[2]
 PORTS = {"postgres": 5432, "rabbitmq": 5672}

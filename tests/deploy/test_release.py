@@ -1,4 +1,4 @@
-"""`make release` says what stands in the way, builds both distributions, and tags what it built."""
+"""`make release` says what stands in the way, builds the distributions, and tags what it built."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ packages = ["src/{package}"]
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Two small distributions of one version, ready to be released."""
+    """Three small distributions of one version, ready to be released."""
     write_project(tmp_path, "holdfast", "3.1.0")
+    write_project(tmp_path / "packages/holdfast-proof", "holdfast-proof", "3.1.0")
     write_project(tmp_path / "packages/holdfast-systems", "holdfast-systems", "3.1.0")
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 3.1.0 (2030-01-31)\n\n## 3.0.0 (2029-01-31)\n")
     (tmp_path / ".gitignore").write_text("dist\n")
@@ -71,6 +72,8 @@ def test_a_release_is_built_and_tagged_and_its_sums_are_printed(repository: Path
     assert built == [
         "holdfast-3.1.0-py3-none-any.whl",
         "holdfast-3.1.0.tar.gz",
+        "holdfast_proof-3.1.0-py3-none-any.whl",
+        "holdfast_proof-3.1.0.tar.gz",
         "holdfast_systems-3.1.0-py3-none-any.whl",
         "holdfast_systems-3.1.0.tar.gz",
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LEDGER = ("core/effect.py", "kernel/effects.py", "kernel/reconcile.py", "tables/effects.sql", "review/notify.py")
+LEDGER = ("core/effect.py", "kernel/effects.py", "kernel/ledger/reconcile.py", "tables/effects.sql", "review/notify.py")
 
 
 def owned() -> dict[str, str]:

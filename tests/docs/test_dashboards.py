@@ -18,7 +18,7 @@ from holdfast.core.effect import EffectStatus
 from holdfast.core.failure import Category, PublicFailure
 from holdfast.core.job import State
 from holdfast.http import metrics
-from holdfast.kernel.counters import COUNTERS, TIMINGS
+from holdfast.kernel.observe.counters import COUNTERS, TIMINGS
 from holdfast.main import load_systems
 from holdfast.operator.attention import Topic
 

@@ -23,12 +23,12 @@ from tests.docs.test_examples import load
 import holdfast
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.schedule import announce_schedules
 from holdfast.kernel.submit import submit
+from holdfast.kernel.upkeep.schedule import announce_schedules
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import jobs, new_jobs, schedules
 from holdfast.testing import world
-from holdfast.testing_history import History
+from holdfast.testing.history import History
 
 # Where each page's Python is run. A page that is not here fails.
 PAGES = {

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import App, Context, Discard, Job, Provider, stage
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.declaring import may_hold
+from holdfast.kernel.declare.declaring import may_hold
 
 pytestmark = pytest.mark.spec("K6")
 

@@ -22,8 +22,8 @@ from holdfast.engines.worker import Worker
 from holdfast.errors import BadDeclaration, SchemaMismatch, StoreForbidden, StoreReadOnly
 from holdfast.kernel.kernel import Registry
 from holdfast.main import open_kernel
-from holdfast.setting_names import unknown_names
 from holdfast.settings import Settings, problems, read
+from holdfast.settings.names import unknown_names
 from holdfast.stores.connecting import plain_url
 from holdfast.system import System
 from tests.services.found import REPOSITORY

@@ -140,7 +140,8 @@ def test_every_extra_that_is_named_exists() -> None:
 def test_the_library_knows_no_system() -> None:
     """They are a distribution of their own, of the same version, and bring their own entry points and extras."""
     systems = tomllib.loads((REPOSITORY / "packages" / "holdfast-systems" / "pyproject.toml").read_text())["project"]
-    assert systems["version"] == PROJECT["version"] == holdfast.__version__
+    proof = tomllib.loads((REPOSITORY / "packages" / "holdfast-proof" / "pyproject.toml").read_text())["project"]
+    assert systems["version"] == proof["version"] == PROJECT["version"] == holdfast.__version__
     assert "holdfast.systems" not in PROJECT["entry-points"] and "holdfast_systems" not in str(PROJECT)
     assert set(systems["entry-points"]["holdfast.systems"]) == {point.name for point in entry_points(group=SYSTEMS)}
     wanted = {"grading", "conversion", "review", "all", "ocr", "whisper", "javascript", "go"}

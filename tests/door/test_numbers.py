@@ -12,7 +12,7 @@ from holdfast import App, Breaker, Context, Job, Provider, Retry, stage
 from holdfast.cli import cli
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.kernel import Tuning
-from holdfast.kernel.schedule import check_cron
+from holdfast.kernel.upkeep.schedule import check_cron
 from holdfast.main import load_systems
 from holdfast.settings import Settings, problems
 

@@ -78,17 +78,34 @@ def test_a_bare_install_says_what_it_lacks(python: Path, tmp_path: Path) -> None
     assert done.stderr.endswith("which is not installed: pip install 'holdfast[http]'.\n")
 
 
-def test_the_systems_are_a_wheel_of_their_own(python: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["simulate", "demo", "bench"])
+def test_the_proof_is_asked_for_in_one_sentence(python: Path, tmp_path: Path, command: str) -> None:
+    done = run(python, tmp_path, command)
+    sentence = "This command is part of holdfast-proof, which is not installed: pip install holdfast-proof.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_audit_needs_no_proof(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text((REPOSITORY / "docs" / "examples" / "digest.py").read_text())
+    assert run(python, tmp_path, "migrate", "--app", "shop:app").returncode == 0
+    done = run(python, tmp_path, "audit", "--app", "shop:app")
+    assert (done.returncode, done.stdout) == (0, "Every promise was kept.\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", ["holdfast-systems", "holdfast-proof"])
+def test_systems_and_proof_are_wheels_of_their_own(python: Path, tmp_path: Path, name: str) -> None:
+    package = name.replace("-", "_")
     (site,) = python.parents[1].glob("lib/python*/site-packages")
-    assert not (site / "holdfast_systems").exists()
-    folder = REPOSITORY / "packages" / "holdfast-systems"
+    assert not (site / package).exists()
+    folder = REPOSITORY / "packages" / name
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, check=True, cwd=folder, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         names = {name for name in packed.namelist() if ".dist-info/" not in name}
         assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed.namelist())
-    ours = [path for path in (REPOSITORY / "src" / "holdfast_systems").rglob("*") if path.is_file()]
+    ours = [path for path in (REPOSITORY / "src" / package).rglob("*") if path.is_file()]
     kept = {path.relative_to(REPOSITORY / "src").as_posix() for path in ours if "__pycache__" not in path.parts}
     assert names == kept
 

@@ -15,12 +15,12 @@ from holdfast.core.floor import BOTTOM, LOOK_MS, QUICK_MS
 from holdfast.core.outcome import Failed, Next, Released
 from holdfast.errors import CallError, StoreUnavailable
 from holdfast.kernel import operate
-from holdfast.kernel.floors import OUTBOX
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end, turn
+from holdfast.kernel.upkeep.floors import OUTBOX
 from holdfast.tables import jobs, outbox
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows, take

@@ -16,17 +16,17 @@ from holdfast.core.floor import BOTTOM
 from holdfast.core.outcome import Done, Next
 from holdfast.engines.doorbell import Bells
 from holdfast.engines.presence import expire_the_dead
-from holdfast.kernel.depth import ready_floors
+from holdfast.kernel.compose.wake import wake_once
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
-from holdfast.kernel.wake import wake_once
+from holdfast.kernel.upkeep.prune import prune_once
+from holdfast.operator.depth import ready_floors
 from holdfast.operator.rollup import roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore

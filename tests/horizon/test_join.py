@@ -7,9 +7,9 @@ import pytest
 
 from holdfast import App, Context, Job, stage
 from holdfast.engines.worker import Worker
+from holdfast.kernel.compose.wake import wake_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit
-from holdfast.kernel.wake import wake_once
 from holdfast.tables import jobs
 from holdfast.testing import HandClock
 from tests.horizon.explaining import ExplainingStore

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from holdfast import App, Breaker, Context, Discard, Job, NotFound, Provider, Retry, Snooze, Wait, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
-from holdfast.kernel.explain import Explanation, explain
 from holdfast.kernel.hold import force
+from holdfast.kernel.questions.explain import Explanation, explain
 from holdfast.kernel.turn import turn
 from holdfast.tables import workers
 from holdfast.testing import World, world

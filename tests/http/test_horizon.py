@@ -7,10 +7,10 @@ import pytest
 from tests.http.conftest import Client
 from tests.http.wishes import Grant, Wish
 
-from holdfast.kernel import horizon as words
-from holdfast.kernel.explain import explain
-from holdfast.kernel.horizon import held_back
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions import horizon as words
+from holdfast.kernel.questions.explain import explain
+from holdfast.kernel.questions.horizon import held_back
 from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import horizon

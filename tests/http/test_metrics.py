@@ -17,9 +17,9 @@ from tests.http.wishes import Grant, Wish, app, web_for
 
 from holdfast.engines.worker import Worker
 from holdfast.http.metrics import PrometheusWatch, exposition, metrics_server
-from holdfast.kernel.counters import Counter
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.observe.counters import Counter
 from holdfast.kernel.submit import submit
 from holdfast.settings import Settings
 from holdfast.stores.sqlite import SqliteStore

@@ -15,8 +15,8 @@ from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.schema import bring_forward
 from holdfast.kernel.submit import submit
+from holdfast.kernel.upkeep.schema import bring_forward
 from holdfast.main import close_systems, named_databases, open_systems
 from holdfast.settings import Settings
 from holdfast.stores.sqlite import SqliteStore

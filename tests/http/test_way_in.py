@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.http.wishes import SECRET
 
+from holdfast.cli.serve import print_banner
 from holdfast.http.auth import Auth
-from holdfast.serve import print_banner
 from holdfast.settings import Settings
 
 

@@ -19,7 +19,7 @@ import pytest
 from holdfast.core.job import Claimed
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.schedule import announce_schedules
+from holdfast.kernel.upkeep.schedule import announce_schedules
 from holdfast.stores.clock import Clock, SeededDice
 from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore

@@ -16,8 +16,8 @@ from holdfast import App, Context, IdempotencyConflict, InvalidInput, Job, stage
 from holdfast.errors import StoreUnavailable
 from holdfast.kernel import submit as submitting
 from holdfast.kernel.gather import Gather
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast.kernel.submit import prepare, submit, submit_in, submit_many, submit_orders
-from holdfast.kernel.watch import LogWatch
 from holdfast.tables import events, outbox
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows

@@ -12,7 +12,7 @@ import pytest
 from holdfast import App, Context, Job, SyncContext, stage
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
-from holdfast.kernel.attempt_log import LINES_MAX, keep_logs
+from holdfast.kernel.observe.attempt_log import LINES_MAX, keep_logs
 from tests.kernel.places import Deploy, rows
 
 app = App("logging")

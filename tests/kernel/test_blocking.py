@@ -14,7 +14,7 @@ from holdfast import App, Context, Job, SyncContext, stage
 from holdfast.engines.worker import Worker
 from holdfast.errors import BadDeclaration
 from holdfast.kernel import operate
-from holdfast.kernel.processes import Pools
+from holdfast.kernel.running.processes import Pools
 from holdfast.testing import World, world
 from tests.kernel import blocking_app
 from tests.kernel.blocking_app import Computes, Endless, Fails, Hangs, Holds, Plain, Spins, app

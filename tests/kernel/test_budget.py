@@ -11,8 +11,8 @@ import pytest
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, ProviderHeld, Retry, stage
 from holdfast.kernel.attempt import standings_of
 from holdfast.kernel.call import call
-from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
+from holdfast.kernel.questions.explain import explain
 from holdfast.tables import breakers
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows

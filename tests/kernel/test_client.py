@@ -29,8 +29,8 @@ from holdfast import (
 )
 from holdfast.engines.worker import Worker
 from holdfast.errors import BadDeclaration, SchemaMismatch
-from holdfast.kernel import status
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions import status
 from holdfast.stores.clock import SystemClock
 from holdfast.tables import audit
 from tests.kernel.places import Place, close_all, rows

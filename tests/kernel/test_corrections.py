@@ -13,7 +13,7 @@ from holdfast.errors import BadDeclaration
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected
 from holdfast.kernel.correct import correct, history
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.tables import audit, cases, jobs
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows

@@ -12,7 +12,7 @@ import pytest
 from holdfast import App, CallError, Category, Context, InvalidInput, Job, NotAllowed, NotFound, Provider, Retry, stage
 from holdfast.core.case import STEPS, CaseState
 from holdfast.kernel import operate
-from holdfast.kernel.watch import JsonFormatter
+from holdfast.kernel.observe.watch import JsonFormatter
 from holdfast.tables import audit, cases
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows

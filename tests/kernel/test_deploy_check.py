@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.engines.worker import Worker
-from holdfast.kernel.deploy import Undeclared, stranded, undeclared
-from holdfast.kernel.depth import read_depths
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.deploy import Undeclared, stranded, undeclared
 from holdfast.kernel.submit import submit
+from holdfast.operator.depth import read_depths
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all
 from tests.kernel.test_deploys import Code, Fleet, versioned

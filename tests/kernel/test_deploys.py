@@ -11,9 +11,9 @@ import pytest
 from holdfast import App, Context, Job, Wait, stage
 from holdfast.engines.worker import Worker
 from holdfast.errors import BadDeclaration, NotAllowed
-from holdfast.kernel.explain import explain
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import claim_one, end
 from holdfast.tables import lanes

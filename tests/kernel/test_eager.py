@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import App, Context, Job, stage
 from holdfast.engines.worker import Worker
-from holdfast.kernel.eager import first_step, rest
+from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.submit import submit
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.provider import EffectClass
 from holdfast.errors import StoreConflict
-from holdfast.kernel.spending import spending
+from holdfast.operator.spending import spending
 from holdfast.tables import calls, effects, rollups
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows

@@ -12,8 +12,8 @@ from holdfast import Answered, App, Context, Discard, Failure, Job, Retry, Succe
 from holdfast.core.family import child_id
 from holdfast.errors import InvalidInput
 from holdfast.kernel import operate
-from holdfast.kernel.waiting import answer
-from holdfast.kernel.wake import wake_once
+from holdfast.kernel.compose.waiting import answer
+from holdfast.kernel.compose.wake import wake_once
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
 

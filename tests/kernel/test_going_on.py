@@ -20,7 +20,7 @@ from holdfast.kernel.operate import cancel
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
-from holdfast.proof.audit import audit
+from holdfast.operator.audit import audit
 from holdfast.tables import breakers, events, rollups
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows

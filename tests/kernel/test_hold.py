@@ -11,9 +11,9 @@ from holdfast import App, Breaker, CallError, Category, Context, Job, NotFound, 
 from holdfast.core.breaker import record
 from holdfast.engines.worker import Worker
 from holdfast.kernel.call import admit, call
-from holdfast.kernel.depth import read_depths
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.submit import submit
+from holdfast.operator.depth import read_depths
 from holdfast.tables import audit, breakers
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take

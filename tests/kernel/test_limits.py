@@ -9,9 +9,9 @@ import pytest
 from holdfast import App, CallError, Category, Context, Job, Provider, Retry, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel.call import admit
-from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.submit import submit
 from holdfast.testing import HandClock
 from tests.kernel.places import Deploy, Place, close_all, rows

@@ -12,9 +12,9 @@ import pytest
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.provider_status import note_status
+from holdfast.kernel.observe.provider_status import note_status
+from holdfast.kernel.observe.watch import JsonFormatter, LogWatch, TextFormatter
 from holdfast.kernel.submit import submit
-from holdfast.kernel.watch import JsonFormatter, LogWatch, TextFormatter
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import HandClock
 from tests.kernel.places import Place

@@ -11,11 +11,12 @@ import pytest
 
 from holdfast import App, CallError, Category, Context, Cost, Job, Provider, Retry, stage
 from holdfast.errors import StoreUnavailable
-from holdfast.kernel import operate, paid
+from holdfast.kernel import operate
 from holdfast.kernel import record as recording
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.ledger import paid
 from holdfast.kernel.turn import turn
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.tables import answers
 from holdfast.tables.answers import RunId
 from holdfast.testing import World

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.provider import EffectClass
 from holdfast.kernel import operate
-from holdfast.kernel.reconcile import reconcile_once
+from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.tables import effects
 from holdfast.testing import World
 from tests.kernel.places import Deploy

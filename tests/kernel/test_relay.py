@@ -14,8 +14,8 @@ from holdfast import App
 from holdfast.errors import NotHandled, TransportDown, TransportError, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.loop import repeat
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast.kernel.relay import relay, relay_once
-from holdfast.kernel.watch import LogWatch
 from holdfast.tables import outbox
 from holdfast.testing import HandClock
 from holdfast.transports.seam import Handler, Message, Queue

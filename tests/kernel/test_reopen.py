@@ -8,8 +8,8 @@ from holdfast import CallError, Category, Context, Job, Retry, Snooze, stage
 from holdfast.kernel import operate
 from holdfast.kernel.app import TakenBack
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.verify import Verdict, verify_all
-from holdfast.proof.audit import audit as check_database
+from holdfast.kernel.ledger.verify import Verdict, verify_all
+from holdfast.operator.audit import audit as check_database
 from holdfast.stores.seam import Tx
 from holdfast.testing import World
 from tests.kernel.places import Deploy

@@ -14,11 +14,11 @@ from holdfast.errors import BadDeclaration
 from holdfast.kernel import operate
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.correct import correct, history
-from holdfast.kernel.prune import prune_once
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.sealing import KeyMissing, Sealer, open_input, seal_input
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.settings import Settings, notes, problems, read
 from holdfast.tables import outbox, secrets
 from holdfast.testing import World

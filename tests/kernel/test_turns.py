@@ -15,13 +15,13 @@ from holdfast.core.outcome import Done, Failed
 from holdfast.core.turns import Begun, Rules, Turns, allowed, share
 from holdfast.errors import BadDeclaration, CallError, InvalidInput
 from holdfast.kernel import operate
-from holdfast.kernel.explain import explain
 from holdfast.kernel.hold import force
+from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.reap import sweep_once
 from holdfast.kernel.settle import Settlement
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import end
-from holdfast.proof.audit import audit
+from holdfast.operator.audit import audit
 from tests.kernel.places import Deploy, rows, take
 
 app = App("fair")

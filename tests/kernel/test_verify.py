@@ -14,9 +14,9 @@ from holdfast.core.provider import EffectClass
 from holdfast.engines.run import Duties, run
 from holdfast.kernel import effects as ledger
 from holdfast.kernel.kernel import Tuning
-from holdfast.kernel.verify import Verdict, verify_all, verify_once
-from holdfast.kernel.watch import LogWatch
-from holdfast.proof.audit import audit as check_database
+from holdfast.kernel.ledger.verify import Verdict, verify_all, verify_once
+from holdfast.kernel.observe.watch import LogWatch
+from holdfast.operator.audit import audit as check_database
 from holdfast.settings import Settings
 from holdfast.tables import audit
 from holdfast.testing import World

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.core.breaker import BreakerState, Gate
 from holdfast.core.failure import Category
-from holdfast.kernel.deploy import Undeclared
+from holdfast.kernel.questions.deploy import Undeclared
 from holdfast.operator.attention import Notice, Severity, Topic, what_asks
 from holdfast.operator.overview import light_of
 from holdfast.operator.snapshot import AtRisk, BreakerView, Lane, PauseView, Snapshot

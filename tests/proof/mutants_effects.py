@@ -11,7 +11,8 @@ from typing import Any
 from holdfast.core import effect, effect_key
 from holdfast.core.effect import LookUp, Send
 from holdfast.errors import CallError, LeaseLost
-from holdfast.kernel import call, effect_open, effects, paid, verify
+from holdfast.kernel import call, effect_open, effects
+from holdfast.kernel.ledger import paid, verify
 from holdfast.tables import answers
 from holdfast.tables import effects as ledger
 from tests.proof.plant import respelled, swapped

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.core.job import State
-from holdfast.kernel import checkpoint, children, settle, submit
+from holdfast.kernel import settle, submit
+from holdfast.kernel.compose import checkpoint, children
 from holdfast.stores.seam import Tx
 from holdfast.tables import callbacks, jobs, joins, secrets
 from tests.proof.plant import Mutant, respelled, swapped

@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse
 from holdfast import CallError, Category
 from holdfast.http import idempotency as idempotent_posts
 from holdfast.kit import idempotency, once, outbox, submit_in
-from holdfast.proof import messages
-from holdfast.proof.transport import SimTransport
 from holdfast.providers.openai import OpenAIClient
 from holdfast.transports.seam import Delivery
+from holdfast_proof import messages
+from holdfast_proof.transport import SimTransport
 from holdfast_systems.grading import (
     answers,
     audio,

@@ -9,7 +9,8 @@ from typing import Any
 from holdfast.core.failure import Category, failure
 from holdfast.core.outcome import Failed
 from holdfast.engines import worker
-from holdfast.kernel import path, settle
+from holdfast.kernel import settle
+from holdfast.kernel.declare import path
 from holdfast.tables import jobs
 from tests.proof.plant import Mutant, respelled, swapped
 

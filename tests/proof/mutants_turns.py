@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.core.turns import Limit
-from holdfast.kernel import taking_turns, turn
+from holdfast.kernel import turn
+from holdfast.kernel.upkeep import taking_turns
 from holdfast.tables import turns
 from tests.proof.plant import Mutant, respelled, swapped
 

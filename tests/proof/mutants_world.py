@@ -11,11 +11,11 @@ from typing import Any
 from holdfast.core import breaker, effect
 from holdfast.core.breaker import BreakerState, Gate
 from holdfast.kernel import call, effect_open, effects, intake, record, relay, settle, submit, turn
-from holdfast.proof import messages
-from holdfast.proof.transport import SimTransport
 from holdfast.tables import effects as ledger
 from holdfast.tables import inbox, jobs, keepers, new_jobs, outbox
 from holdfast.transports.seam import Delivery, Message
+from holdfast_proof import messages
+from holdfast_proof.transport import SimTransport
 from tests.proof.plant import respelled, swapped
 
 # Processes
@@ -108,7 +108,7 @@ def early_callback_dropped() -> Iterator[None]:
             await turn.end(kernel, tx, [one])
         return True
 
-    from holdfast.proof import workload
+    from holdfast_proof import workload
 
     with swapped(workload, "called_back", called_back):
         yield
@@ -190,7 +190,7 @@ def answered_before_commit() -> Iterator[None]:
         writing.add_done_callback(lambda done: done.exception())
         return [order.id for order in orders]
 
-    from holdfast.proof import kernel_world
+    from holdfast_proof import kernel_world
 
     with swapped(submit, "submit_orders", eager), swapped(kernel_world, "submit_orders", eager):
         yield

@@ -20,15 +20,15 @@ from psycopg.rows import RowMaker
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from holdfast.errors import StoreBusy, StoreConflict, StoreError, StoreUnavailable
-from holdfast.proof.history import _TOLD, Told
-from holdfast.proof.hosts import Host
-from holdfast.proof.store import Arena, SimLane, SimStore, StoreFaults
-from holdfast.proof.world import World
 from holdfast.stores.migration import pending
 from holdfast.stores.seam import Dialect, Row
 from holdfast.stores.sqlite import SqliteTx
 from holdfast.stores.statement import Migration, Statement
 from holdfast.tables.schema import KERNEL
+from holdfast_proof.history import _TOLD, Told
+from holdfast_proof.hosts import Host
+from holdfast_proof.store import Arena, SimLane, SimStore, StoreFaults
+from holdfast_proof.world import World
 
 _LOG = """
 CREATE TABLE proof_log (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, wall bigint, host text,

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.proof.report import SeedReport, Totals
-from holdfast.proof.run import run_seed
-from holdfast.proof.store import Arena
+from holdfast_proof.report import SeedReport, Totals
+from holdfast_proof.run import run_seed
+from holdfast_proof.store import Arena
 from tests.proof.plant import Mutant
 
 FOLDER = Path(__file__).parent

@@ -10,7 +10,7 @@ from holdfast import App, Context, Job, Retry, stage
 from holdfast.core.failure import Category
 from holdfast.core.provider import Provider
 from holdfast.errors import CallError
-from holdfast.proof.audit import audit
+from holdfast.operator.audit import audit
 from holdfast.stores.statement import _statement
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.errors import TransportDown, Unroutable
-from holdfast.proof.broker import Broker, BrokerDown, Delivery, Faults
-from holdfast.proof.loop import SimLoop
+from holdfast_proof.broker import Broker, BrokerDown, Delivery, Faults
+from holdfast_proof.loop import SimLoop
 
 HOUR_MS = 3_600_000
 Scenario = Callable[[SimLoop, Broker], Awaitable[None]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.proof.report import Totals
-from holdfast.proof.run import run_seed, simulate
-from holdfast_systems.conversion.world import ConversionWorld
+from holdfast_proof.report import Totals
+from holdfast_proof.run import run_seed, simulate
+from holdfast_systems.conversion.sim.world import ConversionWorld
 from tests.proof.mutants_conversion import MUTANTS
 from tests.proof.plant import Mutant
 from tests.proof.seeds import FIRST_SEED, corpus, first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.proof.coverage import SEEDS_FOR_COVERAGE
-from holdfast.proof.report import Totals
-from holdfast.proof.run import run_seed, simulate
+from holdfast_proof.coverage import SEEDS_FOR_COVERAGE
+from holdfast_proof.report import Totals
+from holdfast_proof.run import run_seed, simulate
 from tests.proof.mutants_grading import MUTANTS
 from tests.proof.plant import Mutant
 from tests.proof.seeds import FIRST_SEED, corpus, first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told

@@ -8,8 +8,8 @@ import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from holdfast.proof.hosts import Host
-from holdfast.proof.loop import SimLoop
+from holdfast_proof.hosts import Host
+from holdfast_proof.loop import SimLoop
 
 HOUR_MS = 3_600_000
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.proof.command import main
-from holdfast.proof.finding import Finding
-from holdfast.proof.report import SeedReport, Totals
-from holdfast.proof.run import reports, run_seed, simulate
+from holdfast.operator.finding import Finding
+from holdfast_proof.command import main
+from holdfast_proof.report import SeedReport, Totals
+from holdfast_proof.run import reports, run_seed, simulate
 from tests.proof.seeds import corpus, first_fresh_seed, keep, told
 
 FAST_SEEDS = 25
@@ -47,7 +47,7 @@ def test_no_promise_is_broken_in_fresh_seeds_and_everything_was_seen(chunk: int)
 
 
 def test_a_seed_has_one_history_in_every_process() -> None:
-    program = "from holdfast.proof.run import run_seed; print(*(run_seed(s).hash for s in (3, 11, 42)))"
+    program = "from holdfast_proof.run import run_seed; print(*(run_seed(s).hash for s in (3, 11, 42)))"
     answers = set()
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.proof.loop import SimLoop
-from holdfast.proof.steps import Deadlock, OutOfSteps, OutOfTime, StepFailed
+from holdfast_proof.loop import SimLoop
+from holdfast_proof.steps import Deadlock, OutOfSteps, OutOfTime, StepFailed
 
 HOUR_MS = 3_600_000
 
@@ -238,9 +238,9 @@ def test_the_order_of_ready_steps_follows_the_seed() -> None:
 
 WORLD = """
 import asyncio, sys
-from holdfast.proof.broker import Broker, Faults
-from holdfast.proof.loop import SimLoop
-from holdfast.proof.provider_stub import ProviderFaults, ProviderStub
+from holdfast_proof.broker import Broker, Faults
+from holdfast_proof.loop import SimLoop
+from holdfast_proof.provider_stub import ProviderFaults, ProviderStub
 from holdfast.errors import CallError, TransportError
 
 async def main(loop, broker, provider):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.proof.run import run_seed, simulate
+from holdfast_proof.run import run_seed, simulate
 from tests.proof import mutants_effects
 from tests.proof.mutants import MUTANTS, Mutant
 from tests.proof.seeds import FIRST_SEED, seeds_until_caught

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.proof.run import run_seed, world_of
-from holdfast.proof.store import Arena
+from holdfast_proof.run import run_seed, world_of
+from holdfast_proof.store import Arena
 from tests.proof import (
     mutants,
     mutants_conversion,

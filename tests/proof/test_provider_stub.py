@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.errors import CallError
-from holdfast.proof.loop import SimLoop
-from holdfast.proof.provider_stub import Dedup, ProviderFaults, ProviderStub
+from holdfast_proof.loop import SimLoop
+from holdfast_proof.provider_stub import Dedup, ProviderFaults, ProviderStub
 
 HOUR_MS = 3_600_000
 Scenario = Callable[[SimLoop, ProviderStub], Awaitable[None]]

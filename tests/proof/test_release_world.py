@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.proof.release_world import ReleaseWorld
-from holdfast.proof.report import Totals
-from holdfast.proof.run import run_seed, simulate
+from holdfast_proof.release_world import ReleaseWorld
+from holdfast_proof.report import Totals
+from holdfast_proof.run import run_seed, simulate
 from tests.proof.mutants_releases import MUTANTS
 from tests.proof.plant import Mutant
 from tests.proof.seeds import FIRST_SEED, first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told

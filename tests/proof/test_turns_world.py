@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.proof.run import simulate
+from holdfast_proof.run import simulate
 from tests.proof.mutants_turns import MUTANTS
 from tests.proof.plant import Mutant
 from tests.proof.seeds import first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told

@@ -16,7 +16,7 @@ import httpx
 from opentelemetry.sdk.trace import ReadableSpan
 from tests.security.deployment import Deployment
 
-from holdfast.kernel.watch import JsonFormatter, TextFormatter
+from holdfast.kernel.observe.watch import JsonFormatter, TextFormatter
 
 Place = tuple[str, str]
 """Where a text was found, and the text."""

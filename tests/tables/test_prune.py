@@ -6,8 +6,8 @@ import pytest
 
 from holdfast import App, Context, Discard, Job, stage
 from holdfast.kernel import operate
-from holdfast.kernel import prune as pruning
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.upkeep import prune as pruning
+from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.tables import idempotency, inbox, outbox
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows, take

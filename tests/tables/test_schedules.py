@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import App, Context, Job, stage
 from holdfast.errors import BadDeclaration, InvalidInput, NotFound
-from holdfast.kernel.schedule import (
+from holdfast.kernel.upkeep.schedule import (
     add_schedule,
     announce_schedules,
     next_tick,

@@ -12,9 +12,9 @@ import typer
 
 from holdfast.cli.start import own_apps, run_to_end, settings_now
 from holdfast.errors import SchemaMismatch, StoreError
-from holdfast.kernel.horizon import read_horizon
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.schema import check_schema
+from holdfast.kernel.questions.horizon import read_horizon
+from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings
 from holdfast.stores.seam import Store

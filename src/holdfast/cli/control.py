@@ -11,7 +11,7 @@ from holdfast.cli.reach import act, at_desk, fail, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
 from holdfast.operator import fleet, job_bulk, jobs, pauses
 from holdfast.operator.page import PAGE_MAX, Page
-from holdfast.tables.pauses import Sort
+from holdfast.operator.pauses import Sort
 
 pauses_cli = typer.Typer(help="Pause kinds and queues, and let them go on.", no_args_is_help=True)
 workers_cli = typer.Typer(

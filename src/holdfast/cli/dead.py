@@ -16,9 +16,9 @@ from holdfast.cli.reach import act, at_desk, fail, finite, look, say, show, show
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.cli.table import cell
 from holdfast.core.case import CaseState, Cause
-from holdfast.kernel.bulk import FORMS
 from holdfast.kernel.correct import Correction
 from holdfast.operator import letters
+from holdfast.operator.bulk import FORMS
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import Page
 

@@ -35,7 +35,7 @@ from holdfast.engines.stopping import stop_on_signals
 from holdfast.errors import HoldfastError
 from holdfast.kernel.app import App
 from holdfast.kernel.loop import unless_stopped
-from holdfast.kernel.watch import LogWatch, Watch
+from holdfast.kernel.observe.watch import LogWatch, Watch
 from holdfast.main import (
     close_systems,
     load_systems,
@@ -43,8 +43,8 @@ from holdfast.main import (
     open_systems,
     start_logging,
 )
-from holdfast.setting_names import misspelt_names
 from holdfast.settings import Settings
+from holdfast.settings.names import misspelt_names
 from holdfast.system import OpenSystem
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ def _serve(
     banner: bool,
     databases: dict[str, str] | None = None,
 ) -> None:
-    from holdfast.serve import serve_systems
+    from holdfast.cli.serve import serve_systems
 
     # `up` is for one machine, whose person expects it to start: it migrates unless the setting says otherwise.
     migrates = os.environ.get("HOLDFAST_AUTO_MIGRATE") or ("true" if banner else None)

@@ -28,7 +28,7 @@ def audit(
     system: SystemNames = None, app: AppPath = None, ask_providers: AskProviders = False, as_json: AsJson = False
 ) -> None:
     """Check a live database against everything Holdfast promises. Exits 1 if a promise was broken."""
-    from holdfast.proof.audit import audit as check_database
+    from holdfast.operator.audit import audit as check_database
 
     async def go() -> list[dict[str, str]]:
         opened = await open_systems(settings_now(), os.environ, system, own_apps(app), to_look=True)
@@ -55,7 +55,7 @@ def demo(as_json: AsJson = False) -> None:
     """See it work, in under a minute: real work, a provider that goes down, a dead letter, an account of it all."""
     from rich.console import Console
 
-    from holdfast.demo import demo as play
+    from holdfast_proof.demo import demo as play
 
     try:
         account = run_to_end(play(Console(quiet=as_json)))
@@ -77,7 +77,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Run the whole system under simulated faults: kills, stalls, lost answers, hostile providers and brokers."""
-    from holdfast.proof.command import main as run_simulation
+    from holdfast_proof.command import main as run_simulation
 
     found = run_simulation(seeds=seeds, first_seed=first_seed, system=system, minutes=minutes, as_json=as_json)
     raise typer.Exit(found)
@@ -88,7 +88,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure your own database (DATABASE_URL): enqueueing, running, picking up. Leaves nothing behind."""
-    from holdfast.bench import bench as measure
+    from holdfast_proof.bench import bench as measure
 
     async def go() -> tuple[dict[str, float], list[str]]:
         settings = settings_now()

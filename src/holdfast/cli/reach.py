@@ -22,7 +22,7 @@ from holdfast.cli.remote import ask_server, chosen_server
 from holdfast.cli.table import open_console, table_of
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.schema import check_schema
+from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.main import close_systems, load_app, open_systems
 from holdfast.operator.desk import Desk
 from holdfast.operator.ids import complete_ids

@@ -16,8 +16,8 @@ from holdfast.cli.reach import fail, finite
 from holdfast.cli.start import AppPath, AsJson, SystemNames, settings_now
 from holdfast.main import load_systems, missing_systems
 from holdfast.operator.incident_news import IncidentSettings
-from holdfast.setting_names import unknown_names
 from holdfast.settings import Settings, notes, problems
+from holdfast.settings.names import unknown_names
 
 
 def add_to(cli: typer.Typer, panel: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.kernel.app import App
     from holdfast.testing import World
-    from holdfast.testing_history import History
+    from holdfast.testing.history import History
 
 
 class OpenWorld(Protocol):
@@ -49,6 +49,6 @@ def holdfast_world() -> OpenWorld:
 @pytest.fixture
 def holdfast_history(request: pytest.FixtureRequest) -> Callable[[str], History]:
     """Reads what `holdfast jobs show ID --json` has written, from a file beside the test."""
-    from holdfast.testing_history import History
+    from holdfast.testing.history import History
 
     return lambda name: History.read(request.path.parent / name)

@@ -18,8 +18,8 @@ from functools import reduce
 from typing import Any, BinaryIO, cast
 
 from holdfast.engines.children import end_with_parent
-from holdfast.kernel.aside import Ask, Ended, Facts, Raised, Where, come_of
-from holdfast.kernel.sync_context import SyncContext
+from holdfast.kernel.running.aside import Ask, Ended, Facts, Raised, Where, come_of
+from holdfast.kernel.running.sync_context import SyncContext
 
 SIZE = struct.Struct(">I")
 

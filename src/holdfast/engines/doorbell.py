@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from holdfast.errors import TransportDown, TransportError
-from holdfast.kernel.floors import watch_claims
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import repeat
-from holdfast.kernel.taking_turns import take_turns
+from holdfast.kernel.upkeep.floors import watch_claims
+from holdfast.kernel.upkeep.taking_turns import take_turns
 from holdfast.tables import lanes
 from holdfast.transports.seam import Message, Transport
 

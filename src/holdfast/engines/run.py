@@ -20,21 +20,20 @@ from holdfast.engines.presence import expire_the_dead
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreReadOnly, StoreStarting, StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
+from holdfast.kernel.compose.wake import wake_once
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.ledger.reconcile import reconcile_once
+from holdfast.kernel.ledger.verify import checkable, verify_once
 from holdfast.kernel.loop import RUNNING, pause, repeat, unless_stopped
-from holdfast.kernel.prune import prune_once
+from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.reconcile import reconcile_once
 from holdfast.kernel.record import write_late
 from holdfast.kernel.relay import relay
-from holdfast.kernel.schedule import announce_schedules, schedule_once
-from holdfast.kernel.schema import bring_forward, check_schema
-from holdfast.kernel.trace import HEADER, span
-from holdfast.kernel.verify import checkable, verify_once
-from holdfast.kernel.wake import wake_once
+from holdfast.kernel.upkeep.prune import prune_once
+from holdfast.kernel.upkeep.schedule import announce_schedules, schedule_once
+from holdfast.kernel.upkeep.schema import bring_forward, check_schema
 from holdfast.operator.incident_news import IncidentApp
-from holdfast.operator.rollup import roll_up_once
 from holdfast.transports.seam import Delivery, Lookable, Transport
 
 CONNECT_TRIES = 10
@@ -151,7 +150,6 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
         keep("verify", _steady(verify_once), tuning.verify_s)
     keep("prune", prune_once, tuning.prune_s)
     keep("schedule", schedule_once, tuning.schedule_s)
-    keep("roll up", roll_up_once, tuning.rollup_s)
     for app in kernel.registry.apps:
         for step in app.steps:
             keep(step.name, step.run, step.every_s, step.channel, step.everywhere)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from types import FrameType
 
 from holdfast.core.redact import redact_frame
-from holdfast.kernel.watch import LogWatch
+from holdfast.kernel.observe.watch import LogWatch
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 AFTER_GRACE_S = 4.0

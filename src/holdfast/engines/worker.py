@@ -24,12 +24,12 @@ from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.wakeups import COMPANY, Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.attempt_log import keep_logs
-from holdfast.kernel.awaited import listen_for_waits
-from holdfast.kernel.eager import first_step, rest
+from holdfast.kernel.compose.awaited import listen_for_waits
 from holdfast.kernel.go_on import Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
+from holdfast.kernel.observe.attempt_log import keep_logs
+from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.turn import turn
 from holdfast.tables import leases, workers
@@ -163,11 +163,9 @@ class Worker:
                 self._start(taken)
 
     def _room(self) -> int:
-        taken = len(self._running) + self._reserved + self._going_on()
-        return 0 if self._takes_nothing() else self.concurrency - taken
-
-    def _takes_nothing(self) -> bool:
-        return self._draining or self._stop.is_set() or self._wakeups.is_drained
+        if self._draining or self._stop.is_set() or self._wakeups.is_drained:
+            return 0
+        return self.concurrency - len(self._running) - self._reserved - self._going_on()
 
     def _going_on(self) -> int:
         """How many of the finished may keep their places."""
@@ -177,7 +175,7 @@ class Worker:
     async def _step(self, room: int) -> tuple[list[Taken], int]:
         kept = self._going_on()
         finished, self._finished = self._finished, []
-        goes_on = not self._takes_nothing()
+        goes_on = not (self._draining or self._stop.is_set() or self._wakeups.is_drained)
         self._stepping += 1
         self._reserved += kept
         began = self.kernel.now()

@@ -16,7 +16,7 @@ from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages
 from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from holdfast.http.problem import Problem
+from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.waiting import answer
 
 router = APIRouter(tags=["callbacks"])
 

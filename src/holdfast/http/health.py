@@ -17,7 +17,7 @@ from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, St
 from holdfast.http.problem import Problem
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import RUNNING
-from holdfast.kernel.schema import check_schema
+from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.system import OpenSystem
 from holdfast.tables import workers
 

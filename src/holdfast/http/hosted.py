@@ -33,7 +33,7 @@ from holdfast.http.auth import Principal, require
 from holdfast.http.principal import SUB_LENGTH_MAX, is_name
 from holdfast.http.problem import Problem, path_below, response_of
 from holdfast.kernel.app import App
-from holdfast.kernel.schema import check_schema
+from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.main import close_systems, open_kernel
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem, System

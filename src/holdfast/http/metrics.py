@@ -25,8 +25,8 @@ from holdfast.http import health, problem
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard
 from holdfast.http.server import connection_limits, limited_protocol
-from holdfast.kernel.counters import COUNTERS, TIMINGS, Counter
-from holdfast.kernel.watch import LogWatch
+from holdfast.kernel.observe.counters import COUNTERS, TIMINGS, Counter
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast.operator.attention import what_asks
 from holdfast.operator.overview import read_snapshot
 from holdfast.operator.snapshot import Snapshot

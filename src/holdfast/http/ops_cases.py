@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.core.case import CaseState, Cause
 from holdfast.http.ops_asked import AtDesk, CaseId, Filter, Limit, OnPage, Operator, Words
-from holdfast.kernel.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
 from holdfast.operator import letters
+from holdfast.operator.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
 from holdfast.operator.mend import mend_and_replay, preview_replay
 
 router = APIRouter(prefix="/dead-letters")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.http.ops_asked import AtDesk, JobId, Limit, Operator, Words
 from holdfast.operator import fleet, jobs, pauses, schedules
-from holdfast.tables.pauses import Sort
+from holdfast.operator.pauses import Sort
 
 router = APIRouter()
 

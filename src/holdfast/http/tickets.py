@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from holdfast.kernel.explain import iso as iso  # systems write times as the tickets' `expiresAt` does
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.explain import iso as iso  # systems write times as the tickets' `expiresAt` does
 from holdfast.tables import tickets
 
 TTL_S = 30

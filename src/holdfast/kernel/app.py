@@ -34,14 +34,14 @@ from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.core.turns import Limit
 from holdfast.errors import BadDeclaration, InvalidInput
-from holdfast.kernel.declaring import check_formerly, declared_turns, refuse_bare
+from holdfast.kernel.declare.declaring import check_formerly, declared_turns, refuse_bare
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.kernel.sealing import Sealer
 from holdfast.stores.statement import Migration
 from holdfast.transports.seam import Delivery, Queue
 
 if TYPE_CHECKING:
-    from holdfast.kernel.job_tx import JobTx, Settled
+    from holdfast.kernel.compose.job_tx import JobTx, Settled
     from holdfast.kernel.kernel import Kernel
     from holdfast.stores.seam import Tx
 
@@ -326,7 +326,7 @@ class App:
         """Enqueue `job` by the clock: five cron fields, read in the time zone. Each tick is enqueued once, however many
         workers run, and is due up to `jitter_s` later. With `overlap="skip"` a tick is left out while the job of the
         one before has not ended."""
-        from holdfast.kernel.schedule import check_cron
+        from holdfast.kernel.upkeep.schedule import check_cron
 
         check_cron(cron, timezone, jitter_s, overlap)
         kind = kind_of(job)

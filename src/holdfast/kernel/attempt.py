@@ -30,17 +30,17 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from holdfast.kernel.aside import ProcessLost
-from holdfast.kernel.attempt_log import BOOK, Book
+from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.context import Context
-from holdfast.kernel.eager import first_step, rest
+from holdfast.kernel.declare.path import earlier_stage, stored_result
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
-from holdfast.kernel.parking import Parking
-from holdfast.kernel.path import earlier_stage, stored_result
+from holdfast.kernel.observe.attempt_log import BOOK, Book
+from holdfast.kernel.observe.trace import span
+from holdfast.kernel.running.aside import ProcessLost
+from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.sealing import KeyMissing, open_input
 from holdfast.kernel.settle import Settlement, Taken
-from holdfast.kernel.trace import span
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)

@@ -21,10 +21,10 @@ from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
-from holdfast.kernel.eager import first_step, rest
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.observe.trace import span
 from holdfast.kernel.record import Cost, Report, Ticket, record
-from holdfast.kernel.trace import span
+from holdfast.kernel.running.eager import first_step, rest
 from holdfast.stores.seam import Tx
 from holdfast.tables import breakers
 from holdfast.tables.breakers import ProviderRow

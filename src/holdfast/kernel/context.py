@@ -21,18 +21,18 @@ from holdfast.core.provider import Lookup, Provider
 from holdfast.errors import BadDeclaration, LeaseLost
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.call import call
-from holdfast.kernel.checkpoint import checkpoint
-from holdfast.kernel.children import gather, spawn
+from holdfast.kernel.compose.checkpoint import checkpoint
+from holdfast.kernel.compose.children import gather, spawn
+from holdfast.kernel.compose.own_rows import StageCommit, committing
+from holdfast.kernel.compose.waiting import wait_for
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
-from holdfast.kernel.own_rows import StageCommit, committing
-from holdfast.kernel.paid import Paid
-from holdfast.kernel.provider_status import Listening
+from holdfast.kernel.ledger.paid import Paid
+from holdfast.kernel.observe.provider_status import Listening
+from holdfast.kernel.observe.trace import trace_headers
 from holdfast.kernel.record import Cost
 from holdfast.kernel.submit import Options
-from holdfast.kernel.trace import trace_headers
-from holdfast.kernel.waiting import wait_for
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs
 from holdfast.tables.answers import KeptAnswer

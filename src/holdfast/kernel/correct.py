@@ -30,10 +30,10 @@ from holdfast.core.job import State
 from holdfast.core.redact import redact, redact_text
 from holdfast.errors import InvalidInput, NotAllowed, NotFound
 from holdfast.kernel.app import Corrected
+from holdfast.kernel.declare.search_terms import terms_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.sealing import seal_input
-from holdfast.kernel.search_terms import terms_of
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import audit, batch, cases, effects, events, jobs, results, search, secrets
 

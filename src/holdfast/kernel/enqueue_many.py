@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, Unpack, overload
 
 from holdfast.kernel.app import Job, kind_of
+from holdfast.kernel.compose.foreign import foreign_tx
 from holdfast.kernel.enqueue import AsyncConnection, Pending
-from holdfast.kernel.foreign import foreign_tx
 from holdfast.kernel.submit import Options, check_keys, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7s
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from holdfast.core.decide import Decision
 from holdfast.core.outcome import Next
+from holdfast.kernel.declare.path import done_after
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.path import done_after
 from holdfast.kernel.settle import Ends, Settlement, Taken
 from holdfast.tables import batch
 

@@ -16,15 +16,15 @@ from holdfast.core.provider import Provider
 from holdfast.core.turns import Rules
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
-from holdfast.kernel.aside import Aside
-from holdfast.kernel.awaited import Awaited
+from holdfast.kernel.compose.awaited import Awaited
+from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import Failpoint, nowhere
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
-from holdfast.kernel.processes import Pools
+from holdfast.kernel.observe.watch import LogWatch, Watch
+from holdfast.kernel.running.aside import Aside
+from holdfast.kernel.running.processes import Pools
 from holdfast.kernel.sealing import Sealer
-from holdfast.kernel.signing import CallbackSigner
-from holdfast.kernel.watch import LogWatch, Watch
 from holdfast.stores.clock import Dice, SystemDice, uuid4, uuid7
 from holdfast.stores.migration import Patience
 from holdfast.stores.seam import Store
@@ -61,7 +61,6 @@ class Tuning:
     prune_s: float = 60.0
     wake_s: float = 1.0
     schedule_s: float = 1.0
-    rollup_s: float = 10.0
     retention_s: float = 30 * 86_400.0
     inbox_retention_s: float = 90 * 86_400.0
     claim_batch: int = 200

@@ -21,23 +21,17 @@ from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.core.turns import Turns
 from holdfast.errors import BadDeclaration, InvalidInput
-from holdfast.kernel.blocking import handler_of
-from holdfast.kernel.declaring import (
-    adapter_for,
-    check_inherited,
-    check_options,
-    check_result,
-    check_turns,
-    check_type,
-    check_versions,
-    checked_hook,
-    checked_paths,
-    checked_rules,
-    hints_of,
-    make_instance,
-    name_kind,
+from holdfast.kernel.declare import declaring
+from holdfast.kernel.declare.blocking import handler_of
+from holdfast.kernel.declare.fitting import (
+    first_problem,
+    is_plain,
+    misfit,
+    missing_await,
+    read_back,
+    takes_none,
+    unwritable,
 )
-from holdfast.kernel.fitting import first_problem, is_plain, misfit, missing_await, read_back, takes_none, unwritable
 from holdfast.kernel.sealing import Sealer
 
 
@@ -210,14 +204,14 @@ def job_kind(
     if deadline_s is not None and not 0 < deadline_s < inf:
         raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive and finite.")
     upgrades = dict(upgrade or {})
-    check_versions(cls.__name__, version, upgrades)
+    declaring.check_versions(cls.__name__, version, upgrades)
     given, result = _declared_types(cls)
-    takes = adapter_for(given, cls.__name__)
-    check_turns(cls.__name__, turns, given)
+    takes = declaring.adapter_for(given, cls.__name__)
+    declaring.check_turns(cls.__name__, turns, given)
     stages = _stages(cls, given, result, retries, never)
     _check_names(cls.__name__, stages)
     return JobKind(
-        name=name_kind(queue, cls.__name__, name),
+        name=declaring.name_kind(queue, cls.__name__, name),
         queue=queue,
         takes=takes,
         plain=is_plain(takes),
@@ -227,13 +221,13 @@ def job_kind(
         deadline_s=deadline_s,
         priority=priority,
         announce=announce,
-        instance=make_instance(cls),
-        on_settled=checked_hook(cls),
+        instance=declaring.make_instance(cls),
+        on_settled=declaring.checked_hook(cls),
         by_name={**_former(stages), **{one.name: one for one in stages}},
-        seals=checked_paths(cls.__name__, "seals", seals, given),
+        seals=declaring.checked_paths(cls.__name__, "seals", seals, given),
         sealer=sealer or Sealer(),
         turns=turns,
-        search=checked_paths(cls.__name__, "searches", search, given),
+        search=declaring.checked_paths(cls.__name__, "searches", search, given),
     )
 
 
@@ -269,7 +263,7 @@ def _stages(
     cls: type[Any], takes: Any, result: Any, retries: int | None, never: tuple[type[BaseException], ...]
 ) -> tuple[Stage, ...]:
     marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
-    check_inherited(cls, {name for name, _ in marked})
+    declaring.check_inherited(cls, {name for name, _ in marked})
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
     stages: list[Stage] = []
@@ -277,8 +271,8 @@ def _stages(
     for name, method in marked:
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
-        check_options(place, method, mark.retry, mark.provider, mark.timeout_s)
-        hints = hints_of(method, place)
+        declaring.check_options(place, method, mark.retry, mark.provider, mark.timeout_s)
+        hints = declaring.hints_of(method, place)
         returns = _plain(hints.get("return", Any))
         stages.append(
             Stage(
@@ -288,17 +282,17 @@ def _stages(
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
                 needs=_needs(method, hints, place, takes, returned),
-                returns=(adapter := adapter_for(returns, place)),
+                returns=(adapter := declaring.adapter_for(returns, place)),
                 plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
-                rules=checked_rules(mark.rules, never, place),
+                rules=declaring.checked_rules(mark.rules, never, place),
                 formerly=mark.formerly,
                 upgrade=mark.upgrade,
                 may_be_none=takes_none(adapter),
             )
         )
         returned[name] = returns
-    check_result(cls.__name__, result, name, returns)
+    declaring.check_result(cls.__name__, result, name, returns)
     return tuple(stages)
 
 
@@ -315,11 +309,11 @@ def _needs(method: Any, hints: dict[str, Any], place: str, takes: Any, returned:
     names = list(inspect.signature(method).parameters)
     if len(names) < 3:
         raise BadDeclaration(f"The stage '{place}' must take (self, ctx, input) and then earlier results.")
-    check_type(place, names[2], hints, takes, "the job's input is")
+    declaring.check_type(place, names[2], hints, takes, "the job's input is")
     needs = []
     for parameter in names[3:]:
         if parameter in returned:
-            check_type(place, parameter, hints, returned[parameter], f"the stage '{parameter}' returns")
+            declaring.check_type(place, parameter, hints, returned[parameter], f"the stage '{parameter}' returns")
             needs.append(parameter)
             continue
         wanted = hints.get(parameter)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.core.case import CaseState
 from holdfast.core.job import LIVE, PRIORITIES, State
 from holdfast.errors import InvalidInput, NotAllowed, NotFound
-from holdfast.kernel.explain import iso
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.prune import forget_rows
+from holdfast.kernel.questions.explain import iso
+from holdfast.kernel.upkeep.prune import forget_rows
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import audit, jobs, ops, places
 

@@ -15,10 +15,10 @@ from holdfast.core.address import sealed_number
 from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.redact import redact_message
 from holdfast.errors import NotHandled, TransportDown, TransportError
-from holdfast.kernel.floors import OUTBOX, watch_outbox
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.sealing import KeyMissing
-from holdfast.kernel.trace import HEADER, span
+from holdfast.kernel.upkeep.floors import OUTBOX, watch_outbox
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import outbox, secrets
 from holdfast.transports.seam import Message

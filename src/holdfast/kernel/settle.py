@@ -22,12 +22,12 @@ from holdfast.core.decide import Decision, StagePlan, decide
 from holdfast.core.job import EDGES, TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome, Parked
 from holdfast.core.redact import redact_message
-from holdfast.kernel.awaited import ended_channel
 from holdfast.kernel.bury import bury
-from holdfast.kernel.job_tx import JobTx, Settled
+from holdfast.kernel.compose.awaited import ended_channel
+from holdfast.kernel.compose.job_tx import JobTx, Settled
+from holdfast.kernel.declare.path import done_after, former_names_done, stage_after
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.path import done_after, former_names_done, stage_after
-from holdfast.kernel.trace import span
+from holdfast.kernel.observe.trace import span
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, batch, breakers, events, jobs, joins, logs, outbox, results, secrets
 from holdfast.tables.events import NewEvent

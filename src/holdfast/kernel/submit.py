@@ -14,13 +14,13 @@ from holdfast.core.job import PRIORITIES
 from holdfast.core.turns import Turns
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job, kind_of
+from holdfast.kernel.declare.search_terms import Term, terms_of
 from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
+from holdfast.kernel.observe.trace import traceparent
+from holdfast.kernel.observe.watch import Watch
 from holdfast.kernel.sealing import seal_input
-from holdfast.kernel.search_terms import Term, terms_of
-from holdfast.kernel.trace import traceparent
-from holdfast.kernel.watch import Watch
 from holdfast.stores.clock import uuid7s
 from holdfast.stores.seam import LoadingTx, Tx
 from holdfast.tables import new_jobs, search, secrets

@@ -21,10 +21,9 @@ from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
-from holdfast.kernel.floors import watch_claims
 from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.report import report
+from holdfast.kernel.observe.report import report
 from holdfast.kernel.settle import (
     Ends,
     Settlement,
@@ -39,7 +38,8 @@ from holdfast.kernel.settle import (
     parted,
     write_beside,
 )
-from holdfast.kernel.taking_turns import take_turns
+from holdfast.kernel.upkeep.floors import watch_claims
+from holdfast.kernel.upkeep.taking_turns import take_turns
 from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, results, secrets
 

@@ -15,8 +15,8 @@ from typing import Any
 from holdfast.core.breaker import Gate
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category
-from holdfast.kernel.explain import iso
-from holdfast.kernel.horizon import held_back
+from holdfast.kernel.questions.explain import iso
+from holdfast.kernel.questions.horizon import held_back
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, Lane, Snapshot
 from holdfast.tables.incidents import Hit

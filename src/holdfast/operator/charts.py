@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import InvalidInput
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem

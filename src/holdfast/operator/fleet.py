@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.errors import NotAllowed, NotFound
-from holdfast.kernel.deploy import WORKER_FRESH_MS, stranded
-from holdfast.kernel.explain import iso
-from holdfast.kernel.schedule import list_schedules as read_schedules
-from holdfast.kernel.spending import DAY_MS, spending
+from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, stranded
+from holdfast.kernel.questions.explain import iso
+from holdfast.kernel.upkeep.schedule import list_schedules as read_schedules
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import Page, by_sequence, fetch_page
 from holdfast.operator.shape import shape_row
+from holdfast.operator.spending import DAY_MS, spending
 from holdfast.stores.seam import Row
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, ops, workers

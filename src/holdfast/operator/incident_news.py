@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel
 
 from holdfast import App, Context, Job, Provider, Retry, stage
-from holdfast.kernel.explain import iso
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.submit import prepare, submit_in
 from holdfast.settings import setting
 from holdfast.stores.seam import Tx

@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 
 from holdfast.core.redact import redact_text
 from holdfast.errors import InvalidInput, NotAllowed
-from holdfast.kernel.explain import iso
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.attention import Topic, shape_notice, what_asks
 from holdfast.operator.desk import Desk
 from holdfast.operator.overview import read_snapshot

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from holdfast.core.job import LIVE, PRIORITIES, State
 from holdfast.errors import InvalidInput, NotAllowed, NotFound
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.ids import complete_id
 from holdfast.operator.jobs import cancel_job, delete_job, query_jobs, run_job_now, set_priority

@@ -9,7 +9,7 @@ from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate, place
-from holdfast.kernel.search_terms import Term, term_value
+from holdfast.kernel.declare.search_terms import Term, term_value
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, Page, fetch_page
 from holdfast.operator.query import Query, as_patterns, is_id_part, parse_query

@@ -10,9 +10,9 @@ from holdfast.core.case import NEXT_STEP, CaseState, Cause
 from holdfast.core.correction import value_of_text
 from holdfast.errors import InvalidInput
 from holdfast.kernel import correct, operate
-from holdfast.kernel.bulk import Bulk, bulk
 from holdfast.kernel.correct import Correction
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
+from holdfast.operator.bulk import Bulk, bulk
 from holdfast.operator.desk import Desk
 from holdfast.operator.mend import describe_input
 from holdfast.operator.page import BY_ID, Page, fetch_page

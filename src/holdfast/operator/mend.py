@@ -16,8 +16,8 @@ from holdfast.core.case import CaseState, Cause
 from holdfast.errors import NotAllowed
 from holdfast.kernel import operate
 from holdfast.kernel.correct import correct
-from holdfast.kernel.explain import iso
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row

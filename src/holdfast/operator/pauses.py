@@ -10,7 +10,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import snapshot
 from holdfast.system import OpenSystem
-from holdfast.tables.pauses import Sort
+from holdfast.tables.pauses import Sort as Sort
 
 
 async def list_pauses(desk: Desk) -> dict[str, Any]:

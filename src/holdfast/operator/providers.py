@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.kernel.explain import iso
 from holdfast.kernel.hold import force
+from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.snapshot import BreakerView, snapshot
 from holdfast.stores.seam import Row, Tx

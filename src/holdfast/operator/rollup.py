@@ -19,6 +19,7 @@ from holdfast.stores.seam import Tx
 from holdfast.tables import rollups, workers
 from holdfast.tables.rollups import EVENTS, HOUR_MS, HOURS, MINUTE_MS, Cell, Position
 
+ROLL_UP_S = 10.0
 SETTLE_MS = 5_000
 """An event that is younger may have neighbours whose transactions have not ended."""
 EVENTS_MAX = 20_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import NotFound, SystemAmbiguous, UnknownKind
-from holdfast.kernel.explain import iso
-from holdfast.kernel.schedule import add_schedule as write_schedule
-from holdfast.kernel.schedule import list_schedules, pause_schedule, remove_schedule, run_schedule, schedule_runs
-from holdfast.kernel.waiting import answer
+from holdfast.kernel.compose.waiting import answer
+from holdfast.kernel.questions.explain import iso
+from holdfast.kernel.upkeep.schedule import add_schedule as write_schedule
+from holdfast.kernel.upkeep.schedule import list_schedules, pause_schedule, remove_schedule, run_schedule, schedule_runs
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.system import OpenSystem

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.redact import redact
-from holdfast.kernel.explain import iso
+from holdfast.kernel.questions.explain import iso
 from holdfast.stores.seam import Row
 
 JSON_COLUMNS = frozenset({"data", "error", "payload", "sanitized_context", "units", "value"})

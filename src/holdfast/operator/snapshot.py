@@ -14,9 +14,9 @@ from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.job import State
 from holdfast.core.redact import redact_text
-from holdfast.kernel.deploy import WORKER_FRESH_MS, Undeclared, undeclared
-from holdfast.kernel.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
+from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers, horizon, incidents, ops, outbox, workers
 from holdfast.tables.horizon import NOBODY, Horizon

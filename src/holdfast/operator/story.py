@@ -11,8 +11,8 @@ from holdfast.core.family import JOIN_KEY
 from holdfast.core.job import State
 from holdfast.core.redact import redact
 from holdfast.errors import NotAllowed, NotFound
-from holdfast.kernel.explain import explain, iso
-from holdfast.kernel.waiting import answer
+from holdfast.kernel.compose.waiting import answer
+from holdfast.kernel.questions.explain import explain, iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.operator.waterfall import Bar, Call, Effect, Event, draw_waterfall

@@ -21,7 +21,7 @@ from holdfast.core.classify import classify
 from holdfast.core.client_error import read_answer
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
-from holdfast.kernel.provider_status import note_status
+from holdfast.kernel.observe.provider_status import note_status
 from holdfast.providers.bounded import AnswerRefused, exchange
 
 T = TypeVar("T")

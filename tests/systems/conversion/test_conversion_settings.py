@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.main import load_systems
-from holdfast.setting_names import describe
 from holdfast.settings import Settings, problems, read
+from holdfast.settings.names import describe
 from holdfast.system import OpenSystem
 from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits
 from holdfast_systems.conversion.gateway import GrobidGateway, HttpGateway, gateway_for

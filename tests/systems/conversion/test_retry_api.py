@@ -13,7 +13,7 @@ from tests.systems.conversion.place import AnyStore, Place, environment, opened,
 from holdfast.errors import CallError
 from holdfast.kernel.operate import remediate as mend
 from holdfast.kernel.operate import replay, triage
-from holdfast.proof.audit import audit as audit_database
+from holdfast.operator.audit import audit as audit_database
 from holdfast.stores.clock import Clock
 from holdfast.tables import audit, cases, jobs
 from holdfast_systems.conversion import documents

@@ -14,7 +14,7 @@ from tests.systems.conversion.place import XML, AnyStore, Place, environment, op
 
 from holdfast.core.breaker import Gate
 from holdfast.errors import CallError
-from holdfast.kernel.watch import JsonFormatter
+from holdfast.kernel.observe.watch import JsonFormatter
 from holdfast.stores.clock import Clock
 from holdfast_systems.conversion import documents, views
 from holdfast_systems.conversion.gateway import HttpGateway

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.main import load_systems
-from holdfast.setting_names import describe
 from holdfast.settings import problems, read
+from holdfast.settings.names import describe
 from holdfast_systems.grading.grading_service import build_service, engine_for
 from holdfast_systems.grading.main_app import build_main
 from holdfast_systems.grading.settings import MainSettings, ServiceSettings

@@ -8,7 +8,7 @@ import pytest
 from tests.systems.grading.pair import Pair
 
 from holdfast.errors import Unroutable
-from holdfast.kernel.watch import LogWatch
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast.transports.seam import Message
 from holdfast_systems.grading.contract import CALLBACK_QUEUE
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.systems.grading.pair import SPEAKING, endpoint, made_engine, opened, village
 
-from holdfast.kernel.spending import spending
+from holdfast.operator.spending import spending
 from holdfast.providers.openai import OpenAIClient
 
 

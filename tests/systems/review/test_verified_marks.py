@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.effect import token_of
-from holdfast.kernel.verify import verify_once
+from holdfast.kernel.ledger.verify import verify_once
 from holdfast.tables import audit
 from holdfast_systems.review.jobs import requeue_once
 from tests.systems.review.conftest import Deploy

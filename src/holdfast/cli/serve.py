@@ -1,0 +1,147 @@
+"""Runs the web server beside the duties of its systems, in one event loop, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from holdfast.engines.run import Duties, await_schema, prepare, run
+from holdfast.engines.stopping import stop_on_signals
+from holdfast.errors import SettingsError
+from holdfast.http.app import create_app
+from holdfast.http.auth import known_roles, token_for
+from holdfast.http.metrics import PrometheusWatch
+from holdfast.http.server import connection_limits, limited_protocol
+from holdfast.kernel.app import App
+from holdfast.kernel.loop import unless_stopped
+from holdfast.kernel.observe.watch import JsonFormatter
+from holdfast.main import close_systems, open_systems
+from holdfast.settings import Settings
+from holdfast.system import OpenSystem
+
+REQUESTS_S = 5
+"""How long requests and streams under way may take after the stop; less if the grace is."""
+
+
+async def serve_systems(
+    settings: Settings,
+    env: Mapping[str, str],
+    names: Sequence[str] | None,
+    own: Sequence[App],
+    duties: Duties,
+    *,
+    banner: bool,
+    databases: Mapping[str, str] | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; then stop claiming, finish what is in flight, and close the databases last."""
+    if banner:
+        _log_to_file(settings)
+    stop = asyncio.Event()
+    stop_on_signals(stop, duties.grace_s)
+    listening = _listening(settings)
+    is_read_only = not duties.any()
+    opened = await open_systems(
+        settings, env, names, own, watch=PrometheusWatch(), to_look=is_read_only, databases=databases
+    )
+    try:
+        for one in opened:
+            await unless_stopped(stop, await_schema(one.kernel) if is_read_only else prepare(one.kernel))
+        if stop.is_set():
+            return
+        app = create_app(settings, opened)
+        server = _server(app, settings, duties.grace_s)
+        async with asyncio.TaskGroup() as group:
+            for one in opened:
+                group.create_task(run(one.kernel, one.duties(duties), stop))
+            group.create_task(server.serve(sockets=[listening]))
+            if banner:
+                print_banner(settings, opened)
+            await stop.wait()
+            app.state.stopping.set()
+            server.should_exit = True
+    finally:
+        listening.close()
+        await close_systems(opened)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling: signals are ours, so that jobs in flight are finished first."""
+
+    def install_signal_handlers(self) -> None:
+        pass
+
+    def capture_signals(self) -> object:  # type: ignore[override]
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
+    limits = connection_limits(settings)
+    config = uvicorn.Config(
+        app,
+        http=limited_protocol(limits),
+        ws="none",
+        timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]  # a timer's seconds, whole or not
+        forwarded_allow_ips=settings.trusted_proxies,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, min(REQUESTS_S, int(grace_s))),
+    )
+    return _Server(config)
+
+
+def _listening(settings: Settings) -> socket.socket:
+    """The socket, bound before anything is opened: whoever comes early waits a moment, and a taken port is told."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(2_048)
+    except OSError as error:
+        why = error.strerror or str(error)
+        advice = "choose another with --port or HOLDFAST_PORT, or stop what has it"
+        raise SettingsError([f"Cannot listen on {settings.host}:{settings.port} ({why}); {advice}."]) from None
+    return listening
+
+
+def _log_to_file(settings: Settings) -> None:
+    folder = Path(settings.data_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(folder / "holdfast.log")
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+
+
+def print_banner(settings: Settings, opened: Sequence[OpenSystem]) -> None:
+    address = f"http://{settings.host}:{settings.port}"
+    lines = ["", f"  Holdfast is up at {address}", ""]
+    lines += [f"    {one.system.title}" for one in opened]
+    lines += [
+        "",
+        f"  Sign in:  {address}/login{_way_in(settings, opened)}",
+        f"  Console:  {address}/console      API: {address}/docs",
+        f"  Data:     {settings.data_dir}   Log: {Path(settings.data_dir) / 'holdfast.log'}",
+        "",
+        "  Stop with Ctrl-C; everything accepted is kept.",
+        "",
+    ]
+    print("\n".join(lines), flush=True)
+
+
+def _way_in(settings: Settings, opened: Sequence[OpenSystem]) -> str:
+    """A token in the link, but only where the secret was made by this data folder: a secret that somebody gave, or
+    keys from elsewhere, make a deployment that others share, and there nobody gets in without a token of their own."""
+    if settings.jwt_secret is not None or settings.jwks_url is not None:
+        return ""
+    return f"#{token_for(settings, 'you', known_roles(each.system for each in opened))}"
