@@ -154,7 +154,7 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "letter_id": "nothing",
             "message_id": nobody,
             "name": "nothing",
-            "noun": "jobs",
+            "noun": "jobs", "sort": "kind",
             "step": "triage",
             "system": "nothing",
             "verb": "open",
