@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-ROLES = ("learner", "instructor", "operator", "service")
+ROLES = ("learner", "instructor", "operator", "service", "viewer")

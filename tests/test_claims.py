@@ -122,3 +122,24 @@ def test_state_changes_of_jobs_are_statements_that_name_the_state_they_come_from
                 if re.search(r"\bSET\b.*?\bstate\s*=", update.partition("WHERE")[0], re.DOTALL):
                     chosen = re.search(r"\bWHERE\b.*?\bstate\s*(=|<>|IN)", block, re.DOTALL)
                     assert chosen, f"{path.name}: {block.split()[0]}"
+
+
+TABLES = {
+    table
+    for path in sorted((SOURCE / "tables" / "migrations").glob("*.sql"))
+    for table in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(holdfast_\w+)", path.read_text())
+}
+WRITES_WITH_US = {"grading/submissions.sql": {"holdfast_idempotency", "holdfast_outbox"}}
+"""A POST as one statement: the answer of its key and its message, in the commit of the submission."""
+
+
+def test_systems_join_views_and_no_table_of_the_kernel() -> None:
+    """`tables/migrations/029_views.sql`. What a system has migrated already stays as it was written."""
+    systems = SOURCE.parent / "holdfast_systems"
+    named = {
+        path.relative_to(systems).as_posix(): TABLES & set(re.findall(r"\bholdfast_\w+", path.read_text()))
+        for path in [*systems.rglob("*.sql"), *systems.rglob("*.py")]
+        if path.parent.name != "sim" and not path.parent.name.startswith("migrations")
+    }
+    assert {name: tables for name, tables in named.items() if tables} == WRITES_WITH_US
+    assert "holdfast_jobs" in TABLES

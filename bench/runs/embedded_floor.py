@@ -52,9 +52,10 @@ def _work(connection: sqlite3.Connection, now: int) -> None:
         connection.execute("BEGIN IMMEDIATE")
         if held:
             connection.executemany(SETTLE, [(now, now, i, attempt) for i, attempt in held])
-            connection.executemany(EVENT, [(i, attempt, "succeeded", now) for i, attempt in held])
+            connection.execute(EVENT, (*held[0], "succeeded", now))
         held = connection.execute(CLAIM, {"now": now, "limit": GROUP}).fetchall()
-        connection.executemany(EVENT, [(i, attempt, "claimed", now) for i, attempt in held])
+        if held:
+            connection.execute(EVENT, (*held[0], "claimed", now))
         connection.execute("COMMIT")
         if not held:
             return

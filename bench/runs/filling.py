@@ -7,7 +7,7 @@ from uuid import UUID
 
 # Ids sort by time, as the kernel's do. $1 how many, $2 the oldest one's time, $3 the state, $4 priorities in use.
 JOBS = """INSERT INTO holdfast_jobs (id, kind, queue, stage, state, parked, hold, provider, priority, attempt, run_at,
-  is_due, created_at, updated_at, started_at, finished_at, payload)
+  is_due, created_at, updated_at, started_at, last_attempt_at, finished_at, payload)
 SELECT CAST(lpad(to_hex($2 + n), 12, '0') || '7' || substr(md5(CAST(n AS text)), 1, 3) || '8'
             || substr(md5(CAST(n AS text)), 4, 15) AS uuid),
        'bench.Noop', 'bench', 'run', CASE $3 WHEN 'finished' THEN 'succeeded' ELSE 'queued' END,
@@ -15,11 +15,14 @@ SELECT CAST(lpad(to_hex($2 + n), 12, '0') || '7' || substr(md5(CAST(n AS text)),
        CASE $3 WHEN 'held' THEN 'remote' END, CASE $4 WHEN 1 THEN 2 ELSE n % $4 END,
        CASE $3 WHEN 'finished' THEN 1 ELSE 0 END, CASE $3 WHEN 'future' THEN $2 + n + 864000000 ELSE $2 + n END,
        CASE $3 WHEN 'future' THEN 0 ELSE 1 END, $2 + n, $2 + n,
-       CASE $3 WHEN 'finished' THEN $2 + n END, CASE $3 WHEN 'finished' THEN $2 + n END, '{"n":1}'
+       CASE $3 WHEN 'finished' THEN $2 + n END, CASE $3 WHEN 'finished' THEN $2 + n END,
+       CASE $3 WHEN 'finished' THEN $2 + n END, '{"n":1}'
   FROM generate_series(CAST(1 AS bigint), CAST($1 AS bigint)) AS n"""
-EVENTS = """INSERT INTO holdfast_job_events (job_id, attempt, type, at)
-SELECT id, 1, t, created_at FROM holdfast_jobs CROSS JOIN unnest(ARRAY['claimed', 'succeeded']) AS t
- WHERE state = 'succeeded' AND id BETWEEN $1 AND $2"""
+# Of a turn of two hundred, one claim and one success are written; the other jobs' rows show theirs.
+EVENTS = """INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
+SELECT id, 1, t, created_at, CASE t WHEN 'succeeded' THEN '199' END
+  FROM holdfast_jobs CROSS JOIN unnest(ARRAY['claimed', 'succeeded']) AS t
+ WHERE state = 'succeeded' AND created_at % 200 = 0 AND id BETWEEN $1 AND $2"""
 PART = 100_000
 
 

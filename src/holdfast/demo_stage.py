@@ -21,7 +21,7 @@ LOOK_S = 0.1
 PATIENCE_S = 45.0
 
 
-class Standing(StrEnum):
+class DemoStanding(StrEnum):
     """How a piece of work stands, for the account."""
 
     UNFINISHED = "unfinished"
@@ -31,17 +31,17 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Accepted:
+class DemoAccepted:
     """Something a system promised to do: what, by which system, where to ask, and how to read the answer."""
 
     system: str
     what: str
     url: str
-    standing: Callable[[dict[str, Any]], Standing]
+    standing: Callable[[dict[str, Any]], DemoStanding]
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStage:
     """Where the demo plays. `client` is signed in with every role."""
 
     folder: Path
@@ -63,15 +63,15 @@ class Stage:
         body: dict[str, Any] = answer.json()
         return body
 
-    async def follow(self, accepted: Accepted, outcome: Callable[[dict[str, Any]], str]) -> None:
+    async def follow(self, accepted: DemoAccepted, outcome: Callable[[dict[str, Any]], str]) -> None:
         """Wait for a piece of work to end, and say in a line how it did."""
 
         async def ended() -> dict[str, Any] | None:
             body = await self.ask("GET", accepted.url)
-            return None if accepted.standing(body) is Standing.UNFINISHED else body
+            return None if accepted.standing(body) is DemoStanding.UNFINISHED else body
 
         body = await until(ended, f"{accepted.what} did not end")
-        failed = accepted.standing(body) is Standing.FAILED
+        failed = accepted.standing(body) is DemoStanding.FAILED
         self.say(f"{accepted.system:13} {accepted.what:24} {'[red]failed[/]' if failed else outcome(body)}")
 
 
@@ -80,7 +80,7 @@ class Demo:
     """What the demo does with a system: `play` asks for work over HTTP and follows it to its end. `settings` are those
     that it needs, given the demo's own folder; the caller's environment is not asked."""
 
-    play: Callable[[Stage], Awaitable[list[Accepted]]]
+    play: Callable[[DemoStage], Awaitable[list[DemoAccepted]]]
     settings: Callable[[Path], Mapping[str, str]] = lambda folder: {}
 
 

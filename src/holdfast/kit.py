@@ -28,7 +28,7 @@ from holdfast.kernel.observe.provider_status import note_status
 from holdfast.kernel.observe.trace import trace_headers
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.sealing import open_own
-from holdfast.kernel.submit import Order, prepare, submit_in
+from holdfast.kernel.submit import JobToEnqueue, prepare, submit_in
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
 from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox, secrets
@@ -43,9 +43,9 @@ __all__ = [
     "Gate",
     "Gather",
     "HeldMessage",
+    "JobToEnqueue",
     "Kernel",
     "Lookable",
-    "Order",
     "PublicFailure",
     "Queue",
     "Registry",

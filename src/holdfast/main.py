@@ -138,6 +138,11 @@ def load_systems(names: Sequence[str] | None = None) -> list[System]:
     return [each for each in loaded if isinstance(each, System)]
 
 
+def installed_names() -> frozenset[str]:
+    """The names of the installed systems, whether or not they can be loaded."""
+    return frozenset(point.name for point in entry_points(group=SYSTEMS))
+
+
 def missing_systems() -> list[str]:
     """A sentence for each installed system that cannot be loaded, because what it needs is not installed."""
     loaded = [_load(point) for point in sorted(entry_points(group=SYSTEMS), key=lambda point: point.name)]
@@ -165,11 +170,13 @@ async def open_systems(
     watch: Watch | None = None,
     to_look: bool = False,
     databases: Mapping[str, str] | None = None,
+    extra: Sequence[System] = (),
 ) -> list[OpenSystem]:
     """Open the named systems (all, if none is named) and your own apps, each on its database, on one transport. Whoever
     only wants `to_look` is given the replicas, where there are any. `databases`: URLs by name; everything is opened
-    once on each, under a name of its own and without routes: for a console over several deployments."""
-    chosen = load_systems(names) if names or not own else []
+    once on each, under a name of its own and without routes: for a console over several deployments. `extra`: systems
+    that are not installed."""
+    chosen = [*(load_systems(names) if names or not own else []), *extra]
     if not chosen and not own:
         raise SettingsError(["There is nothing to run: name your app with --app module:app (see holdfast check)."])
     for sentence in [] if names or own else missing_systems():

@@ -42,12 +42,15 @@ GaugeValue = tuple[Gauge, tuple[str, ...], float]
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a system at `/<path>`, from a file of its folder. `roles` are those whom it is for, none: everybody."""
+    """A page of a system at `/<path>`: the `<main>` in a file of its folder, in the frame of all pages, with a module
+    and a style sheet of the folder. `roles` are those whom it is for, none: everybody."""
 
     path: str
     title: str
     file: str
     roles: tuple[str, ...] = ()
+    script: str | None = None
+    style: str | None = None
 
 
 @dataclass(frozen=True)

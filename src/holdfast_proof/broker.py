@@ -22,9 +22,9 @@ from random import Random
 from holdfast.errors import Unroutable
 from holdfast_proof.hosts import Host
 from holdfast_proof.loop import SimLoop
-from holdfast_proof.messages import BrokerDown, BrokerEvent, Consumer, Delivery, Faults, Handler, Message
+from holdfast_proof.messages import BrokerDown, BrokerEvent, Faults, Handler, SimConsumer, SimDelivery, SimMessage
 
-__all__ = ["Broker", "BrokerDown", "BrokerEvent", "Consumer", "Delivery", "Faults"]
+__all__ = ["Broker", "BrokerDown", "BrokerEvent", "Faults", "SimConsumer", "SimDelivery"]
 
 
 class Broker:
@@ -35,10 +35,10 @@ class Broker:
         self.dice = dice
         self.faults = faults or Faults()
         self.log: list[BrokerEvent] = []
-        self.rejected: list[Message] = []
-        self._queues: dict[str, deque[Message]] = {}
-        self._travelling: dict[str, list[Message]] = {}
-        self._consumers: dict[str, list[Consumer]] = {}
+        self.rejected: list[SimMessage] = []
+        self._queues: dict[str, deque[SimMessage]] = {}
+        self._travelling: dict[str, list[SimMessage]] = {}
+        self._consumers: dict[str, list[SimConsumer]] = {}
         self._tags = itertools.count(1)
         self._up_at_ms = 0
 
@@ -56,7 +56,7 @@ class Broker:
     async def publish(self, queue: str, message_id: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Return when the broker has confirmed. BrokerDown leaves it open whether the message was taken."""
         await self.loop.gate()
-        message = Message(queue, message_id, body, dict(headers))
+        message = SimMessage(queue, message_id, body, dict(headers))
         confirm: asyncio.Future[Exception | None] = self.loop.create_future()
         self._note("publishing", message, self.loop.current)
         self.loop.world.after_ms(self._latency_ms(), self._arrive, message, self.loop.current, confirm)
@@ -64,9 +64,9 @@ class Broker:
         if error is not None:
             raise error
 
-    def consume(self, queue: str, host: Host, handler: Handler, *, prefetch: int = 10) -> Consumer:
+    def consume(self, queue: str, host: Host, handler: Handler, *, prefetch: int = 10) -> SimConsumer:
         """Call `handler` in `host` for every delivery. A handler that raises gives its message back."""
-        consumer = Consumer(queue, host, handler, prefetch)
+        consumer = SimConsumer(queue, host, handler, prefetch)
         self._consumers[queue].append(consumer)
         host.at_death(lambda _: self._notice_death(consumer))
         if self._is_down():
@@ -82,7 +82,7 @@ class Broker:
             for consumer in consumers:
                 self.disconnect(consumer)
 
-    def disconnect(self, consumer: Consumer) -> None:
+    def disconnect(self, consumer: SimConsumer) -> None:
         """Break one consumer's connection; what it had in hand returns to the front of its queue."""
         if not consumer.connected:
             return
@@ -96,7 +96,7 @@ class Broker:
 
     # Publishing
 
-    def _arrive(self, message: Message, publisher: Host, confirm: asyncio.Future[Exception | None]) -> None:
+    def _arrive(self, message: SimMessage, publisher: Host, confirm: asyncio.Future[Exception | None]) -> None:
         if self._is_down() or self._happens(self.faults.refused):
             self._note("refused", message, publisher)
             self._reply(confirm, BrokerDown(f"The broker refused message {message.message_id}."))
@@ -114,33 +114,33 @@ class Broker:
         else:
             self.loop.world.after_ms(self._latency_ms(), self._confirm, message, publisher, confirm)
 
-    def _take(self, message: Message, publisher: Host) -> None:
+    def _take(self, message: SimMessage, publisher: Host) -> None:
         self._note("taken", message, publisher)
         late = self._happens(self.faults.delayed)
         if late:
             self._note("delayed", message, publisher)
         self._travel(message, self.dice.randint(1, self.faults.delay_ms_max) if late else 0)
         if self._happens(self.faults.duplicate):
-            copy = Message(message.queue, message.message_id, message.body, message.headers)
+            copy = SimMessage(message.queue, message.message_id, message.body, message.headers)
             self._note("duplicated", message, publisher)
             self._travel(copy, self.dice.randint(0, self.faults.duplicate_delay_ms_max))
 
-    def _travel(self, message: Message, delay_ms: int) -> None:
+    def _travel(self, message: SimMessage, delay_ms: int) -> None:
         if delay_ms == 0:
             self._enqueue(message)
             return
         self._travelling[message.queue].append(message)
         self.loop.world.after_ms(delay_ms, self._travelled, message)
 
-    def _travelled(self, message: Message) -> None:
+    def _travelled(self, message: SimMessage) -> None:
         self._travelling[message.queue].remove(message)
         self._enqueue(message)
 
-    def _enqueue(self, message: Message) -> None:
+    def _enqueue(self, message: SimMessage) -> None:
         self._queues[message.queue].append(message)
         self._pump(message.queue)
 
-    def _confirm(self, message: Message, publisher: Host, confirm: asyncio.Future[Exception | None]) -> None:
+    def _confirm(self, message: SimMessage, publisher: Host, confirm: asyncio.Future[Exception | None]) -> None:
         if self._is_down():
             self._note("confirm_lost", message, publisher)
             self._reply(confirm, BrokerDown(f"The broker stopped before it confirmed {message.message_id}."))
@@ -167,21 +167,21 @@ class Broker:
                 self._note("reordered", message, consumer.host)
             self._deliver(message, consumer)
 
-    def _deliver(self, message: Message, consumer: Consumer) -> None:
+    def _deliver(self, message: SimMessage, consumer: SimConsumer) -> None:
         tag = next(self._tags)
-        delivery = Delivery(self, consumer, consumer.connection, tag, message, message.redelivered)
+        delivery = SimDelivery(self, consumer, consumer.connection, tag, message, message.redelivered)
         consumer.unacked[tag] = delivery
         self.loop.world.after_ms(self._latency_ms(), self._hand_over, delivery)
         if self._happens(self.faults.connection_lost):
             self.loop.world.after_ms(self.dice.randint(0, 1_000), self._drop, consumer, consumer.connection)
 
-    def _hand_over(self, delivery: Delivery) -> None:
+    def _hand_over(self, delivery: SimDelivery) -> None:
         if self._is_stale(delivery) or delivery.consumer.host.dead:
             return
         self._note("delivered", delivery.message, delivery.consumer.host, delivery)
         delivery.consumer.host.spawn(self._handle(delivery), name=f"deliver-{delivery.tag}")
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle(self, delivery: SimDelivery) -> None:
         try:
             await delivery.consumer.handler(delivery)
         except Exception as error:
@@ -189,8 +189,8 @@ class Broker:
             if not self._is_stale(delivery):
                 await delivery.nack()
 
-    async def settle(self, delivery: Delivery, kind: str) -> None:
-        """Send an answer to a delivery on its way. `Delivery.ack` and `Delivery.nack` call this."""
+    async def settle(self, delivery: SimDelivery, kind: str) -> None:
+        """Send an answer to a delivery on its way. `SimDelivery.ack` and `SimDelivery.nack` call this."""
         await self.loop.gate()
         if self._is_stale(delivery):
             raise BrokerDown(f"The connection that delivered {delivery.message_id} is gone.")
@@ -198,7 +198,7 @@ class Broker:
         self.loop.world.after_ms(self._latency_ms(), self._settled, delivery, kind, lost)
         await asyncio.sleep(0)
 
-    def _settled(self, delivery: Delivery, kind: str, lost: bool) -> None:
+    def _settled(self, delivery: SimDelivery, kind: str, lost: bool) -> None:
         consumer = delivery.consumer
         if self._is_stale(delivery) or delivery.tag not in consumer.unacked:
             return
@@ -215,31 +215,31 @@ class Broker:
             self.rejected.append(delivery.message)
         self._pump(consumer.queue)
 
-    def _put_back(self, delivery: Delivery, kind: str) -> None:
+    def _put_back(self, delivery: SimDelivery, kind: str) -> None:
         delivery.message.redelivered = True
         self._note(kind, delivery.message, delivery.consumer.host, delivery)
         self._queues[delivery.message.queue].appendleft(delivery.message)
 
     # Connections
 
-    def _notice_death(self, consumer: Consumer) -> None:
+    def _notice_death(self, consumer: SimConsumer) -> None:
         consumer.cancelled = True
         delay_ms = self.dice.randint(0, self.faults.death_noticed_ms_max)
         self.loop.world.after_ms(delay_ms, self._drop, consumer, consumer.connection)
 
-    def _drop(self, consumer: Consumer, connection: int) -> None:
+    def _drop(self, consumer: SimConsumer, connection: int) -> None:
         if consumer.connection == connection:
             self.disconnect(consumer)
         if consumer.host.dead and consumer in self._consumers[consumer.queue]:
             self._consumers[consumer.queue].remove(consumer)
 
-    def _reconnect_later(self, consumer: Consumer) -> None:
+    def _reconnect_later(self, consumer: SimConsumer) -> None:
         if not consumer.host.dead:
             down_ms = max(0, self._up_at_ms - self.loop.now_ms)
             delay_ms = down_ms + self.dice.randint(1, self.faults.reconnect_ms_max)
             self.loop.world.after_ms(delay_ms, self._reconnect, consumer)
 
-    def _reconnect(self, consumer: Consumer) -> None:
+    def _reconnect(self, consumer: SimConsumer) -> None:
         if self._is_down():  # it was restarted again
             self._reconnect_later(consumer)
             return
@@ -248,7 +248,7 @@ class Broker:
 
     # Small answers
 
-    def _is_stale(self, delivery: Delivery) -> bool:
+    def _is_stale(self, delivery: SimDelivery) -> bool:
         return delivery.connection != delivery.consumer.connection
 
     def _is_down(self) -> bool:
@@ -261,7 +261,7 @@ class Broker:
         # At least 1: time passes even if a message is given back again and again.
         return self.dice.randint(1, max(1, self.faults.latency_ms_max))
 
-    def _note(self, kind: str, message: Message, host: Host, delivery: Delivery | None = None) -> None:
+    def _note(self, kind: str, message: SimMessage, host: Host, delivery: SimDelivery | None = None) -> None:
         tag = delivery.tag if delivery else 0
         redelivered = delivery.redelivered if delivery else False
         now_ms, label = self.loop.now_ms, host.label

@@ -15,27 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof.checks_budget import BUDGET
 from holdfast_proof.checks_effects import EFFECTS
 from holdfast_proof.checks_jobs import JOBS
 from holdfast_proof.checks_messages import MESSAGES
 from holdfast_proof.checks_shared import SHARED
-from holdfast_proof.history import History
+from holdfast_proof.history import RunHistory
 
-__all__ = ["PREDICATES", "Finding", "check"]
+__all__ = ["PREDICATES", "Violation", "check"]
 
 
-def check_secrecy(history: History) -> Iterator[Finding]:
+def check_secrecy(history: RunHistory) -> Iterator[Violation]:
     """S21: a secret that was planted in a payload and in error messages is in nothing that people or logs see."""
     if history.canary and history.canary in history.texts:
         at = history.texts.index(history.canary)
-        yield Finding("S21", f"The planted secret is visible: ...{history.texts[max(0, at - 60) : at]}[it]...")
+        yield Violation("S21", f"The planted secret is visible: ...{history.texts[max(0, at - 60) : at]}[it]...")
 
 
 PREDICATES = (*JOBS, *BUDGET, *EFFECTS, *SHARED, *MESSAGES, check_secrecy)
 
 
-def check(history: History) -> list[Finding]:
+def check(history: RunHistory) -> list[Violation]:
     """Everything that the history breaks."""
     return [finding for predicate in PREDICATES for finding in predicate(history)]

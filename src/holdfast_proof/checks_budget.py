@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from holdfast.core.decide import ASKED_NOTE, CRASHES_MAX, DOWN_NOTE
 from holdfast.core.provider import Provider
 from holdfast.kernel.kinds import JobKind
-from holdfast.operator.finding import Finding
-from holdfast_proof.history import Change, History
+from holdfast.operator.finding import Violation
+from holdfast_proof.history import JobChange, RunHistory
 
 FREE = frozenset(["held", "released", "snoozed", "lost", "parked", "rewound", "resumed"])
 # What a provider is to blame for, as the providers of the simulation fail.
@@ -33,7 +33,7 @@ class Gates:
         return any(from_seq < seq < to_seq for seq, _ in self.moves.get(name, ()))
 
 
-def check_budget(history: History) -> Iterator[Finding]:
+def check_budget(history: RunHistory) -> Iterator[Violation]:
     """S12: a stage fails as often as its policy says and no more; what is free costs nothing; crashes are bounded."""
     for job, changes in history.changes.items():
         attempts = {name: stage.plan.retry.attempts for name, stage in history.kind_of(job).by_name.items()}
@@ -47,18 +47,18 @@ def check_budget(history: History) -> Iterator[Finding]:
             asked = change.event == "retried" and change.note.get("error_class") == "RATE_LIMITED"
             is_free = asked or change.event in FREE or change.note.get("note") in (ASKED_NOTE, DOWN_NOTE)
             if is_free and change.event != "advanced" and cost > 0:
-                yield Finding("S12", f"Job {job} paid {cost} of its budget for '{change.event}'.", job)
+                yield Violation("S12", f"Job {job} paid {cost} of its budget for '{change.event}'.", job)
             if cost > 1:
-                yield Finding("S12", f"Job {job} paid {cost} of its budget at once ({change.event}).", job)
+                yield Violation("S12", f"Job {job} paid {cost} of its budget at once ({change.event}).", job)
             if change.state == "queued" and change.failures >= attempts[change.stage]:
                 text = f"Job {job} failed {change.failures} times in '{change.stage}' and went on."
-                yield Finding("S12", text, job)
+                yield Violation("S12", text, job)
         for (stage, epoch), count in lost.items():
             if count >= CRASHES_MAX:
-                yield Finding("S12", f"Job {job} lost {count} workers in '{stage}', epoch {epoch}, and went on.", job)
+                yield Violation("S12", f"Job {job} lost {count} workers in '{stage}', epoch {epoch}, and went on.", job)
 
 
-def check_outages(history: History) -> Iterator[Finding]:
+def check_outages(history: RunHistory) -> Iterator[Violation]:
     """S12: nobody dies of an outage. Who is buried as exhausted has failed as often as the policy says, without the
     failures while its provider was known to be down, those that opened its breaker, and the waits it asked for."""
     gates = Gates()
@@ -76,21 +76,21 @@ def check_outages(history: History) -> Iterator[Finding]:
                 yield from _was_exhausted(kind, changes[: index + 1], gates)
 
 
-def _was_down(kind: JobKind, change: Change, gates: Gates, claimed: int) -> Iterator[Finding]:
+def _was_down(kind: JobKind, change: JobChange, gates: Gates, claimed: int) -> Iterator[Violation]:
     """A failure is free only if the provider's gate was not closed, or moved while the attempt ran."""
     names = [provider.name for provider in _providers(kind, change.old_stage)]
     if names and not any(
         gates.at(name, change.seq) != "closed" or gates.moved(name, claimed, change.seq) for name in names
     ):
         text = f"Job {change.job} was not charged for a failure although {names[0]} was not known to be down."
-        yield Finding("S12", text, change.job)
+        yield Violation("S12", text, change.job)
 
 
-def _was_exhausted(kind: JobKind, changes: Sequence[Change], gates: Gates) -> Iterator[Finding]:
+def _was_exhausted(kind: JobKind, changes: Sequence[JobChange], gates: Gates) -> Iterator[Violation]:
     last = changes[-1]
     down = [one.name for one in _providers(kind, last.old_stage) if gates.at(one.name, last.seq) != "closed"]
     if down and last.note.get("error_class") in FAULTS:
-        yield Finding("S12", f"Job {last.job} died of {down[0]}, which was known to be down.", last.job)
+        yield Violation("S12", f"Job {last.job} died of {down[0]}, which was known to be down.", last.job)
     counted = [change for change in changes if change.epoch == last.epoch and _counts(kind, change, last, gates)]
     here = sum(change.old_stage == last.old_stage for change in counted)
     plan = kind.by_name[last.old_stage].plan
@@ -98,10 +98,10 @@ def _was_exhausted(kind: JobKind, changes: Sequence[Change], gates: Gates) -> It
     if here + 1 >= plan.retry.attempts or (in_all is not None and len(counted) + 1 > in_all):
         return
     text = f"Job {last.job} was buried as exhausted in '{last.old_stage}' after {here + 1} failures that count"
-    yield Finding("S12", f"{text}, of {plan.retry.attempts}.", last.job)
+    yield Violation("S12", f"{text}, of {plan.retry.attempts}.", last.job)
 
 
-def _counts(kind: JobKind, change: Change, last: Change, gates: Gates) -> bool:
+def _counts(kind: JobKind, change: JobChange, last: JobChange, gates: Gates) -> bool:
     """Whether an earlier failure still counts when the job is buried."""
     if change.event != "retried" or change.note.get("note") in (ASKED_NOTE, DOWN_NOTE):
         return False

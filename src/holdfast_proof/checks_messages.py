@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.operator.finding import Finding
-from holdfast_proof.history import History
+from holdfast.operator.finding import Violation
+from holdfast_proof.history import RunHistory
 
 HANDLER_MS_MAX = 13_000
 COMMIT_MS_MAX = 1_000
 
 
-def check_published(history: History) -> Iterator[Finding]:
+def check_published(history: RunHistory) -> Iterator[Violation]:
     """S16: a message is marked as published only after the broker confirmed it."""
     confirmed: dict[str, int] = {}
     for event in history.broker:
@@ -20,10 +20,10 @@ def check_published(history: History) -> Iterator[Finding]:
             confirmed.setdefault(event.message_id, event.at_ms)
     for line in history.of("outbox"):
         if line.data[1] == "published" and confirmed.get(line.id, line.at_ms + 1) > line.at_ms:
-            yield Finding("S16", f"Message {line.id} was marked as published and the broker had not confirmed it.")
+            yield Violation("S16", f"Message {line.id} was marked as published and the broker had not confirmed it.")
 
 
-def check_acked(history: History) -> Iterator[Finding]:
+def check_acked(history: RunHistory) -> Iterator[Violation]:
     """S16: a message is acked only after its inbox row is committed."""
     taken: dict[str, int] = {}
     for line in history.of("inbox"):
@@ -32,23 +32,23 @@ def check_acked(history: History) -> Iterator[Finding]:
     for event in history.broker:
         ours = event.kind == "acked" and event.message_id in told
         if ours and taken.get(event.message_id, event.at_ms + 1) > event.at_ms:
-            yield Finding("S16", f"Message {event.message_id} was acked before its inbox row was committed.")
+            yield Violation("S16", f"Message {event.message_id} was acked before its inbox row was committed.")
 
 
-def check_handled_once(history: History) -> Iterator[Finding]:
+def check_handled_once(history: RunHistory) -> Iterator[Violation]:
     """S17: a message's effects are committed once, however often it is delivered; S18: and not never."""
     handled = Counter(line.id for line in history.of("consumed"))
     for message, count in handled.items():
         if count > 1:
-            yield Finding("S17", f"Message {message} was handled {count} times.")
+            yield Violation("S17", f"Message {message} was handled {count} times.")
     published = {line.id for line in history.of("outbox") if line.data[1] == "published"}
     accounted = {line.id for line in history.of("inbox")} | history.undelivered | history.shelved
     for message in sorted(published - accounted):
         if handled[message] == 0:
-            yield Finding("S18", f"Message {message} was published, was never handled, and nobody carries it.")
+            yield Violation("S18", f"Message {message} was published, was never handled, and nobody carries it.")
 
 
-def check_callbacks(history: History) -> Iterator[Finding]:
+def check_callbacks(history: RunHistory) -> Iterator[Violation]:
     """S18: a callback that is offered while its job waits is taken."""
     waits = _waits(history)
     resumed = {(line.id, line.host, line.at_ms) for line in history.of("inbox")}
@@ -61,14 +61,14 @@ def check_callbacks(history: History) -> Iterator[Finding]:
             # The handler looked some time before it raised: it must have begun, and looked, while the job waited.
             looked_ms = event.at_ms - HANDLER_MS_MAX
             if from_ms < looked_ms and event.at_ms < to_ms and not history.stalled(event.host, looked_ms, event.at_ms):
-                yield Finding("S18", f"Job {job} was waiting and the callback {event.message_id} was refused.", job)
+                yield Violation("S18", f"Job {job} was waiting and the callback {event.message_id} was refused.", job)
     for message, host, at_ms in sorted(resumed):
         if message.startswith("answer/") and not _woke(history, message.split("/")[1], host, at_ms):
             job = message.split("/")[1]
-            yield Finding("S18", f"The callback {message} is recorded as handled but woke nobody.", job)
+            yield Violation("S18", f"The callback {message} is recorded as handled but woke nobody.", job)
 
 
-def _waits(history: History) -> dict[str, list[tuple[int, int]]]:
+def _waits(history: RunHistory) -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = {}
     for job, changes in history.changes.items():
         since = None
@@ -80,7 +80,7 @@ def _waits(history: History) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def _committed_ms(history: History, host: str, at_ms: int) -> int:
+def _committed_ms(history: RunHistory, host: str, at_ms: int) -> int:
     """When a write could be seen: triggers note it before the commit, and its writer may have stalled in between."""
     seen_ms = at_ms
     for stall in sorted(history.stalls, key=lambda stall: stall.from_ms):
@@ -89,7 +89,7 @@ def _committed_ms(history: History, host: str, at_ms: int) -> int:
     return seen_ms
 
 
-def _woke(history: History, job: str, host: str, at_ms: int) -> bool:
+def _woke(history: RunHistory, job: str, host: str, at_ms: int) -> bool:
     changes = history.changes.get(job, ())
     return any(c.old_state == "waiting" and c.host == host and c.at_ms >= at_ms for c in changes)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.operator.finding import Finding
-from holdfast_proof.history import History, Line
+from holdfast.operator.finding import Violation
+from holdfast_proof.history import HistoryLine, RunHistory
 
 
 class _Sending(NamedTuple):
@@ -18,7 +18,7 @@ class _Sending(NamedTuple):
     sends: int
 
 
-def check_shared(history: History) -> Iterator[Finding]:
+def check_shared(history: RunHistory) -> Iterator[Violation]:
     """S22: while an attempt that holds its job is sending an effect, nobody else begins to send it or says what became
     of it; whoever wants it too waits. The rows' own writes are judged, in commit order."""
     last: dict[str, _Sending] = {}
@@ -29,15 +29,15 @@ def check_shared(history: History) -> Iterator[Finding]:
             is_other = sends > sends_before and (job, attempt) != (sender.job, sender.attempt)
             if is_other:
                 text = f"Job {job} began to send '{line.id}' while job {sender.job} was sending it."
-                yield Finding("S22", text, job)
+                yield Violation("S22", text, job)
             elif sends == sends_before and after == "sent" and line.host != sender.host:
                 text = f"{line.host} marked '{line.id}', which {sender.host} was sending."
-                yield Finding("S22", text, sender.job)
+                yield Violation("S22", text, sender.job)
         if sends > sends_before:
             last[line.id] = _Sending(job, attempt, line.host, sends)
 
 
-def _holds(history: History, sender: _Sending, line: Line) -> bool:
+def _holds(history: RunHistory, sender: _Sending, line: HistoryLine) -> bool:
     """Whether the sender's attempt held its job when the line was written."""
     earlier = [change for change in history.changes.get(sender.job, ()) if change.seq < line.seq]
     return bool(earlier) and (earlier[-1].state, earlier[-1].attempt) == ("processing", sender.attempt)

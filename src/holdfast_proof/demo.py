@@ -24,7 +24,7 @@ from rich.console import Console
 
 from holdfast.core.breaker import Gate
 from holdfast.core.job import TERMINAL
-from holdfast.demo_stage import Accepted, Stage, Standing, until
+from holdfast.demo_stage import DemoAccepted, DemoStage, DemoStanding, until
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.errors import HoldfastError
 from holdfast.http.app import create_app
@@ -37,8 +37,8 @@ from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
 from holdfast.tables import breakers, cases, jobs
 from holdfast_proof import demo_work
-from holdfast_proof.demo_account import Account, Row, account, no_message_pending, show
-from holdfast_proof.demo_work import DESK, TRANSLATOR, Desk, Translator
+from holdfast_proof.demo_account import Account, AccountRow, account, no_message_pending, show
+from holdfast_proof.demo_work import DESK, TRANSLATOR, PostcardDesk, Translator
 
 CARDS = 30
 ACTOR = "demo"
@@ -48,7 +48,7 @@ ACTOR = "demo"
 class Postcards:
     """The demo's own part: an app whose provider is taken down, and the kernel it runs on."""
 
-    desk: Desk
+    desk: PostcardDesk
     kernel: Kernel
 
 
@@ -72,7 +72,7 @@ async def demo(console: Console) -> Account:
 
 
 @asynccontextmanager
-async def _stage(console: Console) -> AsyncIterator[tuple[Stage, Postcards]]:
+async def _stage(console: Console) -> AsyncIterator[tuple[DemoStage, Postcards]]:
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="holdfast-demo-"))
     try:
         desk = demo_work.build_desk(falls_at=CARDS // 2)
@@ -89,7 +89,7 @@ async def _stage(console: Console) -> AsyncIterator[tuple[Stage, Postcards]]:
                 headers = {"Authorization": f"Bearer {token_for(settings, 'demo', known_roles(installed))}"}
                 async with httpx.AsyncClient(transport=transport, base_url="http://demo", headers=headers) as client:
                     kernel = next(one.kernel for one in opened if one.name == DESK)
-                    yield Stage(folder, opened, client, console), Postcards(desk, kernel)
+                    yield DemoStage(folder, opened, client, console), Postcards(desk, kernel)
         finally:
             await close_systems(opened)
     finally:
@@ -108,7 +108,7 @@ async def _running(opened: Sequence[OpenSystem]) -> AsyncIterator[None]:
         stop.set()
 
 
-async def systems(on: Stage) -> list[Accepted]:
+async def systems(on: DemoStage) -> list[DemoAccepted]:
     """Real work for every installed system, followed to its end."""
     on.title("1. Work for every installed system, over HTTP")
     plays = [one.system.demo.play(on) for one in on.opened if one.system.demo is not None]
@@ -118,7 +118,7 @@ async def systems(on: Stage) -> list[Accepted]:
     return accepted
 
 
-async def outage(on: Stage, own: Postcards) -> list[Accepted]:
+async def outage(on: DemoStage, own: Postcards) -> list[DemoAccepted]:
     """The translator goes down half-way: its breaker opens, jobs are held and spend nothing, then all drain."""
     on.title(f"2. {CARDS} postcards; their translator is taken down half-way")
     kernel, translator = own.kernel, own.desk.translator
@@ -141,17 +141,18 @@ async def outage(on: Stage, own: Postcards) -> list[Accepted]:
     await until(lambda: _nothing_live(kernel), "the held jobs did not drain")
     on.say(f"{await _sent(kernel)} of {CARDS} are sent, with {translator.calls - calls} more calls")
     return [
-        Accepted(DESK, f"card {number}", f"/api/ops/jobs/{job_id}", _standing) for number, job_id in enumerate(ids, 1)
+        DemoAccepted(DESK, f"card {number}", f"/api/ops/jobs/{job_id}", _standing)
+        for number, job_id in enumerate(ids, 1)
     ]
 
 
-def _standing(job: dict[str, Any]) -> Standing:
+def _standing(job: dict[str, Any]) -> DemoStanding:
     if job["state"] not in TERMINAL:
-        return Standing.UNFINISHED
-    return Standing.DONE if job["state"] == "succeeded" else Standing.FAILED
+        return DemoStanding.UNFINISHED
+    return DemoStanding.DONE if job["state"] == "succeeded" else DemoStanding.FAILED
 
 
-async def dead_letter(on: Stage, own: Postcards) -> None:
+async def dead_letter(on: DemoStage, own: Postcards) -> None:
     """One job died of its data. A person takes its case through every step."""
     on.title("4. One job died: its case is worked")
     kernel = own.kernel
@@ -173,7 +174,7 @@ async def dead_letter(on: Stage, own: Postcards) -> None:
     on.say("resolved: the card is sent")
 
 
-async def _row(on: Stage, one: OpenSystem, accepted: Sequence[Accepted]) -> Row:
+async def _row(on: DemoStage, one: OpenSystem, accepted: Sequence[DemoAccepted]) -> AccountRow:
     await until(lambda: no_message_pending(one.kernel), "messages were not published")
     mine = [each for each in accepted if each.system == one.name]
     return await account(one, [each.standing(await on.ask("GET", each.url)) for each in mine])

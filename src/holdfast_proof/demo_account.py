@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.core.job import TERMINAL
-from holdfast.demo_stage import Standing
+from holdfast.demo_stage import DemoStanding
 from holdfast.kernel.kernel import Kernel
 from holdfast.system import OpenSystem
 from holdfast.tables import cases, effects, jobs, outbox
 
 
 @dataclass(frozen=True)
-class Row:
+class AccountRow:
     """One system's account. `accepted` is what its callers hold a promise of."""
 
     system: str
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Account:
-    rows: tuple[Row, ...]
+    rows: tuple[AccountRow, ...]
     seconds: float
 
     @property
@@ -52,7 +52,7 @@ class Account:
         return {"accounted": self.adds_up, "seconds": round(self.seconds, 1), "systems": systems}
 
 
-async def account(one: OpenSystem, standings: Sequence[Standing]) -> Row:
+async def account(one: OpenSystem, standings: Sequence[DemoStanding]) -> AccountRow:
     """What became of what a system accepted, and what the audit of its database finds."""
     from holdfast.operator.audit import audit
 
@@ -61,11 +61,11 @@ async def account(one: OpenSystem, standings: Sequence[Standing]) -> Row:
         letters = await cases.page(tx, limit=1_000)
         counted = await effects.count(tx)
         pending = (await outbox.lag(tx))["pending"]
-    return Row(
+    return AccountRow(
         system=one.name,
         accepted=len(standings),
-        done=standings.count(Standing.DONE),
-        with_a_person=standings.count(Standing.WITH_A_PERSON),
+        done=standings.count(DemoStanding.DONE),
+        with_a_person=standings.count(DemoStanding.WITH_A_PERSON),
         jobs=len(stored),
         jobs_unfinished=sum(row["state"] not in TERMINAL for row in stored),
         dead_letters_open=sum(row["state"] != "resolved" for row in letters),

@@ -46,7 +46,7 @@ class Translator:
 
 
 @dataclass(frozen=True)
-class Desk:
+class PostcardDesk:
     """The demo's own app, its job, the provider that fails, and what the post office has taken."""
 
     app: App
@@ -55,7 +55,7 @@ class Desk:
     posted: dict[str, str]
 
 
-def build_desk(falls_at: int) -> Desk:
+def build_desk(falls_at: int) -> PostcardDesk:
     """Two stages: translate a card (by a provider that fails), post it (an effect that happens once)."""
     app, translator, posted = App(DESK), Translator(falls_at), dict[str, str]()
     outside = Provider(TRANSLATOR, breaker=Breaker(window=8, min_calls=4, open_above=0.5, cooldown_s=2.5, trials=2))
@@ -75,7 +75,7 @@ def build_desk(falls_at: int) -> Desk:
 
             await ctx.effect(("card", card.number), send=send)
 
-    return Desk(app, SendCard, translator, posted)
+    return PostcardDesk(app, SendCard, translator, posted)
 
 
 def cards(count: int) -> list[Postcard]:

@@ -20,14 +20,14 @@ from holdfast.kernel import operate
 from holdfast.kernel.app import Job
 from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import Order, prepare, submit_orders
-from holdfast.operator.finding import Finding
+from holdfast.kernel.submit import JobToEnqueue, prepare, submit_orders
+from holdfast.operator.finding import Violation
 from holdfast_proof import family
 from holdfast_proof.chaos import FAULT_KINDS
 from holdfast_proof.coverage import Coverage
 from holdfast_proof.family import Asks, Blocking, Careful, Loose, Parent, Site
-from holdfast_proof.history import Accepted, History
-from holdfast_proof.world import World
+from holdfast_proof.history import AcceptedJob, RunHistory
+from holdfast_proof.world import SimWorld
 
 KNOWN_ENDS = {"ok", "DISCARDED", "CANCELLED", "POISON_JOB", "WORKER_LOST"}
 LATE_MS = 120_000
@@ -53,7 +53,7 @@ COVERAGE = Coverage(
 
 
 @dataclass(slots=True)
-class Wish:
+class FamilyWish:
     """One submission, and when somebody answers it or cancels it."""
 
     at_ms: int
@@ -61,11 +61,11 @@ class Wish:
     input: Any
     answer_ms: int | None = None
     cancel_ms: int | None = None
-    made: Order | None = None
+    made: JobToEnqueue | None = None
     done: bool = False
 
 
-class FamilyWorld(World):
+class FamilyWorld(SimWorld):
     system = "family"
     databases = {"main": [family.app]}  # noqa: RUF012
     stubs = {}  # noqa: RUF012
@@ -88,7 +88,7 @@ class FamilyWorld(World):
         self.role("client", self.client)
         self.role("desk", self.desk)
 
-    def _wishes(self, dice: Any) -> list[Wish]:
+    def _wishes(self, dice: Any) -> list[FamilyWish]:
         wishes = []
         last = int(self.swarm.faults_s * 700)
         for number in range(dice.randint(3, 7)):
@@ -96,10 +96,10 @@ class FamilyWorld(World):
             job = dice.choice((Parent, Parent, Blocking, Loose, Careful, Asks, Asks))
             if job is Asks:
                 when = dice.choice((max(0, at - 5_000), at, at + dice.randint(0, 60_000)))
-                wishes.append(Wish(at, Asks, f"ask/{number}", answer_ms=when))
+                wishes.append(FamilyWish(at, Asks, f"ask/{number}", answer_ms=when))
                 continue
             size = dice.choice((0, 1, 3, 6))
-            wish = Wish(at, job, Site(ADDRESS, size) if job is Careful else size)
+            wish = FamilyWish(at, job, Site(ADDRESS, size) if job is Careful else size)
             if job is not Careful and dice.random() < (0.8 if job is Loose else 0.2):
                 wish.cancel_ms = at + dice.randint(5_000, 60_000)
             wishes.append(wish)
@@ -112,7 +112,7 @@ class FamilyWorld(World):
                 if not wish.done and wish.at_ms <= self.loop.now_ms:
                     await self._submit(kernel, wish)
 
-    async def _submit(self, kernel: Kernel, wish: Wish) -> None:
+    async def _submit(self, kernel: Kernel, wish: FamilyWish) -> None:
         kind = wish.job.__holdfast__
         if wish.made is None:
             wish.made = prepare(kind, wish.input, job_id=kernel.new_id(), now=kernel.now())
@@ -120,7 +120,7 @@ class FamilyWorld(World):
             (job,) = await submit_orders(kernel, [wish.made])
         except StoreError:
             return
-        self.accepted.append(Accepted(self.loop.now_ms, kind.name, None, kind.dump_input(wish.input), job))
+        self.accepted.append(AcceptedJob(self.loop.now_ms, kind.name, None, kind.dump_input(wish.input), job))
         wish.done = True
 
     async def desk(self, kernel: Kernel, stop: asyncio.Event) -> None:
@@ -133,7 +133,7 @@ class FamilyWorld(World):
                 except (StoreError, UsageError):
                     continue
 
-    async def _attend(self, kernel: Kernel, wish: Wish) -> None:
+    async def _attend(self, kernel: Kernel, wish: FamilyWish) -> None:
         now = self.loop.now_ms
         if wish.answer_ms is not None and wish.answer_ms <= now and wish.input not in self.answered_at:
             await answer(kernel, wish.input, '"yes"', message_id=wish.input)
@@ -160,68 +160,68 @@ class FamilyWorld(World):
 
     # Its history
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         checks = (
             *(self._check_joins, self._check_children, self._check_values, self._check_answers),
             self._check_addresses,
         )
         return [finding for check in checks for finding in check()]
 
-    def _check_joins(self) -> Iterator[Finding]:
+    def _check_joins(self) -> Iterator[Violation]:
         for job in self.premature:
-            yield Finding("S25", f"Parent {job} went on while a child of its had not ended.", job)
+            yield Violation("S25", f"Parent {job} went on while a child of its had not ended.", job)
         sizes = {wish.made.id: wish.input for wish in self.wishes if wish.made is not None and wish.job is Parent}
         for what, job, *data in self.notes:
             if what != "gathered":
                 continue
             if len(data[1]) != sizes[job] or not set(data[1]) <= KNOWN_ENDS:
-                yield Finding("S25", f"Parent {job} of {sizes[job]} was told {data[1]}.", job)
+                yield Violation("S25", f"Parent {job} of {sizes[job]} was told {data[1]}.", job)
 
-    def _check_children(self) -> Iterator[Finding]:
+    def _check_children(self) -> Iterator[Violation]:
         rows = self.query(_CHILDREN)
         seen = Counter((row["join_id"], row["payload"]) for row in rows)
         for (join, payload), number in seen.items():
             if number > 1:
-                yield Finding("S25", f"The join {join} has {number} children with the input {payload}.")
+                yield Violation("S25", f"The join {join} has {number} children with the input {payload}.")
         for row in rows:
             ended_well = row["parent_state"] not in ("cancelled", "dead")
             if ended_well or row["state"] != "succeeded":
                 continue
             if row["finished_at"] > row["parent_finished_at"] + LATE_MS:
                 text = f"Child {row['id']} ran although its parent {row['parent']} was {row['parent_state']} before."
-                yield Finding("S25", text, row["id"])
+                yield Violation("S25", text, row["id"])
 
-    def _check_values(self) -> Iterator[Finding]:
+    def _check_values(self) -> Iterator[Violation]:
         used: dict[tuple[Any, ...], set[int]] = defaultdict(set)
         for what, job, *data in self.notes:
             if what == "used":
                 used[job, data[0]].add(data[1])
         for (job, name), values in used.items():
             if len(values) > 1:
-                yield Finding("S25", f"Job {job} used {len(values)} values of its checkpoint '{name}'.", job)
+                yield Violation("S25", f"Job {job} used {len(values)} values of its checkpoint '{name}'.", job)
 
-    def _check_answers(self) -> Iterator[Finding]:
+    def _check_answers(self) -> Iterator[Violation]:
         asked = {wish.made.id: wish for wish in self.wishes if wish.made is not None and wish.job is Asks}
         for what, job, *data in self.notes:
             if what == "answered" and not data[1]:
                 at = self.answered_at.get(data[0])
                 if at is not None and at < asked[job].at_ms + family.WAIT_S * 1_000:
-                    yield Finding("S25", f"Job {job} was told of no answer, but one had come.", job)
+                    yield Violation("S25", f"Job {job} was told of no answer, but one had come.", job)
 
-    def _check_addresses(self) -> Iterator[Finding]:
+    def _check_addresses(self) -> Iterator[Violation]:
         for what, job, *data in self.notes:
             if what == "address" and data[0] != ADDRESS:
-                yield Finding("S21", f"The handler of {job} was given {data[0]}.", job)
+                yield Violation("S21", f"The handler of {job} was given {data[0]}.", job)
         for row in self.query(_ADDRESSES, Careful.__holdfast__.name):
             if PASSWORD in row["payload"]:
-                yield Finding("S21", f"The row of {row['id']} has the password of its address.", row["id"])
+                yield Violation("S21", f"The row of {row['id']} has the password of its address.", row["id"])
             if "are erased" in row["error"]:
-                yield Finding("S21", f"The credentials of {row['id']} were erased before its end.", row["id"])
+                yield Violation("S21", f"The credentials of {row['id']} were erased before its end.", row["id"])
         for row in self.query(_SEALED):
             if row["state"] in ("succeeded", "cancelled"):
-                yield Finding("S21", f"Job {row['owner']} is {row['state']}, its credentials are kept.", row["owner"])
+                yield Violation("S21", f"Job {row['owner']} is {row['state']}, its credentials are kept.", row["owner"])
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         times = Counter((job, data[0]) for what, job, *data in self.notes if what == "used")
         return {
             "an answer that came first": sum(w.answer_ms is not None and w.answer_ms < w.at_ms for w in self.wishes),

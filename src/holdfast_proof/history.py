@@ -30,7 +30,7 @@ _TOLD: dict[str, Told] = {
         "new.id",
         "old.state, new.state, old.stage, new.stage, old.attempt, new.attempt, old.epoch, new.epoch, old.failures, "
         "new.failures, new.crashes, old.lease_until, new.lease_until, old.run_at, new.run_at, new.not_before, "
-        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider",
+        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider, new.last_attempt_at",
     ),
     "born": ("INSERT ON holdfast_jobs", "new.id", "new.kind, new.job_key, new.fingerprint"),
     "event": ("INSERT ON holdfast_job_events", "new.job_id", "new.attempt, new.type, new.data"),
@@ -76,7 +76,7 @@ def triggers(watched: Mapping[str, Told]) -> list[str]:
     return texts
 
 
-class Line(NamedTuple):
+class HistoryLine(NamedTuple):
     """One committed write."""
 
     seq: int
@@ -88,7 +88,7 @@ class Line(NamedTuple):
     data: list[Any]
 
 
-class Change(NamedTuple):
+class JobChange(NamedTuple):
     """One write to one job, with the event that was written beside it ('' if there was none)."""
 
     seq: int
@@ -120,10 +120,19 @@ class Change(NamedTuple):
     old_not_before: int | None
     old_hold: str | None
     provider: str | None
+    last_attempt_at: int | None
     went_on: bool = False
 
 
-class Accepted(NamedTuple):
+class StoryStep(NamedTuple):
+    """One step of a job's story, as whoever asks for it reads it."""
+
+    type: str
+    attempt: int
+    at: int
+
+
+class AcceptedJob(NamedTuple):
     """What the client was told: `job` under this key and payload, or a refusal (`job` is None)."""
 
     at_ms: int
@@ -152,19 +161,21 @@ class ProviderTale:
 
 
 @dataclass(slots=True)
-class History:
+class RunHistory:
     """Everything the predicates look at. `skew_ms` is how far two clocks may differ, the simulation's own among them;
     `shelved` messages lie in sinks, for people."""
 
-    lines: list[Line]
-    changes: dict[str, list[Change]]
-    born: dict[str, Line]
+    lines: list[HistoryLine]
+    changes: dict[str, list[JobChange]]
+    born: dict[str, HistoryLine]
     kinds: Mapping[str, JobKind]
+    # The stories of the jobs that are still there, as the database tells them at the end.
+    stories: Mapping[str, Sequence[StoryStep]] = field(default_factory=dict)
     providers: Mapping[str, ProviderTale] = field(default_factory=dict)
     broker: Sequence[BrokerEvent] = ()
     undelivered: frozenset[str] = frozenset()
     shelved: frozenset[str] = frozenset()
-    accepted: Sequence[Accepted] = ()
+    accepted: Sequence[AcceptedJob] = ()
     stalls: Sequence[Stall] = ()
     answered: Mapping[str, int] = field(default_factory=dict)
     # Kinds whose owners may have a dead job tried again without an operator.
@@ -179,10 +190,10 @@ class History:
     # Whether every process runs the same code, and so has the same order of stages.
     ordered: bool = True
 
-    def of(self, *what: str) -> Iterator[Line]:
+    def of(self, *what: str) -> Iterator[HistoryLine]:
         return (line for line in self.lines if line.what in what)
 
-    def all_changes(self) -> Iterator[Change]:
+    def all_changes(self) -> Iterator[JobChange]:
         return (change for changes in self.changes.values() for change in changes)
 
     def kind_of(self, job: str) -> JobKind:
@@ -193,35 +204,49 @@ class History:
         return any(s.host == host and s.from_ms <= to_ms and s.to_ms >= from_ms for s in self.stalls)
 
 
-def read_lines(connection: sqlite3.Connection) -> list[Line]:
+def read_lines(connection: sqlite3.Connection) -> list[HistoryLine]:
     rows = connection.execute("SELECT seq, at, wall, host, what, id, data FROM proof_log ORDER BY seq").fetchall()
     data = json.loads(f"[{','.join([row[6] for row in rows])}]")  # one text is parsed faster than many
-    return [Line._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
+    return [HistoryLine._make((*row[:6], told)) for row, told in zip(rows, data, strict=True)]
 
 
-def job_changes(lines: Sequence[Line]) -> dict[str, list[Change]]:
-    """Every job's writes in order, each with its event: the first one of the job that follows it. A job that its holder
-    went on with has left one attempt and entered the next in one write: two changes, which one event tells."""
-    changes: dict[str, list[Change]] = {}
+def read_stories(connection: sqlite3.Connection) -> dict[str, list[StoryStep]]:
+    """The story of every job that is there, as whoever asks for it reads it."""
+    stories: dict[str, list[StoryStep]] = {
+        str(job[0]): [] for job in connection.execute("SELECT CAST(id AS TEXT) FROM holdfast_jobs").fetchall()
+    }
+    text = "SELECT CAST(job_id AS TEXT), type, attempt, at FROM holdfast_every_event ORDER BY job_id, seq, part"
+    for row in connection.execute(text).fetchall():
+        if row[0] in stories:
+            stories[row[0]].append(StoryStep(row[1], row[2], row[3]))
+    return stories
+
+
+def job_changes(lines: Sequence[HistoryLine]) -> dict[str, list[JobChange]]:
+    """Every job's writes in order, each with its event: the first one of the job that follows it. Claims and successes
+    are events by themselves, whether or not one was written. A job that its holder went on with has left one attempt
+    and entered the next in one write: two changes."""
+    changes: dict[str, list[JobChange]] = {}
     for line in lines:
         if line.what == "job":
-            changes.setdefault(line.id, []).extend(_parted(Change(*line[:4], line.id, "", {}, *line.data)))
+            changes.setdefault(line.id, []).extend(_parted(JobChange(*line[:4], line.id, "", {}, *line.data)))
         elif line.what == "event" and line.data[1] in EVENTS and changes.get(line.id):
             _label(changes[line.id], line)
     return changes
 
 
-def _label(changes: list[Change], line: Line) -> None:
+def _label(changes: list[JobChange], line: HistoryLine) -> None:
     note = json.loads(line.data[2]) if line.data[2] else {}
-    if line.data[1] == "went_on" and changes[-1].went_on:
-        if changes[-1].event == changes[-2].event == "":
-            changes[-2] = changes[-2]._replace(event="advanced", note=note)
-            changes[-1] = changes[-1]._replace(event="claimed")
-    elif changes[-1].event == "":
-        changes[-1] = changes[-1]._replace(event=line.data[1], note=note)
+    place = -2 if changes[-1].went_on else -1
+    if changes[place].event == "":
+        changes[place] = changes[place]._replace(event=line.data[1], note=note)
 
 
-def _parted(change: Change) -> list[Change]:
+def _parted(change: JobChange) -> list[JobChange]:
+    if (change.old_state, change.state) == ("queued", "processing"):
+        return [change._replace(event="claimed")]
+    if change.old_state in ("processing", "waiting") and change.state == "succeeded":
+        return [change._replace(event="succeeded")]
     if (change.old_state, change.state) != ("processing", "processing") or change.attempt == change.old_attempt:
         return [change]
     left = change._replace(state="queued", attempt=change.old_attempt, lease_until=None)
@@ -232,18 +257,19 @@ def _parted(change: Change) -> list[Change]:
         old_lease_until=None,
         old_not_before=change.not_before,
         old_run_at=change.run_at,
+        event="claimed",
         went_on=True,
     )
     return [left, entered]
 
 
-BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "went_on", "rewound", "replayed", "resumed")
+BACK = ("snoozed", "held", "released", "lost", "retried", "advanced", "rewound", "replayed", "resumed")
 EVENTS = frozenset(
     ("claimed", "parked", "waiting", "succeeded", "buried", "expired", "cancelled", "corrected", "taken_back", *BACK)
 )
 
 
-def fingerprint(history: History) -> str:
+def fingerprint(history: RunHistory) -> str:
     """The hash of a history: equal for one seed in every process."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps(history.lines).encode())
@@ -253,7 +279,7 @@ def fingerprint(history: History) -> str:
     return digest.hexdigest()
 
 
-def timeline(history: History, job: str) -> list[str]:
+def timeline(history: RunHistory, job: str) -> list[str]:
     """A job's story for a person: every write, call and message that concerns it, in order."""
     keys = {line.id: line.data[6] for line in history.of("planned") if line.data[7] == job}
     told = {line.id for line in history.of("told") if line.data[0] == job}
@@ -277,7 +303,7 @@ def timeline(history: History, job: str) -> list[str]:
     return [f"{at_ms / 1_000:>9.3f} s  {text}" for at_ms, _, text in sorted(found)]
 
 
-def _said(change: Change) -> str:
+def _said(change: JobChange) -> str:
     if change.old_state == change.state and not change.event:
         return f"{change.state} #{change.attempt}: lease until {change.lease_until}, parked {change.parked}"
     note = f" {change.note}" if change.note else ""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast_proof.steps import Step
+from holdfast_proof.steps import LoopStep
 
 if TYPE_CHECKING:
     from holdfast_proof.loop import SimLoop
@@ -44,7 +44,7 @@ class Host:
         self.skew_ms = skew_ms
         self.dead = False
         self.stalled_until_ms = 0
-        self.deferred: list[Step] = []
+        self.deferred: list[LoopStep] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.context = context
         self._mourners: list[Callable[[Host], object]] = []

@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.operator.finding import Finding
-from holdfast_proof.history import History
+from holdfast.operator.finding import Violation
+from holdfast_proof.history import RunHistory
 from holdfast_proof.messages import BrokerEvent
 from holdfast_proof.provider_stub import Effect
 from holdfast_proof.workload import ESSAY_RUNS, notice_key
@@ -28,7 +28,7 @@ TELLS = {
 HAS_EFFECT = {"sim.digest": "mail.token", "sim.letter": "mail.lookup", "sim.parcel": "mail.neither"}
 
 
-def check_messages_of_stages(history: History) -> Iterator[Finding]:
+def check_messages_of_stages(history: RunHistory) -> Iterator[Violation]:
     """S16: a stage's message is in the outbox if and only if its result was accepted, and once."""
     told = Counter((line.data[0], line.data[2]) for line in history.of("told"))
     for job in history.born:
@@ -43,10 +43,10 @@ def check_messages_of_stages(history: History) -> Iterator[Finding]:
             wanted = min(1, done) if fixed else done
             if told[job, what] != wanted:
                 text = f"Stage '{stage}' of job {job} was done {done} times and told '{what}' {told[job, what]} times."
-                yield Finding("S16", text, job)
+                yield Violation("S16", text, job)
 
 
-def check_effects_of_jobs(history: History) -> Iterator[Finding]:
+def check_effects_of_jobs(history: RunHistory) -> Iterator[Violation]:
     """S6: a job that succeeded has had its effect, by the provider's own account or a person's word."""
     for job in history.born:
         kind = history.kind_of(job).name
@@ -56,10 +56,10 @@ def check_effects_of_jobs(history: History) -> Iterator[Finding]:
         key = f"{kind.removeprefix('sim.')}/{job}"
         tale = history.providers[HAS_EFFECT[kind]]
         if not any(effect.payload == key for effect in tale.effects):
-            yield Finding("S6", f"Job {job} succeeded but {tale.name} never did '{key}'.", job)
+            yield Violation("S6", f"Job {job} succeeded but {tale.name} never did '{key}'.", job)
 
 
-def check_paid(history: History) -> Iterator[Finding]:
+def check_paid(history: RunHistory) -> Iterator[Violation]:
     """S23: what a stage asks for in an epoch is charged once, whatever dies; its answers are kept before it ends."""
     tutor = history.providers["tutor"]
     charged: dict[object, Effect] = {}
@@ -71,17 +71,17 @@ def check_paid(history: History) -> Iterator[Finding]:
         if before.token == effect.token and effect.at_ms - before.at_ms >= tutor.retention_ms:
             continue  # asked under the same key, which the provider had forgotten: nobody could know
         assert isinstance(question, tuple)
-        yield Finding("S23", f"Question {question[1:]} of job {question[0]} was charged again.", question[0])
+        yield Violation("S23", f"Question {question[1:]} of job {question[0]} was charged again.", question[0])
     kept = Counter((line.id, *line.data[:2]) for line in history.of("answer", "answered") if line.data[3])
     for change in history.all_changes():
         if change.event == "advanced" and history.kind_of(change.job).name == "sim.essay":
             have = kept[change.job, change.old_stage, change.epoch]
             if have != ESSAY_RUNS:
                 text = f"Job {change.job} went on with {have} of {ESSAY_RUNS} paid answers kept."
-                yield Finding("S23", text, change.job)
+                yield Violation("S23", text, change.job)
 
 
-def check_notices(history: History) -> Iterator[Finding]:
+def check_notices(history: RunHistory) -> Iterator[Violation]:
     """S6: a notice that succeeded has had the effect of its own group, and not of one that reads alike."""
     done = {effect.payload for effect in history.providers["mail.token"].effects}
     for accepted in history.accepted:
@@ -90,7 +90,7 @@ def check_notices(history: History) -> Iterator[Finding]:
             continue
         key = notice_key(json.loads(accepted.payload)["group"])
         if key not in done:
-            yield Finding("S6", f"Job {accepted.job} succeeded but mail.token never did {key}.", accepted.job)
+            yield Violation("S6", f"Job {accepted.job} succeeded but mail.token never did {key}.", accepted.job)
 
 
 SEEN = frozenset(
@@ -110,7 +110,7 @@ SEEN = frozenset(
 _PATIENCE_MS = 10_000
 
 
-def tally(history: History) -> dict[str, int]:
+def tally(history: RunHistory) -> dict[str, int]:
     """How often each of `SEEN` happened."""
     changes = list(history.all_changes())
     callbacks = [event for event in history.broker if event.queue == "sim.callbacks"]
@@ -130,7 +130,7 @@ def tally(history: History) -> dict[str, int]:
     }
 
 
-def _late_effects(history: History) -> int:
+def _late_effects(history: RunHistory) -> int:
     late = 0
     for tale in history.providers.values():
         sent = {event.call: event.at_ms for event in tale.log if event.kind == "send"}
@@ -138,6 +138,6 @@ def _late_effects(history: History) -> int:
     return late
 
 
-def _has_ended(history: History, callback: BrokerEvent) -> bool:
+def _has_ended(history: RunHistory, callback: BrokerEvent) -> bool:
     before = [c for c in history.changes.get(callback.message_id.split("/")[1], ()) if c.at_ms <= callback.at_ms]
     return bool(before) and before[-1].state in ("dead", "succeeded", "cancelled")

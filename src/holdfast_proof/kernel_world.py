@@ -17,14 +17,14 @@ from holdfast.kernel.context import Context
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.ledger.verify import verify_once
 from holdfast.kernel.loop import repeat
-from holdfast.kernel.submit import Order as Enqueued
+from holdfast.kernel.submit import JobToEnqueue as Enqueued
 from holdfast.kernel.submit import prepare, submit, submit_orders
 from holdfast.kernel.upkeep.schedule import announce_schedules, schedule_once
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast.tables import cases
 from holdfast_proof import workload
 from holdfast_proof.coverage import Coverage, edges_but
-from holdfast_proof.history import Accepted, History
+from holdfast_proof.history import AcceptedJob, RunHistory
 from holdfast_proof.kernel_checks import (
     SEEN,
     check_effects_of_jobs,
@@ -49,7 +49,7 @@ from holdfast_proof.workload import (
     Summary,
     transient,
 )
-from holdfast_proof.world import CANARY, World
+from holdfast_proof.world import CANARY, SimWorld
 
 COMMON: tuple[type[Job[Any]], ...] = (Digest, Letter, Parcel, Notice, Summary, Hasty, Question, Moody)
 # What a burst's provider suffers from: down, asking for patience, or now this and now that.
@@ -66,7 +66,7 @@ OPERATOR_RESTS_AFTER_MS = 180_000
 
 
 @dataclass(slots=True)
-class Wish:
+class KernelWish:
     """One submission of the client, which remembers it until it is told that it is accepted."""
 
     at_ms: int
@@ -78,7 +78,7 @@ class Wish:
     done: bool = False
 
 
-class KernelWorld(World):
+class KernelWorld(SimWorld):
     system = "kernel"
     databases = {"main": [workload.app]}  # noqa: RUF012
     stubs = workload.STUBS
@@ -117,44 +117,45 @@ class KernelWorld(World):
     def is_quiet(self) -> bool:
         return all(wish.done for wish in self.wishes) and self.mostly_quiet()
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         checks = (check_messages_of_stages, check_effects_of_jobs, check_notices, check_paid)
         return [finding for check in checks for finding in check(history)]
 
-    def tally(self, history: History) -> dict[str, int]:
+    def tally(self, history: RunHistory) -> dict[str, int]:
         return tally(history)
 
     # The client
 
-    def _wishes(self) -> list[Wish]:
+    def _wishes(self) -> list[KernelWish]:
         dice = self.loop.stream("wishes")
         kinds = dice.sample(COMMON, dice.randint(3, len(COMMON)))
         wishes = [self._wish(dice, number, kinds) for number in range(dice.randint(3, 7))]
         if dice.random() < 0.35:
             for number in range(3):
                 hurry = {"deadline_s": dice.uniform(0.5, 5)}
-                wishes.append(Wish(dice.randint(0, 90_000), Hasty, Order(f"hasty-{number}"), None, hurry))
+                wishes.append(KernelWish(dice.randint(0, 90_000), Hasty, Order(f"hasty-{number}"), None, hurry))
         if dice.random() < 0.4:
             wishes += self._burst(dice)
         if dice.random() < 0.3:
-            wishes.append(Wish(dice.randint(0, 30_000), Poison, Order("poison"), "poison"))
+            wishes.append(KernelWish(dice.randint(0, 30_000), Poison, Order("poison"), "poison"))
         for wish in list(wishes):
             if wish.key is not None and dice.random() < 0.35:
                 order = wish.order if dice.random() < 0.7 else Order("another")
-                wishes.append(Wish(wish.at_ms + dice.randint(0, 20_000), wish.job, order, wish.key, wish.options))
+                wishes.append(KernelWish(wish.at_ms + dice.randint(0, 20_000), wish.job, order, wish.key, wish.options))
         wishes += self._essays(self.loop.stream("essays"))
         return sorted(wishes, key=lambda wish: wish.at_ms)
 
-    def _essays(self, dice: Random) -> list[Wish]:
+    def _essays(self, dice: Random) -> list[KernelWish]:
         """Work that costs money. By dice of its own: what else happens does not depend on it."""
         if dice.random() < 0.5:
             return []
         amount = dice.randint(1, 3)
         return [
-            Wish(dice.randint(0, 60_000), Essay, Order(f"essay-{n}", dice.randint(0, 2)), None) for n in range(amount)
+            KernelWish(dice.randint(0, 60_000), Essay, Order(f"essay-{n}", dice.randint(0, 2)), None)
+            for n in range(amount)
         ]
 
-    def _burst(self, dice: Random) -> list[Wish]:
+    def _burst(self, dice: Random) -> list[KernelWish]:
         """Many of one kind at once, often while their provider is down: what breakers and batches are for."""
         burst = dice.choice((Summary, Letter, Parcel, Digest, Notice, Hasty, Hasty))
         at_ms = dice.randint(0, 60_000)
@@ -166,10 +167,10 @@ class KernelWorld(World):
         for number in range(dice.randint(5, 8)):
             options = {"deadline_s": dice.uniform(1, 8)} if burst is Hasty else {}
             order = Order(f"burst-{number}", group=f"burst-{number // 2}" if burst is Notice else "")
-            wishes.append(Wish(at_ms + dice.randint(0, 40_000), burst, order, None, options))
+            wishes.append(KernelWish(at_ms + dice.randint(0, 40_000), burst, order, None, options))
         return wishes
 
-    def _wish(self, dice: Any, number: int, kinds: list[type[Job[Any]]]) -> Wish:
+    def _wish(self, dice: Any, number: int, kinds: list[type[Job[Any]]]) -> KernelWish:
         job = dice.choice(kinds)
         group = dice.choice(("a", "b")) if job is Notice else dice.choice(("", "", "discard"))
         order = Order(f"order-{number}", dice.choice((0, 0, 1, 2, 2, 5)), group, CANARY)
@@ -177,7 +178,7 @@ class KernelWorld(World):
         if dice.random() < 0.2:
             options["delay_s"] = dice.uniform(0, 40)
         key = f"key-{number}" if dice.random() < 0.7 else None
-        return Wish(dice.randint(0, int(self.swarm.faults_s * 700)), job, order, key, options)
+        return KernelWish(dice.randint(0, int(self.swarm.faults_s * 700)), job, order, key, options)
 
     async def client(self, kernel: Kernel, stop: asyncio.Event) -> None:
         """Submit what is due, again and again until it is accepted. An error may have been a success: ask."""
@@ -189,7 +190,7 @@ class KernelWorld(World):
             wait_ms = max(1_000, min(upcoming, default=self.loop.now_ms + 600_000) - self.loop.now_ms)
             await asyncio.sleep(wait_ms / 1_000)
 
-    async def _submit(self, kernel: Kernel, wish: Wish) -> None:
+    async def _submit(self, kernel: Kernel, wish: KernelWish) -> None:
         kind = wish.job.__holdfast__
         payload = kind.dump_input(wish.order)
         job: str | None
@@ -205,7 +206,7 @@ class KernelWorld(World):
             job = None
         except StoreError:
             return
-        self.accepted.append(Accepted(self.loop.now_ms, kind.name, wish.key, payload, job))
+        self.accepted.append(AcceptedJob(self.loop.now_ms, kind.name, wish.key, payload, job))
         wish.done = True
 
     async def clock(self, kernel: Kernel, stop: asyncio.Event) -> None:

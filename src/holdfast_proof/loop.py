@@ -30,7 +30,7 @@ from contextvars import copy_context
 from typing import Any, NoReturn, TypeVar
 
 from holdfast_proof.hosts import Host, waits_of
-from holdfast_proof.steps import Deadlock, OutOfSteps, OutOfTime, Step, StepFailed, Trace, bury, silence
+from holdfast_proof.steps import Deadlock, LoopStep, LoopTrace, OutOfSteps, OutOfTime, StepFailed, bury, silence
 from holdfast_proof.virtual import VirtualLoop
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class SimLoop(VirtualLoop):
         self.steps = self.kills = self.stalls = 0
         self.on_step: Callable[[Host], object] | None = None
         self.graveyard: list[object] = []
-        self.trace = Trace(hashing=hashing, keeping=keeping)
+        self.trace = LoopTrace(hashing=hashing, keeping=keeping)
         self._order = self.stream("order")
         self._base_context = copy_context()
         self._all_hosts: list[Host] = []
@@ -159,7 +159,7 @@ class SimLoop(VirtualLoop):
             except BaseException as error:
                 self._fail(host, f"a step of {step.label} raised", error)
 
-    def _may_step(self, host: Host, step: Step) -> bool:
+    def _may_step(self, host: Host, step: LoopStep) -> bool:
         if not host.dead and self.on_step is not None and host.stalled_until_ms <= self.now_ms:
             self.on_step(host)
         if host.dead:

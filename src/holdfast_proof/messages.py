@@ -50,7 +50,7 @@ class BrokerEvent:
 
 
 @dataclass(eq=False, slots=True)
-class Message:
+class SimMessage:
     """One copy of a message inside the broker."""
 
     queue: str
@@ -61,14 +61,14 @@ class Message:
 
 
 @dataclass(eq=False, slots=True)
-class Delivery:
+class SimDelivery:
     """One message in the hands of one consumer. Acks of a connection that is gone raise BrokerDown."""
 
     broker: Broker
-    consumer: Consumer
+    consumer: SimConsumer
     connection: int
     tag: int
-    message: Message
+    message: SimMessage
     redelivered: bool
 
     @property
@@ -92,11 +92,11 @@ class Delivery:
         await self.broker.settle(self, "requeued" if requeue else "rejected")
 
 
-Handler = Callable[[Delivery], Awaitable[object]]
+Handler = Callable[[SimDelivery], Awaitable[object]]
 
 
 @dataclass(eq=False, slots=True)
-class Consumer:
+class SimConsumer:
     """A subscription. Its connection number rises whenever the connection is lost; it reconnects by itself."""
 
     queue: str
@@ -106,7 +106,7 @@ class Consumer:
     connection: int = 1
     connected: bool = True
     cancelled: bool = False
-    unacked: dict[int, Delivery] = field(default_factory=dict)
+    unacked: dict[int, SimDelivery] = field(default_factory=dict)
 
     def cancel(self) -> None:
         """Take no further deliveries. Those in hand may still be acked."""

@@ -84,7 +84,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _StubRequest:
     kind: str
     call: int
     host: Host
@@ -144,7 +144,7 @@ class ProviderStub:
     async def _call(self, kind: str, token: str, payload: object) -> str | None:
         await self.loop.gate()
         answer: asyncio.Future[str | CallError | None] = self.loop.create_future()
-        request = _Request(kind, next(self._calls), self.loop.current, token, payload, answer)
+        request = _StubRequest(kind, next(self._calls), self.loop.current, token, payload, answer)
         self._note(request, kind)
         self.loop.world.after_ms(self._latency_ms(), self._arrive, request)
         try:
@@ -157,7 +157,7 @@ class ProviderStub:
             raise result
         return result
 
-    def _arrive(self, request: _Request) -> None:
+    def _arrive(self, request: _StubRequest) -> None:
         if self.loop.now_ms < self._limited_until_ms:
             self._limit(request)
             return
@@ -188,7 +188,7 @@ class ProviderStub:
                 return fate
         return "ok"
 
-    def _act(self, request: _Request) -> str | None:
+    def _act(self, request: _StubRequest) -> str | None:
         """Do what was asked, now; return the provider's id of it."""
         first = self._first.get(request.token)
         if request.kind == "lookup":
@@ -209,24 +209,26 @@ class ProviderStub:
     def _known_id(self, provider_id: str) -> str | None:
         return provider_id if any(effect.provider_id == provider_id for effect in self.effects) else None
 
-    def _fall_silent(self, request: _Request) -> None:
+    def _fall_silent(self, request: _StubRequest) -> None:
         lands = self.dice.random() < self.faults.silent_lands
         self._note(request, "silent")
         if lands and request.kind == "send":
             self.loop.world.after_ms(self.dice.randint(0, self.faults.late_ms_max), self._act, request)
 
-    def _limit(self, request: _Request) -> None:
+    def _limit(self, request: _StubRequest) -> None:
         retry_at_ms = self._limited_until_ms
         wait_s = -((self.loop.now_ms - retry_at_ms) // 1000)
         error = self._status(429, {"retry-after": str(wait_s)})
         self._reply(request, "limited", error, retry_at_ms)
 
     def _reply(
-        self, request: _Request, detail: str, result: str | CallError | None, retry_at_ms: int | None = None
+        self, request: _StubRequest, detail: str, result: str | CallError | None, retry_at_ms: int | None = None
     ) -> None:
         self.loop.world.after_ms(self._latency_ms(), self._replied, request, detail, result, retry_at_ms)
 
-    def _replied(self, request: _Request, detail: str, result: str | CallError | None, retry_at_ms: int | None) -> None:
+    def _replied(
+        self, request: _StubRequest, detail: str, result: str | CallError | None, retry_at_ms: int | None
+    ) -> None:
         heard = not request.answer.done() and not request.host.dead
         if heard and detail == "limited" and self.on_limited is not None:
             self.on_limited()
@@ -245,7 +247,7 @@ class ProviderStub:
     def _latency_ms(self) -> int:
         return self.dice.randint(1, max(1, self.faults.latency_ms_max))
 
-    def _note(self, request: _Request, kind: str, detail: str = "", retry_at_ms: int | None = None) -> None:
+    def _note(self, request: _StubRequest, kind: str, detail: str = "", retry_at_ms: int | None = None) -> None:
         now_ms, host = self.loop.now_ms, request.host.label
         self.log.append(ProviderEvent(now_ms, kind, request.call, host, request.token, detail, retry_at_ms))
         self.loop.record(f"{self.name} {kind} {request.call} {request.token} {host} {detail}")

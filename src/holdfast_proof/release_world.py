@@ -13,17 +13,17 @@ from holdfast.engines.run import Duties, run
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.kinds import JobKind, declared_key
-from holdfast.kernel.submit import Order as Enqueued
+from holdfast.kernel.submit import JobToEnqueue as Enqueued
 from holdfast.kernel.submit import prepare, submit_orders
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof import releases
 from holdfast_proof.chaos import FAULT_KINDS
 from holdfast_proof.coverage import PROVIDER_FAULTS, Coverage
-from holdfast_proof.history import Accepted, Change, History
+from holdfast_proof.history import AcceptedJob, JobChange, RunHistory
 from holdfast_proof.hosts import Host
 from holdfast_proof.provider_stub import Dedup, ProviderStub
-from holdfast_proof.releases import RELEASES, STUBS, Order, Price
-from holdfast_proof.world import Role, World
+from holdfast_proof.releases import RELEASES, STUBS, Price, ReleaseOrder
+from holdfast_proof.world import Role, SimWorld
 
 REGISTRIES = {name: Registry([app]) for name, app in RELEASES.items()}
 DECLARED = {
@@ -47,7 +47,7 @@ COVERAGE = Coverage(
 
 
 @dataclass(slots=True)
-class Wish:
+class ReleaseWish:
     """One submission of a client of one release."""
 
     at_ms: int
@@ -57,7 +57,7 @@ class Wish:
     done: bool = False
 
 
-class ReleaseWorld(World):
+class ReleaseWorld(SimWorld):
     system = "releases"
     databases = {"main": [releases.v2]}  # noqa: RUF012
     stubs = STUBS
@@ -103,13 +103,13 @@ class ReleaseWorld(World):
 
     # The client
 
-    def _wishes(self) -> list[Wish]:
+    def _wishes(self) -> list[ReleaseWish]:
         dice = self.loop.stream("wishes")
         wishes = []
         for _ in range(dice.randint(6, 16)):
             release = dice.choice(sorted(RELEASES))
             kind = dice.choice(sorted(RELEASES[release].kinds))
-            wishes.append(Wish(dice.randint(0, int(self.swarm.faults_s * 900)), release, kind))
+            wishes.append(ReleaseWish(dice.randint(0, int(self.swarm.faults_s * 900)), release, kind))
         return wishes
 
     async def client(self, kernel: Kernel, stop: asyncio.Event) -> None:
@@ -121,16 +121,16 @@ class ReleaseWorld(World):
                 if wish.at_ms <= self.loop.now_ms:
                     await self._submit(kernel, wish)
 
-    async def _submit(self, kernel: Kernel, wish: Wish) -> None:
+    async def _submit(self, kernel: Kernel, wish: ReleaseWish) -> None:
         kind = kernel.registry.kinds[wish.kind]
-        value = Price(7) if kind.version == 2 else Order("seven")
+        value = Price(7) if kind.version == 2 else ReleaseOrder("seven")
         if wish.made is None:
             wish.made = prepare(kind, value, job_id=kernel.new_id(), now=kernel.now())
         try:
             (job,) = await submit_orders(kernel, [wish.made])
         except StoreError:
             return
-        self.accepted.append(Accepted(self.loop.now_ms, wish.kind, None, kind.dump_input(value), job))
+        self.accepted.append(AcceptedJob(self.loop.now_ms, wish.kind, None, kind.dump_input(value), job))
         wish.done = True
 
     # The deployer
@@ -170,26 +170,26 @@ class ReleaseWorld(World):
 
     # Its history
 
-    def history(self) -> History:
+    def history(self) -> RunHistory:
         told = super().history()
         return replace(told, kinds=merged_kinds(), ordered=False)
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         checks = (self._check_claims, self._check_stages, self._check_deaths)
         return [finding for check in checks for finding in check(history)]
 
-    def _check_claims(self, history: History) -> Iterator[Finding]:
+    def _check_claims(self, history: RunHistory) -> Iterator[Violation]:
         """S24: who claims a job declares its kind, its stage and the version of its input."""
         versions = {wish.made.id: wish.made.row.version for wish in self.wishes if wish.made is not None}
         for change in history.all_changes():
             kind, release = history.kind_of(change.job).name, self.ran[change.host]
             key = declared_key(kind, change.stage, versions[change.job])
             if change.event == "claimed" and key not in DECLARED[release]:
-                yield Finding(
+                yield Violation(
                     "S24", f"{change.host} is {release}, and claimed job {change.job} at '{key}'.", change.job
                 )
 
-    def _check_stages(self, history: History) -> Iterator[Finding]:
+    def _check_stages(self, history: RunHistory) -> Iterator[Violation]:
         """S24: nothing is done twice, under whatever name, and a job that succeeded has done all that the release that
         ended it declares."""
         for job, changes in history.changes.items():
@@ -201,21 +201,21 @@ class ReleaseWorld(World):
                 name = kind.by_name[change.old_stage].name
                 again = ALIASES.get(name, {name}) & set(done)
                 if again:
-                    yield Finding("S24", f"Job {job} did '{name}' although '{min(again)}' was done.", job)
+                    yield Violation("S24", f"Job {job} did '{name}' although '{min(again)}' was done.", job)
                 done.append(name)
                 if change.event == "succeeded":
                     yield from _left_out(change, kind, done)
 
-    def _check_deaths(self, history: History) -> Iterator[Finding]:
+    def _check_deaths(self, history: RunHistory) -> Iterator[Violation]:
         """S24: nobody dies of a deploy. (Whoever loses its worker again and again may still be taken for poison.)"""
         for change in history.all_changes():
             if change.state == "dead" and change.note.get("reason") != "poison":
                 why = change.note.get("error_class")
-                yield Finding(
+                yield Violation(
                     "S24", f"Job {change.job} died of {why} in '{change.old_stage}', by {change.host}.", change.job
                 )
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         changes = list(history.all_changes())
         claims = {(change.job, self.ran[change.host]) for change in changes if change.event == "claimed"}
         olds = {wish.made.id for wish in self.wishes if wish.made is not None and wish.release == "v1"}
@@ -247,8 +247,8 @@ def merged_kinds() -> dict[str, JobKind]:
     }
 
 
-def _left_out(change: Change, kind: JobKind, done: list[str]) -> Iterator[Finding]:
+def _left_out(change: JobChange, kind: JobKind, done: list[str]) -> Iterator[Violation]:
     for stage in kind.stages:
         if not ALIASES.get(stage.name, {stage.name}) & set(done):
             text = f"Job {change.job} succeeded, by {change.host}, without '{stage.name}'."
-            yield Finding("S24", text, change.job)
+            yield Violation("S24", text, change.job)

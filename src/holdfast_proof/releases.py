@@ -26,7 +26,7 @@ RELEASES: Mapping[str, App] = {"v1": v1, "v2": v2}
 
 
 @dataclass(frozen=True)
-class Order:
+class ReleaseOrder:
     name: str
 
 
@@ -47,139 +47,139 @@ async def _mail(ctx: Context) -> str:
 
 def declare_added() -> None:
     @v1.job(name="shop.added")
-    class Before(Job[Order]):
+    class Before(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def pick(self, ctx: Context, order: Order) -> str:
+        async def pick(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, pick: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, pick: str) -> str:
             return await _mail(ctx)
 
     @v2.job(name="shop.added")
-    class After(Job[Order]):
+    class After(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def pick(self, ctx: Context, order: Order) -> str:
+        async def pick(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def weigh(self, ctx: Context, order: Order, pick: str) -> str:
+        async def weigh(self, ctx: Context, order: ReleaseOrder, pick: str) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, weigh: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, weigh: str) -> str:
             return await _mail(ctx)
 
 
 def declare_renamed() -> None:
     @v1.job(name="shop.renamed")
-    class Before(Job[Order]):
+    class Before(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def bill(self, ctx: Context, order: Order) -> str:
+        async def bill(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, bill: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, bill: str) -> str:
             return await _mail(ctx)
 
     @v2.job(name="shop.renamed")
-    class After(Job[Order]):
+    class After(Job[ReleaseOrder]):
         @stage(retry=SHORT, formerly=("bill",))
-        async def invoice(self, ctx: Context, order: Order) -> str:
+        async def invoice(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, invoice: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, invoice: str) -> str:
             return await _mail(ctx)
 
 
 def declare_removed() -> None:
     @v1.job(name="shop.removed")
-    class Before(Job[Order]):
+    class Before(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def check(self, ctx: Context, order: Order) -> str:
+        async def check(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def ask(self, ctx: Context, order: Order, check: str) -> str:
+        async def ask(self, ctx: Context, order: ReleaseOrder, check: str) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, check: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, check: str) -> str:
             return await _mail(ctx)
 
     @v2.job(name="shop.removed")
-    class After(Job[Order]):
+    class After(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def check(self, ctx: Context, order: Order) -> str:
+        async def check(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, check: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, check: str) -> str:
             return await _mail(ctx)
 
 
 def declare_moved() -> None:
     @v1.job(name="shop.moved")
-    class Before(Job[Order]):
+    class Before(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def start(self, ctx: Context, order: Order) -> str:
+        async def start(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def paint(self, ctx: Context, order: Order, start: str) -> str:
+        async def paint(self, ctx: Context, order: ReleaseOrder, start: str) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, start: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, start: str) -> str:
             return await _mail(ctx)
 
     @v2.job(name="shop.moved")
-    class After(Job[Order]):
+    class After(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def start(self, ctx: Context, order: Order) -> str:
+        async def start(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, start: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, start: str) -> str:
             return await _mail(ctx)
 
         @stage(retry=SHORT)
-        async def paint(self, ctx: Context, order: Order, start: str) -> str:
+        async def paint(self, ctx: Context, order: ReleaseOrder, start: str) -> str:
             return await _work(ctx)
 
 
 def declare_split() -> None:
     @v1.job(name="shop.split")
-    class Before(Job[Order]):
+    class Before(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def make(self, ctx: Context, order: Order) -> str:
+        async def make(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, make: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, make: str) -> str:
             return await _mail(ctx)
 
     @v2.job(name="shop.split")
-    class After(Job[Order]):
+    class After(Job[ReleaseOrder]):
         @stage(retry=SHORT, formerly=("make",))
-        async def cut(self, ctx: Context, order: Order) -> str:
+        async def cut(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT, formerly=("make",))
-        async def sew(self, ctx: Context, order: Order, cut: str) -> str:
+        async def sew(self, ctx: Context, order: ReleaseOrder, cut: str) -> str:
             return await _work(ctx)
 
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order, sew: str) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder, sew: str) -> str:
             return await _mail(ctx)
 
 
 def declare_versioned() -> None:
     @v1.job(name="shop.versioned")
-    class Before(Job[Order]):
+    class Before(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _mail(ctx)
 
     def priced(order: dict[str, Any]) -> Price:
@@ -194,9 +194,9 @@ def declare_versioned() -> None:
 
 def declare_new() -> None:
     @v2.job(name="shop.new")
-    class New(Job[Order]):
+    class New(Job[ReleaseOrder]):
         @stage(retry=SHORT)
-        async def send(self, ctx: Context, order: Order) -> str:
+        async def send(self, ctx: Context, order: ReleaseOrder) -> str:
             return await _mail(ctx)
 
 

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof.coverage import BROKER_FAULTS, PROVIDER_FAULTS, Coverage
-from holdfast_proof.history import History
+from holdfast_proof.history import RunHistory
 
 if TYPE_CHECKING:
-    from holdfast_proof.world import World
+    from holdfast_proof.world import SimWorld
 
 FINDINGS_SHOWN = 8
 
@@ -22,7 +22,7 @@ class SeedReport:
 
     seed: int
     system: str
-    findings: list[Finding]
+    findings: list[Violation]
     hash: str
     counts: Counter[str]
     timelines: dict[str, list[str]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Totals:
         )
 
 
-def counted(world: World, history: History) -> Counter[str]:
+def counted(world: SimWorld, history: RunHistory) -> Counter[str]:
     """What happened in one seed, by name."""
     counts: Counter[str] = Counter(
         {

@@ -22,12 +22,12 @@ from importlib.metadata import entry_points
 from multiprocessing import get_context
 
 from holdfast.errors import NotFound
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast.tables.schema import KERNEL
 from holdfast_proof.history import fingerprint, timeline, triggers
 from holdfast_proof.report import SeedReport, Totals, counted
 from holdfast_proof.store import Arena
-from holdfast_proof.world import World
+from holdfast_proof.world import SimWorld
 
 CHUNK = 25
 SEED_CPU_S_MAX = 30.0
@@ -47,9 +47,9 @@ def systems() -> list[str]:
 
 
 @cache
-def world_of(system: str) -> type[World]:
+def world_of(system: str) -> type[SimWorld]:
     for point in entry_points(group=WORLDS, name=system):
-        found: type[World] = point.load()
+        found: type[SimWorld] = point.load()
         return found
     raise NotFound(f"There is no world '{system}'; known: {', '.join(systems())}.")
 
@@ -136,7 +136,7 @@ def _run_safely(seed: int, system: str, mutant: str | None) -> SeedReport:
             return run_seed(seed, system=system, mutant=mutant)
     except (Exception, Overrun) as error:
         told = "".join(traceback.format_exception(error)[-3:])
-        return SeedReport(seed, system, [Finding("crash", f"The harness stopped: {told}")], "", Counter())
+        return SeedReport(seed, system, [Violation("crash", f"The harness stopped: {told}")], "", Counter())
 
 
 class Overrun(SystemExit):

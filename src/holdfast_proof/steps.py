@@ -64,7 +64,7 @@ class StepFailure:
         return f"{self.at_ms} ms, {self.host}: {self.message}: {self.error!r}"
 
 
-class Step(asyncio.TimerHandle):
+class LoopStep(asyncio.TimerHandle):
     """One callback that waits for its turn, and the host it belongs to.
 
     Skips its parents' constructors, which prepare debugging aids that nothing here uses.
@@ -137,7 +137,7 @@ class SimFuture(asyncio.Future[T]):
         return self.serial
 
 
-class Trace:
+class LoopTrace:
     """The history of a run: a rolling hash of all lines, and the lines themselves if asked for."""
 
     def __init__(self, *, hashing: bool, keeping: bool) -> None:

@@ -39,7 +39,7 @@ class SimTransport:
     async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
         """Hand over until cancelled. The ack goes out when the handler has returned, and not before."""
 
-        async def handle(delivery: messages.Delivery) -> None:
+        async def handle(delivery: messages.SimDelivery) -> None:
             try:
                 headers = dict(delivery.headers)
                 await handler(Delivery(queue, delivery.body, delivery.message_id, headers, delivery.redelivered))

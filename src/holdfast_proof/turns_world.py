@@ -20,13 +20,13 @@ from holdfast.errors import CallError, StoreError, UsageError
 from holdfast.kernel.app import App, Job, stage
 from holdfast.kernel.context import Context
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import Order, prepare, submit_orders
-from holdfast.operator.finding import Finding
+from holdfast.kernel.submit import JobToEnqueue, prepare, submit_orders
+from holdfast.operator.finding import Violation
 from holdfast_proof.chaos import FAULT_KINDS
 from holdfast_proof.coverage import Coverage
-from holdfast_proof.history import Accepted, Change, History
+from holdfast_proof.history import AcceptedJob, JobChange, RunHistory
 from holdfast_proof.operator import Operator
-from holdfast_proof.world import World
+from holdfast_proof.world import SimWorld
 
 AT_ONCE = 2
 PER_MINUTE = 3
@@ -84,14 +84,14 @@ COVERAGE = Coverage(
 
 
 @dataclass(slots=True)
-class Wish:
+class TurnsWish:
     """Some jobs of one owner, submitted together."""
 
     at_ms: int
     job: type[Job[int]]
     owner: str
     count: int
-    orders: list[Order] | None = None
+    orders: list[JobToEnqueue] | None = None
     done: bool = False
 
 
@@ -103,7 +103,7 @@ class Start(NamedTuple):
     job: str
 
 
-class TurnsWorld(World):
+class TurnsWorld(SimWorld):
     system = "turns"
     databases = {"main": [app]}  # noqa: RUF012
     stubs = {}  # noqa: RUF012
@@ -132,12 +132,12 @@ class TurnsWorld(World):
         self.role("client", self.client)
         self.role("desk", self.desk)
 
-    def _wishes(self, dice: Any) -> list[Wish]:
+    def _wishes(self, dice: Any) -> list[TurnsWish]:
         last = int(self.swarm.faults_s * 500)
-        wishes = [Wish(0, Post, "noisy", BACKLOG)]
-        wishes += [Wish(dice.randint(*NEWCOMERS_MS), Post, owner, dice.choice((1, 1, 3, 8))) for owner in KEYS[1:]]
+        wishes = [TurnsWish(0, Post, "noisy", BACKLOG)]
+        wishes += [TurnsWish(dice.randint(*NEWCOMERS_MS), Post, owner, dice.choice((1, 1, 3, 8))) for owner in KEYS[1:]]
         for job, counts in ((Crawl, (4, 8)), (Ping, (5, 9))):
-            wishes += [Wish(dice.randint(0, last), job, dice.choice(KEYS), dice.choice(counts)) for _ in range(2)]
+            wishes += [TurnsWish(dice.randint(0, last), job, dice.choice(KEYS), dice.choice(counts)) for _ in range(2)]
         return sorted(wishes, key=lambda wish: wish.at_ms)
 
     async def client(self, kernel: Kernel, stop: asyncio.Event) -> None:
@@ -147,7 +147,7 @@ class TurnsWorld(World):
                 if not wish.done and wish.at_ms <= self.loop.now_ms:
                     await self._submit(kernel, wish)
 
-    async def _submit(self, kernel: Kernel, wish: Wish) -> None:
+    async def _submit(self, kernel: Kernel, wish: TurnsWish) -> None:
         kind = wish.job.__holdfast__
         if wish.orders is None:
             wish.orders = [
@@ -160,7 +160,7 @@ class TurnsWorld(World):
         except StoreError:
             return
         for number, job in enumerate(jobs):
-            self.accepted.append(Accepted(self.loop.now_ms, kind.name, None, kind.dump_input(number), job))
+            self.accepted.append(AcceptedJob(self.loop.now_ms, kind.name, None, kind.dump_input(number), job))
         wish.done = True
 
     async def desk(self, kernel: Kernel, stop: asyncio.Event) -> None:
@@ -176,11 +176,11 @@ class TurnsWorld(World):
 
     # Its history
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         checks = (self._check_at_once, self._check_minutes, self._check_turns)
         return [finding for check in checks for finding in check(history)]
 
-    def _check_at_once(self, history: History) -> Iterator[Finding]:
+    def _check_at_once(self, history: RunHistory) -> Iterator[Violation]:
         """S26: between its start and its end a job has a place, also while it waits for a retry or a new worker."""
         begun: dict[str, set[str]] = defaultdict(set)
         for change in sorted(history.all_changes(), key=lambda change: change.seq):
@@ -192,11 +192,13 @@ class TurnsWorld(World):
                 places.add(change.job)
                 self.seen["a key at its limit"] += len(places) == AT_ONCE
                 if len(places) > AT_ONCE:
-                    yield Finding("S26", f"'{owner}' has {len(places)} jobs begun, and may have {AT_ONCE}.", change.job)
+                    yield Violation(
+                        "S26", f"'{owner}' has {len(places)} jobs begun, and may have {AT_ONCE}.", change.job
+                    )
             elif change.state not in ("queued", "processing", "waiting") or change.epoch > change.old_epoch:
                 places.discard(change.job)
 
-    def _check_minutes(self, history: History) -> Iterator[Finding]:
+    def _check_minutes(self, history: RunHistory) -> Iterator[Violation]:
         """S26: in no sixty seconds more starts than the limit. Two processes' clocks may differ, so those are fewer."""
         minute_ms = MINUTE_MS - history.skew_ms
         for (kind, owner), starts in self._starts(history).items():
@@ -207,9 +209,9 @@ class TurnsWorld(World):
                 self.seen["a minute that was full"] += 1
                 if lasted < minute_ms:
                     text = f"'{owner}' started {PER_MINUTE + 1} jobs within {lasted / 1_000:g} s."
-                    yield Finding("S26", text, beyond.job)
+                    yield Violation("S26", text, beyond.job)
 
-    def _check_turns(self, history: History) -> Iterator[Finding]:
+    def _check_turns(self, history: RunHistory) -> Iterator[Violation]:
         """S26: who comes with a first job waits for a round of the others, not for their backlog."""
         starts = {owner: found for (kind, owner), found in self._starts(history).items() if kind.endswith("post")}
         for wish in self.wishes:
@@ -222,20 +224,20 @@ class TurnsWorld(World):
                 self.seen["a newcomer behind a backlog"] += overtook > 0
                 if owner != wish.owner and overtook > self.overtaken_max:
                     text = f"{overtook} jobs of '{owner}' were let in while the first of '{wish.owner}' waited."
-                    yield Finding("S26", text, wish.orders[0].id)
+                    yield Violation("S26", text, wish.orders[0].id)
 
-    def _starts(self, history: History) -> dict[tuple[str, str], list[Start]]:
+    def _starts(self, history: RunHistory) -> dict[tuple[str, str], list[Start]]:
         found: dict[tuple[str, str], list[Start]] = defaultdict(list)
         for change in sorted(history.all_changes(), key=lambda change: change.seq):
             if is_start(change):
                 found[self.keys[change.job]].append(Start(change.at_ms, change.wall_ms, change.job))
         return found
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         return self.seen
 
 
-def is_start(change: Change) -> bool:
+def is_start(change: JobChange) -> bool:
     """Whether a job was let in by this write."""
     return change.old_hold == "turn" and change.state == change.old_state == "queued" and not change.parked
 

@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar
 
 from holdfast_proof.hosts import HOST, Host
-from holdfast_proof.steps import SimFuture, SimTask, Step, StepFailure
+from holdfast_proof.steps import LoopStep, SimFuture, SimTask, StepFailure
 
 T = TypeVar("T")
 
@@ -29,9 +29,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.ready: list[Step] = []
+        self.ready: list[LoopStep] = []
         self.failures: list[StepFailure] = []
-        self._timers: list[tuple[int, int, Step]] = []
+        self._timers: list[tuple[int, int, LoopStep]] = []
         self._serial = itertools.count(1)
         self._disposed = False
         self._thread = threading.get_ident()
@@ -56,37 +56,37 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> LoopStep:
         if context is None:
             context = copy_context()
-        step = Step(callback, args, context, context.get(HOST, self.world))
+        step = LoopStep(callback, args, context, context.get(HOST, self.world))
         if not self._disposed:
             self.ready.append(step)
         return step
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> LoopStep:
         if threading.get_ident() != self._thread:
             raise RuntimeError("Another thread called into the simulation, which has none.")
         return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> LoopStep:
         return self._call_at_ms(self.now_ms + _ceil_ms(delay), callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> LoopStep:
         return self._call_at_ms(_ceil_ms(when), callback, args, context)
 
     def _call_at_ms(
         self, due_ms: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
-    ) -> Step:
+    ) -> LoopStep:
         if context is None:
             context = copy_context()
-        step = Step(callback, args, context, context.get(HOST, self.world))
+        step = LoopStep(callback, args, context, context.get(HOST, self.world))
         step.due_ms = due_ms
         if not self._disposed:
             heapq.heappush(self._timers, (due_ms, next(self._serial), step))

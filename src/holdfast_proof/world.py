@@ -1,6 +1,6 @@
 """One seed's deployment: hosts that run the production kernel, a broker, providers, and everything that goes wrong.
 
-A system brings its own world by subclassing `World`:
+A system brings its own world by subclassing `SimWorld`:
 
     class ShopWorld(World):
         system = "shop"
@@ -12,7 +12,7 @@ A system brings its own world by subclassing `World`:
             self.role("client", self.client, database="main")          # submits; remembers in `self`, not in its host
 
         def is_quiet(self) -> bool: ...                                # nothing is left to do: the seed may end
-        def judge(self, history: History) -> list[Finding]: ...        # its own predicates, besides the kernel's
+        def judge(self, history: RunHistory) -> list[Violation]: ...  # its own predicates, besides the kernel's
 
 It may also say:
 
@@ -52,9 +52,9 @@ from holdfast.operator.audit import audit
 from holdfast.stores.clock import SeededDice
 from holdfast_proof.broker import Broker, Faults
 from holdfast_proof.chaos import Chaos, draw_swarm
-from holdfast_proof.checker import Finding, check
+from holdfast_proof.checker import Violation, check
 from holdfast_proof.coverage import Coverage
-from holdfast_proof.history import Accepted, History, ProviderTale, Told, job_changes, read_lines
+from holdfast_proof.history import AcceptedJob, ProviderTale, RunHistory, Told, job_changes, read_lines, read_stories
 from holdfast_proof.hosts import Host
 from holdfast_proof.loop import SimLoop
 from holdfast_proof.provider_stub import Dedup, Effect, ProviderFaults, ProviderStub
@@ -78,10 +78,10 @@ _ALIVE = "SELECT 1 FROM holdfast_jobs WHERE state IN ('queued', 'processing', 'w
 _UNSENT = "SELECT 1 FROM holdfast_outbox WHERE status = 'pending' LIMIT 1"
 
 Main = Callable[[Kernel, asyncio.Event], Coroutine[Any, Any, None]]
-WORLD: ContextVar[World] = ContextVar("holdfast_sim_world")
+WORLD: ContextVar[SimWorld] = ContextVar("holdfast_sim_world")
 
 
-def here() -> World:
+def here() -> SimWorld:
     """The world whose code is running."""
     return WORLD.get()
 
@@ -98,7 +98,7 @@ class Role:
     host: Host | None = None
 
 
-class World:
+class SimWorld:
     """What every system's simulation shares. One object is one seed."""
 
     system: ClassVar[str]
@@ -123,10 +123,10 @@ class World:
         self.providers = {name: self.stub(name, dedup) for name, dedup in self.stubs.items()}
         self.roles: list[Role] = []
         self.sinks: set[str] = set()
-        self.accepted: list[Accepted] = []
+        self.accepted: list[AcceptedJob] = []
         self.answered: dict[str, int] = {}
-        self.crashes: list[Finding] = []
-        self.audited: list[Finding] = []
+        self.crashes: list[Violation] = []
+        self.audited: list[Violation] = []
         self.healed_ms: int | None = None
         self.unquiet = False
 
@@ -140,11 +140,11 @@ class World:
         """Whether nothing is left to do."""
         raise NotImplementedError
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         """The system's own predicates."""
         return []
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         """What of the system's own was seen, and how often; `coverage.seen` names what must be."""
         return {}
 
@@ -198,7 +198,7 @@ class World:
 
     # The seed
 
-    def run(self) -> History:
+    def run(self) -> RunHistory:
         """Live through the faults and the healing; then tell what happened."""
         for arena in self.arenas.values():
             arena.reset()
@@ -207,7 +207,7 @@ class World:
             self.loop.run(self._main(), until_ms=until_ms, steps_max=3_000_000)
         except StepFailed as error:
             for failed in error.failures:
-                self.crashes.append(Finding("crash", f"A task failed and nobody looked: {failed}."))
+                self.crashes.append(Violation("crash", f"A task failed and nobody looked: {failed}."))
         return self.history()
 
     def close(self) -> None:
@@ -282,7 +282,7 @@ class World:
         except Exception as error:
             if host.dead:
                 return
-            self.crashes.append(Finding("crash", f"The process {host.label} ended with {_leaf(error)!r}."))
+            self.crashes.append(Violation("crash", f"The process {host.label} ended with {_leaf(error)!r}."))
         host.kill()
 
     def _terminate(self, host: Host) -> None:
@@ -292,15 +292,17 @@ class World:
 
     # Its history
 
-    def history(self) -> History:
+    def history(self) -> RunHistory:
         """One history of all databases: what one writes, another may answer to."""
-        told = [read_lines(arena.keeper) for arena in self.arenas.values()]
+        arenas = self.arenas.values()
+        told = [read_lines(arena.keeper) for arena in arenas]
         lines = told[0] if len(told) == 1 else list(merge(*told, key=lambda line: line.at_ms))
         held = {queue: self.broker.held(queue) for queue in sorted(self.broker._queues)}
-        return History(
+        return RunHistory(
             lines=lines,
             changes=job_changes(lines),
             born={line.id: line for line in lines if line.what == "born"},
+            stories={job: steps for arena in arenas for job, steps in read_stories(arena.keeper).items()},
             kinds={name: kind for registry in self.registries.values() for name, kind in registry.kinds.items()},
             providers={name: self._tale(stub) for name, stub in self.providers.items()},
             broker=self.broker.log,
@@ -330,10 +332,10 @@ class World:
         )
         return "\n".join(row[0] or "" for row in texts)
 
-    def findings(self, history: History) -> list[Finding]:
+    def findings(self, history: RunHistory) -> list[Violation]:
         found = [*self.crashes, *check(history), *self.audited, *self.judge(history)]
         if self.unquiet:
-            found.append(Finding("L1", f"The world was still busy {QUIET_AFTER_S_MAX} s after the last fault."))
+            found.append(Violation("L1", f"The world was still busy {QUIET_AFTER_S_MAX} s after the last fault."))
         return found
 
     def _tale(self, stub: ProviderStub) -> ProviderTale:

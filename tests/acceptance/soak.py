@@ -33,6 +33,7 @@ from tests.services.rabbitmq import RabbitMQServer
 GRACE_S = 5.0
 GONE_S = GRACE_S + 5.0
 PACE = {
+    "WORKER_CONCURRENCY": "4",
     "HOLDFAST_GRACE_SEC": f"{GRACE_S:g}",
     "LLM_TIMEOUT_SEC": "4",
     "GRADING_BREAKER_COOLDOWN_SEC": "2",

@@ -34,6 +34,20 @@ EXTRA_MAX = 0.005
 """How many answered calls may have been asked for again, of all."""
 _LOST = "SELECT COALESCE(SUM(crashes), 0) AS lost, COALESCE(SUM(failures), 0) AS failed, COUNT(*) AS jobs"
 
+_LEFT = (
+    "SELECT id, state, stage, attempt, failures, crashes, parked, hold, is_due, provider, lease_owner, lease_until,"
+    " run_at, created_at, not_before, tally, LEFT(error, 300) AS error,"
+    " (SELECT string_agg(type || ' ' || attempt || ' ' || at, ', ' ORDER BY e.seq) FROM holdfast_job_events AS e"
+    " WHERE e.job_id = j.id) AS events FROM holdfast_jobs AS j WHERE state <> 'succeeded' LIMIT 40",
+    "SELECT name, gate, updated_at FROM holdfast_breakers",
+    "SELECT status, COUNT(*) AS n, MIN(available_at) AS available_at, MAX(retry_count) AS retries,"
+    " MAX(error_message) AS error FROM holdfast_outbox GROUP BY status",
+    "SELECT CAST(extract(epoch FROM now()) * 1000 AS bigint) AS now",
+)
+_UNSETTLED = (
+    "SELECT id, request_id, status, version FROM submissions WHERE status IN ('PENDING', 'PROCESSING') LIMIT 40"
+)
+
 
 def figures(soak: Soak) -> dict[str, Any]:
     """Everything that was counted."""
@@ -83,6 +97,8 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
         findings.append(f"not one final event each: {counted['submissions by number of final events']}")
     if counted["jobs"]["unfinished"] or counted["jobs"]["jobs"] != accepted:
         findings.append(f"jobs of the service: {counted['jobs']}")
+        findings += [str(dict(row)) for query in _LEFT for row in soak.site.in_service(query)]
+        findings += [str(dict(row)) for row in soak.site.in_main(_UNSETTLED)]
     if counted["callbacks"].get("progress", 0) > PROGRESS * accepted:
         findings.append(f"progress was reported more than once: {counted['callbacks']}")
     if counted["answered again"] > calls * EXTRA_MAX:
@@ -98,7 +114,7 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
     return findings
 
 
-async def _long(minutes: float, rate: float, seed: int) -> int:
+async def _long(minutes: float, rate: float, seed: int, heal_s: float) -> int:
     postgres, rabbitmq = PostgresServer(), RabbitMQServer()
     rabbitmq.begin()
     postgres.begin()
@@ -107,7 +123,7 @@ async def _long(minutes: float, rate: float, seed: int) -> int:
     nursery = Nursery(folder)
     nursery.warm(f"{warm.__module__}:{warm.__name__}")
     count = int(minutes * 60 * rate)
-    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=600, lease_s=15, restarts=True)
+    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=heal_s, lease_s=15, restarts=True)
     try:
         urls = postgres.create_database(), postgres.create_database()
         for url, migrations in zip(urls, (main_app.MIGRATIONS, grading_service.MIGRATIONS), strict=True):
@@ -136,8 +152,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--rate", type=float, default=3, help="submissions a second")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--heal", type=float, default=600, help="seconds in which everything must end after the faults")
     given = parser.parse_args()
-    sys.exit(asyncio.run(_long(given.minutes, given.rate, given.seed)))
+    sys.exit(asyncio.run(_long(given.minutes, given.rate, given.seed, given.heal)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 import aio_pika
 import pytest
 
-from holdfast.engines.doorbell import Bells, doorbell, ring_once
+from holdfast.engines.doorbell import RungRecently, doorbell, ring_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import prepare, submit_orders
 from holdfast.stores.postgres import PostgresStore
@@ -160,7 +160,7 @@ async def test_bells_that_are_lost_or_repeated_are_harmless(fleet: Fleet, kernel
         await until(kernel, fleet, 10)
         await (await channel.get_queue(doorbell("errands"))).purge()
         for _ in range(3):
-            await ring_once(kernel, Bells("errands"))
+            await ring_once(kernel, RungRecently("errands"))
     await until(kernel, fleet, 100)
     assert await stages_done(kernel, ids) == ONCE
     assert set(sends(fleet).values()) == {1}

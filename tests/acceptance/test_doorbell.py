@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
 from holdfast.engines.celery_worker import Runner
-from holdfast.engines.doorbell import Bells, doorbell, ring_once
+from holdfast.engines.doorbell import RungRecently, doorbell, ring_once
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.reap import reap_once
 from holdfast.testing import World, world
@@ -83,7 +83,7 @@ async def test_a_due_job_is_rung_for_once_and_again_only_when_nobody_answered() 
             await w.enqueue(order_of(w), Order(number=1)),
             await w.enqueue(order_of(w), Order(number=2), delay_s=3_600),
         )
-        bells = Bells("shop", again_s=30)
+        bells = RungRecently("shop", again_s=30)
         assert (await ring_once(w.kernel, bells), rung(w)) == (1, [due])
         assert (await ring_once(w.kernel, bells), rung(w)) == (0, [])
         w.clock.advance(29)
@@ -96,7 +96,7 @@ async def test_a_due_job_is_rung_for_once_and_again_only_when_nobody_answered() 
 async def test_the_next_stage_is_rung_for_at_once_and_a_repeated_bell_finds_nothing() -> None:
     async with world(shop(Outside())) as w:
         job = await w.enqueue(order_of(w), Order(number=1))
-        bells, runner = Bells("shop"), Runner(w.kernel)
+        bells, runner = RungRecently("shop"), Runner(w.kernel)
         await ring_once(w.kernel, bells)
         assert await runner.run(job) is True
         assert await ring_once(w.kernel, bells) == 1
@@ -111,7 +111,7 @@ async def test_the_next_stage_is_rung_for_at_once_and_a_repeated_bell_finds_noth
 async def test_a_doorbell_that_is_not_there_yet_costs_nothing_and_is_rung_when_it_is() -> None:
     async with world(shop(Outside())) as w:
         job = await w.enqueue(order_of(w), Order(number=1))
-        bells = Bells("shop")
+        bells = RungRecently("shop")
         w.kernel.transport = MemoryTransport()
         assert await ring_once(w.kernel, bells) == 0
         await w.kernel.transport.declare([BELL])
@@ -123,7 +123,7 @@ async def test_an_open_breaker_parks_jobs_unrung_and_trials_close_it_again() -> 
     outside = Outside(down=True)
     async with world(shop(outside)) as w:
         ids = [await w.enqueue(order_of(w), Order(number=n)) for n in range(10)]
-        bells, runner = Bells("shop", again_s=0), Runner(w.kernel)
+        bells, runner = RungRecently("shop", again_s=0), Runner(w.kernel)
 
         async def work() -> None:
             while await ring_once(w.kernel, bells):

@@ -79,7 +79,7 @@ async def test_two_copies_on_one_folder_share_the_work(nursery: Nursery, tmp_pat
     for copy in copies:
         await copy.until_converted(jobs)
     with sqlite3.connect(tmp_path / "data" / "conversion.db") as database:
-        ended = database.execute("SELECT COUNT(*) FROM holdfast_job_events WHERE type = 'succeeded' GROUP BY job_id")
+        ended = database.execute("SELECT COUNT(*) FROM holdfast_every_event WHERE type = 'succeeded' GROUP BY job_id")
         assert [count for (count,) in ended] == [1] * len(jobs)
     for copy in copies:
         assert await copy.process.end() == 0

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ from tests.roles import ROLES
 from tests.systems.conversion.live import Server
 
 from holdfast.engines.run import Duties, prepare, run
+from holdfast.engines.worker import Worker
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
+from holdfast.http.playground import Playground
 from holdfast.kernel.app import Job
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import submit
 from holdfast.main import close_systems, open_systems
+from holdfast.playground.book import Book
+from holdfast.playground.sabotage import Sabotage
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
@@ -77,20 +82,30 @@ class Deployment:
 
 
 @asynccontextmanager
-async def deployed(folder: Path, *, shop: bool = True, **env: str) -> AsyncIterator[Deployment]:
-    """Run everything until the block ends."""
-    settings = Settings(data_dir=str(folder / "data"), jwt_secret=SECRET)
+async def deployed(
+    folder: Path, *, shop: bool = True, to_break: bool = False, systems: Sequence[str] | None = SYSTEMS, **env: str
+) -> AsyncIterator[Deployment]:
+    """Run everything until the block ends; `to_break` as `holdfast up` does it, with switches on the front page."""
+    settings = Settings(data_dir=str(folder / "data"), jwt_secret=SECRET, lease_s=3 if to_break else 60)
     own = {"HOLDFAST_DATA_DIR": settings.data_dir, "REVIEW_LOCAL_ROOTS": str(folder), **env}
     mood = Mood()
     app, sell = shop_app(mood)
-    opened = await open_systems(settings, own, SYSTEMS, [app] if shop else [])
-    web = create_app(settings, opened)
+    opened = await open_systems(settings, own, systems, [app] if shop else [])
+    sabotage = Sabotage(Book(folder / "playground.db"))
+    if to_break:
+        sabotage.attach(opened)
+    offers = frozenset({"shop"})
+    web = create_app(settings, opened, to_break=Playground(sabotage, opened, offers) if to_break else None)
     stop = asyncio.Event()
     server = Server(uvicorn.Config(web, port=0, log_config=None, timeout_graceful_shutdown=1))
     try:
         for one in opened:
             await prepare(one.kernel)
-        duties = [asyncio.ensure_future(run(one.kernel, one.duties(Duties(concurrency=4)), stop)) for one in opened]
+        duties = []
+        for one in opened:
+            run_worker = partial(sabotage.run_worker, one.name) if to_break else Worker.run
+            asked = one.duties(Duties(concurrency=4))
+            duties.append(asyncio.ensure_future(run(one.kernel, asked, stop, run_worker=run_worker)))
         serving = asyncio.ensure_future(server.serve())
         await server.listening.wait()
         port = server.servers[0].sockets[0].getsockname()[1]
@@ -101,3 +116,4 @@ async def deployed(folder: Path, *, shop: bool = True, **env: str) -> AsyncItera
         await asyncio.gather(*duties, serving)
     finally:
         await close_systems(opened)
+        sabotage.book.close()

@@ -6,10 +6,13 @@ import json
 import os
 import re
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -137,6 +140,49 @@ def test_a_server_that_is_not_there_is_one_sentence(place: Place) -> None:
         done = place.run("--url", url, "--token", "t", "jobs", "list")
     assert done.exit_code == 1 and done.stderr.startswith(f"{url} does not answer as a Holdfast server does: ")
     assert "token" in " ".join(place.run("--url", url, "jobs", "list").stderr.split())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_token_follows_no_redirect(place: Place, status: int) -> None:
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]") as (elsewhere, seen):
+        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere}/x\r\nContent-Length: 0\r\n\r\n".encode()
+        with answering(moved) as (url, asked):
+            done = place.run("--url", url, "--token", "the-token", "jobs", "list")
+    assert done.exit_code == 1
+    assert done.stderr.strip() == f"{url} sends elsewhere, to {elsewhere}/x; give that address."
+    assert len(asked) == 1 and b"the-token" in asked[0]
+    assert seen == []
+
+
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n["
+
+
+@pytest.mark.parametrize("answer", [b"220 mail.example ESMTP\r\n", CUT, b""])
+def test_what_is_no_server_of_ours_is_one_sentence(place: Place, answer: bytes) -> None:
+    with answering(answer) as (url, _):
+        done = place.run("--url", url, "--token", "t", "jobs", "list")
+    assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.output
+    assert done.stderr.startswith(f"{url} does not answer as a Holdfast server does: ")
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """The URL of a server that answers every request with these bytes, and what it was asked."""
+    asked: list[bytes] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.request.recv(65_536))
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 def test_every_route_of_a_verb_is_one_of_the_servers() -> None:

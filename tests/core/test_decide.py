@@ -189,6 +189,10 @@ def test_a_provider_that_asks_again_and_again_is_called_less_and_less() -> None:
     assert waits == [10_000, 20_000, 40_000, 60_000, 60_000]
     again = play([*[(Failed(limited(1)), CLOSED)] * 3, (Failed(own()), CLOSED), (Failed(limited(1)), CLOSED)])
     assert again[-1].run_at - NOW == 10_000, "anything else starts the row anew"
+    known_down = play(
+        [*[(Failed(limited(1)), CLOSED)] * 3, (Failed(fault(), at()), OPEN), (Failed(limited(1)), CLOSED)]
+    )
+    assert known_down[-1].run_at - NOW == 10_000, "an outage too"
     held = (Held("llm", "x", NOW, asked=True), CLOSED)
     assert play([(Failed(limited(1)), CLOSED), held, (Failed(limited(1)), CLOSED)])[-1].run_at - NOW == 20_000
     assert play([(Failed(limited(25)), CLOSED)] * 2)[-1].run_at - NOW == 25_000, "what it asks for, if that is longer"
@@ -237,6 +241,19 @@ def test_a_wait_that_would_pass_the_deadline_ends_the_job_at_once_with_its_real_
 def test_a_breaker_that_is_open_beyond_the_deadline_is_waited_for_until_the_deadline() -> None:
     held = decide(job(deadline_at=NOW + 10), Held("llm", "open", NOW + 90_000), PLAN, AFTER, NOW, 0.0, OPEN)
     assert held.state is State.QUEUED
+
+
+@pytest.mark.spec("K4")
+@pytest.mark.parametrize("outcome", [Failed(replace(own(), retryable=False)), Discard("no use"), Overdue()])
+def test_what_a_provider_asked_for_earlier_is_kept_for_a_replay_however_the_job_dies(outcome: Any) -> None:
+    decision = decide(job(not_before=NOW + 60_000), outcome, PLAN, AFTER, NOW, 0.0)
+    assert (decision.state, decision.not_before) == (State.DEAD, NOW + 60_000)
+
+
+@pytest.mark.spec("K4", "001.5")
+def test_of_two_providers_that_put_a_job_off_the_stricter_bound_ends_it() -> None:
+    standings = (*at(hold_max_ms=5_000), Standing("stt", 1, False, 900_000))
+    assert decide(job(), Failed(limited(30), standings), PLAN, AFTER, NOW, 0.0, CLOSED).buried == "exhausted"
 
 
 @pytest.mark.spec("K4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import time
 import uuid
 from datetime import datetime
@@ -109,6 +110,14 @@ def test_hostile_text_costs_linear_time(unit: str) -> None:
     began = time.process_time()
     redact_message(unit * (200_000 // len(unit)))
     assert time.process_time() - began < 3
+
+
+def test_a_long_row_of_any_one_character_costs_linear_time() -> None:
+    began = time.process_time()
+    for each in [*string.punctuation, *string.whitespace, "a", "A", "0", "\u0301", "\u200b", "\u202e", "\u4e16"]:
+        redact_message(each * 100_000)
+        redact_message(f"a{each}" * 20_000)
+    assert time.process_time() - began < 15
 
 
 def test_a_line_that_leaves_a_quotation_open_does_not_hide_the_next() -> None:

@@ -18,7 +18,8 @@ UPDATE holdfast_jobs SET parked = 1, hold = 'pause'
  WHERE id IN (SELECT id FROM made);
 UPDATE holdfast_jobs SET parked = 0, hold = NULL
  WHERE id IN (SELECT id FROM made);
-UPDATE holdfast_jobs SET state = 'processing', attempt = 1, lease_owner = 'w', lease_until = created_at + 60000
+UPDATE holdfast_jobs SET state = 'processing', attempt = 1, lease_owner = 'w', lease_until = created_at + 60000,
+       last_attempt_at = created_at
  WHERE id IN (SELECT id FROM made);
 UPDATE holdfast_jobs SET state = 'waiting', lease_owner = NULL, lease_until = NULL, wait_key = CAST(id AS TEXT)
  WHERE id IN (SELECT id FROM made);

@@ -14,7 +14,7 @@ import pytest
 from holdfast import App, Breaker, Context, Job, Provider, stage
 from holdfast.core.floor import BOTTOM
 from holdfast.core.outcome import Done, Next
-from holdfast.engines.doorbell import Bells
+from holdfast.engines.doorbell import RungRecently
 from holdfast.engines.presence import expire_the_dead
 from holdfast.kernel.compose.wake import wake_once
 from holdfast.kernel.hold import hold_once
@@ -142,7 +142,7 @@ async def keep(kernel: Kernel) -> None:
         await step(kernel)
     await snapshot(kernel)
     await look_at_lists(kernel)
-    now, bells = kernel.now(), Bells("flat")
+    now, bells = kernel.now(), RungRecently("flat")
     async with kernel.store.transaction() as tx:
         with kernel.floors.claims.claim(kernel.now) as claiming:
             declared = kernel.registry.declared

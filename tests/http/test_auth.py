@@ -184,6 +184,16 @@ async def test_a_ticket_carries_the_roles_of_its_caller_and_no_more(client: Clie
     assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
 
 
+async def test_a_token_in_the_header_decides_and_leaves_a_ticket_unused(
+    web: FastAPI, client: Client, kernel: Kernel
+) -> None:
+    web.state.stopping.set()
+    ticket = (await client("ann", "learner").post("/api/tickets")).json()["ticket"]
+    url = f"/api/wishes/{kernel.new_id()}/events?ticket={ticket}"
+    assert (await client("ian", "instructor").get(url)).status_code == 403, "who it is says the header"
+    assert (await client().get(url)).status_code == 200
+
+
 @pytest.mark.spec("K7")
 async def test_the_database_holds_no_ticket_that_could_be_used(client: Client, kernel: Kernel, tmp_path: Path) -> None:
     ticket = (await client("ann", "learner").post("/api/tickets")).json()["ticket"]

@@ -10,9 +10,11 @@ import pytest
 from tests.http.conftest import Client, OpenStore
 from tests.http.wishes import app, count_jobs, web_for
 
-from holdfast.http.idempotency import fingerprint
+from holdfast.http.idempotency import fingerprint, idempotent
+from holdfast.http.principal import Principal
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.settings import Settings
+from holdfast.stores.seam import Tx
 
 pytestmark = pytest.mark.spec("K13")
 
@@ -49,6 +51,19 @@ async def test_a_key_is_the_users_own(client: Client, kernel: Kernel) -> None:
     await post(client("ann", "learner"), key)
     assert (await post(client("ben", "learner"), key, "sun")).status_code == 201
     assert await count_jobs(kernel) == 2
+
+
+async def test_a_key_is_of_one_route(kernel: Kernel) -> None:
+    async def make(tx: Tx) -> tuple[int, dict[str, str]]:
+        made.append("made")
+        return 201, {"number": str(len(made))}
+
+    made: list[str] = []
+    ann, key = Principal("ann", frozenset()), new_key()
+    for route in ("POST /a", "POST /b", "POST /a"):
+        answer = await idempotent(kernel, ann, route, key, b"{}", make, required=True)
+        assert answer.body == (b'{"number":"2"}' if route == "POST /b" else b'{"number":"1"}')
+    assert len(made) == 2
 
 
 @pytest.mark.spec("003.1")

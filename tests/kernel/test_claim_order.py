@@ -16,7 +16,7 @@ from holdfast.errors import CallError
 from holdfast.kernel import operate
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Settlement
-from holdfast.kernel.submit import Order, prepare, submit, submit_many, submit_orders
+from holdfast.kernel.submit import JobToEnqueue, prepare, submit, submit_many, submit_orders
 from holdfast.kernel.turn import claim_one, end
 from holdfast.tables import lanes, new_jobs
 from holdfast.testing import HandClock
@@ -176,7 +176,7 @@ async def test_a_job_is_the_same_row_whether_it_comes_alone_in_a_batch_or_in_bul
     kernel = place.kernel(app, clock=clock)
     options = {"delay_s": 7, "priority": Priority.LOW, "deadline_s": 90, "owner": "ann", "trace": "00-" + "a" * 32}
 
-    def order() -> Order:
+    def order() -> JobToEnqueue:
         return prepare(Note.__holdfast__, "say \t\\ \u00e9 'x'", job_id=kernel.new_id(), now=kernel.now(), **options)  # type: ignore[arg-type]
 
     alone = await submit_orders(kernel, [order()])

@@ -12,7 +12,7 @@ from holdfast.kernel.ledger.verify import Verdict, verify_all
 from holdfast.operator.audit import audit as check_database
 from holdfast.stores.seam import Tx
 from holdfast.testing import World
-from tests.kernel.places import Deploy
+from tests.kernel.places import Deploy, rows
 from tests.kernel.post import KEY, PATIENT, Post, row_of
 from tests.kernel.test_verify import CountingWatch, disproved, spoil
 
@@ -85,6 +85,24 @@ async def test_a_success_without_its_effect_is_a_dead_letter_whose_replay_sends_
     assert post.ran == ["pack", "send", "leave", "send", "leave"], "what was done before the effect stays done"
     await operate.resolve(kernel, case["id"], actor="olga", notes="it arrived")
     assert await check_database(kernel, ask_providers=True) == []
+
+
+@pytest.mark.spec("K12", "K17")
+async def test_a_success_that_was_taken_back_stays_in_the_story(deploy: Deploy) -> None:
+    post = Tour()
+    world, first = await toured(deploy, post)
+    later = [await world.enqueue(post.visit, name) for name in ("bob", "cat", "dan", "eli")]
+    for _ in post.visit.__holdfast__.stages:
+        await world.work()
+    written = await rows(world.kernel.store, "SELECT job_id FROM holdfast_job_events WHERE type = 'succeeded'")
+    assert len(written) == 2, "they ended in one turn: of all but one of these, only the row shows it"
+    for name in ("bob", "cat"):
+        await spoil(world, post, name)
+    world.clock.advance(120)
+    assert [unknown.verdict for unknown in await verify_all(world.kernel)] == [Verdict.TAKEN_BACK] * 3
+    for job_id in (first, *later[:2]):
+        assert (await world.events(job_id))[-3:] == ["claimed", "succeeded", "taken_back"]
+    assert await check_database(world.kernel) == []
 
 
 @pytest.mark.spec("K12", "004.28")

@@ -76,6 +76,23 @@ async def test_work_that_was_made_elsewhere_rings(place: Place) -> None:
     await close_all(place)
 
 
+@pytest.mark.spec("K2")
+async def test_every_ring_for_a_queue_has_a_ticket_so_that_one_worker_answers_it(place: Place) -> None:
+    """SQLite's processes do not ring each other."""
+    kernel, heard = place.kernel(app, clock=SystemClock()), place.open()
+    tickets: list[str] = []
+    bell = heard.bell("queue:bells", lambda ticket: bool(tickets.append(ticket)) or True)
+    if isinstance(heard, PostgresStore):
+        assert await bell.wait(30)
+        for way in WAYS:
+            await silent(bell)
+            tickets.clear()
+            await way(kernel)
+            assert await bell.wait(5) and tickets and all(tickets), way.__name__
+    bell.close()
+    await close_all(place)
+
+
 async def silent(bell: Bell) -> None:
     while await bell.wait(0.05):
         pass

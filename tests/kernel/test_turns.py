@@ -12,7 +12,7 @@ from holdfast import App, Context, Job, Limit, Priority, Provider, Retry, stage
 from holdfast.core.failure import Category
 from holdfast.core.job import Claimed
 from holdfast.core.outcome import Done, Failed
-from holdfast.core.turns import Begun, Rules, Turns, allowed, share
+from holdfast.core.turns import KeyUse, TurnRules, Turns, allowed, share
 from holdfast.errors import BadDeclaration, CallError, InvalidInput
 from holdfast.kernel import operate
 from holdfast.kernel.hold import force
@@ -288,7 +288,7 @@ def test_what_makes_no_sense_is_refused_where_it_is_declared() -> None:
 
 
 def test_shares_are_rounds_of_weights_within_what_is_allowed() -> None:
-    plain, heavy = Rules({}, {}), Rules({"b": 3}, {})
+    plain, heavy = TurnRules({}, {}), TurnRules({"b": 3}, {})
     most = dict.fromkeys("abc", 9)
     assert share(["a", "b", "c"], plain, most, 5) == ({"a": 2, "b": 2, "c": 1}, "b", 0)
     assert share(["a", "b"], heavy, most, 5) == ({"a": 2, "b": 3}, "a", 0)
@@ -310,6 +310,6 @@ def test_a_key_is_a_short_text() -> None:
 def test_what_may_start_is_the_smaller_of_both_limits() -> None:
     assert allowed(None, None, 7) == 7
     assert allowed(Limit("owner", at_once=3), None, 7) == 3
-    assert allowed(Limit("owner", at_once=3, per_minute=9), Begun(2, 8), 7) == 1
-    assert allowed(Limit("owner", at_once=3, per_minute=9), Begun(4, 0), 7) == 0
-    assert allowed(Limit("owner", per_minute=9), Begun(100, 3), 7) == 6
+    assert allowed(Limit("owner", at_once=3, per_minute=9), KeyUse(2, 8), 7) == 1
+    assert allowed(Limit("owner", at_once=3, per_minute=9), KeyUse(4, 0), 7) == 0
+    assert allowed(Limit("owner", per_minute=9), KeyUse(100, 3), 7) == 6

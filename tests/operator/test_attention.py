@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.breaker import BreakerState, Gate
 from holdfast.core.failure import Category
 from holdfast.kernel.questions.deploy import Undeclared
-from holdfast.operator.attention import Notice, Severity, Topic, what_asks
+from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.overview import light_of
 from holdfast.operator.snapshot import AtRisk, BreakerView, Lane, PauseView, Snapshot
 from holdfast.tables.horizon import Horizon
@@ -134,7 +134,7 @@ def test_what_wakes_somebody_comes_first() -> None:
 
 
 def test_notices_count_what_they_are_about() -> None:
-    notices: list[Notice] = what_asks(lane("queued", 500, 1.0))
+    notices: list[AttentionNotice] = what_asks(lane("queued", 500, 1.0))
     assert [(notice.number, notice.subject) for notice in notices] == [(500, "essays")]
 
 

@@ -15,11 +15,11 @@ from holdfast import NotAllowed, NotFound
 from holdfast.errors import InvalidInput
 from holdfast.kernel.hold import force, hold_once
 from holdfast.operator import incidents as desk_of_incidents
-from holdfast.operator.attention import Notice, Severity, Topic
+from holdfast.operator.attention import AttentionNotice, Severity, Topic
 from holdfast.operator.desk import Desk
 from holdfast.operator.incident_news import IncidentSettings
 from holdfast.operator.incident_watch import choose_notices, compare, incidents_app, keep_steady, watch_incidents
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.operator.postmortem import write_postmortem
 from holdfast.system import OpenSystem, System
 from holdfast.tables import breakers, incidents, workers
@@ -28,7 +28,7 @@ from holdfast.testing import World
 
 pytestmark = pytest.mark.spec("K17")
 
-DOWN = Notice(Topic.PROVIDER, Severity.TICKET, "Provider 'llm' is down.", 10, "llm", 3)
+DOWN = AttentionNotice(Topic.PROVIDER, Severity.TICKET, "Provider 'llm' is down.", 10, "llm", 3)
 KNOWN = Incident("i", "provider_down", "llm", "ticket", "open", "", 0, 0, None, None, None, None, None, None, 10, 3)
 
 
@@ -57,7 +57,7 @@ async def look(world: World) -> int:
 
 
 async def listed(world: World, **which: Any) -> list[dict[str, Any]]:
-    return list((await desk_of_incidents.list_incidents(desk(world), Page(), **which))["items"])
+    return list((await desk_of_incidents.list_incidents(desk(world), ListPage(), **which))["items"])
 
 
 def test_the_same_trouble_is_the_same_incident() -> None:
@@ -80,15 +80,15 @@ def test_what_comes_back_soon_is_the_same_incident_unless_a_person_closed_it() -
 
 
 def test_work_that_waits_is_no_incident_and_a_named_cause_explains_the_deadlines() -> None:
-    letters = Notice(Topic.LETTERS, Severity.TICKET, "3 dead letters to work on.", 3)
-    late = Notice(Topic.DEADLINES, Severity.TICKET, "2 jobs are nearly late.", 2)
+    letters = AttentionNotice(Topic.LETTERS, Severity.TICKET, "3 dead letters to work on.", 3)
+    late = AttentionNotice(Topic.DEADLINES, Severity.TICKET, "2 jobs are nearly late.", 2)
     assert choose_notices([letters, late, DOWN]) == [DOWN]
     assert choose_notices([letters, late]) == [late]
 
 
 def test_some_troubles_are_incidents_only_if_they_stay() -> None:
     """What a breaker lets go has been due for as long as the outage, for a moment."""
-    waiting = Notice(Topic.WAITING, Severity.PAGE, "The oldest job has been due for 40 min.", 9, "held")
+    waiting = AttentionNotice(Topic.WAITING, Severity.PAGE, "The oldest job has been due for 40 min.", 9, "held")
     seen: dict[tuple[str, str], int] = {}
     assert keep_steady([waiting, DOWN], seen, 0) == [DOWN]
     assert keep_steady([waiting], seen, 15_000) == [waiting]

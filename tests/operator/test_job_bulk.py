@@ -14,7 +14,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.ids import complete_id
 from holdfast.operator.job_bulk import act_on_jobs, count_jobs
 from holdfast.operator.jobs import set_priority
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.operator.story import show_job
 from holdfast.system import OpenSystem, System
 
@@ -37,22 +37,22 @@ async def test_every_page_is_acted_on_although_what_was_done_fits_no_more(deploy
     waiting = [await world.enqueue(Sell, {}, owner="ann", delay_s=600) for _ in range(5)]
     other = await world.enqueue(Sell, {}, owner="ben", delay_s=600)
     assert await count_jobs(desk, "owner:ann") == {"counts": {"queued": 5, "succeeded": 1}, "is_all": True}
-    dry = await act_on_jobs(desk, "owner:ann", "cancel", actor="olga", page=Page(10), dry_run=True)
+    dry = await act_on_jobs(desk, "owner:ann", "cancel", actor="olga", page=ListPage(10), dry_run=True)
     assert (len(dry["done"]), [entry["id"] for entry in dry["refused"]]) == (5, [done])
     assert await world.state(waiting[0]) == "queued"
     cursor, acted = None, []
     for _ in range(5):
-        page = await act_on_jobs(desk, "owner:ann state:queued", "cancel", actor="olga", page=Page(2, cursor))
+        page = await act_on_jobs(desk, "owner:ann state:queued", "cancel", actor="olga", page=ListPage(2, cursor))
         acted += [entry["id"] for entry in page["done"]]
         cursor = page["next"]
         if cursor is None:
             break
     assert sorted(acted) == sorted(waiting)
     assert await world.state(other) == "queued"
-    by_id = await act_on_jobs(desk, "", "cancel", actor="olga", page=Page(1), ids=frozenset({other, done}))
+    by_id = await act_on_jobs(desk, "", "cancel", actor="olga", page=ListPage(1), ids=frozenset({other, done}))
     assert [entry["id"] for entry in by_id["done"]] == [other]
     with pytest.raises(InvalidInput, match="Say which jobs"):
-        await act_on_jobs(desk, " ", "cancel", actor="olga", page=Page(1))
+        await act_on_jobs(desk, " ", "cancel", actor="olga", page=ListPage(1))
 
 
 async def test_jobs_are_brought_forward_run_now_and_deleted(deploy: Deploy) -> None:
@@ -63,7 +63,7 @@ async def test_jobs_are_brought_forward_run_now_and_deleted(deploy: Deploy) -> N
     later = [await world.enqueue(Sell, {}, owner="cay", delay_s=600) for _ in range(3)]
 
     async def act(action: Any, **more: Any) -> tuple[int, int]:
-        answer = await act_on_jobs(desk, "owner:cay", action, actor="olga", page=Page(10), **more)
+        answer = await act_on_jobs(desk, "owner:cay", action, actor="olga", page=ListPage(10), **more)
         return len(answer["done"]), len(answer["refused"])
 
     assert await act("priority", priority=0, dry_run=True) == (3, 1)

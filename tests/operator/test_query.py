@@ -14,7 +14,7 @@ from holdfast.core.job import State
 from holdfast.errors import InvalidInput
 from holdfast.operator.desk import Desk
 from holdfast.operator.jobs import query_jobs
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.operator.query import Query, parse_query
 from holdfast.system import OpenSystem, System
 
@@ -98,7 +98,7 @@ async def test_the_same_query_finds_the_same_jobs_on_both_databases(deploy: Depl
     )
 
     async def found(text: str) -> set[str]:
-        return {item["id"] for item in (await query_jobs(desk, Page(), text))["items"]}
+        return {item["id"] for item in (await query_jobs(desk, ListPage(), text))["items"]}
 
     cases = {
         "owner:ann": {ann},

@@ -15,7 +15,7 @@ from holdfast.kernel.declare.search_terms import terms_of
 from holdfast.kernel.submit import submit_many
 from holdfast.operator.desk import Desk
 from holdfast.operator.jobs import query_jobs
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.stores.statement import _statement
 from holdfast.system import OpenSystem, System
 from holdfast.tables import search
@@ -90,7 +90,7 @@ async def test_a_job_is_found_by_its_declared_fields_whatever_its_age(
     monkeypatch.setattr(search, "PAYLOADS_MAX", 1)  # as if a great many had come since
 
     async def found(text: str) -> set[str]:
-        return {item["id"] for item in (await query_jobs(desk, Page(), text))["items"]}
+        return {item["id"] for item in (await query_jobs(desk, ListPage(), text))["items"]}
 
     assert await found("kind:shop.sell input.order_id:7") == {old}
     assert await found("input.order_id:7") == {old}

@@ -12,7 +12,7 @@ from holdfast import App, CallError, Category, Context, Job, Provider, Retry, st
 from holdfast.errors import NotAllowed
 from holdfast.operator.desk import Desk
 from holdfast.operator.story import answer_job, shape_bar, show_job
-from holdfast.operator.waterfall import Bar, Call, Effect, Event, draw_waterfall
+from holdfast.operator.waterfall import Bar, Call, EffectBar, JobEvent, draw_waterfall
 from holdfast.system import OpenSystem, System
 
 pytestmark = pytest.mark.spec("K17")
@@ -49,8 +49,8 @@ async def _charge(attempt: int) -> str:
     return "paid"
 
 
-def event(seq: int, attempt: int, type: str, at: int, **data: Any) -> Event:
-    return Event(seq, attempt, type, at, json.dumps(data) if data else None)
+def event(seq: int, attempt: int, type: str, at: int, **data: Any) -> JobEvent:
+    return JobEvent(seq, attempt, type, at, json.dumps(data) if data else None)
 
 
 async def test_attempts_calls_and_gaps_stand_on_one_axis_and_a_person_answers(deploy: Deploy) -> None:
@@ -118,7 +118,7 @@ def test_the_reason_of_a_bar_is_redacted() -> None:
 
 def test_an_effect_stands_in_the_attempt_that_sent_it_and_only_once() -> None:
     events = [event(1, 1, "claimed", 0), event(2, 1, "retried", 50, run_at=60), event(3, 2, "claimed", 60)]
-    effect = Effect("shop:/mail/1", "notify", "post", "token", "sent", "m-1", 2, 10, 70, 80, None, None)
+    effect = EffectBar("shop:/mail/1", "notify", "post", "token", "sent", "m-1", 2, 10, 70, 80, None, None)
     call = Call("send", 2, "post", 70, 10, "ok", None, None, 0, None)
     bars = draw_waterfall(events, [call], [effect], {}, "send")
     assert [bar.what for bar in bars] == ["attempt", "gap", "attempt", "effect", "call"]

@@ -34,7 +34,7 @@ def marked_before_it_is_written() -> Iterator[None]:
     """The document is complete a moment before its file is."""
     intact = results.save
 
-    async def save(folder: Path, job_id: str, xml: bytes) -> results.Result:
+    async def save(folder: Path, job_id: str, xml: bytes) -> results.StoredResult:
         async def later() -> None:
             await asyncio.sleep(3)
             await intact(folder, job_id, xml)
@@ -42,7 +42,7 @@ def marked_before_it_is_written() -> Iterator[None]:
         writing = asyncio.ensure_future(later())
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
         sha256 = hashlib.sha256(xml).hexdigest()
-        return results.Result(results.path_of(folder, job_id, sha256), len(xml), sha256)
+        return results.StoredResult(results.path_of(folder, job_id, sha256), len(xml), sha256)
 
     with swapped(results, "save", save):
         yield

@@ -77,10 +77,11 @@ def result_only_handed_on() -> Iterator[None]:
 
 @contextmanager
 def claim_untold() -> Iterator[None]:
-    """Who goes on tells that the stage before has ended, and not that the next one is claimed."""
+    """The event that ends an attempt does not show when that was claimed."""
+    nothing = "CAST(NULL AS BIGINT)"
     with (
-        swapped(jobs, "_told", lambda row, went_on: row),
-        respelled(jobs.sql, "turn", ("CASE WHEN goes THEN 'went_on' ELSE event END", "event")),
+        respelled(jobs.sql, "log_ends", ("s.data, s.claimed_at", f"s.data, {nothing}")),
+        respelled(jobs.sql, "turn", ("data, claimed_at FROM fin", f"data, {nothing} FROM fin")),
     ):
         yield
 

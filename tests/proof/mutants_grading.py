@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast_systems.grading import attempts, submissions, sweep, transitions
-from holdfast_systems.grading.transitions import Change, Event
+from holdfast_systems.grading.transitions import SubmissionChange, SubmissionEvent
 from tests.proof import mutants_floors, mutants_grading_messages
 from tests.proof.plant import Mutant, respelled, swapped
 
@@ -27,7 +27,7 @@ def progress_after_terminal() -> Iterator[None]:
         if before.status in transitions.LIVE:
             return intact(before, callback)
         after = replace(before, step=callback.data.status, progress=1.0)
-        return Change(after, Event("grading.progress", {"status": callback.data.status}))
+        return SubmissionChange(after, SubmissionEvent("grading.progress", {"status": callback.data.status}))
 
     with swapped(transitions, "_progress", always):
         yield
@@ -106,7 +106,7 @@ def everything_after_the_end_is_late() -> Iterator[None]:
     def filed(before: Any, result: Any, received_at: int) -> Any:
         if before.status != "FAILED" or before.ai_result is not None:
             return intact(before, result, received_at)
-        return Change(replace(before, ai_result=result.model_dump(mode="json", by_alias=True), is_late=True))
+        return SubmissionChange(replace(before, ai_result=result.model_dump(mode="json", by_alias=True), is_late=True))
 
     with swapped(transitions, "_completed", filed):
         yield
@@ -148,7 +148,9 @@ def anything_may_be_resubmitted() -> Iterator[None]:
     """A live attempt is cut short by the next."""
 
     def again(before: Any, deadline_at: int) -> Any:
-        return Change(transitions.Submission("PENDING", deadline_at), Event("grading.progress", {"status": "PENDING"}))
+        return SubmissionChange(
+            transitions.Submission("PENDING", deadline_at), SubmissionEvent("grading.progress", {"status": "PENDING"})
+        )
 
     wider = ("AND status = 'FAILED' AND", "AND")
     kept = (("finished_at,\n       failure_reason", "COALESCE(finished_at, 0),\n       COALESCE(failure_reason, '')"),)

@@ -39,7 +39,7 @@ def _early_ack(queue_name: str) -> Any:
     intact = SimTransport.consume
 
     async def consume(self: SimTransport, queue: str, handler: Any, *, prefetch: int = 20) -> None:
-        async def handle(delivery: messages.Delivery) -> None:
+        async def handle(delivery: messages.SimDelivery) -> None:
             await delivery.ack()
             await handler(Delivery(queue, delivery.body, delivery.message_id, dict(delivery.headers)))
 

@@ -36,7 +36,7 @@ def ack_before_commit() -> Iterator[None]:
     """A message is acked when it arrives."""
 
     async def consume(self: SimTransport, queue: str, handler: Any, *, prefetch: int = 20) -> None:
-        async def handle(delivery: messages.Delivery) -> None:
+        async def handle(delivery: messages.SimDelivery) -> None:
             await delivery.ack()
             await handler(Delivery(queue, delivery.body, delivery.message_id, dict(delivery.headers)))
 

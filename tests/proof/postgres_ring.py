@@ -28,7 +28,7 @@ from holdfast.tables.schema import KERNEL
 from holdfast_proof.history import _TOLD, Told
 from holdfast_proof.hosts import Host
 from holdfast_proof.store import Arena, SimLane, SimStore, StoreFaults
-from holdfast_proof.world import World
+from holdfast_proof.world import SimWorld
 
 _LOG = """
 CREATE TABLE proof_log (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, wall bigint, host text,
@@ -262,7 +262,7 @@ def _translated(error: psycopg.Error) -> StoreError:
     return StoreError(f"PostgreSQL refused a statement: {error}.")
 
 
-def arenas_of(build: type[World], urls: Sequence[str], folder: Path) -> dict[str, Arena]:
+def arenas_of(build: type[SimWorld], urls: Sequence[str], folder: Path) -> dict[str, Arena]:
     """The databases of a world on a server, each empty and told to tell what happens to it."""
     made: dict[str, Arena] = {}
     for (name, apps), url in zip(build.databases.items(), urls, strict=True):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.errors import TransportDown, Unroutable
-from holdfast_proof.broker import Broker, BrokerDown, Delivery, Faults
+from holdfast_proof.broker import Broker, BrokerDown, Faults, SimDelivery
 from holdfast_proof.loop import SimLoop
 
 HOUR_MS = 3_600_000
@@ -32,7 +32,7 @@ def kinds(broker: Broker, message_id: str) -> list[str]:
     return [event.kind for event in broker.log if event.message_id == message_id]
 
 
-async def take(delivery: Delivery) -> None:
+async def take(delivery: SimDelivery) -> None:
     await delivery.ack()
 
 
@@ -54,7 +54,7 @@ def test_a_message_is_confirmed_delivered_and_acked_once_on_a_good_day() -> None
     got: list[tuple[str, bytes, str, bool, str]] = []
 
     async def scenario(loop: SimLoop, broker: Broker) -> None:
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             host = loop.current.name
             got.append((delivery.message_id, delivery.body, delivery.headers["k"], delivery.redelivered, host))
             await delivery.ack()
@@ -73,11 +73,11 @@ def test_unacked_messages_of_a_killed_host_go_to_another_marked_as_redelivered()
     got: list[tuple[str, str, bool]] = []
 
     async def scenario(loop: SimLoop, broker: Broker) -> None:
-        async def hang(delivery: Delivery) -> None:
+        async def hang(delivery: SimDelivery) -> None:
             got.append((loop.current.name, delivery.message_id, delivery.redelivered))
             await asyncio.sleep(1000)
 
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             got.append((loop.current.name, delivery.message_id, delivery.redelivered))
             await delivery.ack()
 
@@ -97,7 +97,7 @@ def test_unacked_messages_of_a_killed_host_go_to_another_marked_as_redelivered()
 
 def test_an_ack_on_its_way_arrives_although_its_sender_dies() -> None:
     async def scenario(loop: SimLoop, broker: Broker) -> None:
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             await delivery.ack()
             await loop.die()
 
@@ -146,7 +146,7 @@ def test_the_prefetch_limit_holds() -> None:
     async def scenario(loop: SimLoop, broker: Broker) -> None:
         running = 0
 
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             nonlocal running
             running += 1
             at_once.append(running)
@@ -167,7 +167,7 @@ def test_a_handler_that_raises_or_nacks_gives_its_message_back() -> None:
     seen: list[tuple[int, bool]] = []
 
     async def scenario(loop: SimLoop, broker: Broker) -> None:
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             seen.append((len(seen), delivery.redelivered))
             if len(seen) == 1:
                 raise ValueError("poison")
@@ -190,7 +190,7 @@ def test_an_ack_over_a_lost_connection_is_refused_and_the_message_comes_again() 
     refused: list[str] = []
 
     async def scenario(loop: SimLoop, broker: Broker) -> None:
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             if not delivery.redelivered:
                 broker.disconnect(delivery.consumer)
                 with pytest.raises(BrokerDown):
@@ -284,7 +284,7 @@ def test_messages_may_overtake_each_other_and_come_twice() -> None:
     order: list[str] = []
 
     async def scenario(loop: SimLoop, broker: Broker) -> None:
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: SimDelivery) -> None:
             order.append(delivery.message_id)
             await delivery.ack()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof.command import main
 from holdfast_proof.report import SeedReport, Totals
 from holdfast_proof.run import reports, run_seed, simulate
@@ -61,7 +61,7 @@ def test_a_seed_has_one_history_in_every_process() -> None:
 
 
 def test_a_seed_that_fails_is_in_the_corpus_of_its_system_from_then_on(tmp_path: Path) -> None:
-    broken = Finding("S7", "mail did the effect twice,\nas m-1 and m-2.", "j-1")
+    broken = Violation("S7", "mail did the effect twice,\nas m-1 and m-2.", "j-1")
     (tmp_path / "corpus.txt").write_text("# known\n12 an earlier one\n")
     for system, seed in (("kernel", 10_000_017), ("kernel", 10_000_017), ("kernel", 12), ("releases", 5)):
         keep(SeedReport(seed, system, [broken], "", Counter()), tmp_path)

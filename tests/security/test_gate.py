@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.security.addresses import AUTHORITIES, TEXTS
 
 from holdfast.errors import CallError
-from holdfast.providers.gate import Rules, find_way, is_public, read_location, resolve
+from holdfast.providers.gate import AddressRules, find_way, is_public, read_location, resolve
 from holdfast.providers.outbound import OutboundPolicy, fetch
 from holdfast.providers.webhook import send_notice, url_problem
 from holdfast.settings import read
@@ -177,10 +177,10 @@ async def test_a_host_that_changes_its_address_is_looked_up_once() -> None:
     async def rebinding(host: str, port: int) -> list[str]:
         return next(answers)
 
-    way = await find_way("https://rebind.example/x", Rules(), resolver=rebinding)
+    way = await find_way("https://rebind.example/x", AddressRules(), resolver=rebinding)
     assert way.addresses == ("93.184.216.34",)
     with pytest.raises(CallError):
-        await find_way("https://rebind.example/x", Rules(), resolver=rebinding)
+        await find_way("https://rebind.example/x", AddressRules(), resolver=rebinding)
 
 
 @pytest.mark.spec("K30")
@@ -189,7 +189,7 @@ async def test_one_inner_address_among_several_condemns_the_host() -> None:
         return ["93.184.216.34", "::ffff:10.0.0.1"]
 
     with pytest.raises(CallError) as caught:
-        await find_way("https://mixed.example/", Rules(), resolver=mixed)
+        await find_way("https://mixed.example/", AddressRules(), resolver=mixed)
     assert caught.value.failure.error_class == "ADDRESS_REFUSED"
 
 
@@ -208,7 +208,7 @@ async def test_a_setting_lets_a_private_host_through_pinned() -> None:
     async def inner(host: str, port: int) -> list[str]:
         return ["10.0.0.7"]
 
-    rules = Rules(private_hosts=frozenset({"Git.Intern.", "[::1]"}))
+    rules = AddressRules(private_hosts=frozenset({"Git.Intern.", "[::1]"}))
     assert (await find_way("https://git.intern/x", rules, resolver=inner)).addresses == ("10.0.0.7",)
     assert (await find_way("https://[0:0::1]/x", rules)).addresses == ("::1",)
     with pytest.raises(CallError):
@@ -220,7 +220,7 @@ def test_an_error_names_the_host_and_nothing_else_of_the_address() -> None:
     secret = "p4ssw0rd"
     for url in (f"https://u:{secret}@example.org/", f"https://exa%6dple.org/?sig={secret}", f"gopher://x/{secret}"):
         with pytest.raises(CallError) as caught:
-            read_location(url, Rules())
+            read_location(url, AddressRules())
         assert secret not in str(caught.value)
         assert secret not in (url_problem(url) or "")
 
@@ -230,7 +230,7 @@ def test_an_error_names_the_host_and_nothing_else_of_the_address() -> None:
 @example(text="xn--ls8h.la/", scheme="https://")
 @given(text=st.text(max_size=80), scheme=st.sampled_from(["http://", "https://", "ssh://", ""]))
 def test_whatever_is_read_is_written_anew_in_one_way(text: str, scheme: str) -> None:
-    rules = Rules(frozenset({"http", "https", "ssh"}), userinfo=True)
+    rules = AddressRules(frozenset({"http", "https", "ssh"}), userinfo=True)
     try:
         first = read_location(scheme + text, rules)
     except CallError as error:

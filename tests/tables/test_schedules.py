@@ -126,7 +126,9 @@ async def test_schedules_are_added_paused_and_removed_while_all_is_running(deplo
     world = await deploy(app)
     kernel = world.kernel
     await announce_schedules(kernel)
-    await add_schedule(kernel, "own", "* * * * *", "cron.tick", '"mine"', actor="ann")
+    await add_schedule(kernel, "own", "* * * * *", "cron.tick", '"mine"', actor="ann", jitter_s=2.5, overlap="skip")
+    (own,) = await rows(kernel.store, "SELECT jitter_ms, overlap, added FROM holdfast_schedules WHERE name = 'own'")
+    assert own == {"jitter_ms": 2_500, "overlap": "skip", "added": 1}
     with pytest.raises(InvalidInput, match="declared in the code"):
         await add_schedule(kernel, "every-five", "* * * * *", "cron.tick", '"mine"', actor="ann")
     await pause_schedule(kernel, "every-five", paused=True, actor="ann")

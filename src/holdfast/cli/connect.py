@@ -28,7 +28,7 @@ LONG_OPEN_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ConnectionCheck:
     """One thing that was reached for, and what came of it."""
 
     what: str
@@ -47,7 +47,7 @@ def check_connect(system: list[str] | None, app: list[str] | None, as_json: bool
     raise typer.Exit(0 if all(line.ok for line in lines) else 1)
 
 
-async def _look_at_all(settings: Settings, names: list[str] | None, apps: list[str] | None) -> list[Line]:
+async def _look_at_all(settings: Settings, names: list[str] | None, apps: list[str] | None) -> list[ConnectionCheck]:
     lines = await _databases(settings, names, apps, to_look=False)
     if settings.read_only_url is not None:
         lines += await _databases(settings, names, apps, to_look=True)
@@ -62,7 +62,7 @@ async def _look_at_all(settings: Settings, names: list[str] | None, apps: list[s
 
 async def _databases(
     settings: Settings, names: list[str] | None, apps: list[str] | None, *, to_look: bool
-) -> list[Line]:
+) -> list[ConnectionCheck]:
     opened = await open_systems(settings, os.environ, names, own_apps(apps), to_look=to_look)
     try:
         by_store: dict[int, list[OpenSystem]] = {}
@@ -73,7 +73,7 @@ async def _databases(
         await close_systems(opened)
 
 
-async def _database(kernels: list[Kernel], to_look: bool) -> Line:
+async def _database(kernels: list[Kernel], to_look: bool) -> ConnectionCheck:
     store = kernels[0].store
     what = "replica" if to_look else "database"
     try:
@@ -88,9 +88,11 @@ async def _database(kernels: list[Kernel], to_look: bool) -> Line:
             facts.append(await _notifications(store))
         facts += await _horizon(kernels[0]) if fits else []
     except StoreError as error:
-        return Line(what, store.place(), str(error).rstrip("."), ok=False)
+        return ConnectionCheck(what, store.place(), str(error).rstrip("."), ok=False)
     unseen = [problem for problem in problems if problem not in facts]
-    return Line(what, store.place(), ", ".join([*facts, *(problem.rstrip(".") for problem in unseen)]), not problems)
+    return ConnectionCheck(
+        what, store.place(), ", ".join([*facts, *(problem.rstrip(".") for problem in unseen)]), not problems
+    )
 
 
 async def _schema(kernels: list[Kernel]) -> tuple[str, bool]:
@@ -133,8 +135,8 @@ async def _horizon(kernel: Kernel) -> list[str]:
     return [f"old row versions are kept by {held.what} {held.name} (process {held.pid}), for {held.open_s:.0f} s"]
 
 
-async def _broker(url: str, queues: list[Queue], queue_type: str) -> Line:
+async def _broker(url: str, queues: list[Queue], queue_type: str) -> ConnectionCheck:
     from holdfast.transports.rabbitmq.examine import examine
 
     place, found, ok = await examine(url, queues, queue_type)
-    return Line("broker", place, found, ok)
+    return ConnectionCheck("broker", place, found, ok)

@@ -10,7 +10,7 @@ from rich.progress import Progress
 from holdfast.cli.reach import act, at_desk, fail, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
 from holdfast.operator import fleet, job_bulk, jobs, pauses
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 from holdfast.operator.pauses import Sort
 
 pauses_cli = typer.Typer(help="Pause kinds and queues, and let them go on.", no_args_is_help=True)
@@ -148,7 +148,7 @@ def jobs_bulk(
                 text,
                 action,
                 actor=actor,
-                page=Page(PAGE_MAX, cursor),
+                page=ListPage(PAGE_MAX, cursor),
                 evidence=evidence,
                 priority=priority,
                 dry_run=dry_run,

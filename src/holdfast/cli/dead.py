@@ -20,7 +20,7 @@ from holdfast.kernel.correct import Correction
 from holdfast.operator import letters
 from holdfast.operator.bulk import FORMS
 from holdfast.operator.desk import Desk
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 
 dead_cli = typer.Typer(
     help="Work through dead letters: triage, remediate or edit, replay, resolve.", no_args_is_help=True
@@ -32,7 +32,7 @@ WithoutReplay = Annotated[str | None, typer.Option(help="Why it is closed althou
 OnlyStage = Annotated[str | None, typer.Option(help="Only this stage.")]
 
 
-class Step(StrEnum):
+class CaseStep(StrEnum):
     TRIAGE = "triage"
     REMEDIATE = "remediate"
     REPLAY = "replay"
@@ -54,7 +54,7 @@ def dead_list(
     """Dead letters, the newest first."""
     which = letters.LetterFilter(state=state, error_class=error_class, kind=kind, stage=stage)
     columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
-    show_items(look(system, app), columns, as_json, watch, letters.list_letters, Page(limit), which)
+    show_items(look(system, app), columns, as_json, watch, letters.list_letters, ListPage(limit), which)
 
 
 @dead_cli.command("groups")
@@ -191,7 +191,7 @@ def dead_resolve(
 
 @dead_cli.command("bulk")
 def dead_bulk(
-    step: Annotated[Step, typer.Argument(help="What to do with each that can take this step.")],
+    step: Annotated[CaseStep, typer.Argument(help="What to do with each that can take this step.")],
     state: OnlyState = None,
     error_class: OnlyClass = None,
     kind: Kind = None,
@@ -216,8 +216,8 @@ def dead_bulk(
     which = {"state": state, "error_class": error_class, "kind": kind, "stage": stage}
     if all(value is None for value in which.values()):
         raise typer.BadParameter("Say which: --state, --error-class, --kind or --stage.")
-    needed = {Step.TRIAGE: "cause", Step.REMEDIATE: "evidence", Step.RESOLVE: "notes"}.get(step)
-    if needed and not given[needed] and not (step is Step.RESOLVE and without_replay):
+    needed = {CaseStep.TRIAGE: "cause", CaseStep.REMEDIATE: "evidence", CaseStep.RESOLVE: "notes"}.get(step)
+    if needed and not given[needed] and not (step is CaseStep.RESOLVE and without_replay):
         raise typer.BadParameter(f"{step} needs --{needed}.")
     form = FORMS[step].model_validate({"filter": which, "dry_run": dry_run, "limit": limit, **given})
     done = at_desk(act(system, app), letters.step_many, form, actor)

@@ -13,7 +13,7 @@ from holdfast.cli.reach import act, at_desk, look, say, show
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 from holdfast.cli.table import table_of
 from holdfast.operator import incidents
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.operator.postmortem import write_postmortem
 
 incidents_cli = typer.Typer(
@@ -41,7 +41,7 @@ def incidents_list(
     """Incidents, the newest first: what, since when, who is hit, what comes next."""
 
     def ask() -> dict[str, Any]:
-        return at_desk(look(system, app), incidents.list_incidents, Page(limit), state)
+        return at_desk(look(system, app), incidents.list_incidents, ListPage(limit), state)
 
     show(ask, _draw_list, as_json, watch)
 

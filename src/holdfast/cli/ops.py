@@ -17,7 +17,7 @@ from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
 from holdfast.core.job import State
 from holdfast.operator import deliveries, fleet, jobs, providers, story
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.operator.schedules import answer_wait
 
 jobs_cli = typer.Typer(help="Look at jobs, cancel them, retry them.", no_args_is_help=True)
@@ -74,9 +74,9 @@ def jobs_list(
 
     where = look(system, app)
     if query:
-        show_items(where, columns, as_json, watch, jobs.query_jobs, Page(limit), text)
+        show_items(where, columns, as_json, watch, jobs.query_jobs, ListPage(limit), text)
     else:
-        show_items(where, columns, as_json, watch, jobs.list_jobs, Page(limit), which)
+        show_items(where, columns, as_json, watch, jobs.list_jobs, ListPage(limit), which)
 
 
 def _quote(word: str) -> str:
@@ -196,7 +196,7 @@ def effects_list(
 ) -> None:
     """External effects; `--status review` lists those that wait for a person."""
     columns = ["key", "provider", "provider_class", "status", "provider_id", "sends"]
-    show_items(look(system, app), columns, as_json, watch, deliveries.list_effects, Page(limit), status)
+    show_items(look(system, app), columns, as_json, watch, deliveries.list_effects, ListPage(limit), status)
 
 
 @effects_cli.command("answer")
@@ -242,4 +242,4 @@ def actions_list(
 ) -> None:
     """Who did what, the newest first: every act of a person."""
     columns = ["at", "actor", "action", "subject", "data"]
-    show_items(look(system, app), columns, as_json, False, fleet.list_actions, Page(limit), by, subject, people)
+    show_items(look(system, app), columns, as_json, False, fleet.list_actions, ListPage(limit), by, subject, people)

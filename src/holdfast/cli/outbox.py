@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.reach import act, at_desk, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 from holdfast.operator import deliveries
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 
 outbox_cli = typer.Typer(help="See messages on their way out; publish again what was set aside.", no_args_is_help=True)
 Status = Literal["pending", "published", "failed"]
@@ -26,7 +26,7 @@ def outbox_list(
 ) -> None:
     """The newest messages first; `--status failed` lists those set aside after their last try."""
     columns = ["id", "destination", "message_type", "status", "retry_count", "created_at", "error_message"]
-    show_items(look(system, app), columns, as_json, watch, deliveries.list_messages, Page(limit), status)
+    show_items(look(system, app), columns, as_json, watch, deliveries.list_messages, ListPage(limit), status)
 
 
 @outbox_cli.command("requeue")

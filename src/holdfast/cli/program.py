@@ -50,6 +50,7 @@ from holdfast.system import OpenSystem
 T = TypeVar("T")
 COMPLETING = "_HOLDFAST_COMPLETE"
 RUN, SET_UP, TRY = "Run it", "Set it up", "Try and prove it"
+UP_LEASE_S = 20
 NO_DUTIES = Duties(work=False, relay=False, consume=False, keep=False)
 
 cli = typer.Typer(
@@ -211,7 +212,11 @@ def _serve(
 
     # `up` is for one machine, whose person expects it to start: it migrates unless the setting says otherwise.
     migrates = os.environ.get("HOLDFAST_AUTO_MIGRATE") or ("true" if banner else None)
-    settings = settings_now(HOLDFAST_HOST=host, HOLDFAST_PORT=port, HOLDFAST_AUTO_MIGRATE=migrates)
+    # Its workers may be killed on the front page: their jobs are back soon.
+    lease = os.environ.get("WORKER_LEASE_TTL_SEC") or (UP_LEASE_S if banner else None)
+    settings = settings_now(
+        HOLDFAST_HOST=host, HOLDFAST_PORT=port, HOLDFAST_AUTO_MIGRATE=migrates, WORKER_LEASE_TTL_SEC=lease
+    )
     if not banner:
         start_logging(settings)
     duties = replace(duties, grace_s=settings.grace_s)

@@ -7,6 +7,7 @@ was given.
 
 from __future__ import annotations
 
+import http.client
 import inspect
 import json
 import urllib.error
@@ -34,19 +35,19 @@ from holdfast.operator import (
     schedules,
     story,
 )
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 
 BASE = "/api/ops"
 TIMEOUT_S = 30.0
 URL_VARIABLE, TOKEN_VARIABLE = "HOLDFAST_URL", "HOLDFAST_TOKEN"
 
 
-class Server(NamedTuple):
+class RemoteServer(NamedTuple):
     url: str
     token: str
 
 
-_SERVER: ContextVar[Server | None] = ContextVar("holdfast_server", default=None)
+_SERVER: ContextVar[RemoteServer | None] = ContextVar("holdfast_server", default=None)
 
 
 class Route(NamedTuple):
@@ -122,16 +123,16 @@ def choose_server(url: str | None, token: str | None) -> None:
         raise typer.BadParameter(f"--url must be like https://jobs.example.org, without user, query or fragment: {url}")
     if not token:
         raise typer.BadParameter(f"--url needs a token: --token, or {TOKEN_VARIABLE} (`holdfast token` makes one).")
-    _SERVER.set(Server(url.rstrip("/"), token))
+    _SERVER.set(RemoteServer(url.rstrip("/"), token))
 
 
-def chosen_server() -> Server | None:
+def chosen_server() -> RemoteServer | None:
     """The server of the command that runs, if it names one."""
     return _SERVER.get()
 
 
 def ask_server(
-    server: Server,
+    server: RemoteServer,
     systems: list[str] | None,
     apps: list[str] | None,
     verb: Callable[..., Any],
@@ -159,7 +160,7 @@ def _spread(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     """The arguments as single values: a page is its limit and its cursor, a filter its fields, a form what it holds."""
     for name, value in given.items():
         match value:
-            case Page():
+            case ListPage():
                 yield from (("limit", min(value.limit, PAGE_MAX)), ("next", value.cursor))
             case BaseModel():
                 yield from value.model_dump(mode="json", exclude_none=True).items()
@@ -169,7 +170,7 @@ def _spread(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
                 yield name, value
 
 
-def _send(server: Server, method: str, path: str, query: Mapping[str, Any], body: Any) -> Any:
+def _send(server: RemoteServer, method: str, path: str, query: Mapping[str, Any], body: Any) -> Any:
     words = urlencode({name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()})
     request = urllib.request.Request(
         f"{server.url}{BASE}{path}" + (f"?{words}" if words else ""),
@@ -185,8 +186,8 @@ def _send(server: Server, method: str, path: str, query: Mapping[str, Any], body
             return json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
     except urllib.error.HTTPError as error:
         raise _refusal(server, error) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = " ".join(str(getattr(error, "reason", error)).split())
         raise HoldfastError(f"{server.url} does not answer as a Holdfast server does: {reason}.") from None
 
 
@@ -195,7 +196,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _refusal(server: Server, error: urllib.error.HTTPError) -> HoldfastError:
+def _refusal(server: RemoteServer, error: urllib.error.HTTPError) -> HoldfastError:
     """What the server said against it, in its own words."""
     if 300 <= error.code < 400:
         return HoldfastError(f"{server.url} sends elsewhere, to {error.headers.get('Location')}; give that address.")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -13,17 +14,22 @@ from fastapi import FastAPI
 
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
+from holdfast.engines.worker import Worker
 from holdfast.errors import SettingsError
 from holdfast.http.app import create_app
 from holdfast.http.auth import known_roles, token_for
 from holdfast.http.metrics import PrometheusWatch
+from holdfast.http.playground import Playground, may_be_broken
 from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.app import App
 from holdfast.kernel.loop import unless_stopped
 from holdfast.kernel.observe.watch import JsonFormatter
-from holdfast.main import close_systems, open_systems
+from holdfast.main import close_systems, installed_names, open_systems
+from holdfast.playground import postcards
+from holdfast.playground.book import Book
+from holdfast.playground.sabotage import Sabotage
 from holdfast.settings import Settings
-from holdfast.system import OpenSystem
+from holdfast.system import OpenSystem, System
 
 REQUESTS_S = 5
 """How long requests and streams under way may take after the stop; less if the grace is."""
@@ -46,19 +52,30 @@ async def serve_systems(
     stop_on_signals(stop, duties.grace_s)
     listening = _listening(settings)
     is_read_only = not duties.any()
+    sabotage = _sabotage(settings, names, own) if banner and may_be_broken(settings) else None
     opened = await open_systems(
-        settings, env, names, own, watch=PrometheusWatch(), to_look=is_read_only, databases=databases
+        settings,
+        env,
+        names,
+        own,
+        watch=PrometheusWatch(),
+        to_look=is_read_only,
+        databases=databases,
+        extra=_postcards(sabotage) if sabotage is not None else (),
     )
     try:
         for one in opened:
             await unless_stopped(stop, await_schema(one.kernel) if is_read_only else prepare(one.kernel))
         if stop.is_set():
             return
-        app = create_app(settings, opened)
+        if sabotage is not None:
+            sabotage.attach(opened)
+        app = create_app(settings, opened, to_break=_playground(sabotage, opened))
         server = _server(app, settings, duties.grace_s)
         async with asyncio.TaskGroup() as group:
             for one in opened:
-                group.create_task(run(one.kernel, one.duties(duties), stop))
+                run_worker = Worker.run if sabotage is None else partial(sabotage.run_worker, one.name)
+                group.create_task(run(one.kernel, one.duties(duties), stop, run_worker=run_worker))
             group.create_task(server.serve(sockets=[listening]))
             if banner:
                 print_banner(settings, opened)
@@ -68,9 +85,30 @@ async def serve_systems(
     finally:
         listening.close()
         await close_systems(opened)
+        if sabotage is not None:
+            sabotage.book.close()
 
 
-class _Server(uvicorn.Server):
+def _sabotage(settings: Settings, names: Sequence[str] | None, own: Sequence[App]) -> Sabotage:
+    """What lets a visitor of the front page break things. Where nothing was chosen to run, there are postcards too."""
+    is_whole = not names and not own
+    book = Book(Path(settings.data_dir) / "playground.db")
+    return Sabotage(book, frozenset({postcards.NAME}) if is_whole else frozenset())
+
+
+def _playground(sabotage: Sabotage | None, opened: Sequence[OpenSystem]) -> Playground | None:
+    offers = frozenset(one.name for one in opened) - installed_names()
+    return None if sabotage is None else Playground(sabotage, opened, offers)
+
+
+def _postcards(sabotage: Sabotage) -> list[System]:
+    if postcards.NAME not in sabotage.own_books:
+        return []
+    title, url = "Postcards: something to break", "POSTCARDS_DATABASE_URL"
+    return [System(postcards.NAME, title, url, lambda env: postcards.postcards_app(sabotage.book))]
+
+
+class _ServerBesideDuties(uvicorn.Server):
     """uvicorn without its own signal handling: signals are ours, so that jobs in flight are finished first."""
 
     def install_signal_handlers(self) -> None:
@@ -82,7 +120,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
 
-def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
+def _server(app: FastAPI, settings: Settings, grace_s: float) -> _ServerBesideDuties:
     limits = connection_limits(settings)
     config = uvicorn.Config(
         app,
@@ -95,7 +133,7 @@ def _server(app: FastAPI, settings: Settings, grace_s: float) -> _Server:
         server_header=False,
         timeout_graceful_shutdown=max(1, min(REQUESTS_S, int(grace_s))),
     )
-    return _Server(config)
+    return _ServerBesideDuties(config)
 
 
 def _listening(settings: Settings) -> socket.socket:

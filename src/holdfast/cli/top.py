@@ -15,7 +15,7 @@ from holdfast.cli.table import table_of
 from holdfast.operator.fleet import list_workers
 from holdfast.operator.jobs import query_jobs
 from holdfast.operator.overview import show_overview
-from holdfast.operator.page import Page
+from holdfast.operator.page import ListPage
 from holdfast.operator.providers import list_breakers
 
 ROWS = 8
@@ -31,8 +31,8 @@ def top(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
             "overview": at_desk(where, show_overview)["items"],
             "held": [each for each in at_desk(where, list_breakers)["items"] if each["gate"] != "closed"],
             "workers": [each for each in at_desk(where, list_workers)["items"] if each["alive"]],
-            "running": at_desk(where, query_jobs, Page(ROWS), "state:processing")["items"],
-            "waiting": at_desk(where, query_jobs, Page(ROWS), "state:queued")["items"],
+            "running": at_desk(where, query_jobs, ListPage(ROWS), "state:processing")["items"],
+            "waiting": at_desk(where, query_jobs, ListPage(ROWS), "state:queued")["items"],
         }
 
     show(ask, _draw, as_json, watch=True)

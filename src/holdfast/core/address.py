@@ -30,8 +30,8 @@ def hide(text: str, number: int) -> str | None:
 
 def sealed_number(text: str) -> int | None:
     """Where the rest of a hidden address is kept; None if nothing of it was hidden."""
-    found = _SEALED.search(text)
-    return None if found is None else int(found[1])
+    match = _SEALED.search(text)
+    return None if match is None else int(match[1])
 
 
 def carries_password(text: str) -> bool:

@@ -81,7 +81,8 @@ def asks_to_wait(failure: Failure) -> bool:
 def is_known_down(standings: Sequence[Standing], gates: Gates) -> bool:
     """Whether each failure is the fault of a provider that is known to be down, or was while it was called."""
     return bool(standings) and all(
-        one.is_fault and one.provider in gates and _has_left(one.provider, one.generation, gates) for one in standings
+        standing.is_fault and standing.provider in gates and _has_left(standing.provider, standing.generation, gates)
+        for standing in standings
     )
 
 
@@ -101,7 +102,7 @@ def refunded(failures: int, tally: Tally, gates: Gates) -> tuple[int, Tally]:
 def with_failure(tally: Tally, standings: Sequence[Standing]) -> Tally:
     """The tally after one more failure that counts; a provider's fault may be given back later."""
     faults = dict(tally.faults)
-    if standings and all(one.is_fault for one in standings):
+    if standings and all(standing.is_fault for standing in standings):
         name, generation = standings[0].provider, standings[0].generation
         before = faults.get(name, (generation, 0))
         faults[name] = (generation, before[1] + 1 if before[0] == generation else 1)

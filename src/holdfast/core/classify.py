@@ -37,16 +37,16 @@ class Rules:
     retry_on: tuple[type[BaseException], ...] = ()
     never: tuple[type[BaseException], ...] = ()
 
-    def apply(self, error: BaseException, found: Failure) -> Failure:
+    def apply(self, error: BaseException, verdict: Failure) -> Failure:
         """The failure with the stage's word on whether it is retried."""
         for base in type(error).__mro__:
-            if base in _CATCH_ALL and not found.unknown:
+            if base in _CATCH_ALL and not verdict.unknown:
                 continue
             if base in self.never:
-                return replace(found, retryable=False, message=found.message.removesuffix(UNKNOWN_NOTE))
+                return replace(verdict, retryable=False, message=verdict.message.removesuffix(UNKNOWN_NOTE))
             if base in self.retry_on:
-                return replace(found, retryable=True, message=found.message.removesuffix(UNKNOWN_NOTE))
-        return found
+                return replace(verdict, retryable=True, message=verdict.message.removesuffix(UNKNOWN_NOTE))
+        return verdict
 
 
 NO_RULES = Rules()
@@ -61,8 +61,8 @@ def classify(
     A group, as parallel calls raise it, is as bad as its worst member."""
     if isinstance(error, BaseExceptionGroup):
         return _worst([classify(each, now_ms=now_ms, own=own, rules=rules) for each in error.exceptions])
-    found = _judged(error, own, now_ms) if own is not None else _recognised(error, now_ms)
-    return rules.apply(unwrap(error), found)
+    verdict = _judged(error, own, now_ms) if own is not None else _recognised(error, now_ms)
+    return rules.apply(unwrap(error), verdict)
 
 
 def text_of(error: BaseException) -> str:
@@ -77,14 +77,14 @@ def _judged(error: BaseException, own: Classifier, now_ms: int | None) -> Failur
     """What the provider's own function says; what Holdfast says where that is silent, or broken."""
     fallback = _recognised(error, now_ms)
     try:
-        found = own(error)
+        verdict = own(error)
     except Exception as broken:
         return _broken(fallback, f"raised {text_of(broken)}")
-    if found is None:
+    if verdict is None:
         return fallback
-    if not isinstance(found, Failure):
-        return _broken(fallback, f"returned a {type(found).__name__}, not a Failure or None")
-    return found
+    if not isinstance(verdict, Failure):
+        return _broken(fallback, f"returned a {type(verdict).__name__}, not a Failure or None")
+    return verdict
 
 
 def _broken(fallback: Failure, what: str) -> Failure:
@@ -103,9 +103,9 @@ def _recognised(error: BaseException, now_ms: int | None) -> Failure:
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(seen) < CHAIN_LENGTH_MAX:
         seen.add(id(current))
-        found = _known(current, now_ms)
-        if found is not None:
-            return found if current is error else replace(found, message=_joined(error, found.message))
+        verdict = _known(current, now_ms)
+        if verdict is not None:
+            return verdict if current is error else replace(verdict, message=_joined(error, verdict.message))
         wrapped = attribute(current, "orig")
         current = wrapped if isinstance(wrapped, BaseException) else current.__cause__
     unknown = failure(Category.BUG, "BUG", f"{text_of(error)}{UNKNOWN_NOTE}", ambiguous=True)

@@ -89,9 +89,9 @@ def _number(value: object) -> int | None:
 def _status(error: BaseException, response: object) -> int | None:
     candidates = [attribute(response, name) for name in ("status_code", "status")]
     candidates += [attribute(error, name) for name in ("status_code", "status", "http_status")]
-    found = [status for status in map(_number, candidates) if status is not None and 400 <= status <= 599]
-    if found:
-        return found[0]
+    statuses = [status for status in map(_number, candidates) if status is not None and 400 <= status <= 599]
+    if statuses:
+        return statuses[0]
     # A bare `code` means HTTP only beside headers or a response; else it may be anybody's number.
     if attribute(error, "headers") is None and response is None and not hasattr(type(error), "grpc_status_code"):
         return None
@@ -155,16 +155,16 @@ def _waits_in(body: Mapping[str, Any]) -> dict[str, str]:
     """What a body says about when to come back, in the words of headers."""
     inner = body.get("error")
     places = [each for each in (body, inner, body.get("parameters")) if isinstance(each, Mapping)]
-    found: dict[str, str] = {}
+    waits: dict[str, str] = {}
     for place in places:
         for name, header in _BODY_WAITS.items():
             if isinstance(place.get(name), str | int | float) and not isinstance(place[name], bool):
-                found.setdefault(header, str(place[name]))
+                waits.setdefault(header, str(place[name]))
         details = place.get("details")
         for detail in details if isinstance(details, list) else ():
             if isinstance(detail, Mapping) and isinstance(detail.get("retryDelay"), str):
-                found.setdefault("x-body-reset", detail["retryDelay"])
-    return found
+                waits.setdefault("x-body-reset", detail["retryDelay"])
+    return waits
 
 
 _BODY_WAITS = {

@@ -279,7 +279,7 @@ def _put_off(
 
 
 def _hold_max_ms(standings: tuple[Standing, ...]) -> int | None:
-    return min((one.hold_max_ms for one in standings if one.hold_max_ms is not None), default=None)
+    return min((standing.hold_max_ms for standing in standings if standing.hold_max_ms is not None), default=None)
 
 
 def _retried(

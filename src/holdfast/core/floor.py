@@ -127,10 +127,10 @@ def reached(lanes: Sequence[Lane], seen: Mapping[Lane, Seen], limit: int, now: i
     floors: dict[Lane, int] = {}
     rows = 0
     for lane in lanes:
-        one = seen.get(lane)
-        rows += one.rows if one else 0
-        end = one.highest if one and rows >= limit else now - SLACK_MS
-        floors[lane] = min(end, one.lowest_left) if one and one.lowest_left is not None else end
+        scan = seen.get(lane)
+        rows += scan.rows if scan else 0
+        end = scan.highest if scan and rows >= limit else now - SLACK_MS
+        floors[lane] = min(end, scan.lowest_left) if scan and scan.lowest_left is not None else end
         if rows >= limit:
             break
     return floors
@@ -138,11 +138,11 @@ def reached(lanes: Sequence[Lane], seen: Mapping[Lane, Seen], limit: int, now: i
 
 def lowest(*floors: Floors) -> Floors:
     """The lowest of each lane."""
-    found: dict[Lane, int] = {}
-    for one in floors:
-        for lane, key in one.items():
-            found[lane] = min(key, found.get(lane, key))
-    return found
+    lowest_keys: dict[Lane, int] = {}
+    for keys in floors:
+        for lane, key in keys.items():
+            lowest_keys[lane] = min(key, lowest_keys.get(lane, key))
+    return lowest_keys
 
 
 @dataclass(slots=True)
@@ -205,7 +205,7 @@ class Lanes:
             if since >= claiming.serial:
                 self.floors[lane] = min(key, self.floors.get(lane, key))
         oldest = min(self._under_way, default=self._serial + 1)
-        self._lowered = [one for one in self._lowered if one[0] >= oldest]
+        self._lowered = [entry for entry in self._lowered if entry[0] >= oldest]
 
     def lower(self, entered: Floors) -> None:
         for lane, key in entered.items():
@@ -238,6 +238,8 @@ class FloorBook:
     def __init__(self) -> None:
         self.claims = Lanes()
         self.outbox = Lanes()
+        self.turns = Lanes(beside=False)
+        """Where jobs wait for their turn, in the order of `run_at`; the later lane is that of what had it."""
         self.parked = Lanes(10_000, beside=False)
         """A lane for each provider, in the order in which jobs were parked."""
         self._named: dict[tuple[str, ...], Floor[Any]] = {}

@@ -41,7 +41,7 @@ def read_grpc(error: BaseException, message: str, now_ms: int | None) -> Failure
         message = f"{type(error).__name__}: {name}: {details}"  # its own text has many lines, with addresses in them
     ambiguous = name in AMBIGUOUS
     metadata = plain_headers(_called(error, "trailing_metadata"))
-    found = failure(
+    read = failure(
         category,
         error_class,
         message,
@@ -49,7 +49,7 @@ def read_grpc(error: BaseException, message: str, now_ms: int | None) -> Failure
         faults=ambiguous and name != "CANCELLED",
         retry_after_ms=retry_after_ms(metadata, now_ms),
     )
-    return found.final() if should_retry(metadata) is False else found
+    return read.final() if should_retry(metadata) is False else read
 
 
 def _code_name(error: BaseException) -> str:

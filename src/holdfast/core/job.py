@@ -97,3 +97,5 @@ class Claimed(NamedTuple):
     tally: str | None = None
     join_id: str | None = None
     """Which join it is a child of, if a stage of another job has spawned it."""
+    last_attempt_at: int | None = None
+    """When its last attempt was claimed."""

@@ -67,7 +67,8 @@ _NAMED_TEXT = re.compile(
     r"(?i)(?P<key>\b(?:prompt|essay|transcript|completion|user[ _]message|user[ _]input|input[ _]text|letter[ _]text)"
     r"[\"']?[ \t]{0,4}[:=][ \t]{0,4})(?P<text>[^\n]{1,4000})"
 )
-_QUOTES = re.compile(r"\\*[\"'`\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb]")
+# From the first backslash of a row on, and never again from within it: a long row without a quote costs one look.
+_QUOTES = re.compile(r"(?<!\\)\\*+[\"'`\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb]")
 _CLOSES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
 # What a provider says of an error stands under these; quotations inside it are looked at on their own.
 _EXPLAINS = re.compile(

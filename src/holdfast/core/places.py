@@ -20,7 +20,7 @@ def take(places: Places, limit: int, now: int, ticket: str, until: int) -> Place
 
 
 def give_back(places: Places, now: int, ticket: str) -> Places:
-    return {one: until for one, until in _held(places, now).items() if one != ticket}
+    return {holder: until for holder, until in _held(places, now).items() if holder != ticket}
 
 
 def _held(places: Places, now: int) -> dict[str, int]:

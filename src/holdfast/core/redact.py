@@ -85,7 +85,9 @@ def redact_stack(error: BaseException, limit: int = 20) -> str:
 def redact_frame(frame: FrameType, limit: int = 20) -> str:
     """Where a thread stands: its innermost `limit` frames, the innermost last, as in `redact_stack`."""
     frames = [each for each, _ in traceback.walk_stack(frame)][:limit]
-    places = [f"{_short(one.f_code.co_filename)}:{one.f_lineno} {one.f_code.co_qualname}" for one in reversed(frames)]
+    places = [
+        f"{_short(level.f_code.co_filename)}:{level.f_lineno} {level.f_code.co_qualname}" for level in reversed(frames)
+    ]
     return "\n  ".join(places)
 
 

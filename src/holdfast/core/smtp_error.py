@@ -72,9 +72,9 @@ def _replies(refused: Mapping[object, object] | Iterable[object]) -> Iterable[tu
 
 def _reply(error: object) -> tuple[int, str] | None:
     for code_name, text_name in (("smtp_code", "smtp_error"), ("code", "message")):
-        found = _pair(attribute(error, code_name), attribute(error, text_name))
-        if found is not None:
-            return found
+        pair = _pair(attribute(error, code_name), attribute(error, text_name))
+        if pair is not None:
+            return pair
     return None
 
 

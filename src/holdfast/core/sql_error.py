@@ -56,10 +56,10 @@ FAULTS = frozenset({"DB_UNAVAILABLE", "DB_TIMEOUT", "DB_OVERLOADED", "DB_INTERNA
 def read_sql(error: BaseException, message: str) -> Failure | None:
     """The failure behind a database's error; None if it is not one, or one that says nothing (a raised exception of
     somebody's own function, for example)."""
-    found = _by_sqlstate(error) or _by_sqlite(error) or _by_name(error)
-    if found is None:
+    meaning = _by_sqlstate(error) or _by_sqlite(error) or _by_name(error)
+    if meaning is None:
         return None
-    category, error_class = found
+    category, error_class = meaning
     ambiguous = error_class not in NOTHING_HAPPENED
     return failure(category, error_class, message, ambiguous=ambiguous, faults=error_class in FAULTS)
 

@@ -65,7 +65,7 @@ def _field(input: Any, name: str) -> Any:
     return getattr(input, name, None)
 
 
-class Rules(NamedTuple):
+class TurnRules(NamedTuple):
     """What is declared of keys: their weights, and the limits of the kinds that have one."""
 
     weights: Mapping[str, int]
@@ -78,18 +78,18 @@ class Rules(NamedTuple):
         return self.limits.get(key.partition(_OF)[2])
 
 
-class Begun(NamedTuple):
+class KeyUse(NamedTuple):
     """What a key has begun: jobs that have not ended, and starts within the last minute."""
 
     unended: int
     lately: int
 
 
-def allowed(limit: Limit | None, begun: Begun | None, room: int) -> int:
+def allowed(limit: Limit | None, begun: KeyUse | None, room: int) -> int:
     """How many more jobs of a key may start now, of `room`."""
     if limit is None:
         return room
-    unended, lately = begun or Begun(0, 0)
+    unended, lately = begun or KeyUse(0, 0)
     free = room if limit.at_once is None else limit.at_once - unended
     return max(0, min(room, free, room if limit.per_minute is None else limit.per_minute - lately))
 
@@ -102,7 +102,7 @@ class Share(NamedTuple):
     owed: int
 
 
-def share(keys: Sequence[str], rules: Rules, most: Mapping[str, int], room: int, owed: int = 0) -> Share:
+def share(keys: Sequence[str], rules: TurnRules, most: Mapping[str, int], room: int, owed: int = 0) -> Share:
     """Share the room between keys in the order of their turns: everybody's weight in jobs, round after round, until the
     room is used or nobody may have more. `owed`: what the first key has left of a turn that was cut short."""
     jobs: dict[str, int] = {}

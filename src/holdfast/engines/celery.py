@@ -120,13 +120,13 @@ class Fleet:
     apps: Sequence[App]
 
     async def kernels(self) -> list[Kernel]:
-        return [one.kernel for one in await open_systems(self.settings, os.environ, self.systems, self.apps)]
+        return [system.kernel for system in await open_systems(self.settings, os.environ, self.systems, self.apps)]
 
     def celery(self) -> Celery:
         kernels = asyncio.run(self.kernels())  # nothing is connected: only their declarations are read
-        stages = [one for kernel in kernels for kind in kernel.registry.kinds.values() for one in kind.stages]
+        stages = [stage for kernel in kernels for kind in kernel.registry.kinds.values() for stage in kind.stages]
         queues = [queue for kernel in kernels for queue in kernel.registry.queues]
-        longest_s = max((one.timeout_s for one in stages), default=60.0)
+        longest_s = max((stage.timeout_s for stage in stages), default=60.0)
         return make_celery(self.settings, self.own, self.kernels, queues, longest_s)
 
 

@@ -18,7 +18,7 @@ from functools import reduce
 from typing import Any, BinaryIO, cast
 
 from holdfast.engines.children import end_with_parent
-from holdfast.kernel.running.aside import Ask, Ended, Facts, Raised, Where, come_of
+from holdfast.kernel.running.aside import Ask, Facts, Raised, StageAddress, StageReturned, come_of
 from holdfast.kernel.running.sync_context import SyncContext
 
 SIZE = struct.Struct(">I")
@@ -63,7 +63,7 @@ class Pipe:
     def write(self, thing: object) -> None:
         self._put(pickle.dumps(thing))
 
-    def write_end(self, ended: Ended | Raised) -> None:
+    def write_end(self, ended: StageReturned | Raised) -> None:
         """Say what came of a handler: as text, if it cannot be sent as it is."""
         if isinstance(ended, Raised):
             ended = Raised(cast(Any, Portable(ended.error)))
@@ -86,21 +86,21 @@ class Pipe:
         return come_of(reply)
 
 
-def _in_words(ended: Ended | Raised, problem: Exception) -> StageRaised:
+def _in_words(ended: StageReturned | Raised, problem: Exception) -> StageRaised:
     if isinstance(ended, Raised):
         error = cast(Any, ended.error)._error
         return StageRaised(f"{type(error).__name__}: {error}")
     return StageRaised(f"The stage returned a {type(ended.value).__name__}, which cannot be sent: {problem}")
 
 
-def run_stage(pipe: Pipe, where: Where, facts: Facts, now: int, arguments: bytes) -> Ended | Raised:
+def run_stage(pipe: Pipe, where: StageAddress, facts: Facts, now: int, arguments: bytes) -> StageReturned | Raised:
     """Run one stage to its end."""
     began = time.monotonic()
     try:
         job = reduce(getattr, where.job.split("."), importlib.import_module(where.module))
         context = SyncContext(facts, pipe, lambda: now + int((time.monotonic() - began) * 1_000))
         kind = vars(job)["__holdfast__"]
-        return Ended(vars(job)[where.stage](kind.instance, context, *pickle.loads(arguments)))
+        return StageReturned(vars(job)[where.stage](kind.instance, context, *pickle.loads(arguments)))
     except (SystemExit, KeyboardInterrupt) as error:  # ends the stage, and not the worker that reads this
         return Raised(StageRaised(f"{type(error).__name__}: {error}"))
     except BaseException as error:

@@ -31,7 +31,7 @@ def doorbell(queue: str) -> str:
 
 
 @dataclass
-class Bells:
+class RungRecently:
     """What was rung for in one queue: each attempt of a job once in `again_s`.
 
     Kept in memory only. A dispatcher that starts anew, or a second one, rings once more than needed."""
@@ -43,11 +43,11 @@ class Bells:
 
     def fresh(self, due: list[tuple[str, int]], now: int) -> list[tuple[str, int]]:
         """Those of the due jobs that were not rung for lately. What is due no longer is forgotten."""
-        self.rung = {one: self.rung[one] for one in due if one in self.rung}
-        return [one for one in due if now - self.rung.get(one, -(10**15)) >= self.again_s * 1_000]
+        self.rung = {job: self.rung[job] for job in due if job in self.rung}
+        return [job for job in due if now - self.rung.get(job, -(10**15)) >= self.again_s * 1_000]
 
 
-async def ring_once(kernel: Kernel, bells: Bells) -> int:
+async def ring_once(kernel: Kernel, bells: RungRecently) -> int:
     """Ring for what is due in one queue; returns how many bells the broker took."""
     assert kernel.transport is not None, "a doorbell needs a transport"
     await take_turns(kernel, [bells.queue], bells.window)
@@ -59,7 +59,7 @@ async def ring_once(kernel: Kernel, bells: Bells) -> int:
     watch_claims(kernel)
     fresh = bells.fresh(due, now)
     answers = await asyncio.gather(*[_ring(kernel, kernel.transport, bells.queue, job_id) for job_id, _ in fresh])
-    taken = [one for one, trouble in zip(fresh, answers, strict=True) if trouble is None]
+    taken = [job for job, trouble in zip(fresh, answers, strict=True) if trouble is None]
     bells.rung.update(dict.fromkeys(taken, now))
     down = next((trouble for trouble in answers if isinstance(trouble, TransportDown)), None)
     if down is not None:
@@ -71,7 +71,7 @@ async def ring_for_ever(kernel: Kernel, again_s: float, stop: asyncio.Event) -> 
     """Ring for every queue of the loaded apps, at once when something is enqueued and by polling."""
     async with asyncio.TaskGroup() as group:
         for queue in kernel.registry.queues:
-            step = partial(ring_once, bells=Bells(queue, again_s))
+            step = partial(ring_once, bells=RungRecently(queue, again_s))
             group.create_task(repeat(kernel, f"ring:{queue}", step, kernel.tuning.poll_s, stop, f"queue:{queue}"))
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import holdfast
 from holdfast.engines.keeper import Keeper, Step
@@ -63,7 +63,17 @@ class Duties:
         return self.work or self.relay or self.consume or self.keep
 
 
-async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event, *, engine: str = "asyncio") -> None:
+RunWorker = Callable[[Worker, asyncio.Event], Coroutine[Any, Any, None]]
+
+
+async def run(
+    kernel: Kernel,
+    duties: Duties,
+    stop: asyncio.Event,
+    *,
+    engine: str = "asyncio",
+    run_worker: RunWorker = Worker.run,
+) -> None:
     """Do the duties until `stop`. The store is left open: the caller closes it after the last write."""
     announce(kernel, duties, engine)
     async with asyncio.TaskGroup() as group:
@@ -72,7 +82,7 @@ async def run(kernel: Kernel, duties: Duties, stop: asyncio.Event, *, engine: st
         workers = _workers(kernel, duties)
         for worker in workers:
             kernel.duties["work"] = RUNNING
-            group.create_task(worker.run(stop))
+            group.create_task(run_worker(worker, stop))
         if duties.keep:
             _keep(kernel, workers, group, stop)
         if duties.keep and not workers:
@@ -86,9 +96,9 @@ def _workers(kernel: Kernel, duties: Duties) -> list[Worker]:
     if not duties.queues:
         return [Worker(kernel, concurrency=duties.concurrency, grace_s=duties.grace_s)]
     served = {queue: number for queue, number in duties.queues.items() if queue in kernel.registry.queues}
-    made = [Worker(kernel, concurrency=n, grace_s=duties.grace_s, queues=[queue]) for queue, n in served.items()]
+    workers = [Worker(kernel, concurrency=n, grace_s=duties.grace_s, queues=[queue]) for queue, n in served.items()]
     kernel.aside.allow(sum(served.values()))
-    return made
+    return workers
 
 
 def announce(kernel: Kernel, duties: Duties, engine: str) -> None:

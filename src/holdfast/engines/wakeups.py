@@ -10,6 +10,7 @@ import holdfast
 from holdfast.engines.roster import Roster
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.loop import pause
 from holdfast.stores.seam import Bell, Tx
 from holdfast.tables import workers
 
@@ -17,6 +18,7 @@ FRESH = 2.5
 """A worker that has not renewed for so many of its intervals is not counted on to answer."""
 COMPANY = "company"
 """The channel on which workers say that they have come or go."""
+SIGN_OFF_S = 1.0
 LOOK_ROUND_S = 2.0
 """Within this time the others look who is there now: one look for all that come together."""
 
@@ -68,6 +70,15 @@ class Wakeups:
         report = (self._name, queues, in_flight, now, declared)
         self.is_drained = await workers.seen(tx, *report, heeds=heeds, release=release)
         return heeds
+
+    async def sign_off(self) -> None:
+        """Tell the others that this worker goes; not for longer than a second."""
+        try:
+            async with asyncio.timeout(SIGN_OFF_S), self._kernel.store.transaction() as tx:
+                await workers.gone(tx, self._name, self._kernel.now() - 3_600_000)
+                await tx.hint(COMPANY)
+        except (StoreError, TimeoutError):
+            await pause(asyncio.Event(), 0)  # its row is for people only, and goes with the next prune
 
     def note_surplus(self) -> None:
         """There may be more than this worker takes."""

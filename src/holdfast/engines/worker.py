@@ -16,29 +16,29 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 
 from holdfast.core.classify import classify
-from holdfast.core.job import Claimed, Priority
+from holdfast.core.job import Claimed
 from holdfast.core.outcome import Failed, Released
 from holdfast.core.redact import redact_stack
+from holdfast.engines.newcomers import Newcomers, kept_places
 from holdfast.engines.presence import name_here
 from holdfast.engines.renewal import LATE, Renewal
-from holdfast.engines.wakeups import COMPANY, Wakeups
+from holdfast.engines.wakeups import Wakeups
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.compose.awaited import listen_for_waits
-from holdfast.kernel.go_on import Look, may_go_on
+from holdfast.kernel.go_on import Look, may_go_on, next_look
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.observe.attempt_log import keep_logs
 from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.turn import turn
-from holdfast.tables import leases, workers
+from holdfast.tables import leases
 
 STORE_BACKOFF_S = 0.5
 STORE_BACKOFF_CAP_S = 10.0
 GIVE_BACK_S = 2.0
 """How long after the grace time the last settlements may take. Then the leases are left to expire."""
-SIGN_OFF_S = 1.0
 
 
 @dataclass(slots=True)
@@ -83,12 +83,16 @@ class Worker:
         self._stop = asyncio.Event()
         self._draining = False
         self._end_at = 0.0
-        self._doubt = False
+        self._doubt = asyncio.Event()
         self._stepping = 0
         self._disowning = asyncio.Lock()
         self._renewed_at: float | None = None
         self._renewal: Renewal | None = None
         self._wakeups = Wakeups(kernel, self.name, self.queues, self._room, self._look_again)
+        self._kept = kept_places(kernel, self.queues, concurrency)
+        self._resting = 0
+        hooks = (self._spare, lambda: [one.job for one in self._running.values()], self._start, self._doubt.set)
+        self._newcomers = Newcomers(kernel, self.name, self.queues, *hooks)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
@@ -96,6 +100,7 @@ class Worker:
         keep_logs()
         async with asyncio.TaskGroup() as group:
             helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
+            helpers += [group.create_task(self._newcomers.look_for_ever())] if self._kept else []
             waits = listen_for_waits(self.kernel)
             self._stand_by()
             streams = [group.create_task(self._stream()) for _ in range(self.streams)]
@@ -108,7 +113,7 @@ class Worker:
         if self._renewal is not None:
             self._renewal.stop()
         await self.kernel.aside.close()
-        await self._sign_off()
+        await self._wakeups.sign_off()
 
     async def run_until_idle(self) -> int:
         """Run what is due until nothing is; for tests. Returns how many attempts ended."""
@@ -122,24 +127,24 @@ class Worker:
 
     async def _stream(self) -> None:
         backoff_s = 0.0
-        while not (self._draining and not self._running and not self._finished):
+        while not (self._draining and not (self._running or self._finished or self._newcomers.is_looking)):
             # Draining begins a turn of the loop after the stop: nothing is claimed in between either.
             room = min(self.kernel.tuning.claim_batch, self._room())
             if not self._finished and (room <= 0 or self._idle or (self._reserved and not self._more)):
                 await self._rest()
                 continue
-            if self._doubt and self._stepping:
+            if self._doubt.is_set() and (self._stepping or self._newcomers.is_looking):
                 await self._rest()  # the other stream's answer must be known before we say what is not ours
                 continue
             self._reserved += room
             rings = self._rings
             try:
-                if self._doubt:
+                if self._doubt.is_set():
                     await self._disown()
                 taken, parked = await self._step(room)
                 backoff_s = 0.0
             except StoreError as error:
-                self._doubt = True
+                self._doubt.set()
                 cap_s = STORE_BACKOFF_S if self._draining else STORE_BACKOFF_CAP_S
                 backoff_s = min(cap_s, max(STORE_BACKOFF_S, backoff_s * 2))
                 self.kernel.watch.log("worker.store_failed", error=str(error), wait_s=backoff_s)
@@ -157,15 +162,21 @@ class Worker:
                 self._idle = not self._more and not parked and rings == self._rings
             if self._more:
                 self._wake.set()
-            if self._draining:
-                self._finished += [Settlement(one.job, Released()) for one in taken]
-            else:
-                self._start(taken)
+            self._start(taken)
 
     def _room(self) -> int:
+        return max(0, self._free() - self._kept)
+
+    def _free(self) -> int:
         if self._draining or self._stop.is_set() or self._wakeups.is_drained:
             return 0
         return self.concurrency - len(self._running) - self._reserved - self._going_on()
+
+    def _spare(self) -> int:
+        """How many newcomers may be started now, beside the turns under way; none while nobody is in their way."""
+        if not self._running or self._doubt.is_set() or (self._resting and self._room() > 0):
+            return 0
+        return max(0, min(self._kept, self._free()))
 
     def _going_on(self) -> int:
         """How many of the finished may keep their places."""
@@ -188,18 +199,13 @@ class Worker:
             self._stepping -= 1
             self._reserved -= kept
         self.completed += len(finished)
-        self._note_look(room, began, *done)
+        self._look = next_look(self._look, room, began, *done)
         return done
 
-    def _note_look(self, room: int, began: int, taken: Sequence[Taken], again: int) -> None:
-        """A claim takes the most urgent first: what it leaves behind is no more urgent than the last that it took."""
-        claimed = [one.job.priority for one in taken if not one.went_on]
-        if len(claimed) + again < room:
-            self._look = Look(began, Priority.LOW)  # that was all there was
-        elif room > 0 and claimed:
-            self._look = Look(began, max(claimed))
-
     def _start(self, taken: Sequence[Taken]) -> None:
+        if self._draining:
+            self._finished += [Settlement(one.job, Released()) for one in taken]
+            return
         for one in taken:
             self._running[one.job.id, one.job.attempt] = Running(one.job)
         if taken:
@@ -261,14 +267,17 @@ class Worker:
     async def _rest(self) -> None:
         """Nothing to settle and nothing to claim: wait for an attempt to end, a ring, or the poll."""
         self._wake.clear()
+        self._resting += 1
         with suppress(TimeoutError):
             async with asyncio.timeout(self.kernel.tuning.poll_s):
                 await self._wake.wait()
+        self._resting -= 1
 
     def _look_again(self) -> None:
         self._rings += 1
         self._idle = False
         self._wake.set()
+        self._newcomers.rung.set()
 
     async def _renew_for_ever(self) -> None:
         while True:  # the first round only says that the worker is there
@@ -313,7 +322,7 @@ class Worker:
     async def _disown(self) -> None:
         """After a lost answer we may hold jobs that we do not know of: give those back."""
         async with self._disowning:
-            if not self._doubt:
+            if not self._doubt.is_set():
                 return
             async with self.kernel.store.reading() as tx:
                 held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
@@ -321,7 +330,7 @@ class Worker:
             lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:
                 await turn(self.kernel, self.name, self.queues, lost, 0)
-            self._doubt = False
+            self._doubt.clear()
 
     async def _drain(self) -> None:
         self._draining = True
@@ -340,11 +349,3 @@ class Worker:
             stream.cancel()
         if waiting or self._finished:
             self.kernel.watch.log("worker.leases_left", worker=self.name, jobs=len(self._finished))
-
-    async def _sign_off(self) -> None:
-        try:
-            async with asyncio.timeout(SIGN_OFF_S), self.kernel.store.transaction() as tx:
-                await workers.gone(tx, self.name, self.kernel.now() - 3_600_000)
-                await tx.hint(COMPANY)
-        except (StoreError, TimeoutError):
-            await pause(asyncio.Event(), 0)  # its row is for people only, and goes with the next prune

@@ -12,7 +12,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Request
 
 import holdfast
-from holdfast.http import callbacks, docs, health, metrics, ops, ops_live, pages, problem, tickets
+from holdfast.http import (
+    callbacks,
+    docs,
+    health,
+    metrics,
+    oidc,
+    ops,
+    ops_live,
+    pages,
+    playground,
+    problem,
+    tickets,
+)
 from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
@@ -28,17 +40,24 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(settings: Settings, systems: Sequence[OpenSystem]) -> FastAPI:
-    """The application for these systems. Tickets live in the first one's store."""
+def create_app(
+    settings: Settings, systems: Sequence[OpenSystem], *, to_break: playground.Playground | None = None
+) -> FastAPI:
+    """The application for these systems. Tickets live in the first one's store. `to_break`: what may be broken on its
+    front page; without it there is no such route."""
     # First the systems' own, because routes are tried in order: what users ask for most is found soonest.
     own = [each.system.routes(each.kernel, each.env) for each in systems if each.system.routes is not None]
     common = [callbacks.router, docs.router, health.router, metrics.router, ops.router, ops_live.router]
-    return assemble(
+    if to_break is not None:
+        common.append(playground.router)
+    app = assemble(
         settings,
         systems,
         Auth(settings, known_roles(each.system for each in systems)),
-        [*own, shared, *common, pages.common, pages.router, pages.system_pages(systems)],
+        [*own, shared, *common, oidc.router, pages.common, pages.router, pages.system_pages(systems)],
     )
+    app.state.playground = to_break
+    return app
 
 
 def assemble(
@@ -58,6 +77,7 @@ def assemble(
     )
     app.state.auth = auth
     app.state.callers = Callers(settings)
+    app.state.oidc = oidc.OidcProvider(settings)
     app.state.settings = settings
     app.state.systems = tuple(systems)
     app.state.desk = Desk(app.state.systems)

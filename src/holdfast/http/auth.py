@@ -33,8 +33,10 @@ from holdfast.http.problem import Problem
 from holdfast.settings import Settings
 from holdfast.system import System
 
-ROLES = ("operator",)
-"""The library's own; a system brings those that its routes ask for (`System.roles`)."""
+ROLES = ("operator", "viewer")
+"""The library's own; a system brings those that its routes ask for (`System.roles`). A viewer sees what an operator
+sees and changes nothing."""
+SAFE = ("GET", "HEAD")
 SECRET_FILE = "jwt-secret"
 SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
 TOKEN_LENGTH_MAX = 8_192
@@ -168,7 +170,7 @@ class CallerCheck(SecurityBase):
     async def __call__(self, request: Request) -> Principal:
         auth = auth_of(request)
         caller = auth.stream_caller(request) if self._takes_ticket else auth.caller(request)
-        return _allowed(await _admitted(request, caller), self.roles)
+        return _allowed(await _admitted(request, caller), self.roles, request.method)
 
 
 def require(*roles: str) -> Any:
@@ -219,7 +221,9 @@ async def _by_ticket(request: Request, ticket: str) -> Principal:
     return Principal(sub, roles)
 
 
-def _allowed(who: Principal, roles: tuple[str, ...]) -> Principal:
+def _allowed(who: Principal, roles: tuple[str, ...], method: str) -> Principal:
+    if "operator" in roles and method in SAFE:
+        roles = (*roles, "viewer")
     if not who.may(*roles):
         raise Problem(403, "FORBIDDEN", f"This needs the role {' or '.join(roles)}.")
     return who

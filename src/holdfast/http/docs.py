@@ -1,14 +1,15 @@
-"""The API's reference at /docs: a plain page made from the OpenAPI description; it needs no script and no network."""
+"""The API's reference at /docs, made from the OpenAPI description: no network, and a script only to send."""
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
-from holdfast.http.pages import links
+from holdfast.http.pages import frame, links
 
 router = APIRouter(include_in_schema=False)
 
@@ -18,7 +19,6 @@ main h2 { margin-top: 2rem; }
 article { border-top: 1px solid var(--line); padding: .6rem 0; }
 article p { margin: .2rem 0; }
 """
-BRAND = '<a class="brand" href="./"><img src="static/holdfast.svg" alt=""> Holdfast</a>'
 
 
 @router.get("/docs")
@@ -40,27 +40,33 @@ def rendered(description: dict[str, Any], linked: str) -> str:
             group = (operation.get("tags") or ["routes"])[0]
             groups.setdefault(group, []).append(_operation(method, path, operation))
     body = "".join(f"<h2>{escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(groups.items()))
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width"><link rel="icon" href="static/holdfast.svg">'
-        '<link rel="stylesheet" href="static/holdfast.css"><link rel="stylesheet" href="docs.css">'
-        f'</head><body><header class="top">{BRAND}<nav aria-label="Pages">{linked}</nav></header><main><h1>{title}</h1>'
-        '<p>The whole description, for tools: <a href="openapi.json">/openapi.json</a>.</p>'
-        f"{body}</main></body></html>"
+    main = (
+        f'<main id="main" tabindex="-1"><h1>{title}</h1>'
+        '<p>The whole description, for tools: <a href="openapi.json">/openapi.json</a>. '
+        "Each operation can be sent from here, with the token of this tab.</p>"
+        f"{body}</main>"
     )
+    head = ['<link rel="stylesheet" href="docs.css">', '<script type="module" src="static/docs.js"></script>']
+    return frame("API", main, linked, head)
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
-    told = operation.get("description") or operation.get("summary") or ""
+    summary = operation.get("description") or operation.get("summary") or ""
     names = ", ".join(one["name"] for one in operation.get("parameters", ()))
     fields = _body(operation)
     return (
         f'<article><p><span class="method">{escape(method.upper())}</span> <code>{escape(path)}</code></p>'
-        f"<p>{escape(told)}</p>"
+        f"<p>{_code(escape(summary))}</p>"
         + (f"<p>Parameters: <code>{escape(names)}</code></p>" if names else "")
         + (f"<p>Body: <code>{escape(fields)}</code></p>" if fields else "")
+        + f'<details data-operation="{escape(f"{method} {path}")}"><summary>Send</summary></details>'
         + "</article>"
     )
+
+
+def _code(text: str) -> str:
+    """What stands between back-ticks, as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 
 def _body(operation: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def json_complaint(body: bytes) -> str | None:
         return None
     try:
         tree = json.loads(body, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
-    except _Refused as refused:
+    except _BadJson as refused:
         return str(refused)
     except (ValueError, RecursionError):
         return None
@@ -54,7 +54,7 @@ def _is_suspicious(body: bytes) -> bool:
     return any(part in numbers for part in _LARGE)
 
 
-class _Refused(Exception):
+class _BadJson(Exception):
     """Why a value in a body is refused."""
 
 
@@ -71,13 +71,13 @@ def _depth(body: bytes) -> int:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _Refused(f"holds {name}, which is not JSON")
+    raise _BadJson(f"holds {name}, which is not JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
-        raise _Refused("holds a number too large to be read")
+        raise _BadJson("holds a number too large to be read")
     return value
 
 

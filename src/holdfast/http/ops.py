@@ -19,7 +19,7 @@ from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_control import router as control_router
 from holdfast.http.ops_incidents import router as incidents_router
 from holdfast.operator import deliveries, fleet, job_bulk, jobs, overview, providers, story
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
@@ -104,7 +104,7 @@ async def act_on_jobs(desk: AtDesk, body: JobsAct, who: Operator) -> dict[str, A
         body.q,
         body.action,
         actor=who.sub,
-        page=Page(body.limit, body.next),
+        page=ListPage(body.limit, body.next),
         ids=None if body.ids is None else frozenset(body.ids),
         evidence=body.evidence,
         priority=body.priority,

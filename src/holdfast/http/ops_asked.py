@@ -10,7 +10,7 @@ from holdfast.core.words import Words as Words
 from holdfast.http.auth import Principal, require
 from holdfast.operator.desk import Desk
 from holdfast.operator.ids import complete_id
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 
 OPERATOR = require("operator")
 Operator = Annotated[Principal, OPERATOR]
@@ -26,12 +26,12 @@ def _desk(request: Request, system: SystemName = None) -> Desk:
     return desk.narrow(system)
 
 
-def _page(limit: Limit = 50, cursor: Cursor = None) -> Page:
-    return Page(limit, cursor)
+def _page(limit: Limit = 50, cursor: Cursor = None) -> ListPage:
+    return ListPage(limit, cursor)
 
 
 AtDesk = Annotated[Desk, Depends(_desk)]
-OnPage = Annotated[Page, Depends(_page)]
+OnPage = Annotated[ListPage, Depends(_page)]
 IdText = Annotated[Words, Path(description="The id, or its first 8 characters or more.", max_length=100)]
 
 

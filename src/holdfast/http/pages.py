@@ -26,6 +26,7 @@ ASSETS = {path.name: path for path in sorted((HERE / "static").iterdir())}
 LINKS = (("./", "Try it"), ("console", "Console"), ("docs", "API"))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
+OIDC_WAY = '<p><a class="button" href="login/oidc">Sign in with your organisation</a></p>\n'
 FRESH = {"Cache-Control": "no-cache"}
 
 router = APIRouter(include_in_schema=False)
@@ -38,19 +39,19 @@ async def front(request: Request) -> HTMLResponse:
     """What runs here, with the cards of the systems to try them."""
     brought = [(each.name, each.system.pages) for each in request.app.state.systems if each.system.pages is not None]
     cards = [(pages.folder / pages.card).read_text() for _, pages in brought if pages.card]
-    scripts = [
-        f'<script type="module" src="static/{escape(name)}/{pages.card_script}"></script>'
-        for name, pages in brought
-        if pages.card_script
-    ]
-    html = (HERE / "pages_html" / "front.html").read_text()
-    html = html.replace("<!-- cards -->\n", "".join(cards)).replace("<!-- scripts -->", "\n".join(scripts))
-    return _with_links(request, html, "./")
+    scripts = [_module(f"static/{name}/{pages.card_script}") for name, pages in brought if pages.card_script]
+    can_break = request.app.state.playground is not None
+    main = read_part("front").replace("<!-- cards -->\n", "".join(cards))
+    main = main.replace("<!-- playground -->\n", read_part("playground") if can_break else "")
+    own = ["front.js", *(["playground.js"] if can_break else [])]
+    head = [*(_module(f"static/{name}") for name in own), *scripts]
+    return _framed(request, "Try it", main, "./", head)
 
 
 @router.get("/login")
-async def login() -> FileResponse:
-    return FileResponse(HERE / "pages_html" / "login.html", media_type="text/html", headers=FRESH)
+async def login(request: Request) -> HTMLResponse:
+    main = read_part("login").replace("<!-- oidc -->\n", OIDC_WAY if request.app.state.settings.oidc_issuer else "")
+    return _framed(request, "Sign in", main, None, [_module("static/login.js")])
 
 
 @router.get("/console")
@@ -63,7 +64,7 @@ async def console(request: Request) -> Response:
         who = None
     if who is None:
         return RedirectResponse("login?next=console", status_code=303)
-    if who.may("operator"):
+    if who.may("operator", "viewer"):
         return FileResponse(HERE / "pages_html" / "console.html", media_type="text/html", headers=FRESH)
     if "text/html" in request.headers.get("accept", ""):
         return _refusal(request, who)
@@ -74,8 +75,8 @@ def _refusal(request: Request, who: Principal) -> HTMLResponse:
     """The console's page for whoever may not see it: the pages that their roles do open."""
     mine = [page for page in _pages_of(request.app.state.systems) if page.roles and who.may(*page.roles)]
     ways = [f'<li><a href="{page.path}">{escape(page.title)}</a>, which your role opens.</li>' for page in mine]
-    html = (HERE / "pages_html" / "forbidden.html").read_text().replace("<!-- open -->", "\n  ".join(ways))
-    return _with_links(request, html, None, status=403)
+    main = read_part("forbidden").replace("<!-- open -->", "\n  ".join(ways))
+    return _framed(request, "For operators", main, None, [_module("static/forbidden.js")], status=403)
 
 
 @common.get("/api/session")
@@ -128,13 +129,17 @@ def system_pages(systems: Sequence[OpenSystem]) -> APIRouter:
         if each.system.pages is None:
             continue
         for page in each.system.pages.pages:
-            routes.add_api_route(f"/{page.path}", _show(page, each.system.pages.folder), methods=["GET"])
+            routes.add_api_route(f"/{page.path}", _show(page, each.name, each.system.pages.folder), methods=["GET"])
     return routes
 
 
-def _show(page: Page, folder: Path) -> Any:
+def _show(page: Page, system: str, folder: Path) -> Any:
+    head = [_module(f"static/{system}/{page.script}")] if page.script else []
+    if page.style:
+        head.append(f'<link rel="stylesheet" href="static/{escape(system)}/{page.style}">')
+
     async def show(request: Request) -> HTMLResponse:
-        return _with_links(request, (folder / page.file).read_text(), page.path)
+        return _framed(request, page.title, (folder / page.file).read_text(), page.path, head)
 
     return show
 
@@ -153,9 +158,25 @@ def links(systems: Sequence[OpenSystem], current: str | None) -> str:
     )
 
 
-def _with_links(request: Request, html: str, current: str | None, status: int = 200) -> HTMLResponse:
-    linked = html.replace("<!-- pages -->", links(request.app.state.systems, current))
-    return HTMLResponse(linked, status, headers=FRESH)
+def frame(title: str, main: str, linked: str, head: Sequence[str] = ()) -> str:
+    """A whole page: what it shows, `main`, in the frame that all pages share."""
+    html = read_part("frame").replace("<!-- title -->", escape(title)).replace("<!-- pages -->", linked)
+    return html.replace("<!-- head -->\n", "".join(f"{line}\n" for line in head)).replace("<!-- main -->", main)
+
+
+def read_part(name: str) -> str:
+    return (HERE / "pages_html" / f"{name}.html").read_text()
+
+
+def _module(path: str) -> str:
+    return f'<script type="module" src="{escape(path)}"></script>'
+
+
+def _framed(
+    request: Request, title: str, main: str, current: str | None, head: Sequence[str], status: int = 200
+) -> HTMLResponse:
+    html = frame(title, main, links(request.app.state.systems, current), head)
+    return HTMLResponse(html, status, headers=FRESH)
 
 
 def _file(path: Path | None) -> FileResponse:

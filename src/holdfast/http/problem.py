@@ -146,7 +146,7 @@ async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     parts = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    said = first["msg"]
+    said = first["msg"].removeprefix("Value error, ")
     if first["type"] == "union_tag_not_found":  # the field that says which kind of value this is
         parts.append(first["ctx"]["discriminator"].strip("'"))
         said = "Field required"

@@ -276,9 +276,9 @@ class App:
                 kind = replace(kind, queue=queue_name(self.name, queue))
             if kind.name in self.kinds:
                 raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
-            for one in kind.stages:
-                if one.provider is not None:
-                    self.provider(one.provider)
+            for declared in kind.stages:
+                if declared.provider is not None:
+                    self.provider(declared.provider)
             self.kinds[kind.name] = cls.__holdfast__ = replace(kind, schema=self.schema)
             return cls
 

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import Token
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from holdfast.core.address import sealed_number
@@ -177,17 +178,17 @@ def _limit_s(kernel: Kernel, stage: Stage, taken: Taken) -> float:
 def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
     if answer is None and stage.may_be_none:
         return NOTHING, None
-    said: Answer = answer if isinstance(answer, ANSWERS) else Next(answer)
-    if not isinstance(said, (Done, Next)):
-        return said, None
+    outcome: Answer = answer if isinstance(answer, ANSWERS) else Next(answer)
+    if not isinstance(outcome, (Done, Next)):
+        return outcome, None
     try:
-        if said.value is None and isinstance(said, Next) and not stage.may_be_none:
+        if outcome.value is None and isinstance(outcome, Next) and not stage.may_be_none:
             raise TypeError("None")
-        text = stage.dump(said.value)
+        text = stage.dump(outcome.value)
     except Exception as error:
         why = f"The stage '{stage.name}' returned a value that does not fit its annotation: {error}."
         return Failed(_misfit("RESULT_INVALID", why)), None
-    return said, None if text == "null" else text
+    return outcome, None if text == "null" else text
 
 
 def _begin(stage: Stage, instance: Any, context: Context, arguments: list[Any]) -> Coroutine[Any, Any, Any]:
@@ -202,10 +203,10 @@ def _raised(error: Exception, kernel: Kernel, stage: Stage) -> Failure:
     """What the handler raised, as the stage's rules, its provider or else Holdfast judges it."""
     judged = isinstance(getattr(error, "failure", None), Failure)  # by its provider already, or by itself
     own = stage.provider.classify if stage.provider is not None and not judged else None
-    found = classify(error, now_ms=kernel.now(), own=own, rules=stage.rules)
-    if isinstance(error, TimeoutError) and found.error_class == "NETWORK_TIMEOUT":
-        found = replace(found, message=f"{found.message} (raised inside the stage, not by its own limit)".strip())
-    return replace(found, stack=redact_stack(error), origin=name_origin(unwrap(error)) if found.unknown else "")
+    verdict = classify(error, now_ms=kernel.now(), own=own, rules=stage.rules)
+    if isinstance(error, TimeoutError) and verdict.error_class == "NETWORK_TIMEOUT":
+        verdict = replace(verdict, message=f"{verdict.message} (raised inside the stage, not by its own limit)".strip())
+    return replace(verdict, stack=redact_stack(error), origin=name_origin(unwrap(error)) if verdict.unknown else "")
 
 
 def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> Failure:
@@ -219,8 +220,8 @@ def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> F
         )
     else:
         message = f"The stage '{stage.name}' did not finish in time (its limit is {stage.timeout_s:g} s)."
-    found = failure(Category.NETWORK, "STAGE_TIMEOUT", message, ambiguous=True, faults=True)
-    return replace(stage.rules.apply(error, found), stack=redact_stack(error))
+    timeout = failure(Category.NETWORK, "STAGE_TIMEOUT", message, ambiguous=True, faults=True)
+    return replace(stage.rules.apply(error, timeout), stack=redact_stack(error))
 
 
 def standings_of(error: BaseException) -> tuple[Standing, ...]:
@@ -229,7 +230,7 @@ def standings_of(error: BaseException) -> tuple[Standing, ...]:
     A handler may raise an error of its own `from` the call's: that one is still about the provider."""
     if isinstance(error, BaseExceptionGroup):
         members = [standings_of(each) for each in error.exceptions]
-        return tuple(one for member in members for one in member) if all(members) else ()
+        return tuple(chain.from_iterable(members)) if all(members) else ()
     standing = getattr(error, "standing", None)
     if isinstance(standing, Standing):
         return (standing,)

@@ -81,19 +81,19 @@ async def call(
         return await answer
 
     try:
-        made = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
+        result = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
     except ProviderHeld:
         await give_back(kernel, provider, ticket)
         raise
-    spent = cost(made.outcome()) if cost is not None and made.error is None else Cost()
-    report = Report(provider, ticket, job, made.started, made.failure, spent)
+    spent = cost(result.outcome()) if cost is not None and result.error is None else Cost()
+    report = Report(provider, ticket, job, result.started, result.failure, spent)
     if finish is None:
         await record(kernel, report)
     else:
-        made = await finish(report, made)
-    if made.error is not None:
-        made.error.standing = standing_of(provider, ticket, made.error.failure)
-    return made.outcome()
+        result = await finish(report, result)
+    if result.error is not None:
+        result.error.standing = standing_of(provider, ticket, result.error.failure)
+    return result.outcome()
 
 
 def _not_async(provider: Provider, answer: object) -> str:

@@ -100,16 +100,16 @@ async def correct(
     is written."""
     if (values is None) == (document is None):
         raise InvalidInput("Give either values by their paths, or the whole input.")
-    found: list[Correction] = []
+    corrections: list[Correction] = []
     try:
         async with kernel.store.transaction() as tx:
-            found.append(await _correct(kernel, tx, case_id, values, document, actor, reason, dry_run))
+            corrections.append(await _correct(kernel, tx, case_id, values, document, actor, reason, dry_run))
             if dry_run:
                 raise _Preview
     except _Preview:
-        return found[-1]
-    kernel.watch.count("corrections", kind=found[-1].kind)
-    return found[-1]
+        return corrections[-1]
+    kernel.watch.count("corrections", kind=corrections[-1].kind)
+    return corrections[-1]
 
 
 async def _correct(

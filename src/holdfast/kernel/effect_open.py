@@ -170,8 +170,8 @@ async def _plan(kernel: Kernel, tx: Tx, intents: Sequence[Intent], now: int) -> 
     if afresh:  # a row of the former spelling is there, but it is somebody else's
         await effects.plan(tx, [intent.plan(afresh=True) for intent in afresh], now)
         rows |= await effects.lock_all(tx, [intent.key for intent in afresh])
-    found = [_row_of(kernel, intent, rows) for intent in intents]
-    return [row for row in found if row is not None]
+    planned = [_row_of(kernel, intent, rows) for intent in intents]
+    return [row for row in planned if row is not None]
 
 
 def _row_of(kernel: Kernel, intent: Intent, rows: dict[str, EffectRow]) -> EffectRow | None:

@@ -53,7 +53,7 @@ class Gather(Generic[Given, Got]):
         try:
             while self._waiting:
                 part, self._waiting = self._waiting[: self._rows_max], self._waiting[self._rows_max :]
-                await self._write_some([one for one in part if not one[1].done()])
+                await self._write_some([entry for entry in part if not entry[1].done()])
         finally:
             self._writing = None
 
@@ -66,8 +66,8 @@ class Gather(Generic[Given, Got]):
             got = await self._write([given for given, _ in part])
         except Exception as error:
             if len(part) > 1 and not isinstance(error, NOBODYS_FAULT):
-                for one in part:
-                    await self._write_some([one])
+                for entry in part:
+                    await self._write_some([entry])
                 return
             got = [error] * len(part)
         for (_, answer), one_got in zip(part, got, strict=True):

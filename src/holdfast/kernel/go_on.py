@@ -2,9 +2,9 @@
 
     processing #1 --advanced, claimed--> processing #2      one version of the row, one commit
 
-It is the end of one attempt and the claim of the next in one write: the same fence, one event for both, the result
-stored, a new number, and no entry into a stage whose provider is held (`jobs.turn` sees to that). What the next stage
-needs of the earlier ones is handed on in memory. A worker that is to stop goes on with nothing.
+It is the end of one attempt and the claim of the next in one write: the same fence, the result stored, a new number,
+and no entry into a stage whose provider is held (`jobs.turn` sees to that). What the next stage needs of earlier stages
+is handed on in memory. A worker that is to stop goes on with nothing.
 
 A place that is kept is one that somebody else waits for. So a job keeps its place for a second after its claim, and
 longer only while the worker, whose claims take the most urgent first, has just seen that nobody more urgent waits.
@@ -12,9 +12,11 @@ longer only while the worker, whose claims take the most urgent first, has just 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.core.decide import Decision
+from holdfast.core.job import Priority
 from holdfast.core.outcome import Next
 from holdfast.kernel.declare.path import done_after
 from holdfast.kernel.kernel import Kernel
@@ -33,42 +35,56 @@ class Look(NamedTuple):
     priority: int
 
 
+def next_look(before: Look | None, room: int, began: int, taken: Sequence[Taken], again: int) -> Look | None:
+    """What a turn with so much room has seen of the queue. A claim takes the most urgent first: what it leaves behind
+    is no more urgent than the last that it took."""
+    claimed = [one.job.priority for one in taken if not one.went_on]
+    if len(claimed) + again < room:
+        return Look(began, Priority.LOW)  # that was all there was
+    return Look(began, max(claimed)) if room > 0 and claimed else before
+
+
 def going_on(ends: Ends, now: int, look: Look | None) -> set[str]:
     """The jobs that their holder goes on with, if the write allows it."""
-    return {one.job.id for one, decision in ends if decision.event == "advanced" and may_go_on(one, now, look)}
+    return {
+        settlement.job.id
+        for settlement, decision in ends
+        if decision.event == "advanced" and may_go_on(settlement, now, look)
+    }
 
 
-def may_go_on(one: Settlement, now: int, look: Look | None) -> bool:
+def may_go_on(settlement: Settlement, now: int, look: Look | None) -> bool:
     """Whether another attempt of the job may follow at once, as far as that is known before it is decided. Where the
-    stage has a result already, that one stands: the job is claimed anew, and it is read."""
-    taken = one.taken
+    stage has a result already, that stands: the job is claimed anew, and it is read."""
+    taken = settlement.taken
     return (
         taken is not None
-        and isinstance(one.outcome, Next)
-        and (now - taken.since < GOES_ON_MS or _nobody_waits(one, now, look))
-        and one.job.stage not in taken.results
+        and isinstance(settlement.outcome, Next)
+        and (now - taken.since < GOES_ON_MS or _nobody_waits(settlement, now, look))
+        and settlement.job.stage not in taken.results
     )
 
 
-def _nobody_waits(one: Settlement, now: int, look: Look | None) -> bool:
+def _nobody_waits(settlement: Settlement, now: int, look: Look | None) -> bool:
     """Whether the worker has just seen that nobody more urgent waits for the job's place."""
-    return look is not None and one.job.priority <= look.priority and now - look.at < GOES_ON_MS
+    return look is not None and settlement.job.priority <= look.priority and now - look.at < GOES_ON_MS
 
 
-def next_taken(kernel: Kernel, one: Settlement, decision: Decision) -> Taken:
+def next_taken(kernel: Kernel, settlement: Settlement, decision: Decision, now: int) -> Taken:
     """The job as its row is once it went on, with what its next stage may need."""
-    assert one.taken is not None, "only a job that a worker was given goes on"
-    results = one.taken.results
-    if one.value is not None:
-        results = {**results, one.job.stage: batch.storable(one.value)}
-    job = one.job._replace(
+    assert settlement.taken is not None, "only a job that a worker was given goes on"
+    results = settlement.taken.results
+    if settlement.value is not None:
+        results = {**results, settlement.job.stage: batch.storable(settlement.value)}
+    job = settlement.job._replace(
         stage=decision.stage,
-        attempt=one.job.attempt + 1,
+        attempt=settlement.job.attempt + 1,
         failures=decision.failures,
         crashes=decision.crashes,
         first_failure_at=decision.first_failure_at,
         not_before=decision.not_before,
-        done=done_after(kernel.registry.kinds[one.job.kind], one.job),
+        done=done_after(kernel.registry.kinds[settlement.job.kind], settlement.job),
         tally=decision.tally,
+        last_attempt_at=now,
     )
-    return Taken(job, results, one.taken.since, went_on=True, sealed=one.taken.sealed)
+    return Taken(job, results, settlement.taken.since, went_on=True, sealed=settlement.taken.sealed)

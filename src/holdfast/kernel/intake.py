@@ -54,15 +54,15 @@ async def take_answer(kernel: Kernel, tx: Tx, locked: tuple[Claimed, str | None]
     job, provider = locked
     if await answers.parked(tx, [job.id]):
         await answers.put(tx, [NewAnswer(run_of(job, f"wait:{key}"), 0, answered(body))], kernel.now())
-        one = Settlement(job, Resumed(), expected=State.WAITING, provider=provider)
+        settlement = Settlement(job, Resumed(), expected=State.WAITING, provider=provider)
     elif kernel.registry.knows(job.kind, job.stage):
-        one = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
+        settlement = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
     else:
         raise NotAllowed(
             f"Job {job.id} waits in the stage '{job.stage}' of '{job.kind}', which the code of this process does not "
             "declare: call back through a process that does."
         )
-    await end(kernel, tx, [one])
+    await end(kernel, tx, [settlement])
 
 
 def run_of(job: Claimed, run: str) -> RunId:

@@ -13,7 +13,7 @@ from holdfast.core.breaker import Gate
 from holdfast.core.failure import Failure, PublicFailure
 from holdfast.core.floor import FloorBook
 from holdfast.core.provider import Provider
-from holdfast.core.turns import Rules
+from holdfast.core.turns import TurnRules
 from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.awaited import Awaited
@@ -73,16 +73,16 @@ class Tuning:
 
     def problems(self) -> list[str]:
         """Every contradiction, in sentences."""
-        found = []
+        sentences = []
         if self.lease_s < 3 * self.renew_s:
-            found.append(
+            sentences.append(
                 f"The lease of {self.lease_s:g} s must be at least three times the renewal of {self.renew_s:g} s."
             )
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             if not isfinite(value) or (value <= 0 and name not in MAY_BE_ZERO):
-                found.append(f"The setting '{name}' is {value}; it must be positive and finite.")
-        return found
+                sentences.append(f"The setting '{name}' is {value}; it must be positive and finite.")
+        return sentences
 
 
 class AutoMigrate(StrEnum):
@@ -99,7 +99,7 @@ class FairKinds(NamedTuple):
     in which a job may be that waits for its turn, each with its provider."""
 
     queues: frozenset[str]
-    rules: Rules
+    rules: TurnRules
     stages: str
 
 
@@ -112,7 +112,7 @@ def fair_kinds(kinds: Iterable[JobKind]) -> FairKinds | None:
             if weights.setdefault(key, weight) != weight:
                 raise BadDeclaration(f"The key '{key}' has two weights; '{kind.name}' must give it {weights[key]} too.")
     stages = {f"{kind.name} {name}": stage.plan.provider for kind, _ in fair for name, stage in kind.by_name.items()}
-    rules = Rules(weights, {kind.name: turns.limit for kind, turns in fair if turns.limit is not None})
+    rules = TurnRules(weights, {kind.name: turns.limit for kind, turns in fair if turns.limit is not None})
     return FairKinds(frozenset(kind.queue for kind, _ in fair), rules, batch.text(stages)) if fair else None
 
 
@@ -218,6 +218,8 @@ class Kernel:
     """The jobs whose end somebody waits for."""
     turn_after: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict, init=False, repr=False)
     """Whose turn was the last that this process gave, and what is left of it, by queue and priority."""
+    hungry: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict, init=False, repr=False)
+    """Keys that used all of their share in the last turn, by queue and priority: a hint of who has more."""
     gates: dict[str, Gate] = field(default_factory=dict, init=False, repr=False)
     """How this process saw providers' breakers last, for its log."""
     floors: FloorBook = field(default_factory=FloorBook, init=False, repr=False)

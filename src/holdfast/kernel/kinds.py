@@ -223,7 +223,7 @@ def job_kind(
         announce=announce,
         instance=declaring.make_instance(cls),
         on_settled=declaring.checked_hook(cls),
-        by_name={**_former(stages), **{one.name: one for one in stages}},
+        by_name={**_former(stages), **{each.name: each for each in stages}},
         seals=declaring.checked_paths(cls.__name__, "seals", seals, given),
         sealer=sealer or Sealer(),
         turns=turns,
@@ -233,21 +233,21 @@ def job_kind(
 
 def _former(stages: tuple[Stage, ...]) -> dict[str, Stage]:
     """Stages by the names they had. A job that stands at an old name keeps it, so that older code may take it too."""
-    found: dict[str, Stage] = {}
-    for one in stages:
-        for old in one.formerly:
-            found.setdefault(old, replace(one, plan=replace(one.plan, name=old)))
-    return found
+    former: dict[str, Stage] = {}
+    for stage in stages:
+        for old in stage.formerly:
+            former.setdefault(old, replace(stage, plan=replace(stage.plan, name=old)))
+    return former
 
 
 def _check_names(place: str, stages: tuple[Stage, ...]) -> None:
-    names = {one.name for one in stages}
-    for one in stages:
-        for old in one.formerly:
+    names = {stage.name for stage in stages}
+    for stage in stages:
+        for old in stage.formerly:
             if old in names:
-                raise BadDeclaration(f"'{place}.{one.name}' was formerly '{old}', but that is the name of a stage.")
-            if not old.isidentifier() or one.formerly.count(old) > 1:
-                raise BadDeclaration(f"'{place}.{one.name}' was formerly '{old}', which cannot be: name each once.")
+                raise BadDeclaration(f"'{place}.{stage.name}' was formerly '{old}', but that is the name of a stage.")
+            if not old.isidentifier() or stage.formerly.count(old) > 1:
+                raise BadDeclaration(f"'{place}.{stage.name}' was formerly '{old}', which cannot be: name each once.")
 
 
 def _declared_types(cls: type[Any]) -> tuple[Any, Any]:
@@ -319,9 +319,9 @@ def _needs(method: Any, hints: dict[str, Any], place: str, takes: Any, returned:
         wanted = hints.get(parameter)
         matching = [stage for stage, type_ in returned.items() if type_ == wanted]
         if len(matching) != 1:
-            found = "no earlier stage returns" if not matching else "several earlier stages return"
+            reason = "no earlier stage returns" if not matching else "several earlier stages return"
             raise BadDeclaration(
-                f"The stage '{place}' asks for '{parameter}', but {found} that type; "
+                f"The stage '{place}' asks for '{parameter}', but {reason} that type; "
                 "name the parameter after the stage whose result it wants."
             )
         needs.append(matching[0])

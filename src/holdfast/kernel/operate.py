@@ -30,8 +30,8 @@ async def cancel(kernel: Kernel, job_id: str, actor: str) -> str:
         job, provider = locked
         if State(job.state) not in LIVE:
             raise NotAllowed(f"Job {job_id} is {job.state}; only a job that has not ended can be cancelled.")
-        one = Settlement(job, Withdrawn(actor), expected=State(job.state), provider=provider)
-        await end(kernel, tx, [one])
+        settlement = Settlement(job, Withdrawn(actor), expected=State(job.state), provider=provider)
+        await end(kernel, tx, [settlement])
         await audit.write(tx, actor, "job.cancelled", f"job:{job_id}", None, kernel.now())
     return job_id
 
@@ -128,15 +128,15 @@ async def retry_dead(kernel: Kernel, tx: Tx, job_id: str, *, actor: str, evidenc
     locked = await jobs.lock_one(tx, job_id)
     if locked is None:
         raise NotFound(f"There is no job {job_id}.")
-    found = await cases.lock_of_job(tx, job_id)
-    if locked[0].state != State.DEAD or found is None:
+    letter = await cases.lock_of_job(tx, job_id)
+    if locked[0].state != State.DEAD or letter is None:
         raise NotAllowed(f"Job {job_id} is {locked[0].state}; only a dead job can be retried.")
-    case = await _locked(tx, found["id"])
+    case = await _locked(tx, letter["id"])
     done = await _revive(kernel, tx, case, full=False, delay_s=0.0)
     before = CaseState(case["state"])
-    await cases.step(tx, found["id"], before, CaseState.REPLAYED, kernel.now(), evidence=_cleaned(evidence), replays=1)
+    await cases.step(tx, letter["id"], before, CaseState.REPLAYED, kernel.now(), evidence=_cleaned(evidence), replays=1)
     data = {"stage": done.stage, "run_at": done.run_at, "from": before, "by": "owner"}
-    await audit.write(tx, actor, "case.replayed", f"case:{found['id']}", data, kernel.now())
+    await audit.write(tx, actor, "case.replayed", f"case:{letter['id']}", data, kernel.now())
     return done
 
 
@@ -160,8 +160,8 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, done=done)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
-    told = {"stage": stage.name, "full": full, "run_at": row["run_at"]}
-    data = batch.text(told | ({"corrected": True} if case["replay_stage"] and not full else {}))
+    details = {"stage": stage.name, "full": full, "run_at": row["run_at"]}
+    data = batch.text(details | ({"corrected": True} if case["replay_stage"] and not full else {}))
     await events.append(tx, [(job_id, row["attempt"], "replayed", data)], now)
     await tx.hint(f"queue:{row['queue']}")
     return Replayed(job_id, stage.name, row["run_at"])
@@ -185,8 +185,8 @@ async def _step(
         before = CaseState(case["state"])
         await cases.step(tx, case_id, before, after, now, cause=cause, evidence=evidence, notes=notes)
         data = {"cause": cause, "evidence": evidence, "notes": notes, "from": before}
-        said = {name: value for name, value in data.items() if value is not None}
-        await audit.write(tx, actor, f"case.{after}", f"case:{case_id}", said, now)
+        noted = {name: value for name, value in data.items() if value is not None}
+        await audit.write(tx, actor, f"case.{after}", f"case:{case_id}", noted, now)
 
 
 async def _locked(tx: Tx, case_id: str) -> Row:

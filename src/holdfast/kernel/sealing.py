@@ -106,14 +106,14 @@ def seal_input(
     place was hidden before, and stays."""
     tree = json.loads(payload)
     before = json.loads(kept) if kept is not None else None
-    found: list[NewSecret] = []
+    sealed: list[NewSecret] = []
     for path in paths:
         place, name = _place(tree, path)
         if place is None or not isinstance(place[name], str) or _is_kept(before, path, place[name]):
             continue
-        place[name], secret = sealer.seal_address(place[name], first + len(found), path)
-        found += [secret] if secret is not None else []
-    return (json.dumps(tree, ensure_ascii=False, separators=(",", ":")) if found else payload), tuple(found)
+        place[name], secret = sealer.seal_address(place[name], first + len(sealed), path)
+        sealed += [secret] if secret is not None else []
+    return (json.dumps(tree, ensure_ascii=False, separators=(",", ":")) if sealed else payload), tuple(sealed)
 
 
 def open_input(sealer: Sealer, paths: Sequence[str], payload: str, sealed: Mapping[int, str]) -> str:

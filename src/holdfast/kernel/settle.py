@@ -4,7 +4,7 @@
         \\-----buried--> dead            processing --waits--> waiting --called--> queued
 
 Worker, reaper, sweep, callback and cancellation all come to `kernel.turn` with an outcome, and it comes here. Each job
-keeps its own fence inside the one statement: the attempt it was claimed under and the state it is left from. A job that
+keeps its own fence inside the statement: the attempt it was claimed under and the state it is left from. A job that
 does not come back was ended or taken by somebody else: that is news, never an overwrite, and its result is kept as a
 late one.
 """
@@ -83,28 +83,32 @@ Ends = Sequence[tuple[Settlement, Decision]]
 
 async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
     """Write what belongs to the accepted ends beside the jobs' own rows: messages, cases, hooks, answers, logs."""
-    in_time = [message for one, d in kept if d.event != "expired" for message in one.messages]
+    in_time = [message for settlement, d in kept if d.event != "expired" for message in settlement.messages]
     if in_time:
         await outbox.put(tx, in_time, now)
         await tx.hint("outbox")
     former = _former_results(kernel, kept)
     if former:
         await results.put(tx, former, now)
-    logged = [(one.job.id, one.job.attempt, one.log) for one, _ in kept if one.log is not None]
+    logged = [(each.job.id, each.job.attempt, each.log) for each, _ in kept if each.log is not None]
     if logged:
         await logs.put(tx, logged)
-    extra = [event for one, _ in kept for event in one.events]
+    extra = [event for settlement, _ in kept for event in settlement.events]
     if extra:
         await events.append(tx, extra, now)
-    left = [one.job.id for one, d in kept if one.has_answers and (d.state in TERMINAL or d.event == "advanced")]
+    left = [
+        settlement.job.id
+        for settlement, d in kept
+        if settlement.has_answers and (d.state in TERMINAL or d.event == "advanced")
+    ]
     if left:
         await answers.forget(tx, left)
-    for one, decision in kept:
+    for settlement, decision in kept:
         if decision.state is State.DEAD:
-            await bury(kernel, tx, one.job, decision, now)
-        if not one.spoiled:
-            await _hook(kernel, tx, one, decision, now)
-    over = [one.job.id for one, d in kept if d.state in ERASED and _seals(kernel, one.job.kind)]
+            await bury(kernel, tx, settlement.job, decision, now)
+        if not settlement.spoiled:
+            await _hook(kernel, tx, settlement, decision, now)
+    over = [settlement.job.id for settlement, d in kept if d.state in ERASED and _seals(kernel, settlement.job.kind)]
     if over:
         await secrets.forget(tx, over)
     await _tell_family(tx, kept, now)
@@ -113,12 +117,16 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
 async def _tell_family(tx: Tx, kept: Ends, now: int) -> None:
     """Count down for parents whose children end here, and leave the children of parents that end otherwise than well. A
     replayed child was counted when it ended first. Last in the transaction: a join's row is held for a moment only."""
-    parents = [one.job.id for one, decision in kept if decision.state in (State.DEAD, State.CANCELLED)]
-    told = await joins.leave(tx, parents, now) if parents else False
-    ended = Counter(one.job.join_id for one, d in kept if _counts(one.job, d) and one.job.join_id is not None)
+    parents = [settlement.job.id for settlement, decision in kept if decision.state in (State.DEAD, State.CANCELLED)]
+    wakes = await joins.leave(tx, parents, now) if parents else False
+    ended = Counter(
+        settlement.job.join_id
+        for settlement, d in kept
+        if _counts(settlement.job, d) and settlement.job.join_id is not None
+    )
     if ended:
-        told = await joins.count_down(tx, ended, now) or told
-    if told:
+        wakes = await joins.count_down(tx, ended, now) or wakes
+    if wakes:
         await tx.hint("wakes")
 
 
@@ -142,55 +150,74 @@ async def gates_in(tx: Tx, settlements: Sequence[Settlement]) -> Gates:
 def _providers_concerned(settlements: Sequence[Settlement]) -> set[str]:
     """Whose calls failed here, and whose faults were counted before."""
     names: set[str] = set()
-    for one in settlements:
-        if isinstance(one.outcome, Failed):
-            names.update(standing.provider for standing in one.outcome.standings)
-        if one.job.tally is not None and isinstance(one.outcome, (Failed, Next, Called)):
-            names.update(budget.from_text(one.job.tally).faults)
+    for settlement in settlements:
+        if isinstance(settlement.outcome, Failed):
+            names.update(standing.provider for standing in settlement.outcome.standings)
+        if settlement.job.tally is not None and isinstance(settlement.outcome, (Failed, Next, Called)):
+            names.update(budget.from_text(settlement.job.tally).faults)
     return names
 
 
-def decided(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: Gates) -> Ends:
-    """What becomes of each. A worker that lost a job and claimed it again may bring two ends of it: the newer one is
+def decide_all(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: Gates) -> Ends:
+    """What becomes of each. A worker that lost a job and claimed it again may bring two ends of it: the newer is
     the last, and only that can be accepted."""
-    ends = [(one, _decision(kernel, one, now, gates)) for one in settlements]
-    if len({one.job.id for one in settlements}) < len(ends):
+    ends = [(settlement, _decision(kernel, settlement, now, gates)) for settlement in settlements]
+    if len({settlement.job.id for settlement in settlements}) < len(ends):
         ends.sort(key=lambda end: end[0].job.attempt)
     return ends
 
 
 def lefts(kernel: Kernel, ends: Ends, going: Collection[str] = ()) -> list[jobs.Left]:
-    """The rows to write: one for each job, its newest end. `going`: the jobs whose holder would go on with them."""
+    """The rows to write: for each job its newest end. `going`: the jobs whose holder would go on with them."""
     newest = {settlement.job.id: (settlement, decision) for settlement, decision in ends}
     for settlement, decision in newest.values():
         edge = (settlement.expected, decision.state)
         assert edge in EDGES, f"A job never goes from {edge[0]} to {edge[1]}."
     return [
-        jobs.Left(one.job, one.expected, d, _error(d), _data(d), _value(one), _done(kernel, one, d), job_id in going)
-        for job_id, (one, d) in newest.items()
+        jobs.Left(
+            settlement.job,
+            settlement.expected,
+            d,
+            _error(d),
+            _data(d),
+            _value(settlement),
+            _done(kernel, settlement, d),
+            job_id in going,
+        )
+        for job_id, (settlement, d) in newest.items()
     ]
 
 
-def parted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
+def split_accepted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
     """The ends that were accepted, and those that were refused."""
     if len(accepted) == len(ends):
         return ends, ()
-    newest = {one.job.id: one for one, _ in ends}
-    kept = [(one, d) for one, d in ends if one.job.id in accepted and newest[one.job.id] is one]
-    ours = {id(one) for one, _ in kept}
-    return kept, [(one, d) for one, d in ends if id(one) not in ours]
+    newest = {settlement.job.id: settlement for settlement, _ in ends}
+    kept = [
+        (settlement, d)
+        for settlement, d in ends
+        if settlement.job.id in accepted and newest[settlement.job.id] is settlement
+    ]
+    ours = {id(settlement) for settlement, _ in kept}
+    return kept, [(settlement, d) for settlement, d in ends if id(settlement) not in ours]
 
 
 def is_plain(kernel: Kernel, ends: Ends) -> bool:
-    """Whether nothing but the jobs' own rows, events, results and rings is to be written: then one statement does."""
-    for one, decision in ends:
-        if one.messages or one.events or one.log or one.has_answers or decision.state in (State.DEAD, State.CANCELLED):
+    """Whether nothing but the jobs' own rows, events, results and rings is to be written: a single statement."""
+    for settlement, decision in ends:
+        if (
+            settlement.messages
+            or settlement.events
+            or settlement.log
+            or settlement.has_answers
+            or decision.state in (State.DEAD, State.CANCELLED)
+        ):
             return False
-        if one.job.join_id is not None and _counts(one.job, decision):
+        if settlement.job.join_id is not None and _counts(settlement.job, decision):
             return False
-    if any(d.state is State.SUCCEEDED and _seals(kernel, one.job.kind) for one, d in ends):
+    if any(d.state is State.SUCCEEDED and _seals(kernel, settlement.job.kind) for settlement, d in ends):
         return False
-    return not any(_writes_beside(kernel, kind) for kind in {one.job.kind for one, _ in ends})
+    return not any(_writes_beside(kernel, kind) for kind in {settlement.job.kind for settlement, _ in ends})
 
 
 def _seals(kernel: Kernel, name: str) -> bool:
@@ -203,14 +230,14 @@ def _writes_beside(kernel: Kernel, name: str) -> bool:
     return kind is not None and (kind.on_settled is not None or any(stage.formerly for stage in kind.stages))
 
 
-def _decision(kernel: Kernel, one: Settlement, now: int, gates: Gates) -> Decision:
-    kind = kernel.registry.kinds.get(one.job.kind)
-    stage = kind.by_name.get(one.job.stage) if kind else None
-    plan = stage.plan if stage else StagePlan(one.job.stage, one.provider)
-    after = stage_after(kind, one.job) if kind and stage and isinstance(one.outcome, VALUED) else None
+def _decision(kernel: Kernel, settlement: Settlement, now: int, gates: Gates) -> Decision:
+    kind = kernel.registry.kinds.get(settlement.job.kind)
+    stage = kind.by_name.get(settlement.job.stage) if kind else None
+    plan = stage.plan if stage else StagePlan(settlement.job.stage, settlement.provider)
+    after = stage_after(kind, settlement.job) if kind and stage and isinstance(settlement.outcome, VALUED) else None
     following = after.plan if after else None
-    draw = kernel.dice.draw() if isinstance(one.outcome, Failed) else 0.0
-    return decide(one.job, one.outcome, plan, following, now, draw, gates)
+    draw = kernel.dice.draw() if isinstance(settlement.outcome, Failed) else 0.0
+    return decide(settlement.job, settlement.outcome, plan, following, now, draw, gates)
 
 
 def _error(decision: Decision) -> str | None:
@@ -239,65 +266,71 @@ def _data(decision: Decision) -> str | None:
     return batch.text(data) if data else None
 
 
-def _done(kernel: Kernel, one: Settlement, decision: Decision) -> str | None:
-    kind = kernel.registry.kinds.get(one.job.kind)
-    return done_after(kind, one.job) if kind is not None and decision.event == "advanced" else None
+def _done(kernel: Kernel, settlement: Settlement, decision: Decision) -> str | None:
+    kind = kernel.registry.kinds.get(settlement.job.kind)
+    return done_after(kind, settlement.job) if kind is not None and decision.event == "advanced" else None
 
 
 def _former_results(kernel: Kernel, kept: Ends) -> list[NewResult]:
     """The results once more, under the names their stages had, for workers that know only those."""
-    found = []
-    for one, decision in kept:
-        kind, value = kernel.registry.kinds.get(one.job.kind), _value(one)
+    former = []
+    for settlement, decision in kept:
+        kind, value = kernel.registry.kinds.get(settlement.job.kind), _value(settlement)
         if kind is not None and value is not None and decision.event == "advanced":
-            names = former_names_done(kind, one.job)
-            found += [(one.job.id, name, one.job.attempt, 0, value) for name in names]
-    return found
+            names = former_names_done(kind, settlement.job)
+            former += [(settlement.job.id, name, settlement.job.attempt, 0, value) for name in names]
+    return former
 
 
-def _value(one: Settlement) -> str | None:
-    return one.value if isinstance(one.outcome, VALUED) else None
+def _value(settlement: Settlement) -> str | None:
+    return settlement.value if isinstance(settlement.outcome, VALUED) else None
 
 
-async def _hook(kernel: Kernel, tx: Tx, one: Settlement, decision: Decision, now: int) -> None:
+async def _hook(kernel: Kernel, tx: Tx, settlement: Settlement, decision: Decision, now: int) -> None:
     """Let the job's own class write what belongs to the change, in the same transaction."""
-    kind = kernel.registry.kinds.get(one.job.kind)
+    kind = kernel.registry.kinds.get(settlement.job.kind)
     if kind is not None and kind.on_settled is not None:
-        with span(f"{one.job.kind} {decision.event}", one.job.trace, {"job.id": one.job.id}):
-            change = Settled(one.job, decision, one.value, now)
+        with span(f"{settlement.job.kind} {decision.event}", settlement.job.trace, {"job.id": settlement.job.id}):
+            change = Settled(settlement.job, decision, settlement.value, now)
             await kind.on_settled(kind.instance, JobTx(kernel, tx), change)
 
 
 async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
-    """A fence said no. Either we wrote this before and lost the answer, or the job went on without us: then its
+    """A fence refused them. Either we wrote this before and lost the answer, or the job went on without us: then its
     result is kept as a late one."""
-    for one, decision in refused:
-        told = {row["type"] for row in await events.of_job(tx, one.job.id) if row["attempt"] == one.job.attempt}
-        if decision.event in told and decision.event != "expired":
+    for settlement, decision in refused:
+        known = {
+            row["type"]
+            for row in await events.of_job(tx, settlement.job.id)
+            if row["attempt"] == settlement.job.attempt
+        }
+        if decision.event in known and decision.event != "expired":
             continue  # our own commit, whose answer was lost
-        value = _value(one)
+        value = _value(settlement)
         if value is not None:
-            await results.put(tx, [(one.job.id, one.job.stage, one.job.attempt, 1, value)], now)
-        if decision.event in told:
+            await results.put(tx, [(settlement.job.id, settlement.job.stage, settlement.job.attempt, 1, value)], now)
+        if decision.event in known:
             continue  # a sweep was faster, or our own commit; the late value is kept once either way
-        await events.append(tx, [(one.job.id, one.job.attempt, "stale", batch.text({"event": decision.event}))], now)
+        await events.append(
+            tx, [(settlement.job.id, settlement.job.attempt, "stale", batch.text({"event": decision.event}))], now
+        )
 
 
 def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> list[str]:
     """Which channels to ring for these ends. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
     kinds, awaited = kernel.registry.kinds, kernel.awaited
-    for one, decision in ends:
-        kind = kinds.get(one.job.kind)
+    for settlement, decision in ends:
+        kind = kinds.get(settlement.job.kind)
         is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
-        if is_due and one.job.id not in going:
-            channels.add(f"queue:{one.job.queue}")
-        if isinstance(one.outcome, Parked):  # what it waits for may be there already
+        if is_due and settlement.job.id not in going:
+            channels.add(f"queue:{settlement.job.queue}")
+        if isinstance(settlement.outcome, Parked):  # what it waits for may be there already
             channels.add("wakes")
         if kind is not None and kind.announce:
             channels.add("events")
         if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:
             channels.add("events")
-        if awaited and decision.state in TERMINAL and one.job.id in awaited:
-            channels.add(ended_channel(one.job.id))
+        if awaited and decision.state in TERMINAL and settlement.job.id in awaited:
+            channels.add(ended_channel(settlement.job.id))
     return sorted(channels)

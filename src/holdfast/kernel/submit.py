@@ -59,7 +59,7 @@ class Options(TypedDict, total=False):
 OPTIONS = ("key", *Options.__annotations__)
 
 
-class Order(NamedTuple):
+class JobToEnqueue(NamedTuple):
     """One job to enqueue, ready to be written. Its id is fixed before the first try, so that a retry is harmless."""
 
     id: str
@@ -76,7 +76,7 @@ class Order(NamedTuple):
 
 def order_of(
     job: type[Job[Any]], input: object, options: Options, *, job_id: str, now: int, key: str | None = None
-) -> Order:
+) -> JobToEnqueue:
     """One job of a declared class, with options as a caller wrote them."""
     if not options.keys() <= Options.__annotations__.keys():
         raise InvalidInput(_unknown_option(next(name for name in options if name not in OPTIONS)))
@@ -101,7 +101,7 @@ def prepare(
     deadline_s: float | None = None,
     owner: str | None = None,
     trace: str | None = None,
-) -> Order:
+) -> JobToEnqueue:
     """Check the input and make the row. Refuses, in one sentence, before anything is written."""
     payload = _payload(kind, input)
     if not (key is owner is trace is None):
@@ -133,7 +133,7 @@ def prepare(
         None if kind.turns is None else _fair_key(kind, kind.turns, input, owner),
         stored,
     )
-    return Order(job_id, row, sealed, terms_of(kind.search, stored) if kind.search else ())
+    return JobToEnqueue(job_id, row, sealed, terms_of(kind.search, stored) if kind.search else ())
 
 
 def _fair_key(kind: JobKind, turns: Turns, input: object, owner: str | None) -> str:
@@ -167,7 +167,7 @@ def _check_texts(kind: JobKind, key: str | None, owner: str | None, trace: str |
         raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
 
 
-async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | None = None) -> list[str]:
+async def submit_in(tx: Tx, orders: Sequence[JobToEnqueue], now: int, watch: Watch | None = None) -> list[str]:
     """Write the orders in an open transaction; return each one's job id. `watch` counts them once it has committed.
 
     A key that was used before gives the id of the job it made; with another payload it is an `IdempotencyConflict`,
@@ -180,12 +180,12 @@ async def submit_in(tx: Tx, orders: Sequence[Order], now: int, watch: Watch | No
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
 
 
-def _count(watch: Watch, orders: Sequence[Order]) -> None:
+def _count(watch: Watch, orders: Sequence[JobToEnqueue]) -> None:
     for kind, number in Counter(order.row.kind for order in orders).items():
         watch.count("jobs_created", number, kind=kind)
 
 
-async def _earlier(tx: Tx, order: Order) -> str:
+async def _earlier(tx: Tx, order: JobToEnqueue) -> str:
     key = order.row.job_key
     if key is None:
         return order.id  # our own earlier write: the id was taken by an ambiguous commit of this very order
@@ -228,47 +228,47 @@ def check_keys(key: object) -> None:
 
 def _keyed(
     kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], key: Callable[[In], str], options: Options
-) -> Iterator[Order]:
+) -> Iterator[JobToEnqueue]:
     for each in inputs:
         yield order_of(job, each, options, job_id=kernel.new_id(), now=kernel.now(), key=key(each))
 
 
-def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Options) -> Iterator[Order]:
+def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Options) -> Iterator[JobToEnqueue]:
     """Orders that differ only in id, time and payload: the rest is prepared once a millisecond."""
     kind = kind_of(job)
     if kind.seals or kind.search:
-        yield from (order_of(job, one, options, job_id=kernel.new_id(), now=kernel.now()) for one in inputs)
+        yield from (order_of(job, value, options, job_id=kernel.new_id(), now=kernel.now()) for value in inputs)
         return
     now = -1
     alike: tuple[Any, ...] = ()
     ids = uuid7s(lambda: now, kernel.dice)
-    made = tuple.__new__  # a named tuple's own way of making one takes three times as long
-    for one in inputs:
+    construct = tuple.__new__  # a named tuple's own way of making one takes three times as long
+    for value in inputs:
         at = kernel.now()
         if at != now or kind.turns is not None:
-            now, alike = at, order_of(job, one, options, job_id="", now=at).row[:-1]
-        yield made(Order, (next(ids), made(NewJob, (*alike, _payload(kind, one))), (), ()))
+            now, alike = at, order_of(job, value, options, job_id="", now=at).row[:-1]
+        yield construct(JobToEnqueue, (next(ids), construct(NewJob, (*alike, _payload(kind, value))), (), ()))
 
 
-async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
+async def submit_orders(kernel: Kernel, orders: Iterable[JobToEnqueue]) -> list[str]:
     """Accept many jobs in commits of thousands. If one commit fails, those before it stand; trying again with the same
     orders is harmless."""
     if isinstance(orders, Sequence) and len(orders) <= BULK_ROWS_FIRST:
         return await _submit_part(kernel, orders) if orders else []
     left = iter(orders)
-    found: list[list[str]] = []
+    parts: list[list[str]] = []
     making, failed = asyncio.Lock(), asyncio.Event()
 
     async def lane() -> None:
         while True:
             async with making:
-                part = await _next_part(left, min(BULK_ROWS, BULK_ROWS_FIRST << min(len(found), 10)))
-                place = len(found)
-                found.append([])
+                part = await _next_part(left, min(BULK_ROWS, BULK_ROWS_FIRST << min(len(parts), 10)))
+                place = len(parts)
+                parts.append([])
             if not part or failed.is_set():
                 return
             try:
-                found[place] = await _submit_part(kernel, part)
+                parts[place] = await _submit_part(kernel, part)
             except BaseException:
                 failed.set()  # the other lane shall not begin anything more
                 raise
@@ -277,12 +277,12 @@ async def submit_orders(kernel: Kernel, orders: Iterable[Order]) -> list[str]:
     for outcome in await asyncio.gather(lane(), lane(), return_exceptions=True):
         if outcome is not None:
             raise outcome
-    return [job_id for part in found for job_id in part]
+    return [job_id for part in parts for job_id in part]
 
 
-async def _next_part(left: Iterator[Order], rows: int) -> list[Order]:
+async def _next_part(left: Iterator[JobToEnqueue], rows: int) -> list[JobToEnqueue]:
     """The orders of one commit."""
-    part: list[Order] = []
+    part: list[JobToEnqueue] = []
     size = 0
     for order in left:
         part.append(order)
@@ -294,7 +294,7 @@ async def _next_part(left: Iterator[Order], rows: int) -> list[Order]:
     return part
 
 
-async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+async def _submit_part(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     if kernel.store.dialect == "postgres" and all(order.is_plain for order in part):
         keyless = all(order.row.job_key is None for order in part)
         if keyless and len(part) >= LOAD_ROWS_MIN:
@@ -307,7 +307,7 @@ async def _submit_part(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     return await _write(kernel, part)
 
 
-async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+async def _load(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     async with kernel.store.transaction() as tx:
         assert isinstance(tx, LoadingTx)
         await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
@@ -317,18 +317,18 @@ async def _load(kernel: Kernel, part: Sequence[Order]) -> list[str]:
     return [order.id for order in part]
 
 
-async def _write_alone(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+async def _write_alone(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     """Where no order could make the others be taken back, the statement is its own commit."""
     await kernel.failpoint("submit.before_commit")
     async with kernel.store.alone() as tx:
-        found = await submit_in(tx, part, kernel.now(), kernel.watch)
+        ids = await submit_in(tx, part, kernel.now(), kernel.watch)
     await kernel.failpoint("submit.after_commit")
-    return found
+    return ids
 
 
-async def _write(kernel: Kernel, part: Sequence[Order]) -> list[str]:
+async def _write(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     async with kernel.store.transaction() as tx:
-        found = await submit_in(tx, part, kernel.now(), kernel.watch)
+        ids = await submit_in(tx, part, kernel.now(), kernel.watch)
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
-    return found
+    return ids

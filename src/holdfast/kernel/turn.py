@@ -1,6 +1,6 @@
 """One turn: what attempts came to is decided once, written once, and what is due is leased, in one commit.
 
-    finished --decided--> ends --+
+    finished --decide_all--> ends --+
                                  +--> jobs.turn, and what belongs beside it --commit--> leased, refused
     room, declared stages -------+
 
@@ -28,14 +28,14 @@ from holdfast.kernel.settle import (
     Ends,
     Settlement,
     Taken,
-    decided,
+    decide_all,
     gates_in,
     gates_of,
     hints,
     is_plain,
     lefts,
     note_refused,
-    parted,
+    split_accepted,
     write_beside,
 )
 from holdfast.kernel.upkeep.floors import watch_claims
@@ -70,7 +70,7 @@ async def turn(
             written = None
             while written is None:
                 now = kernel.now()
-                ends = decided(kernel, finished, now, gates)
+                ends = decide_all(kernel, finished, now, gates)
                 plain = is_plain(kernel, ends)
                 going = going_on(ends, now, look) if goes_on else set()
                 claim = _claim(kernel, owner, queues, limit, now, claiming.floors)
@@ -89,7 +89,7 @@ async def turn(
     if refused:
         async with kernel.store.transaction() as tx:
             await note_refused(tx, refused, now)
-    kept_on = [next_taken(kernel, one, d) for one, d in kept if one.job.id in turned.went_on]
+    kept_on = [next_taken(kernel, settlement, d, now) for settlement, d in kept if settlement.job.id in turned.went_on]
     put_back = sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now) - len(kept_on)
     again = turned.parked + (not plain) + put_back + max(0, let_in - len(turned.leased))
     return kept_on + await _with_results(kernel, turned.leased, now), again
@@ -122,7 +122,7 @@ def _is_overtaken(ends: Ends, decided_at: int, now: int) -> bool:
     """Whether a deadline lies between the decision and the write: time of receipt decides."""
     if now == decided_at:
         return False
-    deadlines = [one.job.deadline_at for one, _ in ends]
+    deadlines = [settlement.job.deadline_at for settlement, _ in ends]
     return any(at is not None and decided_at <= at < now for at in deadlines)
 
 
@@ -132,7 +132,7 @@ async def _write(
     """The one place where jobs enter and leave `processing`. Returns what came of it, the ends that were accepted,
     and those that a fence refused."""
     turned = await jobs.turn(tx, lefts(kernel, ends, going), claim, now, hints(kernel, ends, now, going))
-    kept, refused = parted(ends, turned.accepted)
+    kept, refused = split_accepted(ends, turned.accepted)
     if not plain:
         await write_beside(kernel, tx, kept, now)
     return turned, kept, refused
@@ -141,7 +141,7 @@ async def _write(
 async def end(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
     """End attempts in the caller's transaction; return the ids that were accepted. The caller commits."""
     now = kernel.now()
-    ends = decided(kernel, settlements, now, await gates_in(tx, settlements))
+    ends = decide_all(kernel, settlements, now, await gates_in(tx, settlements))
     turned, kept, refused = await _write(kernel, tx, ends, (), jobs.NO_CLAIM, now, is_plain(kernel, ends))
     await note_refused(tx, refused, now)
     tx.then(lambda: report(kernel, kept, refused))

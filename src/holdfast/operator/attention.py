@@ -75,7 +75,7 @@ TO_DO: dict[Topic, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class AttentionNotice:
     """One thing that asks for a person. `sentence` says what, since when, who is hit and what to do."""
 
     topic: Topic
@@ -100,17 +100,17 @@ class Notice:
         return TO_DO[self.topic]
 
 
-def shape_notice(notice: Notice) -> dict[str, Any]:
+def shape_notice(notice: AttentionNotice) -> dict[str, Any]:
     """A notice as JSON, with what to do."""
     return shape_row(asdict(notice)) | {"to_do": notice.to_do}
 
 
-def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[Notice]:
+def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[AttentionNotice]:
     """All that asks for a person in one system, the worst first. `view` is None where the database did not answer;
     `usual_age_s` is how old the oldest due job mostly is, if anybody knows."""
     if view is None:
         sentence = "The database does not answer: nothing is accepted and nothing runs until it does."
-        return [Notice(Topic.STORE, Severity.PAGE, sentence)]
+        return [AttentionNotice(Topic.STORE, Severity.PAGE, sentence)]
     notices = [
         *_broker(view),
         *_pauses(view),
@@ -126,26 +126,28 @@ def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[N
     return sorted(notices, key=lambda notice: notice.severity is not Severity.PAGE)
 
 
-def _broker(view: Snapshot) -> Iterator[Notice]:
+def _broker(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.broker_trouble is not None:
         sentence = f"The message broker cannot be reached ({view.broker_trouble}): messages wait and go out later."
-        yield Notice(Topic.BROKER, Severity.PAGE, sentence)
+        yield AttentionNotice(Topic.BROKER, Severity.PAGE, sentence)
 
 
-def _pauses(view: Snapshot) -> Iterator[Notice]:
+def _pauses(view: Snapshot) -> Iterator[AttentionNotice]:
     for pause, jobs in view.pauses:
         sentence = (
             f"The {pause.sort} '{pause.name}' has been paused by {pause.actor} since {_clock(pause.since)} "
             f"({pause.reason}); {_count(jobs, 'job')} {_verb(jobs, 'waits', 'wait')} for it."
         )
-        yield Notice(Topic.PAUSED, Severity.TICKET, sentence, jobs, f"{pause.sort}:{pause.name}", since_at=pause.since)
+        yield AttentionNotice(
+            Topic.PAUSED, Severity.TICKET, sentence, jobs, f"{pause.sort}:{pause.name}", since_at=pause.since
+        )
 
 
 def _is_paused(view: Snapshot, lane: Lane) -> bool:
     return any(pause.sort == "queue" and pause.name == lane.queue for pause, _ in view.pauses)
 
 
-def _workers(view: Snapshot) -> Iterator[Notice]:
+def _workers(view: Snapshot) -> Iterator[AttentionNotice]:
     for lane in view.lanes:
         if _is_paused(view, lane):
             continue
@@ -160,10 +162,12 @@ def _workers(view: Snapshot) -> Iterator[Notice]:
             f"{_count(waiting.jobs, 'job')} due: no running worker declares the stage '{waiting.stage}' of "
             f"'{waiting.kind}'. Start a worker whose code has it."
         )
-        yield Notice(Topic.UNDECLARED, Severity.PAGE, sentence, waiting.jobs, f"{waiting.kind}/{waiting.stage}")
+        yield AttentionNotice(
+            Topic.UNDECLARED, Severity.PAGE, sentence, waiting.jobs, f"{waiting.kind}/{waiting.stage}"
+        )
 
 
-def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[Notice]:
+def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[AttentionNotice]:
     unusual_s = WAIT_LONG_S if usual_age_s is None else max(UNUSUAL_S, usual_age_s * WAIT_FACTOR)
     for lane in view.lanes:
         if lane.state != "queued" or lane.queue not in view.served_queues or lane.oldest_age_s < unusual_s:
@@ -179,42 +183,42 @@ def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[Notice]:
         yield _of_queue(Topic.WAITING, severity, sentence, lane, view)
 
 
-def _of_queue(topic: Topic, severity: Severity, sentence: str, lane: Lane, view: Snapshot) -> Notice:
+def _of_queue(topic: Topic, severity: Severity, sentence: str, lane: Lane, view: Snapshot) -> AttentionNotice:
     hit = view.due_in.get(lane.queue, Hit())
     since_at = view.now - int(lane.oldest_age_s * 1_000)
-    return Notice(topic, severity, sentence, lane.jobs, lane.queue, hit.owners, since_at, late_at=hit.late_at)
+    return AttentionNotice(topic, severity, sentence, lane.jobs, lane.queue, hit.owners, since_at, late_at=hit.late_at)
 
 
-def _deadlines(view: Snapshot) -> Iterator[Notice]:
+def _deadlines(view: Snapshot) -> Iterator[AttentionNotice]:
     risk = view.at_risk
     if risk.jobs and risk.first_at is not None:
         sentence = (
             f"{_count(risk.jobs, 'job')} {_verb(risk.jobs, 'has', 'have')} used three quarters of "
             f"{_verb(risk.jobs, 'its', 'their')} time; the first misses its deadline at {_clock(risk.first_at)}."
         )
-        yield Notice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, late_at=risk.first_at)
+        yield AttentionNotice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, late_at=risk.first_at)
 
 
-def _outbox(view: Snapshot) -> Iterator[Notice]:
+def _outbox(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.outbox_lag_s > OUTBOX_LAG_S:
         sentence = (
             f"{_count(view.outbox_pending, 'message')} not yet published, the oldest for {_span(view.outbox_lag_s)}: "
             "see whether a relay runs and the broker answers."
         )
-        yield Notice(Topic.OUTBOX, Severity.PAGE, sentence, view.outbox_pending)
+        yield AttentionNotice(Topic.OUTBOX, Severity.PAGE, sentence, view.outbox_pending)
     if view.messages_aside:
         sentence = f"{_count(view.messages_aside, 'message')} set aside after the last try: publish again or let go."
-        yield Notice(Topic.ASIDE, Severity.TICKET, sentence, view.messages_aside)
+        yield AttentionNotice(Topic.ASIDE, Severity.TICKET, sentence, view.messages_aside)
 
 
-def _providers(view: Snapshot) -> Iterator[Notice]:
+def _providers(view: Snapshot) -> Iterator[AttentionNotice]:
     for breaker in view.breakers:
         began_at = breaker.began_at()
         if breaker.state.gate is Gate.CLOSED or began_at is None:
             continue
         severity = Severity.PAGE if breaker.open_s(view.now) >= OUTAGE_LONG_S else Severity.TICKET
         hit = view.held_for.get(breaker.name, Hit())
-        yield Notice(
+        yield AttentionNotice(
             Topic.PROVIDER,
             severity,
             _outage(breaker, began_at, hit),
@@ -242,17 +246,17 @@ def _outage(breaker: BreakerView, began_at: int, hit: Hit) -> str:
     return f"Provider '{breaker.name}' has been left alone since {_clock(began_at)}{why}; {held}; {after}."
 
 
-def _effects(view: Snapshot) -> Iterator[Notice]:
+def _effects(view: Snapshot) -> Iterator[AttentionNotice]:
     for provider, status, number in view.effects:
         if status == "review":
             sentence = (
                 f"{_count(number, 'effect')} of '{provider}' in doubt: only a person can know whether "
                 f"{_verb(number, 'it', 'they')} happened."
             )
-            yield Notice(Topic.DOUBT, Severity.TICKET, sentence, number, provider)
+            yield AttentionNotice(Topic.DOUBT, Severity.TICKET, sentence, number, provider)
 
 
-def _letters(view: Snapshot) -> Iterator[Notice]:
+def _letters(view: Snapshot) -> Iterator[AttentionNotice]:
     """What a user's own input caused is nobody's work here: it was told to the user, and has a lane of its own."""
     escalated = bugs = 0
     for (state, category, cause), number in view.letters.items():
@@ -263,19 +267,19 @@ def _letters(view: Snapshot) -> Iterator[Notice]:
     bugs -= min(bugs, view.letters_late)
     if escalated:
         sentence = f"{_count(escalated, 'dead letter')} escalated: fixed, replayed, and dead again in the same way."
-        yield Notice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
+        yield AttentionNotice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
     if bugs:
         sentence = f"{_count(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
-        yield Notice(Topic.BUG, Severity.PAGE, sentence, bugs)
+        yield AttentionNotice(Topic.BUG, Severity.PAGE, sentence, bugs)
     rest = view.dead_letters_open - escalated - bugs
     if rest:
-        yield Notice(Topic.LETTERS, Severity.TICKET, f"{_count(rest, 'dead letter')} to work on.", rest)
+        yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{_count(rest, 'dead letter')} to work on.", rest)
 
 
-def _horizon(view: Snapshot) -> Iterator[Notice]:
+def _horizon(view: Snapshot) -> Iterator[AttentionNotice]:
     sentence = held_back(view.horizon)
     if sentence is not None:
-        yield Notice(Topic.HORIZON, Severity.TICKET, sentence, view.horizon.dead_versions)
+        yield AttentionNotice(Topic.HORIZON, Severity.TICKET, sentence, view.horizon.dead_versions)
 
 
 def _count(number: int, noun: str) -> str:

@@ -16,7 +16,7 @@ from holdfast.core.effect import token_of
 from holdfast.core.job import LIVE, TERMINAL
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.ledger.verify import Unanswered, Unknown, Verdict, verify_all
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch, jobs
@@ -46,7 +46,7 @@ STEPS: dict[str, tuple[frozenset[str], str]] = {
 }
 
 
-class Story(NamedTuple):
+class AuditedJob(NamedTuple):
     """One job, all that is written about it, and the time at which it was read."""
 
     job: Row
@@ -65,7 +65,7 @@ UNKNOWN = {
 }
 
 
-async def audit(kernel: Kernel, *, ask_providers: bool = False) -> list[Finding]:
+async def audit(kernel: Kernel, *, ask_providers: bool = False) -> list[Violation]:
     """Every promise that the database shows to be broken; empty if none is. `ask_providers`: also what is marked as
     sent and its provider does not know."""
     found = await _disproved(kernel) if ask_providers else []
@@ -80,9 +80,9 @@ async def audit(kernel: Kernel, *, ask_providers: bool = False) -> list[Finding]
         after = page[-1]["id"]
 
 
-async def _disproved(kernel: Kernel) -> list[Finding]:
+async def _disproved(kernel: Kernel) -> list[Violation]:
     """S6: what is marked as sent is known to its provider."""
-    return [Finding("S6", _text_of(found)) for found in await verify_all(kernel)]
+    return [Violation("S6", _text_of(found)) for found in await verify_all(kernel)]
 
 
 def _text_of(found: Unknown | Unanswered) -> str:
@@ -92,13 +92,13 @@ def _text_of(found: Unknown | Unanswered) -> str:
     return f"The effect '{found.key}' is marked as sent, {told}"
 
 
-def judge(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def judge(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """What one job's story breaks."""
     for predicate in PREDICATES:
         yield from predicate(kernel, story)
 
 
-async def _still(kernel: Kernel, suspects: list[Finding]) -> list[Finding]:
+async def _still(kernel: Kernel, suspects: list[Violation]) -> list[Violation]:
     """What a second look shows again."""
     ids = batch.ids(sorted({one.job for one in suspects if one.job}))
     async with kernel.store.reading() as tx:
@@ -107,14 +107,16 @@ async def _still(kernel: Kernel, suspects: list[Finding]) -> list[Finding]:
     return [one for one in suspects if one in again]
 
 
-async def _stories(kernel: Kernel, tx: Tx, page: Sequence[Row]) -> list[Story]:
+async def _stories(kernel: Kernel, tx: Tx, page: Sequence[Row]) -> list[AuditedJob]:
     ids = batch.ids(row["id"] for row in page)
-    events = _by_job(await tx.rows(sql.events, batch=ids))
+    lowest, highest = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+    events = _by_job(await tx.rows(sql.events, batch=ids, lowest=lowest, highest=highest))
     effects = _by_job(await tx.rows(sql.effects, batch=ids))
     cases = {row["job_id"]: row for row in await tx.rows(sql.cases, batch=ids)}
     now = kernel.now()
     return [
-        Story(row, events.get(row["id"], []), effects.get(row["id"], []), cases.get(row["id"]), now) for row in page
+        AuditedJob(row, events.get(row["id"], []), effects.get(row["id"], []), cases.get(row["id"]), now)
+        for row in page
     ]
 
 
@@ -125,19 +127,19 @@ def _by_job(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return found
 
 
-async def _beside_jobs(kernel: Kernel) -> list[Finding]:
+async def _beside_jobs(kernel: Kernel) -> list[Violation]:
     late_ms = int(ROUNDS_LATE * max(kernel.tuning.relay_poll_s, kernel.tuning.relay_backoff_cap_s) * 1_000)
     async with kernel.store.reading() as tx:
         unread = await tx.rows(sql.unread, before=kernel.now() - late_ms)
         orphans = await tx.rows(sql.orphans)
-    found = [Finding("L2", f"Message {row['id']} is long due and no relay publishes it.") for row in unread]
+    found = [Violation("L2", f"Message {row['id']} is long due and no relay publishes it.") for row in unread]
     for row in orphans:
         text = f"Job {row['id']} is parked for provider '{row['provider']}', which has no breaker to release it."
-        found.append(Finding("S18", text, row["id"]))
+        found.append(Violation("S18", text, row["id"]))
     return found
 
 
-def check_story(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def check_story(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """S2, S3: the events are a legal path, with one end per epoch, to where the job is; S5: attempts only rise."""
     job_id, state, attempt = story.job["id"], "queued", 0
     for event in story.events:
@@ -146,61 +148,61 @@ def check_story(kernel: Kernel, story: Story) -> Iterator[Finding]:
         allowed, after = STEPS[event["type"]]
         if state not in allowed:
             promise = "S2" if state in ENDED else "S3"
-            yield Finding(promise, f"Job {job_id} was {state} when '{event['type']}' was written.", job_id)
+            yield Violation(promise, f"Job {job_id} was {state} when '{event['type']}' was written.", job_id)
         if event["attempt"] < attempt or (event["type"] == "claimed" and event["attempt"] == attempt):
-            yield Finding("S5", f"Job {job_id} went from attempt {attempt} to {event['attempt']}.", job_id)
+            yield Violation("S5", f"Job {job_id} went from attempt {attempt} to {event['attempt']}.", job_id)
         state, attempt = after, event["attempt"]
     if state != story.job["state"]:
         text = f"The events of job {job_id} end with {state}, its row says {story.job['state']}."
-        yield Finding("S3", text, job_id)
+        yield Violation("S3", text, job_id)
 
 
-def check_deadline(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def check_deadline(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """S15: no job succeeded after its deadline; L1: none outlives it for long."""
     job, deadline_at = story.job, story.job["deadline_at"]
     if deadline_at is None:
         return
     if job["state"] == "succeeded" and job["finished_at"] > deadline_at:
-        yield Finding("S15", f"Job {job['id']} succeeded after its deadline.", job["id"])
+        yield Violation("S15", f"Job {job['id']} succeeded after its deadline.", job["id"])
     if job["state"] in ANY and _is_late(deadline_at, kernel.tuning.sweep_s, story.now):
-        yield Finding("L1", f"Job {job['id']} is long past its deadline and no sweep has ended it.", job["id"])
+        yield Violation("L1", f"Job {job['id']} is long past its deadline and no sweep has ended it.", job["id"])
 
 
-def check_lease(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def check_lease(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """L3: an expired lease is reclaimed; a wait that nobody answered ends."""
     job = story.job
     if job["state"] == "processing" and _is_late(job["lease_until"], kernel.tuning.reap_s, story.now):
-        yield Finding("L3", f"The lease of job {job['id']} ended long ago and nobody has reclaimed it.", job["id"])
+        yield Violation("L3", f"The lease of job {job['id']} ended long ago and nobody has reclaimed it.", job["id"])
     if job["state"] == "waiting" and _is_late(job["run_at"], kernel.tuning.sweep_s, story.now):
-        yield Finding("L1", f"Job {job['id']} has waited longer than it said it would.", job["id"])
+        yield Violation("L1", f"Job {job['id']} has waited longer than it said it would.", job["id"])
 
 
-def check_budget(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def check_budget(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """S12: no stage has failed more often than its policy allows."""
     job = story.job
     kind = kernel.registry.kinds.get(job["kind"])
     stage = kind.by_name.get(job["stage"]) if kind else None
     if stage is not None and job["failures"] > stage.plan.retry.attempts:
         text = f"Job {job['id']} has failed {job['failures']} times in '{job['stage']}', which allows"
-        yield Finding("S12", f"{text} {stage.plan.retry.attempts}.", job["id"])
+        yield Violation("S12", f"{text} {stage.plan.retry.attempts}.", job["id"])
 
 
-def check_case(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def check_case(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """S19: a dead job has a case that is not marked as replayed; a job that lives has none that is open."""
     job, case = story.job, story.case
     if job["state"] == "dead" and case is None:
-        yield Finding("S19", f"Job {job['id']} is dead and has no case.", job["id"])
+        yield Violation("S19", f"Job {job['id']} is dead and has no case.", job["id"])
     if case is None:
         return
     fits = case["state"] != "replayed" if job["state"] == "dead" else case["state"] in ("replayed", "resolved")
     if not fits:
-        yield Finding("S19", f"Job {job['id']} is {job['state']} but its case is {case['state']}.", job["id"])
+        yield Violation("S19", f"Job {job['id']} is {job['state']} but its case is {case['state']}.", job["id"])
     if case["replays"] != job["epoch"]:
         text = f"Job {job['id']} is in epoch {job['epoch']} but was replayed {case['replays']} times."
-        yield Finding("S19", text, job["id"])
+        yield Violation("S19", text, job["id"])
 
 
-def check_effects(kernel: Kernel, story: Story) -> Iterator[Finding]:
+def check_effects(kernel: Kernel, story: AuditedJob) -> Iterator[Violation]:
     """S6: success has evidence; S9: tokens depend on the key alone; S20: doubt about the ended is cleared up."""
     job = story.job
     for effect in story.effects:
@@ -211,14 +213,14 @@ def check_effects(kernel: Kernel, story: Story) -> Iterator[Finding]:
             text = (
                 f"Job {job['id']} succeeded but its effect '{effect['key']}' is {effect['status']}, without evidence."
             )
-            yield Finding("S6", text, job["id"])
+            yield Violation("S6", text, job["id"])
         if effect["token"] != token_of(effect["key"]):
-            yield Finding("S9", f"The token of '{effect['key']}' is not the one its key gives.", job["id"])
+            yield Violation("S9", f"The token of '{effect['key']}' is not the one its key gives.", job["id"])
         doubtful = effect["status"] in ("sending", "unknown") and job["state"] in ENDED
         grace_s = kernel.tuning.reconcile_grace_s + kernel.tuning.reconcile_s
         if doubtful and _is_late(effect["updated_at"], grace_s, story.now):
             text = f"Nobody knows whether '{effect['key']}' was sent, and nobody is finding out."
-            yield Finding("S20", text, job["id"])
+            yield Violation("S20", text, job["id"])
 
 
 def _is_late(due: int, every_s: float, now: int) -> bool:

@@ -9,9 +9,19 @@ SELECT CAST(id AS TEXT) AS id, kind, stage, state, parked, provider, attempt, fa
        deadline_at, finished_at, lease_until
   FROM holdfast_jobs WHERE id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY id
 
--- name: events
-SELECT CAST(job_id AS TEXT) AS job_id, attempt, type, at FROM holdfast_every_event
- WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY job_id, seq, part
+-- name: events @postgres
+-- Job by job: joined to the ids, the view would be read as a whole (6 s for a page beside 60,000 jobs). The OFFSET keeps
+-- the planner from making a join of it.
+SELECT CAST(story.job_id AS TEXT) AS job_id, story.attempt, story.type, story.at
+  FROM json_each(:batch) AS e
+ CROSS JOIN LATERAL (SELECT v.* FROM holdfast_every_event AS v WHERE v.job_id = CAST(e.key AS uuid) OFFSET 0) AS story
+ ORDER BY story.job_id, story.seq, story.part
+
+-- name: events @sqlite
+-- The range is what SQLite takes into the view, so that it looks by the index.
+SELECT job_id, attempt, type, at FROM holdfast_every_event
+ WHERE job_id >= :lowest AND job_id <= :highest AND job_id IN (SELECT e.key FROM json_each(:batch) AS e)
+ ORDER BY job_id, seq, part
 
 -- name: effects
 SELECT CAST(job_id AS TEXT) AS job_id, key, token, status, provider_id, error, updated_at FROM holdfast_effects

@@ -8,11 +8,11 @@ from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.effects import answer
 from holdfast.operator.desk import Desk
-from holdfast.operator.page import BY_KEY, Page, by_sequence, fetch_page, is_uuid
+from holdfast.operator.page import BY_KEY, ListPage, by_sequence, fetch_page, is_uuid
 from holdfast.tables import effects, ops
 
 
-async def list_messages(desk: Desk, page: Page, status: str | None = None) -> dict[str, Any]:
+async def list_messages(desk: Desk, page: ListPage, status: str | None = None) -> dict[str, Any]:
     """Messages, the newest first; `failed` ones were set aside after their last try."""
     return await fetch_page(desk, page, by_sequence("created_at"), ops.outbox_page, status=status)
 
@@ -26,7 +26,7 @@ async def requeue_message(desk: Desk, message_id: str, actor: str) -> dict[str, 
 
 
 async def list_effects(
-    desk: Desk, page: Page, status: str | None = None, provider: str | None = None
+    desk: Desk, page: ListPage, status: str | None = None, provider: str | None = None
 ) -> dict[str, Any]:
     """External effects; those in `review` wait for a person's answer."""
     return await fetch_page(desk, page, BY_KEY, ops.effects_page, status=status, provider=provider)

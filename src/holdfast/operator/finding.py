@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """One broken promise. `promise` is its number in docs/reliability.md."""
 
     promise: str

@@ -10,7 +10,7 @@ from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, stranded
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.upkeep.schedule import list_schedules as read_schedules
 from holdfast.operator.desk import Desk
-from holdfast.operator.page import Page, by_sequence, fetch_page
+from holdfast.operator.page import ListPage, by_sequence, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.operator.spending import DAY_MS, spending
 from holdfast.stores.seam import Row
@@ -112,7 +112,7 @@ async def sum_costs(desk: Desk, days: int) -> dict[str, Any]:
 
 
 async def list_actions(
-    desk: Desk, page: Page, actor: str | None = None, subject: str | None = None, people: bool = False
+    desk: Desk, page: ListPage, actor: str | None = None, subject: str | None = None, people: bool = False
 ) -> dict[str, Any]:
     """Who did what, the newest first: every act of a person; with `people`, without the kernel's
     own lines."""

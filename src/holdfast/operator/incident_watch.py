@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from holdfast.core.failure import Category
 from holdfast.kernel.kernel import Kernel
-from holdfast.operator.attention import Notice, Severity, Topic, what_asks
+from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.incident_news import IncidentApp, IncidentSettings, declare_incidents, tell
 from holdfast.operator.rollup import ROLL_UP_S, roll_up_once
 from holdfast.operator.snapshot import snapshot
@@ -44,9 +44,9 @@ WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED})
 class Changes:
     """What a look means for the incidents that are known."""
 
-    opened: Sequence[Notice]
-    back: Sequence[tuple[Incident, Notice]]
-    followed: Sequence[tuple[Incident, Notice]]
+    opened: Sequence[AttentionNotice]
+    back: Sequence[tuple[Incident, AttentionNotice]]
+    followed: Sequence[tuple[Incident, AttentionNotice]]
     over: Sequence[Incident]
 
     def any(self) -> bool:
@@ -101,7 +101,7 @@ async def watch_incidents(kernel: Kernel, seen: SeenSince | None = None) -> int:
     return len(changes.opened) + len(changes.over)
 
 
-def choose_notices(notices: Sequence[Notice]) -> list[Notice]:
+def choose_notices(notices: Sequence[AttentionNotice]) -> list[AttentionNotice]:
     """Those that make an incident: not the work that waits, nor deadlines at risk whose cause is named anyway."""
     topics = {notice.topic for notice in notices}
     explained = bool(topics & CAUSES)
@@ -110,7 +110,7 @@ def choose_notices(notices: Sequence[Notice]) -> list[Notice]:
     ]
 
 
-def keep_steady(notices: Sequence[Notice], seen: SeenSince, now: int) -> list[Notice]:
+def keep_steady(notices: Sequence[AttentionNotice], seen: SeenSince, now: int) -> list[AttentionNotice]:
     """Those that last. A worker that is restarted is away for a moment; and a job that a breaker has just let go has
     been due for as long as the outage, until a worker takes it a moment later."""
     keys = {(str(notice.topic), notice.subject): notice for notice in notices}
@@ -121,7 +121,7 @@ def keep_steady(notices: Sequence[Notice], seen: SeenSince, now: int) -> list[No
     return [notice for key, notice in keys.items() if now - seen[key] >= STEADY_MS.get(notice.topic, 0)]
 
 
-def compare(known: Sequence[Incident], notices: Sequence[Notice]) -> Changes:
+def compare(known: Sequence[Incident], notices: Sequence[AttentionNotice]) -> Changes:
     """What to write. Pure; an incident that a person closed stays closed, and the trouble gets a new one."""
     going_on = {(each.topic, each.subject): each for each in known if each.state == "open"}
     ended = {(each.topic, each.subject): each for each in known if each.state != "open" and each.summary is None}
@@ -139,13 +139,13 @@ def compare(known: Sequence[Incident], notices: Sequence[Notice]) -> Changes:
     return Changes(opened, back, followed, list(going_on.values()))
 
 
-def _has_grown(incident: Incident, notice: Notice) -> bool:
+def _has_grown(incident: Incident, notice: AttentionNotice) -> bool:
     """Worse, or hitting more; a page does not become a ticket again while it lasts."""
     worse = notice.severity is Severity.PAGE and incident.severity == Severity.TICKET
     return worse or notice.number > incident.jobs_max * GROWN or notice.owners > incident.owners_max * GROWN
 
 
-async def _open(kernel: Kernel, tx: Tx, notice: Notice, now: int) -> Incident | None:
+async def _open(kernel: Kernel, tx: Tx, notice: AttentionNotice, now: int) -> Incident | None:
     began_at = notice.since_at or now
     id = kernel.new_id()
     hit = Hit(notice.number, notice.owners)
@@ -159,12 +159,12 @@ async def _open(kernel: Kernel, tx: Tx, notice: Notice, now: int) -> Incident | 
     return Incident(*row)
 
 
-async def _come_back(kernel: Kernel, tx: Tx, incident: Incident, notice: Notice, now: int) -> None:
+async def _come_back(kernel: Kernel, tx: Tx, incident: Incident, notice: AttentionNotice, now: int) -> None:
     if await incidents.reopen(tx, incident.id, notice.severity, notice.sentence):
         await _note(kernel, tx, incident.id, "reopened", notice, now)
 
 
-async def _follow(kernel: Kernel, tx: Tx, incident: Incident, notice: Notice, now: int) -> None:
+async def _follow(kernel: Kernel, tx: Tx, incident: Incident, notice: AttentionNotice, now: int) -> None:
     is_page = Severity.PAGE in (notice.severity, incident.severity)
     severity = Severity.PAGE if is_page else Severity.TICKET
     if not await incidents.follow(tx, incident, severity, notice.sentence, Hit(notice.number, notice.owners)):
@@ -180,7 +180,7 @@ async def _end(kernel: Kernel, tx: Tx, incident: Incident, now: int) -> None:
         await tell(kernel, tx, incident.id, "over", incident.severity, incident.sentence, now)
 
 
-async def _note(kernel: Kernel, tx: Tx, id: str, event: str, notice: Notice, now: int) -> None:
+async def _note(kernel: Kernel, tx: Tx, id: str, event: str, notice: AttentionNotice, now: int) -> None:
     data = {"severity": notice.severity, "sentence": notice.sentence, "jobs": notice.number, "owners": notice.owners}
     await audit.write(tx, "kernel", f"incident.{event}", f"incident:{id}", data, now)
     await tell(kernel, tx, id, event, notice.severity, notice.sentence, now)

@@ -12,7 +12,7 @@ from holdfast.kernel.questions.explain import iso
 from holdfast.operator.attention import Topic, shape_notice, what_asks
 from holdfast.operator.desk import Desk
 from holdfast.operator.overview import read_snapshot
-from holdfast.operator.page import BY_ID, Page, fetch_page
+from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
@@ -32,7 +32,7 @@ SAYS = {
 }
 
 
-class Entry(TypedDict):
+class TimelineEntry(TypedDict):
     """A line of a timeline."""
 
     at: str
@@ -41,7 +41,7 @@ class Entry(TypedDict):
     text: str
 
 
-async def list_incidents(desk: Desk, page: Page, state: str | None = None) -> dict[str, Any]:
+async def list_incidents(desk: Desk, page: ListPage, state: str | None = None) -> dict[str, Any]:
     """Incidents, the newest first; those that go on say how it is now."""
     found = await fetch_page(desk, page, BY_ID, incidents.page, state=state)
     going_on = {item["system"] for item in found["items"] if item["state"] == "open"}
@@ -68,7 +68,7 @@ async def _read_notices(system: OpenSystem) -> dict[tuple[str, str], dict[str, A
     return {(notice.topic, notice.subject): shape_notice(notice) for notice in notices}
 
 
-async def _read_timeline(tx: Tx, row: Row, now: int) -> list[Entry]:
+async def _read_timeline(tx: Tx, row: Row, now: int) -> list[TimelineEntry]:
     """What people and the kernel did about it, what its provider's breaker did, and the deaths, minute by minute."""
     began_at, until = row["began_at"], (row["ended_at"] or now) + 1
     lines = [_audit_entry(each) for each in await audit.of_subject(tx, f"incident:{row['id']}")]
@@ -84,7 +84,7 @@ async def _read_timeline(tx: Tx, row: Row, now: int) -> list[Entry]:
     return sorted(lines, key=lambda line: line["at"])
 
 
-def _audit_entry(row: Row) -> Entry:
+def _audit_entry(row: Row) -> TimelineEntry:
     data = _data(row)
     text = data.get("text") or data.get("summary") or data.get("assignee") or data.get("sentence") or ""
     who = None if row["actor"] == "kernel" else row["actor"]
@@ -96,15 +96,15 @@ def _data(row: Row) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _deaths(row: Row) -> Entry:
+def _deaths(row: Row) -> TimelineEntry:
     number, role = row["jobs"], row["role"]
     jobs = f"{number:,} job{'' if number == 1 else 's'}"
     how = "missed the deadline" if role == "late" else "died"
     return _entry(row["minute"] * MINUTE_MS, None, f"{jobs} {how}", row["error_class"] or "")
 
 
-def _entry(at: int, who: str | None, what: str, text: str) -> Entry:
-    return Entry(at=iso(at), who=who, what=what, text=text)
+def _entry(at: int, who: str | None, what: str, text: str) -> TimelineEntry:
+    return TimelineEntry(at=iso(at), who=who, what=what, text=text)
 
 
 async def acknowledge_incident(desk: Desk, id: str, *, actor: str) -> dict[str, Any]:

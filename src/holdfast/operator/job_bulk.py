@@ -17,7 +17,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.ids import complete_id
 from holdfast.operator.jobs import cancel_job, delete_job, query_jobs, run_job_now, set_priority
 from holdfast.operator.mend import mend_and_replay
-from holdfast.operator.page import PAGE_MAX, Page
+from holdfast.operator.page import PAGE_MAX, ListPage
 from holdfast.operator.shape import shape_row
 from holdfast.operator.story import find_letter
 from holdfast.tables import jobs
@@ -29,13 +29,13 @@ COUNTED_MAX = 2_000
 async def count_jobs(desk: Desk, text: str) -> dict[str, Any]:
     """How many jobs fit, by state; of a great many the newest are counted, and `is_all` is false."""
     counts: Counter[str] = Counter()
-    page = Page(PAGE_MAX)
+    page = ListPage(PAGE_MAX)
     while True:
         answer = await query_jobs(desk, page, text)
         counts.update("held" if item["parked"] else str(item["state"]) for item in answer["items"])
         if answer["next"] is None or counts.total() >= COUNTED_MAX:
             return {"counts": dict(counts), "is_all": answer["next"] is None}
-        page = Page(PAGE_MAX, answer["next"])
+        page = ListPage(PAGE_MAX, answer["next"])
 
 
 async def act_on_jobs(
@@ -44,7 +44,7 @@ async def act_on_jobs(
     action: Action,
     *,
     actor: str,
-    page: Page,
+    page: ListPage,
     ids: frozenset[str] | None = None,
     evidence: str | None = None,
     priority: int | None = None,

@@ -11,7 +11,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate, place
 from holdfast.kernel.declare.search_terms import Term, term_value
 from holdfast.operator.desk import Desk
-from holdfast.operator.page import BY_ID, Page, fetch_page
+from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.query import Query, as_patterns, is_id_part, parse_query
 from holdfast.tables import jobs, ops, search
 
@@ -27,12 +27,12 @@ class JobFilter(TypedDict, total=False):
     owner: str | None
 
 
-async def list_jobs(desk: Desk, page: Page, which: JobFilter) -> dict[str, Any]:
+async def list_jobs(desk: Desk, page: ListPage, which: JobFilter) -> dict[str, Any]:
     """Jobs, the newest first."""
     return await fetch_page(desk, page, BY_ID, ops.jobs_page, **which)
 
 
-async def query_jobs(desk: Desk, page: Page, text: str) -> dict[str, Any]:
+async def query_jobs(desk: Desk, page: ListPage, text: str) -> dict[str, Any]:
     """Jobs by a query (`holdfast.operator.query`), the newest first. Text without a field, and what is no query, is
     taken for an id first: of a job, its key, its callback, its trace, its dead letter, an effect, a message."""
     now = desk.systems[0].kernel.now() if desk.systems else 0
@@ -51,11 +51,11 @@ async def query_jobs(desk: Desk, page: Page, text: str) -> dict[str, Any]:
     return await _match(desk, page, parse_query(f"id:{text.strip()}", now) if is_id_part(text.strip()) else query)
 
 
-async def _look_up(desk: Desk, page: Page, text: str) -> dict[str, Any]:
+async def _look_up(desk: Desk, page: ListPage, text: str) -> dict[str, Any]:
     return await fetch_page(desk, page, BY_ID, ops.jobs_found, wanted=text.strip())
 
 
-async def _match(desk: Desk, page: Page, query: Query) -> dict[str, Any]:
+async def _match(desk: Desk, page: ListPage, query: Query) -> dict[str, Any]:
     apart = ("texts", "terms")
     which = {field.name: getattr(query, field.name) for field in fields(query) if field.name not in apart}
     which["term"], which["is_declared"] = _choose_term(desk, query)

@@ -15,7 +15,7 @@ from holdfast.kernel.questions.explain import iso
 from holdfast.operator.bulk import Bulk, bulk
 from holdfast.operator.desk import Desk
 from holdfast.operator.mend import describe_input
-from holdfast.operator.page import BY_ID, Page, fetch_page
+from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import name_cause
 from holdfast.system import OpenSystem
@@ -32,7 +32,7 @@ class LetterFilter(TypedDict, total=False):
     fingerprint: str | None
 
 
-async def list_letters(desk: Desk, page: Page, which: LetterFilter) -> dict[str, Any]:
+async def list_letters(desk: Desk, page: ListPage, which: LetterFilter) -> dict[str, Any]:
     """Dead letters, the newest first."""
     return await fetch_page(desk, page, BY_ID, cases.page, **which)
 

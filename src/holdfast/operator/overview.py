@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.errors import StoreError
-from holdfast.operator.attention import Notice, Severity, shape_notice, what_asks
+from holdfast.operator.attention import AttentionNotice, Severity, shape_notice, what_asks
 from holdfast.operator.desk import Desk
 from holdfast.operator.rollup import usual_age_s
 from holdfast.operator.shape import shape_row
@@ -45,7 +45,7 @@ async def _glance(system: OpenSystem) -> dict[str, Any]:
     return about if view is None else about | await _numbers(system, view)
 
 
-def light_of(notices: list[Notice]) -> str:
+def light_of(notices: list[AttentionNotice]) -> str:
     """`red` where somebody should be awake, `yellow` where something waits for a person, else `green`."""
     if any(notice.severity is Severity.PAGE for notice in notices):
         return "red"

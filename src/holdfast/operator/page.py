@@ -24,7 +24,7 @@ Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """Which page of a list is wanted."""
 
     limit: int = 50
@@ -64,7 +64,7 @@ def by_sequence(across: str) -> Ordering:
     return Ordering("seq", across, _is_sequence)
 
 
-async def fetch_page(desk: Desk, page: Page, ordering: Ordering, fetch: Fetch, **filters: object) -> dict[str, Any]:
+async def fetch_page(desk: Desk, page: ListPage, ordering: Ordering, fetch: Fetch, **filters: object) -> dict[str, Any]:
     """One page over all systems, the newest first: `{items, next}`; `next` is null on the last page."""
     starts = _decode(page.cursor, ordering)
     entries: list[tuple[Any, str, Row]] = []

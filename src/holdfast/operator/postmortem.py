@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.operator.desk import Desk
-from holdfast.operator.incidents import Entry, show_incident
+from holdfast.operator.incidents import TimelineEntry, show_incident
 
 ROLES = {"held": "waited", "dead": "died", "late": "missed their deadline"}
 
@@ -52,7 +52,7 @@ def _hit(incident: dict[str, Any]) -> list[str]:
     return [most, *counted]
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: TimelineEntry) -> str:
     who = f"{entry['who']} " if entry["who"] else ""
     text = f": {entry['text']}" if entry["text"] else ""
     return f"- {entry['at']} {who}{entry['what']}{text}".replace("\n", " ")

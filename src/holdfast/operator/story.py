@@ -15,7 +15,7 @@ from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.questions.explain import explain, iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
-from holdfast.operator.waterfall import Bar, Call, Effect, Event, draw_waterfall
+from holdfast.operator.waterfall import Bar, Call, EffectBar, JobEvent, draw_waterfall
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import audit, calls, cases, effects, events, jobs, joins, logs, ops, outbox, results
 
@@ -41,9 +41,9 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
     done = await results.of_job(tx, job_id)
     stages = {int(row["attempt"]): str(row["stage"]) for row in done}
     bars = draw_waterfall(
-        [Event(*_columns(row, Event._fields)) for row in happened],
+        [JobEvent(*_columns(row, JobEvent._fields)) for row in happened],
         [Call(*_columns(row, Call._fields)) for row in made],
-        [Effect(*_columns(row, Effect._fields)) for row in sent],
+        [EffectBar(*_columns(row, EffectBar._fields)) for row in sent],
         stages,
         str(job["stage"]),
     )

@@ -34,7 +34,7 @@ ENDED_JOBS = frozenset({"succeeded", "cancelled"})
 DIED = frozenset({"buried", "expired", "taken_back"})
 
 
-class Event(NamedTuple):
+class JobEvent(NamedTuple):
     """A row of a job's history."""
 
     seq: int
@@ -63,7 +63,7 @@ class Call(NamedTuple):
     units: str | None
 
 
-class Effect(NamedTuple):
+class EffectBar(NamedTuple):
     """An external effect, as the ledger has it."""
 
     key: str
@@ -94,9 +94,9 @@ class Bar:
 
 
 def draw_waterfall(
-    events: Sequence[Event],
+    events: Sequence[JobEvent],
     calls: Sequence[Call],
-    effects: Sequence[Effect],
+    effects: Sequence[EffectBar],
     stages: Mapping[int, str],
     stage: str,
 ) -> list[Bar]:
@@ -115,18 +115,18 @@ def draw_waterfall(
     return bars
 
 
-def _ending_of(later: Iterable[Event], attempt: int) -> Event | None:
+def _ending_of(later: Iterable[JobEvent], attempt: int) -> JobEvent | None:
     return next((event for event in later if event.attempt == attempt and event.type in ENDINGS), None)
 
 
-def _draw_attempt(claimed: Event, ending: Event | None, stage: str) -> Bar:
+def _draw_attempt(claimed: JobEvent, ending: JobEvent | None, stage: str) -> Bar:
     title = f"attempt {claimed.attempt}" + (f": {stage}" if stage else "")
     if ending is None:
         return Bar("attempt", title, claimed.at, None, "", "under way", claimed.attempt)
     return Bar("attempt", title, claimed.at, ending.at, ENDINGS[ending.type], _describe(ending), claimed.attempt)
 
 
-def _describe(ending: Event) -> str:
+def _describe(ending: JobEvent) -> str:
     facts = ending.facts()
     if ending.type == "waiting":
         return "waits for its children" if str(facts.get("note")).startswith(JOIN_KEY) else "waits for an answer"
@@ -134,7 +134,7 @@ def _describe(ending: Event) -> str:
     return ending.type.replace("_", " ") + (f": {what}" if what else "")
 
 
-def _draw_inside(attempt: Bar, calls: Sequence[Call], effects: Sequence[Effect], drawn: set[str]) -> list[Bar]:
+def _draw_inside(attempt: Bar, calls: Sequence[Call], effects: Sequence[EffectBar], drawn: set[str]) -> list[Bar]:
     inside = [_draw_call(call) for call in calls if call.attempt == attempt.attempt]
     for effect in effects:
         sent = effect.last_sent_at
@@ -153,7 +153,7 @@ def _draw_call(call: Call) -> Bar:
     return Bar("call", call.provider, call.started_at, call.started_at + call.duration_ms, tone, reason, call.attempt)
 
 
-def _draw_effect(effect: Effect) -> Bar:
+def _draw_effect(effect: EffectBar) -> Bar:
     since = effect.first_sent_at or 0
     ended = effect.marked_at if effect.marked_at is not None else effect.last_sent_at
     tone = {"sent": "good", "failed": "error"}.get(effect.status, "warn")
@@ -161,7 +161,7 @@ def _draw_effect(effect: Effect) -> Bar:
     return Bar("effect", effect.key, since, max(since, ended or since), tone, f"{effect.status}, {sends}")
 
 
-def _draw_gap(event: Event, later: Sequence[Event]) -> list[Bar]:
+def _draw_gap(event: JobEvent, later: Sequence[JobEvent]) -> list[Bar]:
     """The time from an event until the job is claimed or moved again, and what it waited for."""
     if event.type in ENDED_JOBS:
         return []
@@ -179,7 +179,7 @@ def _draw_gap(event: Event, later: Sequence[Event]) -> list[Bar]:
     return [Bar("gap", title, event.at, until, tone, reason)]
 
 
-def _name_gap(event: Event) -> tuple[str, str, str]:
+def _name_gap(event: JobEvent) -> tuple[str, str, str]:
     facts = event.facts()
     note = str(facts.get("note") or "")
     if event.type in DIED:
@@ -201,7 +201,7 @@ def _name_gap(event: Event) -> tuple[str, str, str]:
 
 
 def _name_stages(
-    events: Sequence[Event], calls: Sequence[Call], stages: Mapping[int, str], stage: str
+    events: Sequence[JobEvent], calls: Sequence[Call], stages: Mapping[int, str], stage: str
 ) -> dict[int, str]:
     """The stage of each attempt: by its result or its calls, else by what is known of the others of the same stage."""
     known = {call.attempt: call.stage for call in calls if call.attempt is not None and call.stage} | dict(stages)

@@ -37,7 +37,7 @@ _USERINFO = re.compile(r"(?:[A-Za-z0-9._~!$&'*+,;=:()-]|%[0-9A-Fa-f]{2})*")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AddressRules:
     """Where one may go. `private_hosts` are names or addresses that may be private; `any_private`: all may."""
 
     schemes: frozenset[str] = frozenset({"http", "https"})
@@ -76,7 +76,7 @@ class Destination:
     addresses: tuple[str, ...]
 
 
-async def find_way(text: str, rules: Rules, *, resolver: Resolver | None = None) -> Destination:
+async def find_way(text: str, rules: AddressRules, *, resolver: Resolver | None = None) -> Destination:
     """Where `text` leads, looked up once and checked. Raises CallError: ADDRESS_REFUSED, ADDRESS_UNRESOLVED."""
     location = read_location(text, rules)
     if _is_local_name(location.host) and not _may_be_private(location.host, rules):
@@ -88,7 +88,7 @@ async def find_way(text: str, rules: Rules, *, resolver: Resolver | None = None)
     return Destination(location, addresses)
 
 
-def read_location(text: str, rules: Rules) -> Location:
+def read_location(text: str, rules: AddressRules) -> Location:
     """The parts of an address, read strictly: what two programs could read in two ways is refused."""
     if len(text) > URL_LENGTH_MAX:
         raise refused(f"it has more than {URL_LENGTH_MAX} characters")
@@ -192,7 +192,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return [str(entry[4][0]) for entry in found]
 
 
-def _may_be_private(host: str, rules: Rules) -> bool:
+def _may_be_private(host: str, rules: AddressRules) -> bool:
     return rules.any_private or host in {_named(name) for name in rules.private_hosts}
 
 

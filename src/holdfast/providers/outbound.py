@@ -23,7 +23,7 @@ import httpx
 from holdfast.core.classify import classify
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
-from holdfast.providers.gate import Destination, Resolver, Rules, find_way, refused
+from holdfast.providers.gate import AddressRules, Destination, Resolver, find_way, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class OutboundPolicy:
     allow_private: bool = False
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> AddressRules:
         """What the gate is told."""
-        return Rules(self.schemes, self.allow_private_hosts, self.allow_private)
+        return AddressRules(self.schemes, self.allow_private_hosts, self.allow_private)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from holdfast import App, CallError, Category, Context, Job, JobTx, Priority, Provider, Retry, stage
 from holdfast.kit import classify, note_status, prepare, submit_in, unchanged
-from holdfast.providers.gate import Destination, Rules, find_way, read_location
+from holdfast.providers.gate import AddressRules, Destination, find_way, read_location
 from holdfast.providers.outbound import OutboundPolicy, dial
 
 URL_LENGTH_MAX = 2_000
@@ -36,7 +36,7 @@ Post = Callable[[str, str, dict[str, str], OutboundPolicy, int], Awaitable[str]]
 """Delivers: URL, body, headers, policy, now in ms; gives evidence of the delivery."""
 
 
-class Notice(BaseModel):
+class WebhookNotice(BaseModel):
     """One event to deliver. `body` is fixed when the event happens: a later change of the job changes no signature."""
 
     url: str
@@ -58,7 +58,7 @@ class Webhooks:
         kind = kernel.registry.kinds.get(self.kind)
         if kind is None:
             return
-        notice = Notice(url=url, event_id=event_id, body=json.dumps(body, separators=(",", ":")))
+        notice = WebhookNotice(url=url, event_id=event_id, body=json.dumps(body, separators=(",", ":")))
         now = kernel.now()
         order = prepare(kind, notice, job_id=kernel.new_id(), now=now, key=event_id, owner=owner)
         await submit_in(tx, [order], now, kernel.watch)
@@ -80,9 +80,9 @@ def declare_webhooks(
     kind = f"{app.name}.webhook"
 
     @app.job(name=kind, priority=Priority.LOW, version=2, upgrade={1: unchanged}, seals=("url",))
-    class Webhook(Job[Notice]):
+    class Webhook(Job[WebhookNotice]):
         @stage(provider=provider, retry=retry, timeout_s=policy.total_s_max + 10)
-        async def deliver(self, ctx: Context, notice: Notice) -> None:
+        async def deliver(self, ctx: Context, notice: WebhookNotice) -> None:
             if secret is None:
                 raise CallError.of(Category.BUG, "WEBHOOK_SECRET_MISSING", "WEBHOOK_SECRET is not set any more.")
 
@@ -110,7 +110,7 @@ def url_problem(url: str) -> str | None:
     if len(url) > URL_LENGTH_MAX:
         return f"webhookUrl must be at most {URL_LENGTH_MAX} characters."
     try:
-        read_location(url, Rules())
+        read_location(url, AddressRules())
     except CallError as error:
         return f"webhookUrl: {error}"
     return None

@@ -83,6 +83,19 @@ class Settings:
     jwt_secret: str | None = setting("HOLDFAST_JWT_SECRET", None, "HS256 secret of bearer tokens", secret=True)
     jwks_url: str | None = setting("HOLDFAST_JWKS_URL", None, "Where to fetch the keys of bearer tokens instead")
     jwt_audience: str | None = setting("HOLDFAST_JWT_AUDIENCE", None, "The audience a token must name, if any")
+    oidc_issuer: str | None = setting(
+        "HOLDFAST_OIDC_ISSUER", None, "OpenID Connect provider that people sign in with; it must describe itself there"
+    )
+    oidc_client_id: str | None = setting("HOLDFAST_OIDC_CLIENT_ID", None, "The name under which it knows this server")
+    oidc_client_secret: str | None = setting(
+        "HOLDFAST_OIDC_CLIENT_SECRET", None, "Its secret, if it gave one", secret=True
+    )
+    oidc_scope: str = setting("HOLDFAST_OIDC_SCOPE", "openid profile email", "What it is asked for")
+    oidc_name_claim: str = setting("HOLDFAST_OIDC_NAME_CLAIM", "sub", "The claim that names a person, for the audit")
+    oidc_roles_claim: str = setting("HOLDFAST_OIDC_ROLES_CLAIM", "roles", "The claim with roles or groups; a.b: b in a")
+    oidc_roles: str = setting(
+        "HOLDFAST_OIDC_ROLES", "", "Roles by groups, by commas: admins=operator, *=viewer; unset: groups are roles"
+    )
     connections_max: int = setting(
         "HOLDFAST_CONNECTIONS_MAX", 2_000, "Connections the HTTP server holds at once; more are answered 503", minimum=1
     )
@@ -205,7 +218,28 @@ class Settings:
             found.append("HOLDFAST_SECRETS_KEYS needs the package cryptography: pip install 'holdfast[http]'.")
         if self.jwt_secret is not None and len(self.jwt_secret) < 32:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
+        return found + self._oidc_problems()
+
+    def _oidc_problems(self) -> list[str]:
+        if self.oidc_issuer is None:
+            return []
+        found = []
+        there = urlsplit(self.oidc_issuer)
+        if there.scheme != "https" and there.hostname not in ("127.0.0.1", "::1", "localhost"):
+            found.append("HOLDFAST_OIDC_ISSUER must start with https://.")
+        if not self.oidc_client_id:
+            found.append("HOLDFAST_OIDC_ISSUER needs HOLDFAST_OIDC_CLIENT_ID.")
+        if self.jwks_url:
+            found.append("HOLDFAST_OIDC_ISSUER gives tokens of our own, which HOLDFAST_JWKS_URL does not accept.")
+        if any(not group or not role for group, role in self.oidc_groups):
+            found.append("HOLDFAST_OIDC_ROLES must be group=role, by commas.")
         return found
+
+    @property
+    def oidc_groups(self) -> tuple[tuple[str, str], ...]:
+        """Which group has which role."""
+        parts = [text.rpartition("=") for text in _listed(self.oidc_roles)]
+        return tuple((group.strip(), role.strip()) for group, _, role in parts)
 
     @property
     def signing_keys(self) -> tuple[str, ...]:

@@ -28,9 +28,9 @@ def _storable(value: Any) -> Any:
         whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return whole.replace("\0", "\ufffd")
     if isinstance(value, list):
-        return [_storable(one) for one in value]
+        return [_storable(part) for part in value]
     if isinstance(value, dict):
-        return {_storable(name): _storable(one) for name, one in value.items()}
+        return {_storable(name): _storable(part) for name, part in value.items()}
     return value
 
 

@@ -67,14 +67,21 @@ SELECT category, kind, stage, error_class, failure_reason, COUNT(*) AS letters, 
  GROUP BY category, kind, stage, error_class, failure_reason
 
 -- name: finished_since
--- By the newest events: there is no index of the ended, and their events are never written again.
-SELECT j.kind, j.state, COUNT(*) AS jobs
-  FROM (SELECT DISTINCT n.job_id
-          FROM (SELECT job_id, type, at FROM holdfast_job_events ORDER BY seq DESC LIMIT :limit) AS n
-         WHERE n.at >= :since AND n.type IN ('succeeded', 'buried', 'expired', 'cancelled')) AS e
-  JOIN holdfast_jobs AS j ON j.id = e.job_id
- WHERE j.state IN ('succeeded', 'dead', 'cancelled') AND j.finished_at >= :since
- GROUP BY j.kind, j.state
+-- By the newest events: there is no index of the ended, and their events are never written again. An event of a success
+-- has the number of its kind's others in the same turn as its data.
+SELECT ended.kind, ended.state, CAST(SUM(ended.jobs) AS BIGINT) AS jobs
+  FROM (SELECT j.kind, CASE e.others WHEN 0 THEN j.state ELSE 'succeeded' END AS state,
+               CASE e.others WHEN 0 THEN 1 ELSE e.others END AS jobs
+          FROM (SELECT DISTINCT n.job_id, 0 AS others
+                  FROM (SELECT job_id, type, at FROM holdfast_job_events ORDER BY seq DESC LIMIT :limit) AS n
+                 WHERE n.at >= :since AND n.type IN ('succeeded', 'buried', 'expired', 'cancelled')
+                 UNION ALL
+                SELECT n.job_id, CAST(n.data AS BIGINT)
+                  FROM (SELECT job_id, type, at, data FROM holdfast_job_events ORDER BY seq DESC LIMIT :limit) AS n
+                 WHERE n.at >= :since AND n.type = 'succeeded' AND n.data NOT LIKE '{%') AS e
+          JOIN holdfast_jobs AS j ON j.id = e.job_id
+         WHERE j.state IN ('succeeded', 'dead', 'cancelled') AND j.finished_at >= :since) AS ended
+ GROUP BY ended.kind, ended.state
 
 -- name: standing
 -- Where the jobs that have not ended stand. Reads all of them: for a person before a deploy, not for a loop.

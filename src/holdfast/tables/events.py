@@ -1,9 +1,12 @@
-"""The append-only history of jobs. It begins with the job's own row: `created` is told from that, and never written."""
+"""The append-only history of jobs. What a job's own row shows is not written a second time: its creation, its last
+claim and its success are read from there, and the claim of an earlier attempt from the event that ended it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
@@ -13,8 +16,35 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 NewEvent = tuple[str, int, str, str | None]
 """Job id, attempt, type, data as JSON."""
-BEGINNING = -1
-"""Comes before every `seq`; that of `created` is 0."""
+_PLACE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?", re.ASCII)
+
+
+class Place(NamedTuple):
+    """How far a reader of a job's story has come: to which event, and to which of the steps that have no event of their
+    own. Both only rise, so that no step is read twice or missed, whichever of them comes first. As text, the id of an
+    event in a stream."""
+
+    seq: int
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.step}" if self.step else str(self.seq)
+
+    def after(self, row: Row) -> Place:
+        """The place of whoever has read one row more."""
+        if row["part"] == 0:
+            return self._replace(seq=max(self.seq, row["seq"]))
+        return self._replace(step=max(self.step, 2 * row["attempt"] + row["part"]))
+
+    @classmethod
+    def parse(cls, text: str | None) -> Place:
+        """The place that a reader has come to; the beginning, if the text is no place."""
+        match = _PLACE.fullmatch(text or "")
+        return cls(int(match[1]), int(match[2] or 0)) if match else BEGINNING
+
+
+BEGINNING = Place(-1)
+"""Comes before every step; the creation stands at 0."""
 
 
 async def append(tx: Tx, events: Iterable[NewEvent], now: int) -> None:
@@ -26,9 +56,23 @@ async def append_once(tx: Tx, job_id: str, attempt: int, type: str, data: str, n
     return bool(await tx.rows(sql.append_once, job_id=job_id, attempt=attempt, type=type, data=data, now=now))
 
 
-async def of_job(tx: Tx, job_id: str, after: int = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
-    """A job's events in order, from the beginning or after a `seq`. Safe to tail: written under the job's row lock."""
-    return await tx.rows(sql.of_job, job_id=job_id, after=after, limit=limit)
+async def of_job(tx: Tx, job_id: str, after: Place = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
+    """A job's steps in order, from the beginning or after a place. Safe to tail: written under the job's row lock."""
+    return await tx.rows(sql.of_job, job_id=job_id, seq=after.seq, step=after.step, limit=limit)
+
+
+def places_of(rows: Iterable[Row], after: Place) -> list[tuple[Place, Row]]:
+    """Each step with the place of a reader who has read it and all before it, from `after` on."""
+    placed = []
+    for row in rows:
+        after = after.after(row)
+        placed.append((after, row))
+    return placed
+
+
+async def write_success(tx: Tx, job_id: str) -> None:
+    """Write the success that the job's row shows as an event, before the row stops to show it. The caller holds it."""
+    await tx.rows(sql.write_success, job_id=job_id)
 
 
 async def last_data(tx: Tx, job_id: str, type: str) -> str | None:

@@ -13,18 +13,26 @@ SELECT CAST(:job_id AS /*id*/), CAST(:attempt AS BIGINT), CAST(:type AS TEXT), C
 RETURNING seq
 
 -- name: of_job
--- A job's row is the event of its creation: nothing else is written then. The limit is of rows: what one row tells in two
--- steps is not torn apart.
-SELECT seq, attempt, type, at, data
+-- A job's row is the event of its creation: nothing else is written then.
+SELECT seq, part, attempt, type, at, data
   FROM (SELECT 0 AS seq, 0 AS part, 0 AS attempt, 'created' AS type, created_at AS at, NULL AS data FROM holdfast_jobs
-         WHERE id = CAST(:job_id AS /*id*/) AND CAST(:after AS BIGINT) < 0
+         WHERE id = CAST(:job_id AS /*id*/)
          UNION ALL
         SELECT seq, part, attempt, type, at, data FROM holdfast_every_event
-         WHERE job_id = CAST(:job_id AS /*id*/) AND seq > :after
-           AND seq <= (SELECT MAX(next.seq) FROM (SELECT e.seq FROM holdfast_job_events AS e
-                        WHERE e.job_id = CAST(:job_id AS /*id*/) AND e.seq > :after
-                        ORDER BY e.seq LIMIT :limit) AS next)) AS story
- ORDER BY seq, part
+         WHERE job_id = CAST(:job_id AS /*id*/)) AS story
+ WHERE CASE part WHEN 0 THEN seq > CAST(:seq AS BIGINT) ELSE 2 * attempt + part > CAST(:step AS BIGINT) END
+ ORDER BY seq, part LIMIT :limit
+
+-- name: write_success
+-- Before a success is taken back: what the job's row shows of it, as an event.
+INSERT INTO holdfast_job_events (job_id, attempt, type, at, claimed_at)
+SELECT j.id, j.attempt, 'succeeded', j.finished_at, CASE WHEN NOT EXISTS (
+         SELECT 1 FROM holdfast_job_events AS c
+          WHERE c.job_id = j.id AND c.attempt = j.attempt AND c.claimed_at IS NOT NULL) THEN j.last_attempt_at END
+  FROM holdfast_jobs AS j
+ WHERE j.id = CAST(:job_id AS /*id*/) AND j.state = 'succeeded'
+   AND NOT EXISTS (SELECT 1 FROM holdfast_job_events AS e
+                    WHERE e.job_id = j.id AND e.attempt = j.attempt AND e.type = 'succeeded')
 
 -- name: last_data
 -- brief

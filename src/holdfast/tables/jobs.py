@@ -42,11 +42,12 @@ class Ended(NamedTuple):
     data: str | None
     from_stage: str
     value: str | None
+    claimed_at: int | None
     goes_on: int
 
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
-_EVENT = Ended._fields.index("event")
+_EVENT, _DATA = Ended._fields.index("event"), Ended._fields.index("data")
 
 
 class Left(NamedTuple):
@@ -205,8 +206,10 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
             rows += taken
             seen[lane] = Seen(lane, len(taken), max((row["created_at"] for row in taken), default=BOTTOM), None)
     if rows:
-        kinds = {State.QUEUED.value: "parked", State.PROCESSING.value: "claimed"}
-        await events.append(tx, [(row["id"], row["attempt"], kinds[row["state"]], None) for row in rows], now)
+        steps = [(row["id"], row["attempt"], "parked", None) for row in rows if row["state"] == State.QUEUED]
+        if rows[0]["state"] == State.PROCESSING:  # the rows of the others show their claims
+            steps.append((rows[0]["id"], rows[0]["attempt"], "claimed", None))
+        await events.append(tx, steps, now)
     floors = reached([lane for lane in claim.lanes if lane[0] not in paused], seen, claim.limit, now)
     # What was let in and not claimed: in a lane that was cut off, it lies above the last job that was.
     left = {lane: max(key, floors.get(lane, key)) for lane, key in entered.items()}
@@ -232,23 +235,28 @@ async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | No
 
 async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[set[str], set[str]]:
     """End attempts; return the jobs whose end was accepted, and those of them that went on."""
-    lease_until = claim.lease_until
     rows = {left.job.id: _ended(left, claim, now) for left in lefts}
-    ended = batch.keyed(rows)
-    states = {row["id"]: row["state"] for row in await tx.rows(sql.end, batch=ended, lease_until=lease_until, now=now)}
-    went_on = {job_id for job_id, state in states.items() if state == State.PROCESSING}
-    if len(states) < len(rows) or went_on:
-        ended = batch.keyed({job_id: _told(rows[job_id], job_id in went_on) for job_id in rows if job_id in states})
-    if states:
-        await tx.rows(sql.log_ends, batch=ended, now=now)
-    if any(left.value is not None for left in lefts):
-        await tx.rows(sql.keep_values, batch=ended, now=now)
-    return set(states), went_on
+    ended = await tx.rows(sql.end, batch=batch.keyed(rows), lease_until=claim.lease_until, now=now)
+    states = {row["id"]: row["state"] for row in ended}
+    accepted = [left for left in lefts if left.job.id in states]
+    steps = _steps_to_write(accepted, rows)
+    if steps:
+        await tx.rows(sql.log_ends, batch=batch.keyed(steps), now=now)
+    values = {left.job.id: rows[left.job.id] for left in accepted if left.value is not None}
+    if values:
+        await tx.rows(sql.keep_values, batch=batch.keyed(values), now=now)
+    return set(states), {job_id for job_id, state in states.items() if state == State.PROCESSING}
 
 
-def _told(row: tuple[Any, ...], went_on: bool) -> tuple[Any, ...]:
-    """The row with the event that the write has come to."""
-    return (*row[:_EVENT], "went_on", *row[_EVENT + 1 :]) if went_on else row
+def _steps_to_write(accepted: Sequence[Left], rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """The rows whose ends are written as events: of the successes of a kind one, with the number of the others."""
+    successes = {left.job.id: left.job.kind for left in accepted if rows[left.job.id][_EVENT] == "succeeded"}
+    steps = {left.job.id: rows[left.job.id] for left in accepted if left.job.id not in successes}
+    jobs_of = Counter(successes.values())
+    for kind, job_id in {kind: job_id for job_id, kind in successes.items()}.items():
+        row, others = rows[job_id], jobs_of[kind] - 1
+        steps[job_id] = (*row[:_DATA], str(others) if others else None, *row[_DATA + 1 :])
+    return steps
 
 
 def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
@@ -275,6 +283,7 @@ def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
         data,
         job.stage,
         value,
+        job.last_attempt_at if expected is State.PROCESSING else None,
         int(goes_on),
     )
 

@@ -17,8 +17,12 @@
 -- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
 --
 -- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
--- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other. One
--- event tells both, `went_on`.
+-- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other.
+--
+-- A claim is not written as an event, nor is a success: the job's row shows the last of each, and the event that ends an
+-- attempt shows when it was claimed (`holdfast_every_event` reads them back). Of a turn only the first claim is written,
+-- and of the successes of each kind one, with how many others there were: so the newest events show that something has
+-- happened, and charts count without reading jobs.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
      SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = j.attempt + CAST(s.goes AS INTEGER),
@@ -35,7 +39,7 @@ WITH fin AS (
                    SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
             FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
    WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
-  RETURNING j.id, s.attempt, s.event, s.data, s.from_stage, s.value, s.goes),
+  RETURNING j.id, j.kind, s.attempt, s.event, s.data, s.from_stage, s.value, s.claimed_at, s.goes),
 kept AS (
   INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
   SELECT id, from_stage, attempt, CASE event WHEN 'expired' THEN 1 ELSE 0 END, CAST(:now AS BIGINT), value
@@ -72,11 +76,11 @@ come AS MATERIALIZED (
             SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d),
 picked AS MATERIALIZED (
-  SELECT pool.k, pool.q, pool.pr, pool.ca, pool.ra, pool.held,
-         CASE WHEN ROW_NUMBER() OVER (ORDER BY pool.pr, pool.ca) > :limit THEN pool.other
-              WHEN pool.held IS NOT NULL THEN 'park' ELSE 'claim' END AS act
-    FROM (SELECT k, q, pr, ca, CAST(NULL AS bigint) AS ra, held, 'leave' AS other FROM ready
-           UNION ALL SELECT k, q, pr, ca, ra, held, 'admit' FROM come) AS pool),
+  SELECT pool.k, pool.q, pool.pr, pool.ca, pool.ra, pool.held, pool.place,
+         CASE WHEN pool.place > :limit THEN pool.other WHEN pool.held IS NOT NULL THEN 'park' ELSE 'claim' END AS act
+    FROM (SELECT every.*, ROW_NUMBER() OVER (ORDER BY every.pr, every.ca) AS place
+            FROM (SELECT k, q, pr, ca, CAST(NULL AS bigint) AS ra, held, 'leave' AS other FROM ready
+                   UNION ALL SELECT k, q, pr, ca, ra, held, 'admit' FROM come) AS every) AS pool),
 got AS (
   UPDATE holdfast_jobs AS j
      SET state = CASE p.act WHEN 'claim' THEN 'processing' ELSE 'queued' END,
@@ -91,13 +95,18 @@ got AS (
          last_attempt_at = CASE p.act WHEN 'claim' THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
          updated_at = :now
     FROM picked AS p WHERE j.ctid = p.k AND p.act <> 'leave'
-  RETURNING /*Claimed of j*/, p.act),
+  RETURNING /*Claimed of j*/, p.act, p.place),
 logged AS (
-  INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
-  SELECT id, attempt, CASE WHEN goes THEN 'went_on' ELSE event END, CAST(:now AS BIGINT), data FROM fin
+  INSERT INTO holdfast_job_events (job_id, attempt, type, at, data, claimed_at)
+  SELECT id, attempt, event, CAST(:now AS BIGINT), data, claimed_at FROM fin WHERE event <> 'succeeded'
    UNION ALL
-  SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL
-    FROM got WHERE act <> 'admit')
+  SELECT id, attempt, event, CAST(:now AS BIGINT), CASE WHEN jobs > 1 THEN CAST(jobs - 1 AS TEXT) END, claimed_at
+    FROM (SELECT fin.*, COUNT(*) OVER (PARTITION BY kind) AS jobs, ROW_NUMBER() OVER (PARTITION BY kind) AS place
+            FROM fin WHERE event = 'succeeded') AS succeeded
+   WHERE place = 1
+   UNION ALL
+  SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL, NULL
+    FROM got WHERE act = 'park' OR (act = 'claim' AND place = 1))
 SELECT /*Claimed*/ FROM got WHERE act <> 'admit'
  UNION ALL
 SELECT string_agg(CAST(id AS TEXT) || CASE WHEN goes THEN '+' ELSE '' END, ','), /*Claimed absent*/ FROM fin
@@ -189,8 +198,8 @@ RETURNING holdfast_jobs.id AS id, holdfast_jobs.state AS state
 
 -- name: log_ends @sqlite
 -- brief
-INSERT INTO holdfast_job_events (job_id, attempt, type, at, data)
-SELECT s.id, s.attempt, s.event, :now, s.data
+INSERT INTO holdfast_job_events (job_id, attempt, type, at, data, claimed_at)
+SELECT s.id, s.attempt, s.event, :now, s.data, s.claimed_at
   FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
 
 -- name: keep_values @sqlite

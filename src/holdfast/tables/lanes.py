@@ -27,13 +27,13 @@ async def below(tx: Tx, floors: Floors, declared: str, now: int) -> Floors:
     known = [(queue, priority, at) for (queue, priority), at in sorted(floors.items())]
     ready = batch.numbered(lane for lane in known if lane[1] != LATER)
     later = batch.numbered(lane for lane in known if lane[1] == LATER)
-    found = {
+    keys = {
         (row["queue"], row["priority"]): row["lowest"]
         for row in await tx.rows(sql.below, lanes=ready, declared=declared, now=now)
     }
     for row in await tx.rows(sql.below_later, lanes=later, declared=declared):
-        found[row["queue"], LATER] = row["lowest"]
-    return {lane: key for lane, key in found.items() if key is not None}
+        keys[row["queue"], LATER] = row["lowest"]
+    return {lane: key for lane, key in keys.items() if key is not None}
 
 
 async def due_ids(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 PAYLOADS_MAX = 20_000
@@ -111,6 +112,11 @@ async def messages_aside(tx: Tx) -> int:
 async def job_ids(tx: Tx, lowest: str, highest: str) -> list[str]:
     """At most two ids of jobs in the range, the lowest first."""
     return [row["id"] for row in await tx.rows(sql.job_ids, lowest=lowest, highest=highest)]
+
+
+async def states_of(tx: Tx, job_ids: Iterable[str]) -> Sequence[Row]:
+    """How many of these jobs are in each state (`jobs`), and how many of those a provider holds (`held`)."""
+    return await tx.rows(sql.states_of, batch=batch.ids(job_ids))
 
 
 async def letter_ids(tx: Tx, lowest: str, highest: str) -> list[str]:

@@ -97,6 +97,11 @@ SELECT COUNT(*) AS messages FROM (SELECT 1 FROM holdfast_outbox WHERE status = '
 SELECT CAST(id AS TEXT) AS id FROM holdfast_jobs
  WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_jobs.id LIMIT 2
 
+-- name: states_of
+-- How many of these jobs are in each state, and how many of them wait for a provider.
+SELECT state, COUNT(*) AS jobs, SUM(parked) AS held FROM holdfast_jobs
+ WHERE id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) GROUP BY state
+
 -- name: letter_ids
 SELECT CAST(id AS TEXT) AS id FROM holdfast_dead_letters
  WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_dead_letters.id LIMIT 2

@@ -26,10 +26,10 @@ async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
 
 async def of_jobs(tx: Tx, job_ids: Iterable[str]) -> dict[str, dict[str, str]]:
     """Results on time, by job and stage."""
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     for row in await tx.rows(sql.of_jobs, batch=batch.ids(job_ids)):
-        found.setdefault(row["job_id"], {})[row["stage"]] = row["value"]
-    return found
+        results.setdefault(row["job_id"], {})[row["stage"]] = row["value"]
+    return results
 
 
 async def clear(tx: Tx, job_id: str) -> None:

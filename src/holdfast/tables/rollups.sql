@@ -19,7 +19,8 @@ SELECT MAX(e.seq) AS upto FROM (SELECT seq FROM holdfast_job_events
 -- name: read
 -- The attempts that ended between two positions, by minute. The one statement that knows where ends are written. An attempt
 -- ran the stage that the last step before it had led to; the time until the first attempt begins is counted with the job's
--- end, and so are the calls of an attempt with the attempt's.
+-- end, and so are the calls of an attempt with the attempt's. The event of a success has the number of its kind's others in
+-- the same turn as its data: it stands for all of them (`jobs`), and their times and calls are taken to be like its own.
 WITH bounds AS MATERIALIZED (SELECT CAST(b.value->>0 AS BIGINT) AS most FROM json_each(:bounds) AS b),
 ended AS MATERIALIZED (
   SELECT e.at / 60000 * 60000 AS minute, e.job_id, e.attempt, j.kind, j.queue, COALESCE(j.owner, '') AS owner,
@@ -28,8 +29,9 @@ ended AS MATERIALIZED (
            (SELECT x.data/*as json*/ ->> 'stage' FROM holdfast_job_events AS x
              WHERE x.job_id = e.job_id AND x.seq < e.seq AND x.type IN ('advanced', 'went_on', 'rewound', 'replayed')
              ORDER BY x.seq DESC LIMIT 1), '') END AS stage,
-         COALESCE(e.data/*as json*/ ->> 'error_class', '') AS error_class,
-         e.at - COALESCE(CASE WHEN j.attempt = e.attempt THEN j.last_attempt_at END,
+         CASE WHEN e.type = 'succeeded' THEN '' ELSE COALESCE(e.data/*as json*/ ->> 'error_class', '') END AS error_class,
+         CASE WHEN e.type = 'succeeded' AND e.data NOT LIKE '{%' THEN 1 + CAST(e.data AS BIGINT) ELSE 1 END AS jobs,
+         e.at - COALESCE(e.claimed_at, CASE WHEN j.attempt = e.attempt THEN j.last_attempt_at END,
                          (SELECT MAX(c.at) FROM holdfast_every_event AS c
                            WHERE c.job_id = e.job_id AND c.attempt = e.attempt AND c.type = 'claimed'), e.at) AS ran_ms,
          COALESCE(j.started_at, e.at) - j.created_at AS waited_ms
@@ -39,22 +41,22 @@ ended AS MATERIALIZED (
 timed AS MATERIALIZED (
   SELECT n.*, (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= n.ran_ms) AS ran,
          (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= n.waited_ms) AS waited FROM ended AS n)
-SELECT 'stage' AS series, minute, kind AS name, stage AS part, result, ran AS bucket, COUNT(*) AS number,
-       CAST(SUM(ran_ms) AS BIGINT) AS sum
+SELECT 'stage' AS series, minute, kind AS name, stage AS part, result, ran AS bucket, CAST(SUM(jobs) AS BIGINT) AS number,
+       CAST(SUM(ran_ms * jobs) AS BIGINT) AS sum
   FROM timed GROUP BY minute, kind, stage, result, ran
  UNION ALL
-SELECT 'job', minute, kind, queue, result, waited, COUNT(*), CAST(SUM(waited_ms) AS BIGINT)
+SELECT 'job', minute, kind, queue, result, waited, CAST(SUM(jobs) AS BIGINT), CAST(SUM(waited_ms * jobs) AS BIGINT)
   FROM timed WHERE result IN ('succeeded', 'buried', 'expired', 'cancelled') GROUP BY minute, kind, queue, result, waited
  UNION ALL
-SELECT 'error', minute, kind, stage, error_class, 0, COUNT(*), 0
+SELECT 'error', minute, kind, stage, error_class, 0, CAST(SUM(jobs) AS BIGINT), 0
   FROM timed WHERE error_class <> '' GROUP BY minute, kind, stage, error_class
  UNION ALL
-SELECT 'owner', minute, owner, '', result, 0, COUNT(*), 0
+SELECT 'owner', minute, owner, '', result, 0, CAST(SUM(jobs) AS BIGINT), 0
   FROM timed WHERE owner <> '' AND result IN ('succeeded', 'buried', 'expired', 'cancelled')
  GROUP BY minute, owner, result
  UNION ALL
 SELECT 'call', t.minute, c.provider, t.kind, c.outcome,
-       (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= c.duration_ms), COUNT(*), CAST(SUM(c.cost_micros) AS BIGINT)
+       (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= c.duration_ms), CAST(SUM(t.jobs) AS BIGINT), CAST(SUM(c.cost_micros * t.jobs) AS BIGINT)
   FROM timed AS t JOIN holdfast_every_call AS c ON c.job_id = t.job_id AND c.attempt = t.attempt
  GROUP BY t.minute, c.provider, t.kind, c.outcome, 6
 

@@ -29,10 +29,10 @@ async def put(tx: Tx, sealed: Mapping[str, Sequence[NewSecret]], now: int) -> No
 
 async def of_owners(tx: Tx, owners: Iterable[str]) -> dict[str, dict[int, str]]:
     """What belongs to these, by owner and number."""
-    found: dict[str, dict[int, str]] = {}
+    secrets: dict[str, dict[int, str]] = {}
     for row in await tx.rows(sql.of_owners, batch=batch.ids(owners)):
-        found.setdefault(row["owner"], {})[row["number"]] = row["sealed"]
-    return found
+        secrets.setdefault(row["owner"], {})[row["number"]] = row["sealed"]
+    return secrets
 
 
 async def forget(tx: Tx, owners: Iterable[str]) -> None:

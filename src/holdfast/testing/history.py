@@ -56,7 +56,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Replay:
+class HistoryReplay:
     """What the code of today made of a history. Effects are told by their keys."""
 
     job_id: str
@@ -83,8 +83,8 @@ class RecordedLedger:
         self._asked[key] = None
         return self._ids.get(key) or f"replay-{len(self._asked)}"
 
-    def replay(self, job_id: str, state: str, results: Mapping[str, str], skipped: Sequence[str]) -> Replay:
-        return Replay(
+    def replay(self, job_id: str, state: str, results: Mapping[str, str], skipped: Sequence[str]) -> HistoryReplay:
+        return HistoryReplay(
             job_id,
             state,
             {stage: json.loads(value) for stage, value in results.items()},

@@ -9,7 +9,7 @@ from holdfast.errors import CallError
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """One scripted call: whether your code really runs, what is raised after it, whether the worker dies."""
 
     really: bool = False
@@ -27,17 +27,17 @@ def plan_calls(
     refusals: int,
     accept_then_crash: int,
     crash: int,
-) -> list[Plan]:
+) -> list[CallPlan]:
     """The calls in this order, as many of each as asked for."""
     late = _error(Category.NETWORK, "NETWORK_TIMEOUT", None)
     return [
-        *[Plan(error=_rate_limited(retry_after_s))] * rate_limited,
-        *[Plan(error=_error(Category.UPSTREAM, "UPSTREAM_INTERNAL", 500))] * server_errors,
-        *[Plan(error=late)] * timeouts,
-        *[Plan(really=True, error=late)] * timeout_after_effect,
-        *[Plan(error=_error(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", 422))] * refusals,
-        *[Plan(really=True, crash=True)] * accept_then_crash,
-        *[Plan(crash=True)] * crash,
+        *[CallPlan(error=_rate_limited(retry_after_s))] * rate_limited,
+        *[CallPlan(error=_error(Category.UPSTREAM, "UPSTREAM_INTERNAL", 500))] * server_errors,
+        *[CallPlan(error=late)] * timeouts,
+        *[CallPlan(really=True, error=late)] * timeout_after_effect,
+        *[CallPlan(error=_error(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", 422))] * refusals,
+        *[CallPlan(really=True, crash=True)] * accept_then_crash,
+        *[CallPlan(crash=True)] * crash,
     ]
 
 

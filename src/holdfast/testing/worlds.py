@@ -42,9 +42,9 @@ from holdfast.stores.clock import Clock, SeededDice
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import cases, effects, events, jobs, results
-from holdfast.testing.history import History, RecordedLedger, Replay, load_history, stages_before
+from holdfast.testing.history import History, HistoryReplay, RecordedLedger, load_history, stages_before
 from holdfast.testing.notes import TroubleWatch, noticing, watching_loop
-from holdfast.testing.script import Plan, plan_calls
+from holdfast.testing.script import CallPlan, plan_calls
 from holdfast.transports.memory import MemoryTransport
 
 In = TypeVar("In")
@@ -88,7 +88,7 @@ class World:
     ) -> None:
         self.clock = clock
         self._open_store = open_store
-        self._scripts: dict[str, deque[Plan]] = {}
+        self._scripts: dict[str, deque[CallPlan]] = {}
         self._crash_at: dict[str, int] = {}
         self._crashed = asyncio.Event()
         self._dead: list[asyncio.Task[Any]] = []
@@ -191,7 +191,7 @@ class World:
         results that the stages before it have in the history."""
         return await load_history(self.kernel, history, at=at)
 
-    async def replay(self, history: History, *, at: str | None = None) -> Replay:
+    async def replay(self, history: History, *, at: str | None = None) -> HistoryReplay:
         """Run an exported job by the code of today until nothing is left to do, and say what came of it. Effects that
         the history has are answered from it and others are only noted: nothing is sent. Calls go to your own code."""
         job_id = await self.load(history, at=at)

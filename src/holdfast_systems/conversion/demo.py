@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.demo_stage import Accepted, Demo, Stage, Standing
+from holdfast.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
 from holdfast_systems.conversion import documents
 
 PAPERS = (
@@ -14,22 +14,22 @@ PAPERS = (
 )
 
 
-async def play(on: Stage) -> list[Accepted]:
+async def play(on: DemoStage) -> list[DemoAccepted]:
     accepted = [await _upload(on, name, title, lines) for name, title, lines in PAPERS]
     for each in accepted:
         await on.follow(each, lambda job: f"[green]converted[/]: {job['result']['size']} bytes of XML")
     return accepted
 
 
-async def _upload(on: Stage, name: str, title: str, lines: Sequence[str]) -> Accepted:
+async def _upload(on: DemoStage, name: str, title: str, lines: Sequence[str]) -> DemoAccepted:
     job = await on.ask("POST", "/api/jobs", files={"file": (name, pdf(title, lines), "application/pdf")})
-    return Accepted("conversion", name, f"/api/jobs/{job['id']}", _standing)
+    return DemoAccepted("conversion", name, f"/api/jobs/{job['id']}", _standing)
 
 
-def _standing(job: dict[str, Any]) -> Standing:
+def _standing(job: dict[str, Any]) -> DemoStanding:
     if job["status"] in documents.LIVE:
-        return Standing.UNFINISHED
-    return Standing.DONE if job["status"] == "complete" else Standing.FAILED
+        return DemoStanding.UNFINISHED
+    return DemoStanding.DONE if job["status"] == "complete" else DemoStanding.FAILED
 
 
 def pdf(title: str, lines: Sequence[str]) -> bytes:

@@ -9,7 +9,7 @@ SELECT CAST(d.id AS TEXT) AS id, d.owner, d.filename, d.source, d.size, d.sha256
        d.created_at, d.queued_at, d.updated_at, d.finished_at, d.outcome, d.attempts, d.error_code, d.error_message,
        d.result_size, d.result_sha256, d.expires_at, d.source_until, d.source_gone,
        j.state, j.failures, j.hold, j.run_at, j.started_at, j.last_attempt_at, j.updated_at AS job_updated_at, j.epoch
-  FROM conversion_documents AS d LEFT JOIN holdfast_jobs AS j ON j.id = d.id
+  FROM conversion_documents AS d LEFT JOIN holdfast_job_status AS j ON j.id = d.id
  WHERE d.id = CAST(:id AS /*id*/)
 
 -- name: page
@@ -18,14 +18,14 @@ SELECT CAST(d.id AS TEXT) AS id, d.owner, d.filename, d.source, d.size, d.sha256
        d.created_at, d.queued_at, d.updated_at, d.finished_at, d.outcome, d.attempts, d.error_code, d.error_message,
        d.result_size, d.result_sha256, d.expires_at, d.source_until, d.source_gone,
        j.state, j.failures, j.hold, j.run_at, j.started_at, j.last_attempt_at, j.updated_at AS job_updated_at, j.epoch
-  FROM conversion_documents AS d LEFT JOIN holdfast_jobs AS j ON j.id = d.id
+  FROM conversion_documents AS d LEFT JOIN holdfast_job_status AS j ON j.id = d.id
  WHERE d.owner = :owner AND (CAST(:before AS TEXT) IS NULL OR d.id < CAST(:before AS /*id*/))
  ORDER BY d.id DESC LIMIT :limit
 
 -- name: usage
 SELECT (SELECT COUNT(*) FROM conversion_documents AS d WHERE d.owner = :owner AND d.created_at > :since) AS uploads,
        (SELECT MIN(d.created_at) FROM conversion_documents AS d WHERE d.owner = :owner AND d.created_at > :since) AS first_at,
-       (SELECT COUNT(*) FROM holdfast_jobs AS j
+       (SELECT COUNT(*) FROM holdfast_job_status AS j
          WHERE j.owner = :owner AND j.kind = :kind AND j.state IN ('queued', 'processing', 'waiting')) AS unfinished
 
 -- name: complete
@@ -75,7 +75,7 @@ RETURNING CAST(id AS TEXT) AS id
 UPDATE conversion_documents SET source_gone = 1
  WHERE id IN (SELECT d.id FROM conversion_documents AS d
                WHERE d.source_until <= :now AND d.source_gone = 0
-                 AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
+                 AND NOT EXISTS (SELECT 1 FROM holdfast_job_status AS j
                                   WHERE j.id = d.id AND j.state IN ('queued', 'processing', 'waiting'))
                ORDER BY d.source_until LIMIT :limit)
 RETURNING source
@@ -89,7 +89,7 @@ SELECT CAST(d.id AS TEXT) AS id, NULL AS sha256 FROM conversion_documents AS d
 -- Of these ids, the ones whose result is there to be fetched, or may be written at this moment.
 -- Of a job that lives nobody knows yet which: `sha256` is NULL.
 SELECT CAST(d.id AS TEXT) AS id, CASE WHEN d.outcome = 'complete' THEN d.result_sha256 END AS sha256
-  FROM conversion_documents AS d LEFT JOIN holdfast_jobs AS j ON j.id = d.id
+  FROM conversion_documents AS d LEFT JOIN holdfast_job_status AS j ON j.id = d.id
  WHERE (d.outcome = 'complete' OR j.state IN ('queued', 'processing', 'waiting'))
    AND d.id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
 
@@ -98,6 +98,6 @@ SELECT CAST(d.id AS TEXT) AS id, CASE WHEN d.outcome = 'complete' THEN d.result_
 DELETE FROM conversion_documents
  WHERE id IN (SELECT d.id FROM conversion_documents AS d
                WHERE d.finished_at < :before AND d.outcome <> 'complete' AND d.source_gone = 1
-                 AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.id = d.id)
+                 AND NOT EXISTS (SELECT 1 FROM holdfast_job_status AS j WHERE j.id = d.id)
                ORDER BY d.finished_at LIMIT :limit)
 RETURNING CAST(id AS TEXT) AS id

@@ -34,7 +34,7 @@ _CONTENTS_TIMES = 3
 
 
 @dataclass(slots=True)
-class Page:
+class ReadPage:
     """`readable` is false where the file gives a page that cannot be loaded."""
 
     number: int
@@ -54,7 +54,7 @@ def without_number(text: str) -> str:
     )
 
 
-def mark_heads(pages: Sequence[Page], body: float, *, by_outline: bool) -> None:
+def mark_heads(pages: Sequence[ReadPage], body: float, *, by_outline: bool) -> None:
     """Headings by their looks: larger, bold, numbered, or one of the words that head a part of a paper."""
     looks: Counter[tuple[float, str]] = Counter()
     for page in pages:
@@ -71,7 +71,7 @@ def mark_heads(pages: Sequence[Page], body: float, *, by_outline: bool) -> None:
     elsewhere = {(block.size, block.lines[0].font) for page, block in found if page is not pages[0]}
     found = _without_contents(found)
     labels = Counter(plain_text(block.text) for _, block in found if not _numbered(block))
-    kept: list[tuple[Page, Block]] = []
+    kept: list[tuple[ReadPage, Block]] = []
     for page, block in found:
         if block.size < 1.12 * body and labels[plain_text(block.text)] >= _LABEL_TIMES and not _numbered(block):
             continue
@@ -86,7 +86,7 @@ def mark_heads(pages: Sequence[Page], body: float, *, by_outline: bool) -> None:
         _join_chapters(page)
 
 
-def _without_contents(found: Sequence[tuple[Page, Block]]) -> list[tuple[Page, Block]]:
+def _without_contents(found: Sequence[tuple[ReadPage, Block]]) -> list[tuple[ReadPage, Block]]:
     """Without the lines of a list of contents: dotted ones, and on its pages those that have a page or come again."""
     last = {_words_of(block): page.number for page, block in found}
     by_page: defaultdict[int, list[Block]] = defaultdict(list)
@@ -106,7 +106,7 @@ def _without_contents(found: Sequence[tuple[Page, Block]]) -> list[tuple[Page, B
     return kept
 
 
-def _comes_again(block: Block, page: Page, last: dict[str, int]) -> bool:
+def _comes_again(block: Block, page: ReadPage, last: dict[str, int]) -> bool:
     """Whether a heading has the same words on a later page, with or without what may be that page's number."""
     entry = _PAGE_NUMBER.sub("", f"{block.marker} {block.text}".strip())
     return max(last[_words_of(block)], last.get(plain_text(without_number(entry)), 0)) > page.number
@@ -116,7 +116,7 @@ def _words_of(block: Block) -> str:
     return plain_text(without_number(f"{block.marker} {block.text}".strip()))
 
 
-def _part_numbered(page: Page) -> None:
+def _part_numbered(page: ReadPage) -> None:
     """Headings that stand right below each other, each with a number of its own, are several."""
     for index in range(len(page.blocks) - 1, -1, -1):
         block = page.blocks[index]
@@ -125,7 +125,7 @@ def _part_numbered(page: Page) -> None:
             page.blocks[index : index + 1] = [Block([line]) for line in block.lines]
 
 
-def _join_chapters(page: Page) -> None:
+def _join_chapters(page: ReadPage) -> None:
     """ "Chapter 3" above a heading is its number."""
     for index in range(len(page.blocks) - 1, 0, -1):
         above, block = page.blocks[index - 1], page.blocks[index]

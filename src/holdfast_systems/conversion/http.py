@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from holdfast import NotAllowed
 from holdfast.http.auth import Principal, require, require_stream
@@ -89,7 +90,7 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
     @router.get("/api/jobs/{job_id}/events")
     async def follow(request: Request, job_id: str, who: Watcher) -> Response:
         """The job's events, from the first or from the last one you saw, until it ends."""
-        after = _seq(last_event_id(request))
+        after = events.Place.parse(last_event_id(request))
         async with kernel.store.reading() as tx:
             row = await _own(tx, job_id, who)
             ended = status_of(row, kernel.now()) not in documents.LIVE
@@ -193,13 +194,23 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
         raise _refusal(Code.IO_ERROR)
     name = row["filename"].rsplit(".", 1)[0] or "document"
     # As an attachment: XML that came out of a stranger's file is never opened in this site's name.
-    return FileResponse(path, media_type="application/xml", filename=f"{name}.xml")
+    return Download(path, media_type="application/xml", filename=f"{name}.xml", headers={"Accept-Ranges": "none"})
+
+
+class Download(FileResponse):
+    """The whole file, whatever range of it is asked for: a range that does not fit would be refused in words that are
+    not ours, with none of the public codes."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
 
 def _story(job_id: str) -> Any:
     async def fetch(tx: Tx, after: str | None) -> list[Event]:
-        rows = await events.of_job(tx, job_id, _seq(after), EVENTS_MAX)
-        return views.events_of(job_id, rows, whole=len({row["seq"] for row in rows}) < EVENTS_MAX)
+        place = events.Place.parse(after)
+        rows = await events.of_job(tx, job_id, place, EVENTS_MAX)
+        return views.events_of(job_id, events.places_of(rows, place), whole=len(rows) < EVENTS_MAX)
 
     return fetch
 
@@ -227,10 +238,6 @@ def _cursor(text: str | None) -> str | None:
         return str(UUID(text))
     except ValueError:
         raise Problem(422, "INVALID_INPUT", "cursor: it is not one that this list gave.", field="cursor") from None
-
-
-def _seq(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else events.BEGINNING
 
 
 UPLOAD: dict[str, Any] = {

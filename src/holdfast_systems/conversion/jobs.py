@@ -35,7 +35,7 @@ RETRY_AFTER_S_MAX = 86_400.0  # a gateway that asks for more has made a mistake,
 SPARE_S = 60.0  # for the stage's own reads and writes around the call
 
 
-class Order(BaseModel):
+class ConversionOrder(BaseModel):
     """A file of the uploads folder to convert."""
 
     source: str
@@ -76,9 +76,9 @@ def build_app(
 
 def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, provider: Provider) -> None:
     @app.job(name=KIND, announce=True)
-    class Convert(Job[Order]):
+    class Convert(Job[ConversionOrder]):
         @stage(provider=provider, retry=settings.retry, timeout_s=settings.gateway_timeout_s * 1.2 + SPARE_S)
-        async def convert(self, ctx: Context, order: Order) -> Converted:
+        async def convert(self, ctx: Context, order: ConversionOrder) -> Converted:
             try:
                 return await _convert(ctx, settings, gateway, order)
             except (ProviderHeld, LeaseLost, StoreError):
@@ -97,7 +97,7 @@ def _declare_convert(app: App, settings: ConversionSettings, gateway: Gateway, p
             await _mark(tx, settings, change)
 
 
-async def _convert(ctx: Context, settings: ConversionSettings, gateway: Gateway, order: Order) -> Converted:
+async def _convert(ctx: Context, settings: ConversionSettings, gateway: Gateway, order: ConversionOrder) -> Converted:
     source = settings.uploads / order.source
     if not await in_thread(source.is_file):
         raise ConversionError(Code.IO_ERROR, "The uploaded document is gone.")

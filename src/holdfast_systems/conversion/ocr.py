@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from holdfast import CallError, Category
 from holdfast_systems.conversion.blocks import blocks_of_page
-from holdfast_systems.conversion.headings import Page
+from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.layout import Word
 from holdfast_systems.conversion.pdf_pictures import Picture, read_pictures
 from holdfast_systems.conversion.structure import mark_structure
@@ -40,7 +40,7 @@ def is_installed() -> bool:
 def tei_of_pictures(source: BinaryIO, timeout_s: float) -> bytes | None:
     """The TEI of what can be read in the pictures; None if nothing can. Raises CallError when its time is over."""
     started_s = time.monotonic()
-    pages: list[Page] = []
+    pages: list[ReadPage] = []
     with _alone:
         for picture in read_pictures(source):
             if time.monotonic() - started_s > timeout_s:
@@ -54,7 +54,7 @@ def tei_of_pictures(source: BinaryIO, timeout_s: float) -> bytes | None:
     return out.getvalue().encode()
 
 
-def _page(number: int, picture: Picture) -> Page:
+def _page(number: int, picture: Picture) -> ReadPage:
     import numpy as np
 
     pixels = np.frombuffer(picture.pixels, np.uint8).reshape(picture.rows, picture.columns)
@@ -64,7 +64,7 @@ def _page(number: int, picture: Picture) -> Page:
     for block in blocks:
         for line in block.all_lines:
             line.settle({})
-    return Page(number, blocks, height=picture.height)
+    return ReadPage(number, blocks, height=picture.height)
 
 
 def _words(pixels: Any, seen: Any, scale: float, height: float) -> list[Word]:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pypdfium2 as pdfium
 
 from holdfast.sandbox.task import Options, Task
-from holdfast_systems.conversion.pdf_to_xml import SAMPLE, Exit, Refused, exit_of, opened
+from holdfast_systems.conversion.pdf_to_xml import SAMPLE, Exit, RefusedDocument, exit_of, opened
 
 _HEAD = struct.Struct("<ddII")
 # Dots an inch: letters of ten points are then 28 high, which is what readers were made for.
@@ -38,10 +38,10 @@ def run(source: int, target: int, options: Options) -> int:
 
 
 def draw_pages(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0) -> None:
-    """Write the pages of the open file `source` as pictures, or raise `Refused`."""
+    """Write the pages of the open file `source` as pictures, or raise `RefusedDocument`."""
     document = opened(source)
     if len(document) > pages_max:
-        raise Refused(Exit.TOO_MANY_PAGES)
+        raise RefusedDocument(Exit.TOO_MANY_PAGES)
     for index in range(len(document)):
         signal.setitimer(signal.ITIMER_PROF, page_cpu_s)
         _draw(document, index, out)

@@ -56,7 +56,7 @@ def read_tags(page: Any) -> dict[int, Tag]:
     with _tree(page) as tree:
         if not tree:
             return {}
-        walk = _Walk()
+        walk = _TagWalk()
         for index in range(max(0, raw.FPDF_StructTree_CountChildren(tree))):
             walk.visit(raw.FPDF_StructTree_GetChildAtIndex(tree, index), Tag("", 0), 0)
     return walk.tags if len({tag.block for tag in walk.tags.values()}) > 1 else {}
@@ -72,7 +72,7 @@ def _tree(page: Any) -> Iterator[Any]:
             raw.FPDF_StructTree_Close(tree)
 
 
-class _Walk:
+class _TagWalk:
     def __init__(self) -> None:
         self.tags: dict[int, Tag] = {}
         self._count = 0

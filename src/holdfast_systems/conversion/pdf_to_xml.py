@@ -25,7 +25,7 @@ import pypdfium2.raw as raw
 
 from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.blocks import blocks_of_page
-from holdfast_systems.conversion.headings import Page
+from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.inline import link_targets
 from holdfast_systems.conversion.pdf_page import read_page
 from holdfast_systems.conversion.pdf_tags import read_tags
@@ -47,7 +47,7 @@ class Exit(IntEnum):
     LOCAL_IO = 15
 
 
-class Refused(Exception):
+class RefusedDocument(Exception):
     """This file is not converted."""
 
     def __init__(self, kind: Exit) -> None:
@@ -65,7 +65,7 @@ def exit_of(convert: Callable[[int, BinaryIO, int, float], None], source: int, t
     try:
         with open(target, "wb", closefd=False) as out:
             convert(source, out, int(options["pages"] or 0), float(options["page_cpu_s"] or 0))
-    except Refused as refused:
+    except RefusedDocument as refused:
         return refused.kind
     except (MemoryError, RecursionError):
         return Exit.TOO_COMPLEX
@@ -75,11 +75,11 @@ def exit_of(convert: Callable[[int, BinaryIO, int, float], None], source: int, t
 
 
 def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0) -> None:
-    """Write the open file `source` as TEI to `out`, or raise `Refused`."""
+    """Write the open file `source` as TEI to `out`, or raise `RefusedDocument`."""
     document = opened(source)
     count = len(document)
     if count > pages_max:
-        raise Refused(Exit.TOO_MANY_PAGES)
+        raise RefusedDocument(Exit.TOO_MANY_PAGES)
     pages, tagged = [], bool(raw.FPDFCatalog_IsTagged(document))
     for index in range(count):
         # The signal's own effect is to end the process: a handler would never run inside the library.
@@ -87,9 +87,9 @@ def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0)
         pages.append(_page(document, index, tagged))
     signal.setitimer(signal.ITIMER_PROF, 0)
     if not any(page.readable for page in pages):
-        raise Refused(Exit.DAMAGED if pages else Exit.EMPTY)
+        raise RefusedDocument(Exit.DAMAGED if pages else Exit.EMPTY)
     if not any(page.blocks for page in pages):
-        raise Refused(Exit.EMPTY)
+        raise RefusedDocument(Exit.EMPTY)
     mark_structure(pages, _outline(document))
     text = TextIOWrapper(out, encoding="utf-8", newline="\n")
     write_tei(text, pages, metadata_of(document), _language(document))
@@ -106,14 +106,14 @@ def opened(source: int) -> Any:
             raw.FPDF_ERR_PASSWORD: Exit.ENCRYPTED,
             raw.FPDF_ERR_SECURITY: Exit.ENCRYPTED,
         }
-        raise Refused(kinds.get(error.err_code, Exit.DAMAGED)) from None
+        raise RefusedDocument(kinds.get(error.err_code, Exit.DAMAGED)) from None
 
 
 def _content(source: int) -> Any:
     """The file as memory: a child in the sandbox can open no path."""
     size = os.fstat(source).st_size
     if not size:
-        raise Refused(Exit.DAMAGED)
+        raise RefusedDocument(Exit.DAMAGED)
     return (ctypes.c_char * size).from_buffer(mmap.mmap(source, size, access=mmap.ACCESS_COPY))
 
 
@@ -128,12 +128,12 @@ def _metadata(document: Any, key: str) -> str:
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", errors="ignore")
 
 
-def _page(document: Any, index: int, tagged: bool) -> Page:
+def _page(document: Any, index: int, tagged: bool) -> ReadPage:
     try:
         page = document[index]
         text = page.get_textpage()
     except pdfium.PdfiumError:
-        return Page(index + 1, [], readable=False)
+        return ReadPage(index + 1, [], readable=False)
     try:
         content = read_page(document, page, text)
         blocks = blocks_of_page(content.words, read_tags(page) if tagged else {})
@@ -144,7 +144,7 @@ def _page(document: Any, index: int, tagged: bool) -> Page:
     for block in blocks:
         for line in block.all_lines:
             line.settle(targets)
-    return Page(index + 1, blocks, height=content.height, images=content.images)
+    return ReadPage(index + 1, blocks, height=content.height, images=content.images)
 
 
 def _outline(document: Any) -> list[Entry]:

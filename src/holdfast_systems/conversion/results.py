@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class StoredResult:
     path: Path
     size: int
     sha256: str
@@ -52,7 +52,7 @@ def checked_uuid(text: str) -> str:
     return text
 
 
-async def save(folder: Path, job_id: str, xml: bytes) -> Result:
+async def save(folder: Path, job_id: str, xml: bytes) -> StoredResult:
     """Store the result of a job. Durable when it returns; the same content twice is one file."""
     return await in_thread(_save, path_of(folder, job_id, hashlib.sha256(xml).hexdigest()), xml)
 
@@ -105,8 +105,8 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         raise
 
 
-def _save(path: Path, xml: bytes) -> Result:
-    result = Result(path, len(xml), hashlib.sha256(xml).hexdigest())
+def _save(path: Path, xml: bytes) -> StoredResult:
+    result = StoredResult(path, len(xml), hashlib.sha256(xml).hexdigest())
     if _holds(path, xml):
         sync_folder(path.parent)  # an earlier writer may have died between its rename and this
         return result

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast_systems.conversion.blocks import Block, Line
-from holdfast_systems.conversion.headings import HEAD_LINES_MAX, Page, mark_heads, plain_text, without_number
+from holdfast_systems.conversion.headings import HEAD_LINES_MAX, ReadPage, mark_heads, plain_text, without_number
 from holdfast_systems.conversion.inline import Area
 
 _CAPTION = re.compile(
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     page: int
 
 
-def mark_structure(pages: Sequence[Page], outline: Sequence[Entry]) -> None:
+def mark_structure(pages: Sequence[ReadPage], outline: Sequence[Entry]) -> None:
     """Give every block its kind."""
     body = _body_size(pages)
     _mark_running_lines(pages, body)
@@ -47,7 +47,7 @@ def mark_structure(pages: Sequence[Page], outline: Sequence[Entry]) -> None:
         _unmark_lonely_items(page.blocks)
 
 
-def _body_size(pages: Iterable[Page]) -> float:
+def _body_size(pages: Iterable[ReadPage]) -> float:
     weights: Counter[float] = Counter()
     for page in pages:
         for block in page.blocks:
@@ -56,7 +56,7 @@ def _body_size(pages: Iterable[Page]) -> float:
     return max(weights, key=lambda size: (weights[size], -size)) if weights else 0.0
 
 
-def _mark_running_lines(pages: Sequence[Page], body: float) -> None:
+def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
     """Lines at one height on several pages, with the same words but for numbers, or with the page's number."""
     same: defaultdict[tuple[str, int, str], list[Block]] = defaultdict(list)
     numbered: defaultdict[tuple[str, int, int], list[Block]] = defaultdict(list)
@@ -83,7 +83,7 @@ def _mark_running_lines(pages: Sequence[Page], body: float) -> None:
                 block.kind = "fw" if block.place else "p"
 
 
-def _outermost(page: Page) -> Iterator[tuple[str, Block]]:
+def _outermost(page: ReadPage) -> Iterator[tuple[str, Block]]:
     """What stands in the top or bottom margin: the first and the last line of the page, and a second close to it."""
     shown = [block for block in page.blocks if block.lines and block.place != "margin"]
     for place, sign in (("top", 1), ("bottom", -1)):
@@ -95,7 +95,7 @@ def _outermost(page: Page) -> Iterator[tuple[str, Block]]:
                 yield place, block
 
 
-def _mark_outline(pages: Sequence[Page], outline: Sequence[Entry]) -> int:
+def _mark_outline(pages: Sequence[ReadPage], outline: Sequence[Entry]) -> int:
     """Mark the blocks that the outline names; returns how many of its lines were there."""
     by_page: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in outline:
@@ -109,7 +109,7 @@ def _mark_outline(pages: Sequence[Page], outline: Sequence[Entry]) -> int:
     return matched
 
 
-def _mark_entry(page: Page, entry: Entry, running: set[str]) -> bool:
+def _mark_entry(page: ReadPage, entry: Entry, running: set[str]) -> bool:
     """Find an entry on its page; among lines at a running line's place only if their text is in `running`."""
     wanted = {plain_text(entry.title), plain_text(without_number(entry.title))} - {""}
     for index, block in enumerate(page.blocks):
@@ -138,7 +138,7 @@ def _take_number(blocks: list[Block], index: int) -> None:
         blocks.pop(index - 1)
 
 
-def _with_notes(page: Page, body: float) -> Iterator[Block]:
+def _with_notes(page: ReadPage, body: float) -> Iterator[Block]:
     """Small print that begins with a raised number is a note, and each such number begins one."""
     for block in page.blocks:
         raised = block.lines[0].raised if block.lines else ""
@@ -164,7 +164,7 @@ def _parts(lines: Sequence[Line]) -> Iterator[list[Line]]:
         yield held
 
 
-def _mark_captions(page: Page, body: float) -> None:
+def _mark_captions(page: ReadPage, body: float) -> None:
     """A caption goes to the table beside it; any other is that of a figure, which may have an image on the page."""
     images = _apart(page.images)
     for index, block in enumerate(page.blocks):

@@ -26,7 +26,7 @@ def system() -> System:
         problems=(PATHS, public_problem),
         pages=SystemPages(
             Path(__file__).parent / "web",
-            (Page("convert", "Convert", "convert.html"),),
+            (Page("convert", "Convert", "convert.html", script="convert.js", style="convert.css"),),
             card="card.html",
             card_script="card.js",
         ),

@@ -15,7 +15,7 @@ from typing import TextIO
 from urllib.parse import quote
 
 from holdfast_systems.conversion.blocks import BULLETS, Block, Line
-from holdfast_systems.conversion.headings import Page
+from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.inline import join_lines
 
 METADATA = ("Title", "Author", "Keywords", "CreationDate")  # of a PDF's information; they go into the header
@@ -26,7 +26,7 @@ _IN_ADDRESSES = "#%/:?&=@+,;~!$()*'"
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
-def write_tei(out: TextIO, pages: Sequence[Page], metadata: dict[str, str], language: str = "") -> None:
+def write_tei(out: TextIO, pages: Sequence[ReadPage], metadata: dict[str, str], language: str = "") -> None:
     """Write a whole document. At least one page has a block."""
     out.write('<?xml version="1.0" encoding="UTF-8"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0">\n')
     language = language if _LANGUAGE.fullmatch(language) else ""
@@ -129,7 +129,7 @@ def _attribute(text: str) -> str:
     return _escaped(text).replace("\n", " ").replace("\t", " ")
 
 
-def _first_heading(pages: Sequence[Page]) -> str:
+def _first_heading(pages: Sequence[ReadPage]) -> str:
     """The largest heading of the first pages: the title of a file that does not name it."""
     heads = [block for page in pages[:3] for block in page.blocks if block.kind == "head"]
     return max(heads, key=lambda block: block.size).text[:300] if heads else ""

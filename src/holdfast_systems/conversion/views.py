@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.http.stream import Event
 from holdfast.http.tickets import iso
-from holdfast.kit import Gate, Row, Tx, breakers
+from holdfast.kit import Gate, Row, Tx, breakers, events
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 
@@ -98,16 +98,16 @@ def _when(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def events_of(job_id: str, rows: Sequence[Row], *, whole: bool) -> list[Event]:
+def events_of(job_id: str, steps: Sequence[tuple[events.Place, Row]], *, whole: bool) -> list[Event]:
     """A job's events for its stream. The last one ends the stream if it ends the job; `whole`: no more rows follow."""
-    told = [one for one in (_event(job_id, row) for row in rows) if one is not None]
-    if told and whole and told[-1].name in FINAL:
-        last = told.pop()
-        told.append(Event(last.id, last.name, last.data, final=True))
-    return told
+    shown = [event for event in (_event(job_id, *step) for step in steps) if event is not None]
+    if shown and whole and shown[-1].name in FINAL:
+        last = shown.pop()
+        shown.append(Event(last.id, last.name, last.data, final=True))
+    return shown
 
 
-def _event(job_id: str, row: Row) -> Event | None:
+def _event(job_id: str, place: events.Place, row: Row) -> Event | None:
     if row["type"] not in EVENTS:
         return None
     name, status = EVENTS[row["type"]]
@@ -115,7 +115,7 @@ def _event(job_id: str, row: Row) -> Event | None:
     meta = json.loads(row["data"]) if row["data"] else {}
     if name == "retry" and "run_at" in meta:
         data["retryAfter"] = iso(meta["run_at"])
-    return Event(str(row["seq"]), name, data)
+    return Event(str(place), name, data)
 
 
 async def banner(tx: Tx, provider: str, now: int) -> str | None:

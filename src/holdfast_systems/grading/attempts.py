@@ -17,7 +17,7 @@ from holdfast_systems.grading import submissions, transitions
 from holdfast_systems.grading.contract import Callback, CompletedCallback
 from holdfast_systems.grading.outgoing import checked_request, request_message
 from holdfast_systems.grading.settings import MainSettings
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.submissions import StoredSubmission
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -38,7 +38,9 @@ class PastAttempt:
     superseded_by: str
 
 
-async def resubmit(kernel: Kernel, tx: Tx, settings: MainSettings, stored: Stored, actor: str) -> Stored:
+async def resubmit(
+    kernel: Kernel, tx: Tx, settings: MainSettings, stored: StoredSubmission, actor: str
+) -> StoredSubmission:
     """Begin the next attempt of a locked, failed submission; raises `Refusal` for one in any other state.
 
     History, new attempt, request message, event and audit are written together or not at all."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from holdfast import CallError, Category
@@ -42,6 +43,26 @@ class Speech:
     @property
     def duration_s(self) -> float:
         return len(self.samples) / SAMPLE_RATE
+
+
+# What browsers play, by how a file begins.
+_BEGINNINGS = (
+    (b"RIFF", "audio/wav"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"\x1a\x45\xdf\xa3", "audio/webm"),
+)
+
+
+def media_type(path: Path) -> str:
+    """The type of an audio file by its first bytes; mp4 is what has them elsewhere. Never a type that is no sound."""
+    with path.open("rb") as file:
+        begins = file.read(12)
+    known = next((kind for start, kind in _BEGINNINGS if begins.startswith(start)), None)
+    return known or ("audio/mp4" if begins[4:8] == b"ftyp" else "audio/mpeg")
 
 
 def decode(audio: bytes, limits: AudioLimits, *, duration_s: float | None = None) -> Speech:

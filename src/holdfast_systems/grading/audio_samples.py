@@ -24,7 +24,7 @@ SAMPLE_RATE = 16_000
 _CONTAINERS = "wav,mp3,mov,mp4,m4a,3gp,3g2,mj2,ogg,matroska,webm,flac,aac"
 
 
-class Exit(IntEnum):
+class AudioExit(IntEnum):
     """How the child ended. The numbers are a contract with `audio`."""
 
     DECODED = 0
@@ -40,26 +40,26 @@ def run(source: int, target: int, options: Options) -> int:
         try:
             return _write(given.read(), out, float(options["duration_s_max"] or 0))
         except MemoryError:
-            return Exit.TOO_COMPLEX
+            return AudioExit.TOO_COMPLEX
         except (FFmpegError, ValueError, OverflowError) as error:
             print(type(error).__name__, file=sys.stderr, flush=True)
-            return Exit.UNDECODABLE
+            return AudioExit.UNDECODABLE
         except OSError as error:
-            return Exit.TOO_COMPLEX if error.errno in (errno.EFBIG, errno.ENOMEM) else 1
+            return AudioExit.TOO_COMPLEX if error.errno in (errno.EFBIG, errno.ENOMEM) else 1
 
 
-def _write(audio: bytes, out: Any, duration_s_max: float) -> Exit:
+def _write(audio: bytes, out: Any, duration_s_max: float) -> AudioExit:
     options = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "none"}
     bytes_max, count = int(duration_s_max * SAMPLE_RATE) * 4, 0
     with av.open(io.BytesIO(audio), mode="r", options=options, metadata_errors="ignore") as container:
         if not container.streams.audio:
-            return Exit.NO_AUDIO
+            return AudioExit.NO_AUDIO
         for piece in _pieces(container):
             count += len(piece)
             if count > bytes_max:
-                return Exit.TOO_LONG
+                return AudioExit.TOO_LONG
             out.write(piece)
-    return Exit.DECODED if count else Exit.NO_AUDIO
+    return AudioExit.DECODED if count else AudioExit.NO_AUDIO
 
 
 def _pieces(container: Any) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ _STRETCH_MAX = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class MarkedAnswer:
     """An answer that a person marked: the grader's score and measurements, and the person's score."""
 
     score: float
@@ -70,7 +70,7 @@ class Calibration(BaseModel):
         return min(99, int(100 * (_normal(above / self.spread) - _normal(below / self.spread))))
 
 
-def calibrate(reviews: Sequence[Review]) -> Calibration | None:
+def calibrate(reviews: Sequence[MarkedAnswer]) -> Calibration | None:
     """The calibration of at least fifty reviews, better or not; None with fewer."""
     import numpy as np
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from holdfast import NotFound
 from holdfast.kit import Kernel, Row, Tx, load_statements
 from holdfast_systems.grading import messages
-from holdfast_systems.grading.calibration import REVIEWS_MAX, Calibration, Review, calibrate
+from holdfast_systems.grading.calibration import REVIEWS_MAX, Calibration, MarkedAnswer, calibrate
 from holdfast_systems.grading.contract import Callback, CompletedCallback, Result
 from holdfast_systems.grading.grade import band_of, to_half
 
@@ -136,18 +136,18 @@ def _can_learn(result: Result) -> bool:
     return isinstance(result.features, dict) and bool(result.features) and not result.signals
 
 
-async def _reviews(tx: Tx, skill: str) -> list[Review]:
+async def _reviews(tx: Tx, skill: str) -> list[MarkedAnswer]:
     rows = await tx.rows(sql.reviewed, skill=skill, limit=REVIEWS_MAX)
     found = (_review(json.loads(row["ai_result"] or "{}"), json.loads(row["human_result"])) for row in rows)
     return [review for review in found if review is not None]
 
 
-def _review(ai: Mapping[str, Any], human: Mapping[str, Any]) -> Review | None:
+def _review(ai: Mapping[str, Any], human: Mapping[str, Any]) -> MarkedAnswer | None:
     features = ai.get("features")
     if not isinstance(features, dict) or not features or ai.get("signals"):
         return None
     score = ai.get("calibration", {}).get("uncalibratedScore", ai["overallScore"])
-    return Review(float(score), _numbers(features), float(human["overallScore"]))
+    return MarkedAnswer(float(score), _numbers(features), float(human["overallScore"]))
 
 
 def _numbers(features: Mapping[str, Any]) -> dict[str, float]:

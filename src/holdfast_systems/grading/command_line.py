@@ -23,7 +23,7 @@ from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import checked_id
 from holdfast_systems.grading.submission_views import for_operator, shown
-from holdfast_systems.grading.transitions import Refusal, Status
+from holdfast_systems.grading.transitions import Status, TransitionRefusal
 
 T = TypeVar("T")
 SYSTEM = "grading-main"
@@ -99,7 +99,7 @@ def submissions_resubmit(submission_id: str, actor: Actor = ME, as_json: AsJson 
 
     try:
         begun = on_kernel(SYSTEM, act)
-    except Refusal as refusal:
+    except TransitionRefusal as refusal:
         fail(str(refusal))
     sentence = f"Attempt {begun['attempt']} of submission {submission_id} is due by {begun['deadlineAt']}."
     say(sentence, as_json, **begun)
@@ -139,7 +139,12 @@ def dlq_archive(letter_id: str, reason: Reason, actor: Actor = ME, as_json: AsJs
 
 
 def _act(
-    verb: Callable[..., Awaitable[letters.Letter]], letter_id: str, reason: str, actor: str, as_json: bool, done: str
+    verb: Callable[..., Awaitable[letters.QueuedLetter]],
+    letter_id: str,
+    reason: str,
+    actor: str,
+    as_json: bool,
+    done: str,
 ) -> None:
     async def act(kernel: Kernel) -> dict[str, Any]:
         return shown_letter(await verb(kernel, letter_id, actor=actor, reason=reason))

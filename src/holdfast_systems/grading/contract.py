@@ -102,7 +102,7 @@ class Producer(Piece):
     version: str | None = None
 
 
-class Message(Piece):
+class ContractMessage(Piece):
     """What every message may carry and none must."""
 
     message_type: str | None = None
@@ -132,7 +132,7 @@ class SpeakingPayload(Piece):
     question_text: Annotated[str, Field(max_length=4000)] | None = None
 
 
-class _Request(Message):
+class _Request(ContractMessage):
     request_id: Uuid4
     submission_id: Id
     user_id: Id
@@ -203,7 +203,7 @@ class ErrorData(Piece):
     error: ErrorDetail
 
 
-class _Callback(Message):
+class _Callback(ContractMessage):
     request_id: Uuid4
     # Empty in the answer to a request whose own submissionId could not be read.
     submission_id: Annotated[str, Field(max_length=ID_LENGTH_MAX)]
@@ -231,7 +231,7 @@ class ErrorCallback(_Callback):
 Callback = ProgressCallback | CompletedCallback | ErrorCallback
 
 
-class DeadLetter(Message):
+class DeadLetter(ContractMessage):
     """What could not be graded, with all that a person needs. An id is as it came, and null where there was none."""
 
     request_id: str | None
@@ -251,7 +251,9 @@ class DeadLetter(Message):
 
     def body(self) -> bytes:
         """The message as it goes on the wire. The ids are always there, as null if need be."""
-        missing = {name for name in ("error_class", "stage", *Message.model_fields) if getattr(self, name) is None}
+        missing = {
+            name for name in ("error_class", "stage", *ContractMessage.model_fields) if getattr(self, name) is None
+        }
         return self.model_dump_json(by_alias=True, exclude=missing).encode()
 
 

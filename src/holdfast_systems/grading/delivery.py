@@ -26,33 +26,33 @@ _STUMBLES: Line = ((0, 0.15), (2, 0), (6, -0.4), (15, -1.2))
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class SpokenDelivery:
     """Seconds of voice, and the share of pauses between its first and its last moment."""
 
     voice_s: float
     pause_share: float
 
 
-def delivery_of(samples: NDArray[np.float32], sample_rate: int) -> Delivery:
+def delivery_of(samples: NDArray[np.float32], sample_rate: int) -> SpokenDelivery:
     """Tell voice from silence by energy, frame by frame. Pauses shorter than a quarter of a second are articulation."""
     import numpy as np
 
     size = int(_FRAME_S * sample_rate)
     count = len(samples) // size
     if not count:
-        return Delivery(0.0, 0.0)
+        return SpokenDelivery(0.0, 0.0)
     loudness = np.sqrt((samples[: count * size].reshape(count, size) ** 2).mean(axis=1))
     voice = loudness > max(_HISS, _LOUD_SHARE * float(np.quantile(loudness, 0.95)))
     if not voice.any():
-        return Delivery(0.0, 0.0)
+        return SpokenDelivery(0.0, 0.0)
     first, last = int(voice.argmax()), count - int(voice[::-1].argmax())
     edges = np.flatnonzero(np.diff(np.concatenate(([1], voice[first:last].astype(np.int8), [1]))))
     quiet = (edges[1::2] - edges[0::2]) * _FRAME_S
     paused_s = float(quiet[quiet >= _PAUSE_S].sum())
-    return Delivery(float(voice.sum()) * _FRAME_S, paused_s / ((last - first) * _FRAME_S))
+    return SpokenDelivery(float(voice.sum()) * _FRAME_S, paused_s / ((last - first) * _FRAME_S))
 
 
-def fluency(measured: Features, duration_s: float, delivery: Delivery | None) -> dict[str, float]:
+def fluency(measured: Features, duration_s: float, delivery: SpokenDelivery | None) -> dict[str, float]:
     """Pace, stumbles and, where the samples were seen, pauses: each as what it adds to the place on the scale."""
     parts = {
         "pace": on_line(_PACE, measured.words / max(duration_s, 1.0) * 60),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from holdfast.demo_stage import Accepted, Demo, Stage, Standing
+from holdfast.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
 
 ESSAYS = (
     "Many people say that working from home is better than working in an office. I agree, because it saves time and "
@@ -19,13 +19,13 @@ ESSAYS = (
 )
 
 STANDINGS = {
-    "COMPLETED": Standing.DONE,
-    "REVIEW_REQUIRED": Standing.WITH_A_PERSON,
-    "FAILED": Standing.FAILED,
+    "COMPLETED": DemoStanding.DONE,
+    "REVIEW_REQUIRED": DemoStanding.WITH_A_PERSON,
+    "FAILED": DemoStanding.FAILED,
 }
 
 
-async def play(on: Stage) -> list[Accepted]:
+async def play(on: DemoStage) -> list[DemoAccepted]:
     if not any(each.name == "grading-service" for each in on.opened):
         return []
     accepted = [await _submit(on, number, text) for number, text in enumerate(ESSAYS, 1)]
@@ -35,26 +35,26 @@ async def play(on: Stage) -> list[Accepted]:
     return accepted
 
 
-async def _submit(on: Stage, number: int, text: str) -> Accepted:
+async def _submit(on: DemoStage, number: int, text: str) -> DemoAccepted:
     payload = {"text": text, "taskType": "essay", "questionId": f"demo-{number}"}
     headers = {"Idempotency-Key": str(uuid4())}
     body = {"skill": "writing", "payload": payload}
     submission = await on.ask("POST", "/api/submissions", json=body, headers=headers)
-    return Accepted("grading-main", f"essay {number}", f"/api/submissions/{submission['id']}", _standing)
+    return DemoAccepted("grading-main", f"essay {number}", f"/api/submissions/{submission['id']}", _standing)
 
 
-def _standing(submission: dict[str, Any]) -> Standing:
-    return STANDINGS.get(submission["status"], Standing.UNFINISHED)
+def _standing(submission: dict[str, Any]) -> DemoStanding:
+    return STANDINGS.get(submission["status"], DemoStanding.UNFINISHED)
 
 
 def _outcome(submission: dict[str, Any]) -> str:
-    if _standing(submission) is Standing.WITH_A_PERSON:
+    if _standing(submission) is DemoStanding.WITH_A_PERSON:
         return "[yellow]graded, not surely enough[/]"
     result = submission["result"]
     return f"[green]graded[/] {result['overallScore']}, band {result['band']}"
 
 
-async def _instruct(on: Stage) -> None:
+async def _instruct(on: DemoStage) -> None:
     """What the grader was not sure of, an instructor decides: here, by agreeing with it."""
     waiting = (await on.ask("GET", "/api/instructor/queue"))["items"]
     for submission in waiting:

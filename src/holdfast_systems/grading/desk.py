@@ -12,7 +12,7 @@ from holdfast.kit import Kernel, Row, Tx, audit, load_statements
 from holdfast_systems.grading import attempts, submissions
 from holdfast_systems.grading.outgoing import iso
 from holdfast_systems.grading.submission_views import attempt_for_operator, for_operator
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.submissions import StoredSubmission
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -31,7 +31,7 @@ class Wanted:
     is_flagged: bool | None = None
 
 
-async def page(tx: Tx, wanted: Wanted, before: str | None, limit: int) -> list[Stored]:
+async def page(tx: Tx, wanted: Wanted, before: str | None, limit: int) -> list[StoredSubmission]:
     """The submissions that fit, the newest first."""
     rows = await tx.rows(
         sql.page,

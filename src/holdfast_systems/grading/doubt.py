@@ -14,19 +14,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import sqrt
 
-from holdfast_systems.grading.scale import CENTRE, POINTS_PER_DEVIATION, spread_of_sum, weights_of
+from holdfast_systems.grading.scale import MEAN_OF_PEOPLE, POINTS_PER_DEVIATION, spread_of_sum, weights_of
 
 # Of a distance from the usual, so much is the text's and the rest is chance: the correlation with people's scores.
 _LIKELY_SHARE = 0.6
-# How wrong a weight may be, as a share of it.
-_WEIGHT_ERROR = 0.5
+# How wrong a weight may be, as a share of it. Small: a person's score need not follow any of the parts.
+_WEIGHT_ERROR = 0.3
 # Points by which luck moves the score of a text of so many words.
 _LUCK_POINTS, _LUCK_WORDS = 0.5, 250
 
 
 def doubt_of(score: float, parts: Mapping[str, float], words: int) -> float:
     """The expected distance, in points of the overall score."""
-    drawn_back = (1 - _LIKELY_SHARE) * abs(score - CENTRE)
+    drawn_back = (1 - _LIKELY_SHARE) * abs(score - MEAN_OF_PEOPLE)
     little = _LUCK_POINTS * sqrt(_LUCK_WORDS / max(1, words))
     return sqrt(drawn_back**2 + _unevenness(parts) ** 2 + little**2)
 

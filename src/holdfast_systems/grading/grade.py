@@ -70,6 +70,13 @@ def band_of(score: float) -> Band:
     return next((band for least, band in _BAND_FROM if score >= least), "A1")
 
 
+def band_range(band: Band) -> tuple[float, float]:
+    """The scores of a band: from the first, below the second."""
+    starts = {name: least for least, name in _BAND_FROM} | {"A1": 0.0}
+    later = [starts[name] for name in BANDS[BANDS.index(band) + 1 :]]
+    return starts[band], later[0] if later else 10.0
+
+
 def bands_apart(one: Band, other: Band) -> int:
     return abs(BANDS.index(one) - BANDS.index(other))
 

@@ -48,7 +48,7 @@ RETURNING request_id, CAST(job_id AS TEXT) AS job_id, submission_id, user_id, sk
 -- is judged again after waiting for another instance's lock: a job is told once per opening.
 UPDATE grading_jobs SET told_provider = :provider, told_generation = :generation
  WHERE request_id IN (
-   SELECT g.request_id FROM holdfast_jobs AS j JOIN grading_jobs AS g ON g.job_id = j.id
+   SELECT g.request_id FROM holdfast_job_status AS j JOIN grading_jobs AS g ON g.job_id = j.id
     WHERE j.state = 'queued' AND j.parked = 1 AND j.provider = :provider
       AND g.status = 'running' AND (g.told_provider <> :provider OR g.told_generation < :generation)
     ORDER BY g.request_id LIMIT :limit)

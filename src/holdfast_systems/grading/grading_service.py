@@ -39,7 +39,7 @@ from holdfast_systems.grading.contract import (
 from holdfast_systems.grading.intake import accept_read, receive_request, wire_of
 from holdfast_systems.grading.refused import ReadRequest, RefusedRequest
 from holdfast_systems.grading.settings import ServiceSettings
-from holdfast_systems.grading.stages import Audio, Engine, Heard
+from holdfast_systems.grading.stages import Audio, GradingEngine, Heard
 from holdfast_systems.grading.topology import QUEUES, REQUESTS
 from holdfast_systems.grading.transcriber import OfflineTranscriber
 from holdfast_systems.grading.whisper import WhisperTranscriber
@@ -59,11 +59,11 @@ def build_service(env: Mapping[str, str]) -> App:
     return service_app(engine_for(read(ServiceSettings, env)))
 
 
-def engine_for(settings: ServiceSettings) -> Engine:
+def engine_for(settings: ServiceSettings) -> GradingEngine:
     """The engine that the settings ask for: models behind an endpoint, or offline."""
     client = OpenAIClient(settings.openai_base_url, settings.openai_api_key) if settings.openai_base_url else None
     by_whisper = settings.stt_offline == "whisper"
-    return Engine(
+    return GradingEngine(
         settings,
         llm=_provider("llm", settings, settings.llm_timeout_s),
         stt=_provider("stt", settings, settings.stt_timeout_s),
@@ -76,7 +76,7 @@ def _provider(name: str, settings: ServiceSettings, timeout_s: float) -> Provide
     return Provider(name, breaker=settings.breaker, timeout_s=timeout_s, retry_after_max_s=settings.retry_cap_s)
 
 
-def service_app(engine: Engine) -> App:
+def service_app(engine: GradingEngine) -> App:
     """The app around an engine."""
     app = App(NAME, migrations=MIGRATIONS, queues=QUEUES, never=(Exception,))  # a defect is final at once
     jobs: dict[str, type[Job[Any]]] = {"writing": _writing(app, engine), "speaking": _speaking(app, engine)}
@@ -107,7 +107,7 @@ def service_app(engine: Engine) -> App:
     return app
 
 
-def _writing(app: App, engine: Engine) -> type[Job[Any]]:
+def _writing(app: App, engine: GradingEngine) -> type[Job[Any]]:
     @app.job(name="grading.writing", retries=engine.settings.retries_max)
     class GradeWriting(Job[WritingRequest]):
         @stage(provider=engine.llm, retry=engine.settings.retry, timeout_s=STAGE_TIMEOUT_S)
@@ -126,7 +126,7 @@ def _writing(app: App, engine: Engine) -> type[Job[Any]]:
     return GradeWriting
 
 
-def _speaking(app: App, engine: Engine) -> type[Job[Any]]:
+def _speaking(app: App, engine: GradingEngine) -> type[Job[Any]]:
     retry = engine.settings.retry
 
     retries = engine.settings.retries_max
@@ -229,7 +229,7 @@ async def _tell_held(kernel: Kernel, tx: Tx, job_id: str, provider: str) -> None
         await answers.circuit_open(kernel, tx, told, provider)
 
 
-async def tell_parked_once(kernel: Kernel, engine: Engine) -> int:
+async def tell_parked_once(kernel: Kernel, engine: GradingEngine) -> int:
     """Tell the senders of jobs that an open breaker parked: once per job and opening. Returns how many were told."""
     count = 0
     for provider in (engine.llm.name, engine.stt.name):

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast import InvalidInput, Job, NotAllowed, NotFound
-from holdfast.kit import Delivery, Kernel, Order, Tx, inbox, once, operate, prepare, submit_in, trace_headers
+from holdfast.kit import Delivery, JobToEnqueue, Kernel, Tx, inbox, once, operate, prepare, submit_in, trace_headers
 from holdfast_systems.grading import answers, grading_jobs, refused
 from holdfast_systems.grading.contract import REQUEST, REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
 from holdfast_systems.grading.topology import RESENT_HEADER
@@ -50,7 +50,7 @@ async def receive_request(kernel: Kernel, delivery: Delivery, jobs: Jobs) -> Non
     kernel.watch.log("request", request_id=request.request_id, job_id=order.id, outcome=outcome)
 
 
-def _order(kernel: Kernel, request: GradingRequest, jobs: Jobs) -> Order:
+def _order(kernel: Kernel, request: GradingRequest, jobs: Jobs) -> JobToEnqueue:
     """The job to enqueue. What cannot become a row is as invalid as what cannot be read."""
     now = kernel.now()
     try:
@@ -73,7 +73,9 @@ async def accept_read(kernel: Kernel, tx: Tx, request: GradingRequest, jobs: Job
     await _accept(kernel, tx, request, _order(kernel, request, jobs))
 
 
-async def _accept(kernel: Kernel, tx: Tx, request: GradingRequest, order: Order, resent: str | None = None) -> str:
+async def _accept(
+    kernel: Kernel, tx: Tx, request: GradingRequest, order: JobToEnqueue, resent: str | None = None
+) -> str:
     """`resent`: why a person sent it again; None for everything else."""
     fingerprint = hashlib.sha256(request.payload.model_dump_json().encode()).hexdigest()
     now, trace_id = kernel.now(), trace_id_of(request)

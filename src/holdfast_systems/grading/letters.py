@@ -55,7 +55,7 @@ State = Literal["open", "resent", "archived"]
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class QueuedLetter:
     """A message of the dead-letter queue; `parsed` is None for one that is no letter of the contract's."""
 
     id: str
@@ -85,9 +85,9 @@ async def keep_letter(kernel: Kernel, delivery: Delivery) -> None:
         await tx.rows(sql.keep, id=letter.id, body=body, is_text=is_text, now=kernel.now())
 
 
-async def list_letters(kernel: Kernel, limit: int) -> list[Letter]:
+async def list_letters(kernel: Kernel, limit: int) -> list[QueuedLetter]:
     """The oldest letters that lie there, no more than `limit`, and what was done about each."""
-    letters: list[Letter] = []
+    letters: list[QueuedLetter] = []
     async with _lying(kernel, limit) as lying:
         async for letter, _ in lying:
             letters.append(letter)
@@ -96,7 +96,7 @@ async def list_letters(kernel: Kernel, limit: int) -> list[Letter]:
     return await _marked(kernel, letters)
 
 
-async def show_letter(kernel: Kernel, letter_id: str) -> Letter:
+async def show_letter(kernel: Kernel, letter_id: str) -> QueuedLetter:
     """One letter, wherever it is: in the queue, or only in our record of what was done about it."""
     async with _lying(kernel, SCANNED_MAX) as lying:
         async for letter, _ in lying:
@@ -109,19 +109,19 @@ async def show_letter(kernel: Kernel, letter_id: str) -> Letter:
     return _from_row(rows[0])
 
 
-async def resend(kernel: Kernel, letter_id: str, *, actor: str, reason: str) -> Letter:
+async def resend(kernel: Kernel, letter_id: str, *, actor: str, reason: str) -> QueuedLetter:
     """Send the letter's request again, under its own id, and take the letter away. Once: a second ask is refused.
 
     A grading service of ours replays a failed request then; one that it could not read it reads again."""
     return await _act(kernel, letter_id, "resent", actor, reason)
 
 
-async def archive(kernel: Kernel, letter_id: str, *, actor: str, reason: str) -> Letter:
+async def archive(kernel: Kernel, letter_id: str, *, actor: str, reason: str) -> QueuedLetter:
     """Take a letter away and keep it, with the reason, in our own record."""
     return await _act(kernel, letter_id, "archived", actor, reason)
 
 
-async def _act(kernel: Kernel, letter_id: str, state: State, actor: str, reason: str) -> Letter:
+async def _act(kernel: Kernel, letter_id: str, state: State, actor: str, reason: str) -> QueuedLetter:
     why = redact_text(reason.strip())[:REASON_LENGTH_MAX]
     if not why:
         raise InvalidInput("Say why: the reason is empty.")
@@ -146,7 +146,7 @@ async def _missing(kernel: Kernel, letter_id: str) -> NotFound | NotAllowed:
     )
 
 
-async def _record(kernel: Kernel, letter: Letter, state: State, actor: str, why: str) -> Letter:
+async def _record(kernel: Kernel, letter: QueuedLetter, state: State, actor: str, why: str) -> QueuedLetter:
     """Write the act, its audit and what it sends, in one transaction. Archiving what was acted on before only takes the
     letter away: it was left behind by a crash."""
     body, is_text = _storable(letter.body)
@@ -168,7 +168,7 @@ async def _record(kernel: Kernel, letter: Letter, state: State, actor: str, why:
     return replace(letter, state=state, acted_at=now, acted_by=actor, reason=why)
 
 
-async def _send(kernel: Kernel, tx: Tx, letter: Letter, why: str, now: int) -> None:
+async def _send(kernel: Kernel, tx: Tx, letter: QueuedLetter, why: str, now: int) -> None:
     body = await _request(kernel, tx, letter)
     headers = batch.text({RESENT_HEADER: why})
     aggregate_id = letter.submission_id or letter.id
@@ -177,7 +177,7 @@ async def _send(kernel: Kernel, tx: Tx, letter: Letter, why: str, now: int) -> N
     await tx.hint("outbox")
 
 
-async def _request(kernel: Kernel, tx: Tx, letter: Letter) -> bytes:
+async def _request(kernel: Kernel, tx: Tx, letter: QueuedLetter) -> bytes:
     """The bytes to send again. Refused where they could do no good, with what does."""
     body = await _original(tx, letter)
     try:
@@ -192,7 +192,7 @@ async def _request(kernel: Kernel, tx: Tx, letter: Letter) -> bytes:
     return body
 
 
-async def _original(tx: Tx, letter: Letter) -> bytes:
+async def _original(tx: Tx, letter: QueuedLetter) -> bytes:
     parsed = letter.parsed
     if parsed is None:
         return _utf8(letter.body)
@@ -216,7 +216,7 @@ def _utf8(body: bytes) -> bytes:
     return body
 
 
-async def _referred(tx: Tx, letter: Letter) -> bytes:
+async def _referred(tx: Tx, letter: QueuedLetter) -> bytes:
     """The request of a submission of ours, as it was sent. A letter only refers to it: it holds a learner's words."""
     stored = await submissions.lock_by_request(tx, (letter.request_id or "").lower())
     if stored is None:
@@ -227,7 +227,7 @@ async def _referred(tx: Tx, letter: Letter) -> bytes:
 
 
 @asynccontextmanager
-async def _lying(kernel: Kernel, limit: int) -> AsyncIterator[AsyncIterator[tuple[Letter, HeldMessage | None]]]:
+async def _lying(kernel: Kernel, limit: int) -> AsyncIterator[AsyncIterator[tuple[QueuedLetter, HeldMessage | None]]]:
     """Every letter that lies there, the oldest first; with the handle that takes it away, if a queue holds it."""
     transport = kernel.transport
     if isinstance(transport, Lookable):
@@ -239,17 +239,17 @@ async def _lying(kernel: Kernel, limit: int) -> AsyncIterator[AsyncIterator[tupl
         yield _of_rows(rows)
 
 
-async def _of_queue(held: AsyncIterator[HeldMessage]) -> AsyncIterator[tuple[Letter, HeldMessage | None]]:
+async def _of_queue(held: AsyncIterator[HeldMessage]) -> AsyncIterator[tuple[QueuedLetter, HeldMessage | None]]:
     async for message in held:
         yield _letter(message.delivery), message
 
 
-async def _of_rows(rows: Sequence[Row]) -> AsyncIterator[tuple[Letter, HeldMessage | None]]:
+async def _of_rows(rows: Sequence[Row]) -> AsyncIterator[tuple[QueuedLetter, HeldMessage | None]]:
     for row in rows:
         yield _from_row(row), None
 
 
-async def _marked(kernel: Kernel, letters: Sequence[Letter]) -> list[Letter]:
+async def _marked(kernel: Kernel, letters: Sequence[QueuedLetter]) -> list[QueuedLetter]:
     async with kernel.store.reading() as tx:
         marks = await _marks(tx, [letter.id for letter in letters])
     return [_mark(letter, marks[letter.id]) if letter.id in marks else letter for letter in letters]
@@ -261,19 +261,19 @@ async def _marks(tx: Tx, ids: Sequence[str]) -> dict[str, Row]:
     return {row["id"]: row for row in await tx.rows(sql.acted, ids=batch.ids(ids))}
 
 
-def _mark(letter: Letter, row: Row) -> Letter:
+def _mark(letter: QueuedLetter, row: Row) -> QueuedLetter:
     return replace(letter, state=row["state"], acted_at=row["acted_at"], acted_by=row["acted_by"], reason=row["reason"])
 
 
-def _letter(delivery: Delivery) -> Letter:
+def _letter(delivery: Delivery) -> QueuedLetter:
     """A letter is known by its message id and its bytes: two that differ in either are two."""
     identity = hashlib.sha256(f"{delivery.message_id or ''}\n".encode() + delivery.body).hexdigest()[:32]
-    return Letter(identity, delivery.body, _parsed(delivery.body), delivery.message_id, dict(delivery.headers))
+    return QueuedLetter(identity, delivery.body, _parsed(delivery.body), delivery.message_id, dict(delivery.headers))
 
 
-def _from_row(row: Row) -> Letter:
+def _from_row(row: Row) -> QueuedLetter:
     body = row["body"].encode() if row["is_text"] else base64.b64decode(row["body"])
-    return _mark(Letter(row["id"], body, _parsed(body)), row)
+    return _mark(QueuedLetter(row["id"], body, _parsed(body)), row)
 
 
 def _parsed(body: bytes) -> DeadLetter | None:
@@ -292,7 +292,7 @@ def _storable(body: bytes) -> tuple[str, int]:
     return (text, 1) if "\0" not in text else (base64.b64encode(body).decode(), 0)
 
 
-def shown_letter(letter: Letter, *, whole: bool = False) -> dict[str, Any]:
+def shown_letter(letter: QueuedLetter, *, whole: bool = False) -> dict[str, Any]:
     """A letter as people see it; `whole` with the original message."""
     parsed = letter.parsed
     body: dict[str, Any] = {

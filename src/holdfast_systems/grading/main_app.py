@@ -19,7 +19,7 @@ from holdfast_systems.grading.contract import SpeakingRequest
 from holdfast_systems.grading.letters import keep_letter
 from holdfast_systems.grading.outgoing import checked_request, request_message
 from holdfast_systems.grading.settings import MainSettings
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.submissions import StoredSubmission
 from holdfast_systems.grading.sweep import sweep_timeouts
 from holdfast_systems.grading.topology import CALLBACKS, DEAD_LETTERS, QUEUES
 from holdfast_systems.grading.transitions import Submission
@@ -51,7 +51,7 @@ def build_main(env: Mapping[str, str]) -> App:
 
 async def submit(
     kernel: Kernel, tx: Tx, settings: MainSettings, user_id: str, skill: str, payload: Mapping[str, Any]
-) -> Stored:
+) -> StoredSubmission:
     """Store a submission and its request to the grading service, in the caller's transaction.
 
     What the contract would refuse at the other end is refused here, before anything is written."""
@@ -65,7 +65,7 @@ async def submit(
 
 def prepared(
     kernel: Kernel, settings: MainSettings, user_id: str, skill: str, payload: Mapping[str, Any]
-) -> tuple[Stored, outbox.NewMessage, list[secrets.NewSecret]]:
+) -> tuple[StoredSubmission, outbox.NewMessage, list[secrets.NewSecret]]:
     """A submission as it will lie in the table, its request to the grading service, and what is kept apart of both: the
     relay makes the address in the message whole again."""
     now = kernel.now()
@@ -77,7 +77,7 @@ def prepared(
         hidden, secret = kernel.sealer.seal_address(request.payload.audio_url, 1, "payload.audioUrl")
         request = request.model_copy(update={"payload": request.payload.model_copy(update={"audio_url": hidden})})
         sealed += [secret] if secret else []
-    new = Stored(
+    new = StoredSubmission(
         id=submission_id,
         user_id=user_id,
         skill=request.skill,

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ConfigDict
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.idempotency import answer_text, idempotent
 from holdfast.http.limits import Room, hold_to
-from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kit import Kernel, Tx, audit, idempotency
+from holdfast.kit import Kernel, Tx, idempotency
 from holdfast.settings import read
-from holdfast_systems.grading import asyncapi, attempts, submissions, transitions
+from holdfast_systems.grading import asyncapi, attempts, submissions
 from holdfast_systems.grading.accepting import Accepting
 from holdfast_systems.grading.contract import Skill
-from holdfast_systems.grading.grade import Band
+from holdfast_systems.grading.instructor_http import instructor_routes
 from holdfast_systems.grading.main_app import prepared, submit
 from holdfast_systems.grading.ops_http import ops_routes
 from holdfast_systems.grading.recordings import recording_routes
 from holdfast_systems.grading.resubmission import resubmit_submission
 from holdfast_systems.grading.service_http import service_routes
 from holdfast_systems.grading.settings import MainSettings
-from holdfast_systems.grading.submission_ids import UUID, checked_cursor, checked_id
-from holdfast_systems.grading.submission_views import attempt_for_learner, for_instructor, shown
-from holdfast_systems.grading.submissions import Arrival, Stored
-from holdfast_systems.grading.transitions import FINAL_EVENTS, PRIORITIES, Change, Refusal, Status
+from holdfast_systems.grading.submission_ids import checked_cursor, checked_id
+from holdfast_systems.grading.submission_views import attempt_for_learner, shown
+from holdfast_systems.grading.submissions import Arrival, StoredSubmission
+from holdfast_systems.grading.transitions import FINAL_EVENTS, Status
 
 LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"), require_stream("learner")
 Limit = Annotated[int, Query(ge=1, le=200)]
@@ -48,23 +46,13 @@ class NewSubmission(BaseModel):
     payload: dict[str, Any]
 
 
-class Review(BaseModel):
-    """An instructor's grade. Without a band, the band of the score."""
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", allow_inf_nan=False)
-
-    overall_score: Annotated[float, Field(ge=0, le=10)]
-    band: Band | None = None
-    feedback: Annotated[str, Field(max_length=10_000)] | None = None
-
-
 def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """The routes of an open main app."""
     router = APIRouter(tags=["grading"])
     settings = read(MainSettings, env)
     _add_learner_routes(router, kernel, settings)
     _add_event_route(router, kernel)
-    _add_instructor_routes(router, kernel)
+    router.include_router(instructor_routes(kernel, env))
     router.include_router(recording_routes(kernel, env))
     router.include_router(ops_routes(kernel, settings))
     router.include_router(service_routes(settings))
@@ -185,86 +173,7 @@ def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
         return stream(kernel, request, last_event_id=after, fetch=fetch, channel=submissions.CHANNEL)
 
 
-def _add_instructor_routes(router: APIRouter, kernel: Kernel) -> None:
-    @router.get("/api/instructor/queue")
-    async def queue(
-        who: Annotated[Principal, INSTRUCTOR], cursor: str | None = None, limit: Limit = 50
-    ) -> dict[str, Any]:
-        """What waits for a person: by priority, then age."""
-        async with kernel.store.reading() as tx:
-            found = await submissions.in_review(tx, _queue_cursor(cursor), limit + 1)
-        last = found[limit - 1] if len(found) > limit else None
-        return {"items": [for_instructor(one) for one in found[:limit]], "nextCursor": last and _place(last)}
-
-    @router.post("/api/submissions/{submission_id}/review/claim")
-    async def claim(submission_id: str, who: Annotated[Principal, INSTRUCTOR]) -> dict[str, Any]:
-        return await instructor_step(
-            kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now), (who.sub, "claimed")
-        )
-
-    @router.post("/api/submissions/{submission_id}/review/release")
-    async def release(
-        submission_id: str, who: Annotated[Principal, require("instructor", "operator")]
-    ) -> dict[str, Any]:
-        any_claim = who.may("operator")
-        return await instructor_step(
-            kernel,
-            submission_id,
-            lambda one, now: transitions.release(one, who.sub, any_claim=any_claim),
-            (who.sub, "released"),
-        )
-
-    @router.post("/api/submissions/{submission_id}/review")
-    async def review(
-        submission_id: str, given: Review, who: Annotated[Principal, INSTRUCTOR], key: Key = None
-    ) -> Response:
-        """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
-        return await submit_review(kernel, submission_id, who, given, key)
-
-
-async def submit_review(kernel: Kernel, submission_id: str, who: Principal, given: Review, key: str | None) -> Response:
-    """What POST /api/submissions/{id}/review does."""
-
-    async def make(tx: Tx) -> tuple[int, dict[str, Any]]:
-        return 200, await _decide(
-            kernel,
-            tx,
-            submission_id,
-            lambda one, now: transitions.review(one, who.sub, given.overall_score, given.band, given.feedback, now),
-            (who.sub, "reviewed"),
-        )
-
-    route = f"POST /api/submissions/{submission_id}/review"
-    return await idempotent(kernel, who, route, key, given.model_dump(mode="json"), make, required=False)
-
-
-Decide = Callable[[transitions.Submission, int], Change | None]
-Act = tuple[str, str]
-"""Who did what, for the audit."""
-
-
-async def instructor_step(kernel: Kernel, submission_id: str, decide: Decide, act: Act | None = None) -> dict[str, Any]:
-    """Claim or release, in a transaction of its own."""
-    async with kernel.store.transaction() as tx:
-        return await _decide(kernel, tx, submission_id, decide, act)
-
-
-async def _decide(kernel: Kernel, tx: Tx, submission_id: str, decide: Decide, act: Act | None) -> dict[str, Any]:
-    """An instructor's step: under the row's lock, refused with 409 where the state has no such step, and audited."""
-    stored = await submissions.lock(tx, checked_id(submission_id))
-    if stored is None:
-        raise NotFound("There is no such submission.")
-    now = kernel.now()
-    try:
-        decided = decide(stored.state, now)
-    except Refusal as refusal:
-        raise Problem(409, refusal.code, str(refusal)) from None
-    if act is not None and decided is not None:
-        await audit.write(tx, act[0], f"submission.{act[1]}", f"submission:{stored.id}", None, now)
-    return for_instructor(await submissions.change(kernel, tx, stored, decided, now))
-
-
-async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> Stored:
+async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> StoredSubmission:
     """The caller's own submission; anybody else's looks like none."""
     async with kernel.store.reading() as tx:
         stored = await submissions.show(tx, checked_id(submission_id))
@@ -276,17 +185,3 @@ async def _owned(kernel: Kernel, submission_id: str, who: Principal) -> Stored:
 async def _is_over(tx: Tx, submission_id: str) -> bool:
     stored = await submissions.show(tx, submission_id)
     return stored is not None and stored.state.status in ("COMPLETED", "FAILED")
-
-
-def _queue_cursor(cursor: str | None) -> tuple[int, str] | None:
-    if cursor is None:
-        return None
-    rank, _, last = cursor.partition(":")
-    if rank not in ("0", "1", "2", "3") or not UUID.fullmatch(last):
-        raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
-    return int(rank), last
-
-
-def _place(stored: Stored) -> str:
-    assert stored.state.priority is not None
-    return f"{PRIORITIES.index(stored.state.priority)}:{stored.id}"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal
 
 from holdfast_systems.grading.copied import copied_share
-from holdfast_systems.grading.delivery import FLUENCY, Delivery, fluency
+from holdfast_systems.grading.delivery import FLUENCY, SpokenDelivery, fluency
 from holdfast_systems.grading.doubt import doubt_of
 from holdfast_systems.grading.features import CHARACTERS_MAX, Features, Measurer
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of, to_half
@@ -87,7 +87,7 @@ class OfflineGrader:
         return _grade(measured, expected, signals, parts, own, score_of(parts, measured))
 
     def grade_speaking(
-        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+        self, transcript: str, duration_s: float, delivery: SpokenDelivery | None = None, question: str | None = None
     ) -> Grade:
         """The grade of what was said. Spelling, capitals and commas are the transcriber's and do not count."""
         measured = self._measurer.measure(transcript, spoken=True)

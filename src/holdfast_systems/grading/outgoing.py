@@ -12,7 +12,7 @@ from holdfast import InvalidInput
 from holdfast.kit import Kernel, batch, outbox, trace_headers
 from holdfast_systems.grading import messages
 from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, parse_request
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.submissions import StoredSubmission
 from holdfast_systems.grading.topology import destination
 from holdfast_systems.grading.wire import InvalidMessage
 
@@ -56,7 +56,7 @@ def request_message(submission_id: str, request: GradingRequest) -> outbox.NewMe
     return request.message_id, submission_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body, headers
 
 
-def rebuilt_request(stored: Stored) -> bytes:
+def rebuilt_request(stored: StoredSubmission) -> bytes:
     """The request of a submission's present attempt, as it was sent: the same id, attempt, deadline and payload."""
     deadline_at = datetime.fromtimestamp(stored.state.deadline_at / 1_000, UTC)
     ids = (stored.request_id, stored.id, stored.user_id)

@@ -38,7 +38,7 @@ def recording_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
     @router.post(PATH, status_code=201, openapi_extra={"requestBody": _BODY})
     async def upload(request: Request, who: Annotated[Principal, require("learner")]) -> dict[str, Any]:
-        """Keep an audio file for a day, and say how to name it in a submission. The body is the file itself."""
+        """Keep an audio file for two weeks, and say how to name it in a submission. The body is the file itself."""
         allow_body(request, settings.audio_bytes_max)
         content = await request.body()
         try:

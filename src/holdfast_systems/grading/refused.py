@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from holdfast import CallError, Category
-from holdfast.kit import Kernel, Order, State, Tx, cases, mask_addresses, prepare
+from holdfast.kit import JobToEnqueue, Kernel, State, Tx, cases, mask_addresses, prepare
 from holdfast_systems.grading.contract import parse_request
 from holdfast_systems.grading.wire import InvalidMessage
 
@@ -56,7 +56,7 @@ def refused_request(invalid: InvalidMessage, body: bytes) -> RefusedRequest:
     return RefusedRequest(request_id=ids[0], submission_id=ids[1], original=text)
 
 
-def refused_order(kernel: Kernel, kind: Any, refused: RefusedRequest, identity: str) -> Order:
+def refused_order(kernel: Kernel, kind: Any, refused: RefusedRequest, identity: str) -> JobToEnqueue:
     """The job of a refused message; one per message, however often it is delivered."""
     return prepare(kind, refused, job_id=kernel.new_id(), now=kernel.now(), key=identity)
 

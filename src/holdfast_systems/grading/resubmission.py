@@ -16,7 +16,7 @@ from holdfast_systems.grading import attempts, submissions
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import checked_id
 from holdfast_systems.grading.submission_views import shown
-from holdfast_systems.grading.transitions import Refusal
+from holdfast_systems.grading.transitions import TransitionRefusal
 
 
 async def resubmit_submission(
@@ -33,7 +33,7 @@ async def resubmit_submission(
             await hold_to(kernel, tx, who, settings.user_limits, submissions.usage, "submissions")
         try:
             return 201, shown(await attempts.resubmit(kernel, tx, settings, stored, who.sub))
-        except Refusal as refusal:
+        except TransitionRefusal as refusal:
             raise Problem(409, refusal.code, str(refusal)) from None
 
     route = f"POST /api/submissions/{checked}/resubmit"

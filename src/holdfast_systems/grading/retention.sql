@@ -28,7 +28,7 @@ RETURNING fingerprint
 DELETE FROM grading_jobs WHERE request_id IN (
   SELECT g.request_id FROM grading_jobs AS g
    WHERE g.finished_at < :before
-     AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j
+     AND NOT EXISTS (SELECT 1 FROM holdfast_job_status AS j
                       WHERE j.id = g.job_id AND j.state NOT IN ('succeeded', 'cancelled'))
    ORDER BY g.finished_at LIMIT :limit)
 RETURNING request_id

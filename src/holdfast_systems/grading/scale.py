@@ -1,10 +1,10 @@
 """From measurements to a score between 0 and 10. Nothing here was fitted to anybody's essays.
 
 Seven measurements that go with a marker's judgement count the same, each in standard deviations from what learners
-usually write; a language model's surprisal counts three times. The sum is put on the scale so that a usual learner's
-text gets 5.2 and two of three texts lie within 1.6 of it. What says little inside that range (how advanced the words
-are, how long the sentences, how many clauses) counts at its ends only: plain sentences of everyday words are no B2
-however correct, and rare words well used may be C1.
+usually write; a language model's surprisal counts three times. The sum is put on the scale so that learners' texts get
+5.4 in the mean and two of three lie within 1.6 of it, as people's scores do. What says little inside that range (how
+advanced the words are, how many clauses there are) counts at its ends only: short sentences without a second clause
+are no B2 however correct, and rare words well used may be C1.
 
     variety of words, misspelt words, slips, length, kinds of links, share of common English words, distance from a
     natural sentence length: sign +1 or -1 each                                                      `_USUAL`
@@ -19,8 +19,11 @@ from types import MappingProxyType
 from holdfast_systems.grading.features import Features
 from holdfast_systems.grading.line import Line, on_line
 
-CENTRE = 5.2
-POINTS_PER_DEVIATION = 1.6
+# People's scores of learners' essays have a mean of 3.15 and a spread of 0.62 on a scale of 1 to 5: in ours, 5.4 and
+# 1.55. Levelled praise and the ends of the scale draw a text's sum down and together, so it starts from more than that.
+MEAN_OF_PEOPLE = 5.4
+CENTRE = 5.6
+POINTS_PER_DEVIATION = 1.8
 SURPRISAL_WEIGHT = 3.0
 # Measurements go with each other: their usual correlation, from which the spread of a sum of them follows.
 _RELATED = 0.2
@@ -48,20 +51,17 @@ _NATURAL_SENTENCE = 18
 _NATS_PER_LEVEL = 0.6
 
 # The ends of the range, in shares of 1.
-_SHORT_SENTENCES: Line = ((6, 1), (14, 0))
-_SHORTISH_SENTENCES: Line = ((6, 1), (17, 0))
+_SHORT_SENTENCES: Line = ((6, 1), (17, 0))
 _FEW_CLAUSES: Line = ((0, 1), (4, 0))
-_EVERYDAY_WORDS: Line = ((1.7, 1), (2.5, 0))
 _ADVANCED_WORDS: Line = ((3.1, 0), (3.8, 1))
 _CAREFUL: Line = ((0.2, 0), (1.0, 1))
-# Plain words are easy to foresee: where the model praised them for it, more is taken back.
-_PLAIN_COSTS, _PLAIN_COSTS_WITH_MODEL = 4.0, 6.5
+_PLAIN_COSTS = 4.0
+# Plain sentences are easy to foresee, and no better for it: the model's praise goes first.
+_PRAISE_OF_PLAIN: Line = ((0, 1), (0.2, 0))
 _RICH_EARNS = 2.5
 _LOW, _HIGH = 2.0, 8.5
-# Nobody shows C1 with the words of B1; and who makes no slip in the words of B1 has shown B1.
-_C1_BEGINS, _C1_WORDS = 8.5, 2.8
-_B1_ENDS = 5.4
-_B1_WORDS: Line = ((2.45, 1), (2.7, 0))
+# Nobody shows C1 with the words of B2.
+_C1_BEGINS, _C1_WORDS = 8.5, 3.4
 
 
 def deviations(
@@ -116,34 +116,21 @@ def place(parts: Mapping[str, float]) -> float:
 
 def score_of(parts: Mapping[str, float], measured: Features) -> float:
     """The overall score, 0 to 10, not rounded."""
-    plain_costs = _PLAIN_COSTS_WITH_MODEL if "surprisal" in parts else _PLAIN_COSTS
-    score = CENTRE + POINTS_PER_DEVIATION * place(parts) - plain_costs * plainness(measured)
+    plain = plainness(measured)
+    if parts.get("surprisal", 0.0) > 0:
+        parts = {**parts, "surprisal": parts["surprisal"] * on_line(_PRAISE_OF_PLAIN, plain)}
+    score = CENTRE + POINTS_PER_DEVIATION * place(parts) - _PLAIN_COSTS * plain
     careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)
     score += _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful
-    if not measured.advanced_links:
-        # No further down than the text would stand with the usual slips: nobody is the better for making some.
-        usual = score - POINTS_PER_DEVIATION * (place(parts) - place(_without_praise(parts)))
-        score -= careful * on_line(_B1_WORDS, measured.level) * max(0.0, score - max(_B1_ENDS, usual))
     score = _bend(score)
     return score if measured.level >= _C1_WORDS else min(score, _C1_BEGINS - 0.5)
 
 
-def _without_praise(parts: Mapping[str, float]) -> dict[str, float]:
-    """The parts as if there were no fewer slips and misspelt words than usual."""
-    return {name: min(part, 0.0) if name in ("slips", "misspelt") else part for name, part in parts.items()}
-
-
 def plainness(measured: Features) -> float:
-    """0 for a text with the sentences and words of an ordinary one, 1 for three-word sentences of first words. Two of
-    the three must be plain: good writers write short sentences too, and good essays are written in everyday words.
-    Sentences that are not that short are plain where hardly one of them has a second clause."""
+    """0 for a text with the sentences of an ordinary one, 1 for sentences of six words that never have a second clause.
+    Both must be so: good writers write short sentences too."""
     clauses = on_line(_FEW_CLAUSES, measured.subordinate_rate)
-    shares = (
-        on_line(_SHORT_SENTENCES, measured.sentence_words),
-        clauses,
-        on_line(_EVERYDAY_WORDS, measured.level),
-    )
-    return max(sorted(shares)[1], min(clauses, on_line(_SHORTISH_SENTENCES, measured.sentence_words)))
+    return min(clauses, on_line(_SHORT_SENTENCES, measured.sentence_words))
 
 
 def _bend(score: float) -> float:

@@ -24,7 +24,7 @@ from holdfast_systems.grading import answers
 from holdfast_systems.grading.audio import SAMPLE_RATE, Speech, decode
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.contract import GradingRequest, Progress, Result, SpeakingRequest, WritingRequest
-from holdfast_systems.grading.delivery import Delivery, delivery_of
+from holdfast_systems.grading.delivery import SpokenDelivery, delivery_of
 from holdfast_systems.grading.grade import Grade, TaskType
 from holdfast_systems.grading.grader import Asked, Guard, ModelSettings, grade_speaking, grade_writing
 from holdfast_systems.grading.intake import trace_id_of
@@ -46,7 +46,7 @@ class TextGrader(Protocol):
     def grade_writing(self, text: str, task_type: TaskType, question: str | None = None) -> Grade: ...
 
     def grade_speaking(
-        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+        self, transcript: str, duration_s: float, delivery: SpokenDelivery | None = None, question: str | None = None
     ) -> Grade: ...
 
 
@@ -64,7 +64,7 @@ class Spent(Protocol):
     def completion_tokens(self) -> int: ...
 
 
-class RunBlocking(Protocol):
+class RunGraderBlocking(Protocol):
     """Runs what would block the loop. The default is a thread; a simulator runs it where it stands."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
@@ -85,11 +85,11 @@ class Heard:
 
     transcript: str
     duration_s: float
-    delivery: Delivery | None = None
+    delivery: SpokenDelivery | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class GradingEngine:
     """Everything the stages work with. Declaring one loads no model and opens no connection."""
 
     settings: ServiceSettings
@@ -98,7 +98,7 @@ class Engine:
     client: OpenAIClient | None = None
     grader: TextGrader = field(default_factory=OfflineGrader)
     reader: SpeechReader = field(default_factory=OfflineTranscriber)
-    run_blocking: RunBlocking = asyncio.to_thread
+    run_blocking: RunGraderBlocking = asyncio.to_thread
     fetch: Callable[[str, OutboundPolicy], Awaitable[Fetched]] = fetch
     # Offline work is done one piece at a time. Waiting for one's turn is nobody's slowness, so it is not timed.
     grading_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -121,7 +121,7 @@ class Engine:
         return Cost(micros=seconds * self.settings.stt_price, units={"audio_seconds": seconds})
 
 
-async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> Result:
+async def grade_text(engine: GradingEngine, ctx: Context, request: WritingRequest) -> Result:
     """The result of a written answer."""
     await _tell(ctx, request, "GRADING", 0.5)
     text, task_type = request.payload.text, request.payload.task_type
@@ -136,7 +136,7 @@ async def grade_text(engine: Engine, ctx: Context, request: WritingRequest) -> R
     return _result(engine, grade, measured, text, WORDS_EXPECTED[task_type], request.payload.question_text)
 
 
-async def fetch_audio(engine: Engine, ctx: Context, request: SpeakingRequest) -> Audio:
+async def fetch_audio(engine: GradingEngine, ctx: Context, request: SpeakingRequest) -> Audio:
     """Fetch the learner's audio, within the policy, and keep it on disk under a name of our own."""
     await _tell(ctx, request, "PROCESSING", 0.1)
     content = await _fetched(engine, request)
@@ -145,7 +145,7 @@ async def fetch_audio(engine: Engine, ctx: Context, request: SpeakingRequest) ->
     return audio
 
 
-async def transcribe(engine: Engine, ctx: Context, request: SpeakingRequest, audio: Audio) -> Heard:
+async def transcribe(engine: GradingEngine, ctx: Context, request: SpeakingRequest, audio: Audio) -> Heard:
     """The words in the audio. Audio that cannot be decoded, or is shorter than promised, is not tried again."""
     await _tell(ctx, request, "ANALYZING", 0.4)
     content = await _content(engine, request, audio)
@@ -167,7 +167,7 @@ async def transcribe(engine: Engine, ctx: Context, request: SpeakingRequest, aud
     return Heard(words, speech.duration_s, delivery)
 
 
-async def grade_speech(engine: Engine, ctx: Context, request: SpeakingRequest, heard: Heard) -> Result:
+async def grade_speech(engine: GradingEngine, ctx: Context, request: SpeakingRequest, heard: Heard) -> Result:
     """The result of a spoken answer, from its transcript. Its audio is not needed any more."""
     await _tell(ctx, request, "GRADING", 0.7)
     await engine.run_blocking(lambda: _forget(engine.settings.audio_folder / f"{ctx.job_id}.audio"))
@@ -191,7 +191,7 @@ async def grade_speech(engine: Engine, ctx: Context, request: SpeakingRequest, h
 
 
 def _result(
-    engine: Engine,
+    engine: GradingEngine,
     grade: Grade,
     measured: Grade | None,
     answer: str,
@@ -208,7 +208,7 @@ def _result(
     return result_of(grade, sure.score, transcript=transcript, review_below=engine.settings.review_below)
 
 
-async def prune_audio(engine: Engine, kernel: Kernel) -> int:
+async def prune_audio(engine: GradingEngine, kernel: Kernel) -> int:
     """Remove audio that nobody came back for. Returns 0: what it did shows on the disk, not in a queue."""
     oldest_s = kernel.now() / 1_000 - engine.settings.audio_keep_s
     await engine.run_blocking(lambda: _forget_older(engine.settings.audio_folder, oldest_s))
@@ -216,7 +216,7 @@ async def prune_audio(engine: Engine, kernel: Kernel) -> int:
 
 
 async def _grade(
-    engine: Engine,
+    engine: GradingEngine,
     ctx: Context,
     measure: Callable[[], Grade],
     ask: Callable[[OpenAIClient, Guard], Awaitable[Grade]],
@@ -242,13 +242,13 @@ async def _tell(ctx: Context, request: GradingRequest, status: Progress, share: 
         )
 
 
-async def _content(engine: Engine, request: SpeakingRequest, audio: Audio) -> bytes:
+async def _content(engine: GradingEngine, request: SpeakingRequest, audio: Audio) -> bytes:
     path = engine.settings.audio_folder / audio.name
     found = await engine.run_blocking(lambda: path.read_bytes() if path.exists() else None)
     return await _fetched(engine, request) if found is None else found
 
 
-async def _fetched(engine: Engine, request: SpeakingRequest) -> bytes:
+async def _fetched(engine: GradingEngine, request: SpeakingRequest) -> bytes:
     """What the URL leads to; what was uploaded here is read from its folder, and no request is made."""
     url = request.payload.audio_url
     found = await engine.run_blocking(lambda: uploaded(engine.settings.recordings_folder, url))

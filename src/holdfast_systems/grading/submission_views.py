@@ -7,10 +7,10 @@ from typing import Any
 from holdfast_systems.grading.attempts import PastAttempt
 from holdfast_systems.grading.outgoing import iso
 from holdfast_systems.grading.reasons import advice
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.submissions import StoredSubmission
 
 
-def shown(stored: Stored) -> dict[str, Any]:
+def shown(stored: StoredSubmission) -> dict[str, Any]:
     """A submission as its learner sees it: no result before it is final."""
     state = stored.state
     body: dict[str, Any] = {
@@ -33,7 +33,7 @@ def shown(stored: Stored) -> dict[str, Any]:
     return body
 
 
-def for_instructor(stored: Stored) -> dict[str, Any]:
+def for_instructor(stored: StoredSubmission) -> dict[str, Any]:
     """A submission as an instructor sees it: the AI's, the human's and the final result side by side."""
     state = stored.state
     return shown(stored) | {
@@ -50,7 +50,7 @@ def for_instructor(stored: Stored) -> dict[str, Any]:
     }
 
 
-def for_operator(stored: Stored) -> dict[str, Any]:
+def for_operator(stored: StoredSubmission) -> dict[str, Any]:
     """A submission as an operator sees it in a list: how it stands, not what the learner wrote."""
     body = for_instructor(stored) | {"failureReason": stored.state.failure_reason}
     body["finishedAt"] = None if stored.state.finished_at is None else iso(stored.state.finished_at)

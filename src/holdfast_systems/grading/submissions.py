@@ -15,7 +15,7 @@ from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox, secrets
 from holdfast_systems.grading import reasons
 from holdfast_systems.grading.contract import Priority
-from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Change, Submission
+from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Submission, SubmissionChange
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -25,7 +25,7 @@ CHANNEL = "events"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSubmission:
     """A submission as it lies in the table: what never changes, its version, and the state that may change."""
 
     id: str
@@ -44,14 +44,14 @@ class Stored:
 class Arrival:
     """A new submission with all that is written beside it: its message, and its key with the answer to give."""
 
-    new: Stored
+    new: StoredSubmission
     message: outbox.NewMessage
     reserved: idempotency.Reserved
     status: int
     body: str
 
 
-async def insert(tx: Tx, new: Stored) -> None:
+async def insert(tx: Tx, new: StoredSubmission) -> None:
     await tx.rows(
         sql.insert,
         id=new.id,
@@ -78,8 +78,14 @@ def _row(one: Arrival) -> tuple[Any, ...]:
 
 
 async def change(
-    kernel: Kernel, tx: Tx, stored: Stored, decided: Change | None, now: int, *, event_id: str | None = None
-) -> Stored:
+    kernel: Kernel,
+    tx: Tx,
+    stored: StoredSubmission,
+    decided: SubmissionChange | None,
+    now: int,
+    *,
+    event_id: str | None = None,
+) -> StoredSubmission:
     """Write what was decided about a locked submission, and tell its learner. None changes nothing."""
     if decided is None:
         return stored
@@ -94,14 +100,20 @@ async def change(
     return changed
 
 
-def _report(kernel: Kernel, changed: Stored) -> None:
+def _report(kernel: Kernel, changed: StoredSubmission) -> None:
     state = changed.state
     kernel.watch.count("submissions_settled", status=state.status, reason=reasons.label(state.failure_reason))
     kernel.watch.log("submission", submission_id=changed.id, status=state.status, error_code=state.failure_reason)
 
 
 async def announce(
-    kernel: Kernel, tx: Tx, changed: Stored, decided: Change, now: int, *, event_id: str | None = None
+    kernel: Kernel,
+    tx: Tx,
+    changed: StoredSubmission,
+    decided: SubmissionChange,
+    now: int,
+    *,
+    event_id: str | None = None,
 ) -> None:
     """Tell the learner of a change, if the learner is to know: one event, in the order of the row's version."""
     if decided.event is None:
@@ -112,7 +124,7 @@ async def announce(
     await tx.hint(CHANNEL)
 
 
-async def save(tx: Tx, stored: Stored, after: Submission, now: int) -> int:
+async def save(tx: Tx, stored: StoredSubmission, after: Submission, now: int) -> int:
     """The guarded write; returns the new version. Its caller holds the row's lock, so it always finds its row."""
     rows = await tx.rows(
         sql.save,
@@ -146,24 +158,24 @@ async def tell(tx: Tx, event_id: str, submission_id: str, seq: int, kind: str, d
     )
 
 
-async def lock(tx: Tx, submission_id: str) -> Stored | None:
+async def lock(tx: Tx, submission_id: str) -> StoredSubmission | None:
     return _one(await tx.rows(sql.lock, id=submission_id))
 
 
-async def lock_by_request(tx: Tx, request_id: str) -> Stored | None:
+async def lock_by_request(tx: Tx, request_id: str) -> StoredSubmission | None:
     return _one(await tx.rows(sql.lock_by_request, request_id=request_id))
 
 
-async def overdue(tx: Tx, now: int, limit: int) -> list[Stored]:
+async def overdue(tx: Tx, now: int, limit: int) -> list[StoredSubmission]:
     """Live submissions past their deadline, locked; what another sweep holds is left to it."""
     return [from_row(row) for row in await tx.rows(sql.overdue, now=now, limit=limit)]
 
 
-async def show(tx: Tx, submission_id: str) -> Stored | None:
+async def show(tx: Tx, submission_id: str) -> StoredSubmission | None:
     return _one(await tx.rows(sql.show, id=submission_id))
 
 
-async def page(tx: Tx, user_id: str, before: str | None, status: str | None, limit: int) -> list[Stored]:
+async def page(tx: Tx, user_id: str, before: str | None, status: str | None, limit: int) -> list[StoredSubmission]:
     rows = await tx.rows(sql.page, user_id=user_id, before=before, status=status, limit=limit)
     return [from_row(row) for row in rows]
 
@@ -174,10 +186,43 @@ async def usage(tx: Tx, user_id: str, since: int) -> Used:
     return Used(row["made"], row["first_at"], row["unfinished"])
 
 
-async def in_review(tx: Tx, after: tuple[int, str] | None, limit: int) -> list[Stored]:
-    """The instructor queue, the most urgent first."""
+async def in_review(
+    tx: Tx,
+    after: tuple[int, str] | None,
+    limit: int,
+    *,
+    skill: str | None = None,
+    priority: Priority | None = None,
+    free_for: str | None = None,
+) -> list[StoredSubmission]:
+    """The instructor queue, the most urgent first. `free_for`: without what others have claimed."""
     rank, last = after or (-1, NIL)
-    return [from_row(row) for row in await tx.rows(sql.in_review, rank=rank, after=last, limit=limit)]
+    rows = await tx.rows(
+        sql.in_review,
+        rank=rank,
+        after=last,
+        limit=limit,
+        skill=skill,
+        only_rank=None if priority is None else PRIORITIES.index(priority),
+        free_for=free_for,
+    )
+    return [from_row(row) for row in rows]
+
+
+async def review_mark(tx: Tx) -> tuple[int, ...]:
+    """A value that differs whenever the instructor queue does."""
+    return tuple((await tx.rows(sql.review_mark))[0])
+
+
+async def review_counts(tx: Tx) -> Sequence[Row]:
+    """How many wait, by skill and rank of priority."""
+    return await tx.rows(sql.review_counts)
+
+
+async def reviewed_by(tx: Tx, instructor: str, before: str | None, limit: int) -> list[StoredSubmission]:
+    """What this instructor has decided, the newest first."""
+    rows = await tx.rows(sql.reviewed_by, instructor=instructor, before=before, limit=limit)
+    return [from_row(row) for row in rows]
 
 
 async def events_after(tx: Tx, submission_id: str, after: str | None, limit: int = EVENTS_MAX) -> Sequence[Row]:
@@ -229,14 +274,16 @@ async def refuse_callback(
     )
 
 
-def _one(rows: Sequence[Row]) -> Stored | None:
+def _one(rows: Sequence[Row]) -> StoredSubmission | None:
     return from_row(rows[0]) if rows else None
 
 
-def from_row(row: Row) -> Stored:
+def from_row(row: Row) -> StoredSubmission:
     """A submission of a row that has all its columns."""
     names: Sequence[str] = ("id", "user_id", "skill", "request_id", "attempt", "created_at", "updated_at", "version")
-    return Stored(payload=json.loads(row["payload"]), state=_state(row), **{name: row[name] for name in names})
+    return StoredSubmission(
+        payload=json.loads(row["payload"]), state=_state(row), **{name: row[name] for name in names}
+    )
 
 
 def _state(row: Row) -> Submission:

@@ -102,13 +102,35 @@ SELECT COUNT(CASE WHEN u.begun_at > :since THEN 1 END) AS made,
           FROM submission_attempts AS a WHERE a.user_id = :user_id AND a.created_at > :since) AS u
 
 -- name: in_review
--- By priority, then age. The cursor is the rank and id of the last row of the page before.
+-- By priority, then age. The cursor is the rank and id of the last row of the page before. `free_for`: not claimed by
+-- anybody else.
 SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, created_at, deadline_at, version,
        updated_at, status, step, progress, ai_result, human_result, final_result, failure_reason, is_late, audit_flag,
        priority_rank, mode, claimed_by, claimed_at, reviewed_by, finished_at
   FROM submissions
  WHERE status = 'REVIEW_REQUIRED' AND (priority_rank > :rank OR (priority_rank = :rank AND id > CAST(:after AS /*id*/)))
+   AND (CAST(:skill AS TEXT) IS NULL OR skill = :skill)
+   AND (CAST(:only_rank AS INTEGER) IS NULL OR priority_rank = :only_rank)
+   AND (CAST(:free_for AS TEXT) IS NULL OR claimed_by IS NULL OR claimed_by = :free_for)
  ORDER BY priority_rank, id LIMIT :limit
+
+-- name: review_mark
+-- A value that differs whenever the queue does: what came, what went, who has claimed what.
+SELECT COUNT(*) AS waiting, COALESCE(SUM(version), 0) AS versions, MAX(updated_at) AS last_at
+  FROM submissions WHERE status = 'REVIEW_REQUIRED'
+
+-- name: review_counts
+SELECT skill, priority_rank, COUNT(*) AS waiting FROM submissions WHERE status = 'REVIEW_REQUIRED'
+ GROUP BY skill, priority_rank
+
+-- name: reviewed_by
+-- What an instructor has decided, the newest submission first.
+SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, created_at, deadline_at, version,
+       updated_at, status, step, progress, ai_result, human_result, final_result, failure_reason, is_late, audit_flag,
+       priority_rank, mode, claimed_by, claimed_at, reviewed_by, finished_at
+  FROM submissions
+ WHERE reviewed_by = :instructor AND (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
+ ORDER BY id DESC LIMIT :limit
 
 -- name: accept_callback
 INSERT INTO processed_callbacks (event_id, request_id, submission_id, kind, outcome, fingerprint, processed_at)

@@ -44,7 +44,7 @@ def grading_main() -> System:
         roles=("learner", "instructor"),
         pages=SystemPages(
             Path(__file__).parent / "web",
-            (Page("instructor", "Instructors", "instructor.html", ("instructor",)),),
+            (Page("instructor", "Instructors", "instructor.html", ("instructor",), "instructor.js", "desk.css"),),
             card="card.html",
             card_script="card.js",
             console="console.js",

@@ -13,6 +13,7 @@ clock: the time of receipt is an argument. TIMEOUT is said by the main app's own
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
@@ -26,7 +27,7 @@ from holdfast_systems.grading.contract import (
     Result,
 )
 from holdfast_systems.grading.grade import Band, band_of
-from holdfast_systems.grading.instructor import settle_review
+from holdfast_systems.grading.instructor import settle_review, weigh_criteria
 
 Status = Literal["PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED", "FAILED"]
 LIVE: frozenset[Status] = frozenset({"PENDING", "PROCESSING"})
@@ -79,7 +80,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SubmissionEvent:
     """What the learner is told of a change."""
 
     name: EventName
@@ -87,14 +88,14 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SubmissionChange:
     """The submission after something happened; `event` is None if the learner need not know."""
 
     after: Submission
-    event: Event | None = None
+    event: SubmissionEvent | None = None
 
 
-class Refusal(Exception):
+class TransitionRefusal(Exception):
     """A person asked for a step that the submission's state does not have. `code` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -102,7 +103,7 @@ class Refusal(Exception):
         self.code = code
 
 
-def apply(before: Submission, callback: Callback, received_at: int) -> Change | None:
+def apply(before: Submission, callback: Callback, received_at: int) -> SubmissionChange | None:
     """What a callback changes. The same callback twice, or in another order, never moves a submission backwards."""
     match callback:
         case ProgressCallback():
@@ -115,21 +116,23 @@ def apply(before: Submission, callback: Callback, received_at: int) -> Change | 
             assert_never(callback)
 
 
-def expire(before: Submission, now: int) -> Change | None:
+def expire(before: Submission, now: int) -> SubmissionChange | None:
     """Fail what is past its deadline. The sweep does this, and so does a callback that comes before the sweep."""
     if before.status not in LIVE or now <= before.deadline_at:
         return None
     return _failed(before, TIMEOUT, now)
 
 
-def _progress(before: Submission, callback: ProgressCallback) -> Change | None:
+def _progress(before: Submission, callback: ProgressCallback) -> SubmissionChange | None:
     data = callback.data
     if before.status not in LIVE or not _advances(before, data.status, data.progress):
         return None
     reached = max(before.progress or 0.0, data.progress or 0.0)
     after = replace(before, status="PROCESSING", step=data.status, progress=reached)
     said = {"status": data.status, "progress": reached}
-    return Change(after, Event("grading.progress", said | ({"message": data.message} if data.message else {})))
+    return SubmissionChange(
+        after, SubmissionEvent("grading.progress", said | ({"message": data.message} if data.message else {}))
+    )
 
 
 def _advances(before: Submission, step: str, progress: float | None) -> bool:
@@ -140,7 +143,7 @@ def _advances(before: Submission, step: str, progress: float | None) -> bool:
     return progress is not None and progress > (before.progress or 0.0)
 
 
-def _error(before: Submission, callback: ErrorCallback, received_at: int) -> Change | None:
+def _error(before: Submission, callback: ErrorCallback, received_at: int) -> SubmissionChange | None:
     if before.status not in LIVE:
         return None
     error = callback.data.error
@@ -149,28 +152,28 @@ def _error(before: Submission, callback: ErrorCallback, received_at: int) -> Cha
         return _failed(before, SERVICE_TIMEOUT if error.code == TIMEOUT else error.code, received_at)
     after = replace(before, status="PROCESSING", step=before.step or "PROCESSING")
     said = {"status": after.step, "progress": before.progress or 0.0, "delayedBy": error.code}
-    return Change(after, Event("grading.progress", said))
+    return SubmissionChange(after, SubmissionEvent("grading.progress", said))
 
 
-def _completed(before: Submission, result: Result, received_at: int) -> Change | None:
+def _completed(before: Submission, result: Result, received_at: int) -> SubmissionChange | None:
     """The first result stands. One that comes after the deadline is kept for audit and changes nothing else."""
     if before.ai_result is not None:
         return None
     kept = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     expired = expire(before, received_at)
     if expired is not None:
-        return Change(replace(expired.after, ai_result=kept, is_late=True), expired.event)
+        return SubmissionChange(replace(expired.after, ai_result=kept, is_late=True), expired.event)
     if before.status not in LIVE and not _may_recover(before, received_at):
-        return Change(replace(before, ai_result=kept, is_late=received_at > before.deadline_at))
+        return SubmissionChange(replace(before, ai_result=kept, is_late=received_at > before.deadline_at))
     # The flag is ours to set: whoever reads the result later, an auditor first of all, must see it.
     kept["auditFlag"] = audit = result.audit_flag or messages.audit_flag(result.confidence_score)
     graded = replace(before, ai_result=kept, audit_flag=audit, failure_reason=None, finished_at=None)
     if result.review_required:
         priority = result.review_priority or messages.review_priority(result.confidence_score) or "Low"
         after = replace(graded, status="REVIEW_REQUIRED", priority=priority)
-        return Change(after, Event("grading.review_required", {"reviewPriority": priority}))
+        return SubmissionChange(after, SubmissionEvent("grading.review_required", {"reviewPriority": priority}))
     after = replace(graded, status="COMPLETED", mode="ai", final_result=kept, finished_at=received_at)
-    return Change(after, Event("grading.completed", {"result": kept}))
+    return SubmissionChange(after, SubmissionEvent("grading.completed", {"result": kept}))
 
 
 def _may_recover(before: Submission, received_at: int) -> bool:
@@ -178,47 +181,57 @@ def _may_recover(before: Submission, received_at: int) -> bool:
     return before.status == "FAILED" and before.failure_reason != TIMEOUT and received_at <= before.deadline_at
 
 
-def resubmit(before: Submission, deadline_at: int) -> Change:
+def resubmit(before: Submission, deadline_at: int) -> SubmissionChange:
     """Begin the next attempt of what has failed. What the attempt before it left is kept in the history, not here."""
     if before.status != "FAILED":
-        raise Refusal("NOT_FAILED", f"The submission is {before.status}; only a failed one can be submitted again.")
-    return Change(Submission("PENDING", deadline_at), Event("grading.progress", {"status": "PENDING", "progress": 0.0}))
+        raise TransitionRefusal(
+            "NOT_FAILED", f"The submission is {before.status}; only a failed one can be submitted again."
+        )
+    return SubmissionChange(
+        Submission("PENDING", deadline_at), SubmissionEvent("grading.progress", {"status": "PENDING", "progress": 0.0})
+    )
 
 
-def _failed(before: Submission, reason: str, at: int) -> Change:
+def _failed(before: Submission, reason: str, at: int) -> SubmissionChange:
     after = replace(before, status="FAILED", failure_reason=reason, finished_at=at)
-    return Change(after, Event("grading.failed", {"failureReason": reason}))
+    return SubmissionChange(after, SubmissionEvent("grading.failed", {"failureReason": reason}))
 
 
-def claim(before: Submission, instructor: str, now: int) -> Change | None:
+def claim(before: Submission, instructor: str, now: int) -> SubmissionChange | None:
     """Take a submission for review. Claiming one's own again changes nothing."""
     _in_review(before)
     if before.claimed_by == instructor:
         return None
     if before.claimed_by is not None:
-        raise Refusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
-    return Change(replace(before, claimed_by=instructor, claimed_at=now))
+        raise TransitionRefusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
+    return SubmissionChange(replace(before, claimed_by=instructor, claimed_at=now))
 
 
-def release(before: Submission, instructor: str, *, any_claim: bool = False) -> Change | None:
+def release(before: Submission, instructor: str, *, any_claim: bool = False) -> SubmissionChange | None:
     """Give a claim back. `any_claim`: an operator may free what somebody left behind."""
     _in_review(before)
     if before.claimed_by is None:
         return None
     if before.claimed_by != instructor and not any_claim:
-        raise Refusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
-    return Change(replace(before, claimed_by=None, claimed_at=None))
+        raise TransitionRefusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
+    return SubmissionChange(replace(before, claimed_by=None, claimed_at=None))
 
 
 def review(
-    before: Submission, instructor: str, score: float, band: Band | None, feedback: str | None, now: int
-) -> Change:
+    before: Submission,
+    instructor: str,
+    score: float,
+    band: Band | None,
+    feedback: str | None,
+    now: int,
+    criteria: Mapping[str, float] | None = None,
+) -> SubmissionChange:
     """Settle a review by the 0.4 / 0.6 rule. The AI's, the human's and the final result are all kept."""
     _in_review(before)
     if before.claimed_by is None:
-        raise Refusal("NOT_CLAIMED", "Claim the submission before reviewing it.")
+        raise TransitionRefusal("NOT_CLAIMED", "Claim the submission before reviewing it.")
     if before.claimed_by != instructor:
-        raise Refusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
+        raise TransitionRefusal("ALREADY_CLAIMED", "Another instructor has claimed this submission.")
     assert before.ai_result is not None, "what is in review was graded"
     settled = settle_review(before.ai_result["overallScore"], before.ai_result["band"], score, band)
     human: Json = {"overallScore": score, "band": band or band_of(score), "reviewedBy": instructor}
@@ -230,6 +243,9 @@ def review(
         "auditFlag": before.audit_flag or settled.audit_flag,
     }
     final.pop("reviewPriority", None)
+    if criteria is not None:
+        human["criteria"] = {name: {"score": given} for name, given in criteria.items()}
+        final["criteria"] = weigh_criteria(before.ai_result.get("criteria"), criteria, settled.mode)
     if feedback is not None:
         human["feedback"] = feedback
         final["instructorFeedback"] = feedback
@@ -243,9 +259,9 @@ def review(
         reviewed_by=instructor,
         finished_at=now,
     )
-    return Change(after, Event("grading.completed", {"result": final}))
+    return SubmissionChange(after, SubmissionEvent("grading.completed", {"result": final}))
 
 
 def _in_review(before: Submission) -> None:
     if before.status != "REVIEW_REQUIRED":
-        raise Refusal("NOT_IN_REVIEW", f"The submission is {before.status}; it is not waiting for a review.")
+        raise TransitionRefusal("NOT_IN_REVIEW", f"The submission is {before.status}; it is not waiting for a review.")

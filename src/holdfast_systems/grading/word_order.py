@@ -13,6 +13,8 @@ _ARTICLES = "the a an"
 _PREPOSITIONS = "of in on at to for with from by into"
 _SUBJECTS = "i he she we they"
 _BE = "is are was were am"
+_OWNERS = "my our your his their its"
+_OBJECTS = "me him us them"
 
 
 def _pairs(first: str, second: str) -> set[tuple[str, str]]:
@@ -32,6 +34,15 @@ _IMPOSSIBLE = frozenset(
     | _pairs("have has", f"{_BE} of at from by into and or")
     | _pairs("will can would should", f"{_PREPOSITIONS} {_BE} and or")
     | _pairs("be", f"{_BE} have has will can")
+    | _pairs(
+        _ARTICLES, f"{_OWNERS} {_OBJECTS} this these those which who when would could should does did not been than"
+    )
+    | _pairs("of at from by into", "would could should must may did does")
+    | _pairs(_SUBJECTS, f"{_OBJECTS} which who because")
+    | _pairs(_OWNERS, f"{_ARTICLES} {_SUBJECTS} {_OBJECTS} of at from by into to because have has will would can")
+    | _pairs("this these those", f"{_ARTICLES} {_OWNERS}")
+    | _pairs("because if", f"{_OBJECTS} and or but at from by into")
+    | _pairs("than", "is are was were and of")
 )
 
 

@@ -14,7 +14,7 @@ from holdfast_systems.review.path_kinds import path_kind
 PRINTS_MAX = 3  # a file that prints so often is meant to
 _OLD_PYTHON = re.compile(r"`(unicode|basestring|long|xrange|raw_input|unichr|reduce|buffer|file|cmp|execfile)`")
 _NOT_IN_TRIALS = re.compile(
-    r"debugging|todo|long-line|S\d+|B01[178]|B90\d|PLW\d+|E7\d+|ASYNC\d+|RUF006|F841|removed-guard"
+    r"debugging|todo|long-line|S\d+|B0(?:07|1[178])|B90\d|PLW\d+|E7\d+|ASYNC\d+|RUF006|F841|removed-guard"
 )
 _SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^)]*)\)")
 _GUESSES = frozenset(
@@ -22,12 +22,15 @@ _GUESSES = frozenset(
 )
 _NAMED = re.compile(r"passw|secret|token|api_?key|access_?key|credential|bearer|authorization|private", re.IGNORECASE)
 _DIGEST = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{32})\b|sha(?:256|512|1)-|integrity", re.IGNORECASE)
+# A value that something is set to or called with, not one that a sentence mentions.
+_GIVEN = re.compile(r"[=:(,]\s*[rbuf]?['\"`]")
 # An address that shows how one is written: a word for a password, or a host that nobody has.
 _MADE_UP = re.compile(
     r"://[^\s/:@]*:(?:[^\s/@]{1,5}|pass\w*|secret|user\w*|token|example\w*|change\w*)@"
     r"|@(?:host(?:name)?|localhost|127\.0\.0\.1|example\.\w+|[\w.-]+\.(?:test|example|invalid))\b",
     re.IGNORECASE,
 )
+_EXCUSED = re.compile(r"#\s*noqa\b", re.IGNORECASE)
 _SAID_ONCE = frozenset({"todo", "trailing-space", "long-line"})
 
 
@@ -55,6 +58,10 @@ def _in_its_place(finding: Finding, line_of: Callable[[Finding], str]) -> Findin
         return None
     if finding.rule == "F401" and finding.path.endswith("__init__.py"):
         return None  # a re-export
+    if finding.critic == "ruff" and _EXCUSED.search(line_of(finding)):
+        return None  # in whatever spelling: the author knows
+    if finding.rule == "S301" and "dumps(" in line_of(finding):
+        return None  # a copy: what is read was written by the same line
     if finding.rule == "F821" and _OLD_PYTHON.search(finding.message):
         return None  # a name of Python 2, behind a check of the version
     return finding
@@ -69,22 +76,26 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
         return None if guess else replace(finding, severity="info")
     if kind == "Basic Auth Credentials" and _MADE_UP.search(line):
         return None
-    if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line)):
+    if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line) or not _GIVEN.search(line)):
         return None
     return replace(finding, severity="warning") if guess else finding
 
 
 def _said_once(findings: list[Finding]) -> list[Finding]:
-    counts = Counter((finding.path, finding.rule) for finding in findings)
-    told: set[tuple[str, str]] = set()
+    """The same words about one file are said at their first place, with how often they hold; errors each time."""
+    counts = Counter(_words(finding) for finding in findings)
+    spoken: set[tuple[str, str, str]] = set()
     kept = []
     for finding in sorted(findings, key=lambda each: (each.path, each.line)):
-        key = (finding.path, finding.rule)
-        if finding.rule in _SAID_ONCE and counts[key] > 1:
-            if key in told:
+        key = _words(finding)
+        if finding.severity != "error" and counts[key] > 1:
+            if key in spoken:
                 continue
-            told.add(key)
-            message = f"{finding.message} And {counts[key] - 1} more in this file."
-            finding = replace(finding, message=message)
+            spoken.add(key)
+            finding = replace(finding, message=f"{finding.message} And {counts[key] - 1} more in this file.")
         kept.append(finding)
     return kept
+
+
+def _words(finding: Finding) -> tuple[str, str, str]:
+    return finding.path, finding.rule, "" if finding.rule in _SAID_ONCE else finding.message

@@ -86,7 +86,7 @@ class Changelist:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedDiff:
     """What a source gave: the diff and, where it can, the new side of the changed files.
 
     `contents` has text files within the limits only; `sizes` has every changed file whose size is known.

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast import CallError, Category
-from holdfast_systems.review.changelist import Fetched
+from holdfast_systems.review.changelist import FetchedDiff
 from holdfast_systems.review.fetch_git import fetch_range
 from holdfast_systems.review.fetch_p4 import fetch_changelist
 from holdfast_systems.review.fetch_url import fetch_diff
@@ -70,7 +70,7 @@ class Change:
     packed: str | None = None
 
 
-async def fetch_source(settings: ReviewSettings, source: Source, *, trusted: bool) -> Fetched:
+async def fetch_source(settings: ReviewSettings, source: Source, *, trusted: bool) -> FetchedDiff:
     """Fetch a change under the policies that the settings give its kind of source."""
     match source:
         case GitSource(repo=repo, range=rev_range):
@@ -82,7 +82,7 @@ async def fetch_source(settings: ReviewSettings, source: Source, *, trusted: boo
             return await fetch_changelist(number, policy=settings.p4_policy, timeout_s=settings.fetch_s)
 
 
-def keep(fetched: Fetched, folder: Path) -> Change:
+def keep(fetched: FetchedDiff, folder: Path) -> Change:
     """Pack the change, on disk if it is large. Durable when it returns; keeping the same change twice is harmless."""
     text = json.dumps(asdict(fetched), sort_keys=True, ensure_ascii=True).encode()
     digest = hashlib.sha256(text).hexdigest()
@@ -93,7 +93,7 @@ def keep(fetched: Fetched, folder: Path) -> Change:
     return Change(digest, _storable(fetched.title), _storable(fetched.author), len(text), inline)
 
 
-def kept(change: Change, folder: Path) -> Fetched | None:
+def kept(change: Change, folder: Path) -> FetchedDiff | None:
     """The change as it was fetched, or None if its file is gone or is not what was written."""
     if change.packed is not None:
         packed = base64.b64decode(change.packed)
@@ -106,7 +106,7 @@ def kept(change: Change, folder: Path) -> Fetched | None:
         text = gzip.decompress(packed)
     except (OSError, EOFError):
         return None
-    return Fetched(**json.loads(text)) if hashlib.sha256(text).hexdigest() == change.sha256 else None
+    return FetchedDiff(**json.loads(text)) if hashlib.sha256(text).hexdigest() == change.sha256 else None
 
 
 def same_again(change: Change, again: Change) -> Change:

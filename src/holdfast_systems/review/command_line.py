@@ -34,7 +34,7 @@ from holdfast_systems.review.findings import Finding, counted
 from holdfast_systems.review.http import shown
 from holdfast_systems.review.jobs import NAME
 from holdfast_systems.review.maildir import folder_name
-from holdfast_systems.review.reviews import Delivery, Recipient, Request, Stored
+from holdfast_systems.review.reviews import Recipient, Request, ReviewDelivery, StoredReview
 from holdfast_systems.review.settings import ReviewSettings
 
 POLL_S = 0.5
@@ -43,7 +43,7 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandArguments:
     """What the command line asks for."""
 
     range: str
@@ -64,7 +64,7 @@ def add_to(cli: typer.Typer) -> None:
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     ) -> None:
         """Review a range of a local git repository, mail the review, and print it."""
-        asked = Asked(range, str(repo.expanduser().absolute()), tuple(to), again)
+        asked = CommandArguments(range, str(repo.expanduser().absolute()), tuple(to), again)
         try:
             stored, told, settings = asyncio.run(_review(asked, Console(stderr=True, quiet=as_json)))
         except HoldfastError as error:
@@ -77,7 +77,9 @@ def add_to(cli: typer.Typer) -> None:
         raise typer.Exit(0 if stored.status == "succeeded" else 1)
 
 
-async def _review(asked: Asked, console: Console) -> tuple[Stored, list[Delivery], ReviewSettings]:
+async def _review(
+    asked: CommandArguments, console: Console
+) -> tuple[StoredReview, list[ReviewDelivery], ReviewSettings]:
     settings = read(ReviewSettings, os.environ)
     source = GitSource(type="git", repo=asked.repo, range=asked.range)
     # Fetched here too: a mistyped range is a sentence now, not a dead letter, and the content names the change.
@@ -94,7 +96,9 @@ async def _review(asked: Asked, console: Console) -> tuple[Stored, list[Delivery
         await close_systems(opened)
 
 
-async def _submit(kernel: Kernel, asked: Asked, name: str, source: GitSource, settings: ReviewSettings) -> Stored:
+async def _submit(
+    kernel: Kernel, asked: CommandArguments, name: str, source: GitSource, settings: ReviewSettings
+) -> StoredReview:
     """The review of this change for these people: the one that is there, or a new version of it."""
     async with kernel.store.transaction() as tx:
         known = await reviews.of_changelist(tx, name, limit=1)
@@ -115,7 +119,7 @@ async def _submit(kernel: Kernel, asked: Asked, name: str, source: GitSource, se
         return answer.stored
 
 
-async def _run(kernel: Kernel, stored: Stored, console: Console) -> tuple[list[Delivery], Stored]:
+async def _run(kernel: Kernel, stored: StoredReview, console: Console) -> tuple[list[ReviewDelivery], StoredReview]:
     """Work until the review has ended, or until Ctrl-C."""
     stop = asyncio.Event()
     duties = Duties(relay=False, consume=False, grace_s=5.0)
@@ -128,8 +132,8 @@ async def _run(kernel: Kernel, stored: Stored, console: Console) -> tuple[list[D
 
 
 async def _follow(
-    kernel: Kernel, stored: Stored, stop: asyncio.Event, console: Console
-) -> tuple[list[Delivery], Stored]:
+    kernel: Kernel, stored: StoredReview, stop: asyncio.Event, console: Console
+) -> tuple[list[ReviewDelivery], StoredReview]:
     bell = kernel.store.bell("events")
     try:
         with console.status("waiting for a worker") as line:
@@ -150,7 +154,7 @@ async def _follow(
         bell.close()
 
 
-def doing(stored: Stored, told: Sequence[Delivery], now: int) -> str:
+def doing(stored: StoredReview, told: Sequence[ReviewDelivery], now: int) -> str:
     """One line on what is happening."""
     text = DOING.get(stored.stage or "", "working")
     if stored.stage == "notify":
@@ -161,7 +165,9 @@ def doing(stored: Stored, told: Sequence[Delivery], now: int) -> str:
     return text
 
 
-def print_review(stored: Stored, told: Sequence[Delivery], settings: ReviewSettings, console: Console) -> None:
+def print_review(
+    stored: StoredReview, told: Sequence[ReviewDelivery], settings: ReviewSettings, console: Console
+) -> None:
     """The review as a person reads it: findings under their file, then where the mail went."""
     if stored.status == "failed":
         where = f" See `holdfast dead show {stored.dead_letter_id}`." if stored.dead_letter_id else ""
@@ -176,7 +182,7 @@ def print_review(stored: Stored, told: Sequence[Delivery], settings: ReviewSetti
         console.print(f"[yellow]{escape(note)}[/]")
 
 
-def _print_result(stored: Stored, result: dict[str, Any], console: Console) -> None:
+def _print_result(stored: StoredReview, result: dict[str, Any], console: Console) -> None:
     findings = [Finding(**each) for each in result["findings"]]
     console.print(f"[bold]{escape(stored.title or stored.changelist_id)}[/] (version {stored.review_version})")
     console.print(escape(result["summary"]))
@@ -191,7 +197,7 @@ def _print_result(stored: Stored, result: dict[str, Any], console: Console) -> N
     console.print(f"\n{counted(findings)}. Critic: {result['critic']}.")
 
 
-def _where(one: Delivery, settings: ReviewSettings) -> str:
+def _where(one: ReviewDelivery, settings: ReviewSettings) -> str:
     if one.status == "sent":
         if one.provider == "maildir":
             return f"mailed to {settings.mail_folder / folder_name(one.recipient) / 'new' / str(one.notification_id)}"

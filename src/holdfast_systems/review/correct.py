@@ -11,13 +11,13 @@ from holdfast.kit import Corrected, Tx, batch, redact
 from holdfast_systems.review import deliveries, reviews
 from holdfast_systems.review.recipients import RECIPIENTS_MAX, Recipient, without_doubles
 from holdfast_systems.review.render import is_plain_address
-from holdfast_systems.review.reviews import Delivery, Order
+from holdfast_systems.review.reviews import ReviewDelivery, ReviewOrder
 
 FIXED = ("review_id", "changelist_id", "review_version", "sender", "dated_at", "trusted")
 DOUBTFUL = ("sending", "unknown", "needs_person", "unverified")
 
 
-async def follow(tx: Tx, correction: Corrected[Order]) -> None:
+async def follow(tx: Tx, correction: Corrected[ReviewOrder]) -> None:
     """Write what the corrected order means to its review, or refuse it."""
     before, after = correction.before, correction.after
     stored = await reviews.by_version(tx, after.changelist_id, after.review_version)
@@ -35,17 +35,17 @@ async def follow(tx: Tx, correction: Corrected[Order]) -> None:
         await _follow_recipients(tx, after, rows, correction.now)
 
 
-def _moved(before: Order, after: Order) -> bool:
+def _moved(before: ReviewOrder, after: ReviewOrder) -> bool:
     return any(getattr(before, name) != getattr(after, name) for name in FIXED)
 
 
-def _check_no_doubt(rows: list[Delivery]) -> None:
+def _check_no_doubt(rows: list[ReviewDelivery]) -> None:
     """Another source or title is another mail, and a token stands for one mail only."""
     if any(row.status in DOUBTFUL for row in rows):
         raise NotAllowed("A mail of this version may have been sent; say whether it was, before another is made of it.")
 
 
-async def _follow_recipients(tx: Tx, order: Order, rows: list[Delivery], now: int) -> None:
+async def _follow_recipients(tx: Tx, order: ReviewOrder, rows: list[ReviewDelivery], now: int) -> None:
     wanted = {one.address.casefold(): one for one in without_doubles(order.recipients)}
     known = {row.recipient.casefold(): row for row in rows}
     added = [key for key in wanted if key not in known or known[key].superseded_at is not None]
@@ -71,7 +71,7 @@ def _check_recipients(wanted: list[Recipient], added: list[str]) -> None:
         raise InvalidInput("recipients: a new address is not of the form name@domain, and could not be mailed.")
 
 
-async def _add(tx: Tx, order: Order, one: Recipient, row: Delivery | None, position: int, now: int) -> None:
+async def _add(tx: Tx, order: ReviewOrder, one: Recipient, row: ReviewDelivery | None, position: int, now: int) -> None:
     """A row for a new recipient; one that was superseded before counts again, with what became of its mail."""
     if row is not None:
         await tx.rows(deliveries.sql.restore, effect_key=row.effect_key, required=int(one.required))

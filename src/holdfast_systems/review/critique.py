@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from holdfast import Context, Cost
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review import changes, reviews
-from holdfast_systems.review.changelist import Changelist, Fetched, parse_diff
+from holdfast_systems.review.changelist import Changelist, FetchedDiff, parse_diff
 from holdfast_systems.review.changes import Change
 from holdfast_systems.review.engine import Engine
 from holdfast_systems.review.findings import Finding, Review
@@ -33,14 +33,14 @@ class Critique:
     review: Review
 
 
-async def fetch_change(engine: Engine, ctx: Context, order: reviews.Order) -> Change:
+async def fetch_change(engine: Engine, ctx: Context, order: reviews.ReviewOrder) -> Change:
     """The stage `fetch`: the change, read once to see that it is one, and kept."""
     fetched = await ctx.call(lambda: engine.fetch(engine.settings, order.source, trusted=order.trusted))
     await engine.run_blocking(lambda: parse_diff(fetched.diff))
     return await engine.run_blocking(lambda: changes.keep(fetched, engine.settings.changes_folder))
 
 
-async def criticise(engine: Engine, ctx: Context, order: reviews.Order, change: Change) -> Critique:
+async def criticise(engine: Engine, ctx: Context, order: reviews.ReviewOrder, change: Change) -> Critique:
     """The stage `llm`."""
     fetched = await engine.run_blocking(lambda: changes.kept(change, engine.settings.changes_folder))
     if fetched is None:
@@ -60,7 +60,7 @@ async def criticise(engine: Engine, ctx: Context, order: reviews.Order, change: 
     return Critique(safely(engine.redact, title), _redacted(engine, review))
 
 
-async def fetch_again(engine: Engine, ctx: Context, order: reviews.Order) -> Change:
+async def fetch_again(engine: Engine, ctx: Context, order: reviews.ReviewOrder) -> Change:
     fetched = await ctx.call(
         lambda: engine.fetch(engine.settings, order.source, trusted=order.trusted), provider=engine.source
     )
@@ -70,9 +70,9 @@ async def fetch_again(engine: Engine, ctx: Context, order: reviews.Order) -> Cha
 async def _by_model(
     engine: Engine,
     ctx: Context,
-    order: reviews.Order,
+    order: reviews.ReviewOrder,
     changelist: Changelist,
-    fetched: Fetched,
+    fetched: FetchedDiff,
     client: OpenAIClient,
 ) -> Review:
     settings = engine.settings
@@ -98,7 +98,7 @@ async def _by_model(
     return merged(parts, changelist)
 
 
-async def _linted(engine: Engine, changelist: Changelist, fetched: Fetched) -> tuple[Finding, ...]:
+async def _linted(engine: Engine, changelist: Changelist, fetched: FetchedDiff) -> tuple[Finding, ...]:
     """What the linters say of the change, for the model to know. Each tool has its limit of time."""
     review = await engine.criticise(
         changelist, fetched.contents, timeout_s=engine.settings.critic_s, sizes=fetched.sizes
@@ -137,7 +137,7 @@ async def _ask(
     )
 
 
-async def _keep_chunk(ctx: Context, order: reviews.Order, number: int, digest: str, said: ChunkReview) -> None:
+async def _keep_chunk(ctx: Context, order: reviews.ReviewOrder, number: int, digest: str, said: ChunkReview) -> None:
     async with ctx.transaction() as tx:
         await tx.rows(
             reviews.sql.put_chunk,

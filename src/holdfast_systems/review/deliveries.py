@@ -13,7 +13,7 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReviewDelivery:
     """One recipient of one version, as the ledger of effects knows it."""
 
     recipient: str
@@ -51,10 +51,10 @@ async def plan(tx: Tx, changelist_id: str, review_version: int, recipient: Recip
     )
 
 
-async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[Delivery]:
+async def deliveries(tx: Tx, changelist_id: str, review_version: int) -> list[ReviewDelivery]:
     rows = await tx.rows(sql.deliveries, changelist_id=changelist_id, review_version=review_version)
     return [
-        Delivery(
+        ReviewDelivery(
             recipient=row["recipient"],
             required=bool(row["required"]),
             effect_key=row["effect_key"],

@@ -12,7 +12,7 @@ SELECT recipient, required, effect_key, status, notification_id, notified_at, pr
 -- What was sent up to now belongs to an earlier budget. Once for each job and epoch.
 UPDATE review_recipients
    SET budget = :budget,
-       sends_before = COALESCE((SELECT f.sends FROM holdfast_effects AS f WHERE f.key = review_recipients.effect_key), 0)
+       sends_before = COALESCE((SELECT f.sends FROM holdfast_effect_status AS f WHERE f.key = review_recipients.effect_key), 0)
  WHERE changelist_id = :changelist_id AND review_version = :review_version
    AND (budget IS NULL OR budget <> :budget)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import HoldfastError
-from holdfast.demo_stage import Accepted, Demo, Stage, Standing
+from holdfast.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
 
 BEFORE = "def total(prices):\n    return sum(prices)\n"
 AFTER = """import os
@@ -32,7 +32,7 @@ def average(prices):
 """
 
 
-async def play(on: Stage) -> list[Accepted]:
+async def play(on: DemoStage) -> list[DemoAccepted]:
     if not shutil.which("git"):
         return []
     repository = on.folder / "repository"
@@ -45,13 +45,15 @@ async def play(on: Stage) -> list[Accepted]:
     }
     url = "/api/changelists/demo/reviews"
     await on.ask("POST", url, json=body)
-    accepted = Accepted("review", "changelist HEAD~1..HEAD", f"{url}/1", _standing)
+    accepted = DemoAccepted("review", "changelist HEAD~1..HEAD", f"{url}/1", _standing)
     await on.follow(accepted, _outcome)
     return [accepted]
 
 
-def _standing(review: dict[str, Any]) -> Standing:
-    return {"succeeded": Standing.DONE, "failed": Standing.FAILED}.get(review["status"], Standing.UNFINISHED)
+def _standing(review: dict[str, Any]) -> DemoStanding:
+    return {"succeeded": DemoStanding.DONE, "failed": DemoStanding.FAILED}.get(
+        review["status"], DemoStanding.UNFINISHED
+    )
 
 
 def _outcome(review: dict[str, Any]) -> str:

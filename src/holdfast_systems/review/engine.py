@@ -13,7 +13,7 @@ from holdfast import Provider
 from holdfast.kit import redact_text
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review import offline_critic
-from holdfast_systems.review.changelist import Changelist, Fetched
+from holdfast_systems.review.changelist import Changelist, FetchedDiff
 from holdfast_systems.review.changes import Source, fetch_source
 from holdfast_systems.review.findings import Review
 from holdfast_systems.review.http_mail import HttpMailNotifier
@@ -29,7 +29,7 @@ FOR_EVER_S = 100 * 365 * 86_400.0
 
 
 class FetchSource(Protocol):
-    def __call__(self, settings: ReviewSettings, source: Source, /, *, trusted: bool) -> Awaitable[Fetched]: ...
+    def __call__(self, settings: ReviewSettings, source: Source, /, *, trusted: bool) -> Awaitable[FetchedDiff]: ...
 
 
 class Criticise(Protocol):

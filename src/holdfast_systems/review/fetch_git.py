@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast import CallError, Category
-from holdfast_systems.review.changelist import DIFF_BYTES_MAX, SUBMODULE_MODE, SYMLINK_MODE, Fetched
+from holdfast_systems.review.changelist import DIFF_BYTES_MAX, SUBMODULE_MODE, SYMLINK_MODE, FetchedDiff
 from holdfast_systems.review.command import Ran, run
 from holdfast_systems.review.git_failure import git_failure
 from holdfast_systems.review.git_source import GitPolicy, Remote, check_local, check_objects, parse_remote
@@ -107,7 +107,7 @@ def _environment(settings: Mapping[str, str], protocol: str) -> dict[str, str]:
     return env
 
 
-async def fetch_range(repo: str, rev_range: str, *, timeout_s: float, policy: GitPolicy | None = None) -> Fetched:
+async def fetch_range(repo: str, rev_range: str, *, timeout_s: float, policy: GitPolicy | None = None) -> FetchedDiff:
     """The diff, title, author and new file contents of `rev_range` in `repo` (a path or a URL).
 
     Writes nothing into `repo`, and leaves nothing behind elsewhere. `timeout_s` bounds each git call.
@@ -227,7 +227,7 @@ _DIFF = ("-r", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color",
 _PATCH = ("--patch", "--full-index", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short")
 
 
-async def _read(git: _Git, old: str, new: str) -> Fetched:
+async def _read(git: _Git, old: str, new: str) -> FetchedDiff:
     diff = await git("diff-tree", *_DIFF, *_PATCH, old, new, stdout_bytes_max=DIFF_BYTES_MAX * 2)
     if diff.code != 0:
         raise git.failure(diff.stderr)
@@ -237,7 +237,7 @@ async def _read(git: _Git, old: str, new: str) -> Fetched:
     sizes = await _sizes(git, blobs)
     named = await git.text("log", "-1", "--no-mailmap", "--no-show-signature", "--format=%an <%ae>%n%s", new)
     author, _, title = named.partition("\n")
-    return Fetched(
+    return FetchedDiff(
         diff=diff.stdout.decode("utf-8", "replace"),
         title=title,
         author=author,

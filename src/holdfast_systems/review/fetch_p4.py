@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from holdfast import CallError, Category
 from holdfast.kit import redact_text
-from holdfast_systems.review.changelist import DIFF_BYTES_MAX, Fetched
+from holdfast_systems.review.changelist import DIFF_BYTES_MAX, FetchedDiff
 from holdfast_systems.review.command import run
 
 CONTENT_BYTES_MAX = 1_000_000
@@ -50,7 +50,7 @@ class _Entry:
         return self.path.removeprefix("//")
 
 
-async def fetch_changelist(number: str, *, policy: P4Policy, timeout_s: float) -> Fetched:
+async def fetch_changelist(number: str, *, policy: P4Policy, timeout_s: float) -> FetchedDiff:
     """The diff, description, author and new file contents of a submitted changelist."""
     if not re.fullmatch(r"[1-9][0-9]{0,9}", number):
         message = f"'{number[:40]}' is no changelist number; use digits only."
@@ -66,7 +66,7 @@ async def fetch_changelist(number: str, *, policy: P4Policy, timeout_s: float) -
             printed = await _print(entry, timeout_s)
             if printed is not None:
                 contents[entry.name] = printed
-    return Fetched(_unified(entries, hunks, contents), title, author, contents)
+    return FetchedDiff(_unified(entries, hunks, contents), title, author, contents)
 
 
 async def _p4(*arguments: str, timeout_s: float, stdout_bytes_max: int = DIFF_BYTES_MAX * 2) -> str:

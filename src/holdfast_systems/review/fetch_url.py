@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from holdfast import CallError, Category
 from holdfast.providers.outbound import OutboundPolicy, fetch
-from holdfast_systems.review.changelist import DIFF_BYTES_MAX, Fetched, parse_diff
+from holdfast_systems.review.changelist import DIFF_BYTES_MAX, FetchedDiff, parse_diff
 
 _SUBJECT = re.compile(r"^Subject: (?:\[PATCH[^\]]*\] ?)?(?P<subject>.+)$", re.MULTILINE)
 _FROM = re.compile(r"^From: (?P<author>.+)$", re.MULTILINE)
 
 
-async def fetch_diff(url: str, *, policy: OutboundPolicy) -> Fetched:
+async def fetch_diff(url: str, *, policy: OutboundPolicy) -> FetchedDiff:
     """The diff behind `url`. A mailed patch also gives title and author; otherwise the file's name is the title.
 
     An answer that is not a diff is an error here, not an empty review later.
@@ -26,7 +26,7 @@ async def fetch_diff(url: str, *, policy: OutboundPolicy) -> Fetched:
     head = diff[: diff.find("\ndiff --git") + 1] or ""
     subject, author = _SUBJECT.search(head), _FROM.search(head)
     name = urlsplit(url).path.rstrip("/").rpartition("/")[2]
-    return Fetched(
+    return FetchedDiff(
         diff=diff,
         title=subject["subject"].strip() if subject else name,
         author=author["author"].strip() if author else "",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from holdfast import CallError, Category
-from holdfast.providers.gate import PORTS, Destination, Resolver, Rules, find_way, refused
+from holdfast.providers.gate import PORTS, AddressRules, Destination, Resolver, find_way, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ async def parse_remote(repo: str, policy: GitPolicy, *, resolver: Resolver | Non
     if repo.startswith("file://") and "file" in policy.remote_schemes:
         return Remote(repo, "file")
     schemes = frozenset(policy.remote_schemes) & set(PORTS)
-    rules = Rules(schemes, policy.private_hosts, policy.allow_private_hosts, userinfo=True)
+    rules = AddressRules(schemes, policy.private_hosts, policy.allow_private_hosts, userinfo=True)
     way = await find_way(repo, rules, resolver=resolver)
     return _over_ssh(way) if way.location.scheme == "ssh" else _over_http(way)
 

@@ -23,6 +23,9 @@ _INLINE_EXIT = re.compile(r"[:{)]\s*(?:return|raise|throw|continue|break)\b")
 _NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
 _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
 _TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
+_DRESS = re.compile(r"[\s'\"`()]+")
+_COMMENT = re.compile(r"\s(?:#|//) .*$")
+_CONDITION = re.compile(r"^\s*(?:}?\s*else\s+)?(?:if|elif|unless)\b")
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 
 
@@ -40,7 +43,8 @@ def removed_guards(changelist: Changelist) -> Iterator[Finding]:
 
 
 def _plain(text: str) -> str:
-    return "".join(text.split()).rstrip("{:")
+    """Without what a formatter changes: spaces, kinds of quotes, brackets round a condition; and without a comment."""
+    return _DRESS.sub("", _COMMENT.sub("", text)).rstrip("{:")
 
 
 def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
@@ -51,6 +55,8 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
             match = _GUARD.match(line.text)
             if match is None or any(_plain(match["condition"]) in text for text in new):
                 continue
+            if any(_CONDITION.match(other.text) for other in added):
+                continue  # reworded, it may be: only a reader of meaning can say
             following = gone[index + 1].text if index + 1 < len(gone) else ""
             if _EXIT.match(following) or _INLINE_EXIT.search(line.text):
                 message = (
@@ -96,7 +102,8 @@ def _tests(changelist: Changelist) -> Iterator[Finding]:
             continue
         lines = [line for hunk in file.hunks for line in hunk.lines if line.kind == "-"]
         gone = {name for line in lines if (name := _test_name(line.text))} - kept
-        if gone and not file.is_new:
+        renamed = {name for _, text in file.added_lines if (name := _test_name(text))}
+        if len(gone) > len(renamed) and not file.is_new:
             count = f"{len(gone)} test{'' if len(gone) == 1 else 's'}"
             message = f"{count} went with this change: what held the old behaviour holds the new one no more."
             yield Finding(file.path, 0, "info", "removed-tests", message, CRITIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from holdfast import NotFound
 from holdfast.http.auth import Principal, require
@@ -20,8 +21,10 @@ from holdfast.kit import Kernel, Tx, iso
 from holdfast.settings import read
 from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import Source
+from holdfast_systems.review.maildir import read_mail
 from holdfast_systems.review.recipients import RECIPIENTS_MAX
-from holdfast_systems.review.reviews import Delivery, Recipient, Refusal, Request, Stored
+from holdfast_systems.review.render import is_plain_address
+from holdfast_systems.review.reviews import Recipient, Request, ReviewDelivery, ReviewRefusal, StoredReview
 from holdfast_systems.review.settings import ReviewSettings
 
 SERVICE = require("service")
@@ -41,7 +44,8 @@ class NewRecipient(BaseModel):
 
 
 class NewReview(BaseModel):
-    """A review to make. An address that cannot be mailed fails its own delivery only, so it is not refused here."""
+    """A review to make. An address that cannot be mailed fails its own delivery only: it is refused here where there is
+    no other."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,6 +55,14 @@ class NewReview(BaseModel):
     source: Source
     title: Annotated[str, Field(max_length=300, pattern=r"^[^\x00]*$")] = ""
     rerun: bool = False
+
+    @field_validator("recipients")
+    @classmethod
+    def somebody_can_be_told(cls, given: list[str | NewRecipient]) -> list[str | NewRecipient]:
+        """Nothing is fetched, and no model paid, for a review that nobody can be told of."""
+        if not any(is_plain_address(one if isinstance(one, str) else one.address) for one in given):
+            raise ValueError("none of the recipients is an address of the form name@domain")
+        return given
 
     def request(self, changelist_id: str) -> Request:
         told = [
@@ -65,6 +77,16 @@ class NewReview(BaseModel):
             title=self.title,
             rerun=self.rerun,
         )
+
+
+class SentMail(BaseModel):
+    """A mail as its reader sees it."""
+
+    to: str
+    from_: str
+    date: str
+    subject: str
+    text: str
 
 
 def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
@@ -92,7 +114,7 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
                 )
                 stored = answer.stored
                 told = await reviews.deliveries(tx, stored.changelist_id, stored.review_version)
-        except Refusal as refusal:
+        except ReviewRefusal as refusal:
             raise Problem(409, refusal.code, str(refusal)) from None
         shown_body = {**shown(stored, told, settings), "body_differs": answer.body_differs}
         return JSONResponse(shown_body, 201 if answer.is_new else 200)
@@ -120,7 +142,36 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
             raise NotFound(f"This changelist has no review of version {review_version}.")
         return shown(stored, told, settings)
 
+    _add_mail_route(router, kernel, settings)
     return router
+
+
+def _add_mail_route(router: APIRouter, kernel: Kernel, settings: ReviewSettings) -> None:
+    @router.get("/{review_version}/mail")
+    async def mail(
+        changelist_id: Id,
+        review_version: Version,
+        recipient: Annotated[str, Query(min_length=1, max_length=320)],
+        who: Annotated[Principal, SERVICE],
+    ) -> SentMail:
+        """The mail that a recipient was sent, where this deployment delivers into a Maildir of its own."""
+        async with kernel.store.reading() as tx:
+            told = await reviews.deliveries(tx, changelist_id, review_version)
+        row = next((one for one in told if one.recipient == recipient and one.notification_id), None)
+        found = None
+        if row is not None and not (settings.smtp_url or settings.mail_http_url):
+            name = row.notification_id or ""
+            found = await asyncio.to_thread(read_mail, settings.mail_folder, recipient, name)
+        if found is None:
+            raise NotFound("This mail is not kept here.")
+        text = found.get_body(("plain",))
+        return SentMail(
+            to=str(found["To"]),
+            from_=str(found["From"]),
+            date=str(found["Date"]),
+            subject=str(found["Subject"]),
+            text=text.get_content() if text is not None else "",
+        )
 
 
 def _known_key_route(kernel: Kernel, settings: ReviewSettings) -> type[APIRoute]:
@@ -154,7 +205,7 @@ async def _shown_by_key(kernel: Kernel, settings: ReviewSettings, body: object) 
     return shown(stored, told, settings) if stored else None
 
 
-def shown(stored: Stored, told: list[Delivery], settings: ReviewSettings) -> dict[str, Any]:
+def shown(stored: StoredReview, told: list[ReviewDelivery], settings: ReviewSettings) -> dict[str, Any]:
     """A review as its caller sees it."""
     failure = {"error_class": stored.error_class, "message": stored.error} if stored.error_class else None
     return {
@@ -179,7 +230,7 @@ def shown(stored: Stored, told: list[Delivery], settings: ReviewSettings) -> dic
     }
 
 
-def _delivery(one: Delivery) -> dict[str, Any]:
+def _delivery(one: ReviewDelivery) -> dict[str, Any]:
     return {
         "recipient": one.recipient,
         "required": one.required,

@@ -40,7 +40,7 @@ from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.engine import Engine, engine_for
 from holdfast_systems.review.findings import Review
 from holdfast_systems.review.notify import Mail, Notified, notify
-from holdfast_systems.review.reviews import Order
+from holdfast_systems.review.reviews import ReviewOrder
 from holdfast_systems.review.settings import ReviewSettings
 
 NAME = "review"
@@ -98,24 +98,24 @@ def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
     retry = engine.settings.retry
 
     @app.job(name=reviews.KIND, announce=True, version=2, upgrade={1: unchanged}, seals=("source.url", "source.repo"))
-    class ReviewChangelist(Job[Order]):
+    class ReviewChangelist(Job[ReviewOrder]):
         @stage(provider=engine.source, retry=retry, timeout_s=STAGE_TIMEOUT_S, reads=("source",))
-        async def fetch(self, ctx: Context, order: Order) -> Change:
+        async def fetch(self, ctx: Context, order: ReviewOrder) -> Change:
             return await critique.fetch_change(engine, ctx, order)
 
         @stage(provider=engine.critic, retry=retry, timeout_s=STAGE_TIMEOUT_S, reads=("source", "title"))
-        async def llm(self, ctx: Context, order: Order, fetch: Change) -> Critique:
+        async def llm(self, ctx: Context, order: ReviewOrder, fetch: Change) -> Critique:
             return await critique.criticise(engine, ctx, order, fetch)
 
         @stage(provider=engine.mail, retry=retry, timeout_s=STAGE_TIMEOUT_S)
-        async def notify(self, ctx: Context, order: Order, llm: Critique) -> Notified:
+        async def notify(self, ctx: Context, order: ReviewOrder, llm: Critique) -> Notified:
             mail = Mail(order.changelist_id, order.review_version, order.sender, order.dated_at)
             return await notify(engine, ctx, mail, llm)
 
         async def on_settled(self, tx: JobTx, change: Settled) -> None:
             await write_settled(tx, change)
 
-        async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[Order]) -> None:
+        async def corrected(self, kernel: Kernel, tx: Tx, correction: Corrected[ReviewOrder]) -> None:
             await follow(tx, correction)
 
         async def taken_back(self, kernel: Kernel, tx: Tx, lost: TakenBack) -> bool:

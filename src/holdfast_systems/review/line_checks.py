@@ -21,7 +21,7 @@ CREDENTIAL = "credential"
 _MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
 _DEBUGGING: dict[str, tuple[str, Severity]] = {
     r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.(?:set_trace|post_mortem)\(|import i?pdb\b)": (".py", "warning"),
-    r"print\(": (".py", "info"),
+    r"print\((?!.*\bfile=)": (".py", "info"),
     r"debugger\b": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
     r"console\.(?:log|debug|trace)\(": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
     r"(?:binding\.(?:pry|irb)|byebug)\b": (".rb .erb", "warning"),

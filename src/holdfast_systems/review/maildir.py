@@ -16,12 +16,15 @@ import os
 import re
 import secrets
 from dataclasses import dataclass
+from email import message_from_bytes
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, default
 from pathlib import Path
 
 from holdfast import CallError, Category
 from holdfast_systems.review.notifier import EffectClass
+
+_NAME = re.compile(r"[0-9a-f]{32}\.holdfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,18 @@ class MaildirNotifier:
 
     async def has_id(self, provider_id: str) -> bool:
         raise AssertionError("a mail that is not there may have been read and deleted; see keeps_ids")
+
+
+def read_mail(root: Path, recipient: str, name: str) -> EmailMessage | None:
+    """A mail that was delivered here, by the id that `send` gave; None if it is not here, or not any more. Blocks."""
+    folder = root / folder_name(recipient)
+    if not _NAME.fullmatch(name):
+        return None
+    places = [folder / "new" / name, *(folder / "cur").glob(f"{name}*")]
+    for path in places:
+        if path.is_file():
+            return message_from_bytes(path.read_bytes(), _class=EmailMessage, policy=default)
+    return None
 
 
 def file_name(token: str) -> str:

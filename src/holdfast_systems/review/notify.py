@@ -20,7 +20,7 @@ from email.message import EmailMessage
 from holdfast import CallError, Category, Context, ProviderHeld
 from holdfast.kit import EffectKey, ask_person
 from holdfast_systems.review.critique import Critique
-from holdfast_systems.review.deliveries import Delivery
+from holdfast_systems.review.deliveries import ReviewDelivery
 from holdfast_systems.review.engine import Engine
 from holdfast_systems.review.render import build_message
 from holdfast_systems.review.sends import DOUBTFUL, forgive_outage, look_once_more, may_send, only_look, open_budget
@@ -49,7 +49,7 @@ class Notified:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    delivery: Delivery
+    delivery: ReviewDelivery
     error: CallError
 
     @property
@@ -81,7 +81,7 @@ async def notify(engine: Engine, ctx: Context, mail: Mail, critique: Critique) -
     return Notified(len(rows) - len(missed), len(rows))
 
 
-async def _tell(engine: Engine, ctx: Context, mail: Mail, critique: Critique, row: Delivery) -> None:
+async def _tell(engine: Engine, ctx: Context, mail: Mail, critique: Critique, row: ReviewDelivery) -> None:
     if row.status in DOUBTFUL and row.provider != engine.mail.name:
         await _not_here(ctx, engine, row)
 
@@ -91,7 +91,7 @@ async def _tell(engine: Engine, ctx: Context, mail: Mail, critique: Critique, ro
     await ctx.effect(EffectKey(row.effect_key), send=send)
 
 
-async def _not_here(ctx: Context, engine: Engine, row: Delivery) -> None:
+async def _not_here(ctx: Context, engine: Engine, row: ReviewDelivery) -> None:
     """Another mail provider may have sent it; this one cannot know, and must not send it a second time."""
     why = f"it may have been sent by '{row.provider}', and mail goes by '{engine.mail.name}' now"
     await ask_person(ctx.kernel, row.effect_key, why)
@@ -111,7 +111,9 @@ def _message(mail: Mail, critique: Critique, recipient: str, token: str) -> Emai
     )
 
 
-async def _judge(engine: Engine, ctx: Context, mail: Mail, missed: Sequence[_Miss], before: Sequence[Delivery]) -> None:
+async def _judge(
+    engine: Engine, ctx: Context, mail: Mail, missed: Sequence[_Miss], before: Sequence[ReviewDelivery]
+) -> None:
     """Raise what the stage's outcome is. Returns if only recipients were missed who are not required."""
     last, total = ctx.failures + 1 >= engine.settings.attempts, len(before)
     again = [miss for miss in missed if miss.retryable and (miss.delivery.required or not last)]

@@ -9,6 +9,7 @@ that is missing, fails or takes too long leaves a remark that says so: a review 
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import re
@@ -27,15 +28,19 @@ from holdfast_systems.review.guards import removed_guards
 from holdfast_systems.review.line_checks import CREDENTIAL, check_lines
 from holdfast_systems.review.more_linters import go_vet, gofmt, oxlint
 from holdfast_systems.review.old_side import old_text, only_new
-from holdfast_systems.review.placed import Placed, json_of, place_files
+from holdfast_systems.review.placed import Placed, json_of, place_files, whole_text
 
 CRITIC = "offline"
 # Correctness and security; style belongs to the project's own linter. Left out: asserts (S101), and
-# hard-coded passwords (S105-S107), which detect-secrets finds without naming them in its message.
+# hard-coded passwords (S105-S107), which detect-secrets finds without naming them in its message; a bare raise
+# (PLE0704), which is right in a function that handlers call; chance that need not be secret (S311); and advice that
+# projects take or leave (B010, B026, B027, B028, PLW1508).
 _RUFF_RULES = "E7,E9,F,B,S,PLE,PLW,ASYNC,RUF006,W605"
-_RUFF_IGNORED = "B904,S101,S105,S106,S107,S603,S607,PLW0603,PLW2901"
+_RUFF_IGNORED = "B010,B026,B027,B028,B904,PLE0704,PLW1508,S101,S105,S106,S107,S311,S603,S607,PLW0603,PLW2901"
 _RUFF_ERRORS = re.compile(r"invalid-syntax|E9|F82|F70|PLE")
 _SHELLS = frozenset({".sh", ".bash", ".dash", ".ksh"})
+_GENERATED = re.compile(r"\b(?:auto-?)?generated (?:by|from|with|automatically)\b|\bdo not edit\b", re.IGNORECASE)
+_RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
 _SHEBANG = re.compile(r"#!\s*/\S*?/(?:env\s+(?:-S\s+)?)?(?:sh|bash|dash|ksh)\b")
 
 
@@ -64,6 +69,8 @@ async def review(
     findings = _where_broken(findings, changelist)
     findings = await _brought_by(changelist, findings, contents, path, timeout_s)
     lines = {(file.path, number): text for file in changelist.files for number, text in file.added_lines}
+    texts = {file.path: whole_text(file, contents) or "" for file in changelist.files}
+    findings = [each for each in findings if not _is_meant(each, texts.get(each.path, ""))]
     findings = calmed(_without_echoes(findings), lambda finding: lines.get((finding.path, finding.line), ""))
     findings += [*removed_guards(changelist), *_not_linted(changelist, placed)]
     settled = settle(findings, changelist)
@@ -116,6 +123,28 @@ def _where_broken(findings: list[Finding], changelist: Changelist) -> list[Findi
             finding = replace(finding, line=(before or changed or [finding.line])[-1 if before else 0])
         kept.append(finding)
     return kept
+
+
+def _is_meant(finding: Finding, content: str) -> bool:
+    """Whether what was found is so on purpose: a long line that a program wrote, a print of what a Python file does
+    when it is run by itself, or of an example in a text."""
+    if finding.rule == "long-line":
+        return bool(_GENERATED.search(content[:500]))
+    if finding.rule != "debugging" or finding.severity != "info" or not finding.path.endswith(".py"):
+        return False
+    above = content.split("\n")[: finding.line]
+    outermost = next((line for line in reversed(above) if line[:1] not in ("", " ", "\t", "#", ")", "\r")), "")
+    return bool(_RUN_BY_ITSELF.match(outermost)) or finding.line in _lines_of_texts(content)
+
+
+def _lines_of_texts(content: str) -> set[int]:
+    """The lines inside strings that go over several; none where the file cannot be read."""
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno]
+    return {line for text in texts for line in range(text.lineno + 1, (text.end_lineno or 0) + 1)}
 
 
 def _lines_of(changelist: Changelist, path: str) -> frozenset[int]:

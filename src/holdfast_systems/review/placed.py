@@ -43,14 +43,20 @@ def place_files(
         if not file.is_text or not file.added_lines:
             continue
         name = os.path.join(str(index), _safe_name(file.path))
-        text = contents.get(file.path)
-        if text is None and file.is_new:
-            text = "\n".join(line for _, line in file.added_lines) + "\n"
+        text = whole_text(file, contents)
         (fragments if text is None else whole)[name] = file
         target = Path(directory, name)
         target.parent.mkdir()
         target.write_bytes((_padded(file) if text is None else text).encode("utf-8", "replace"))
     return Placed(directory, whole, fragments, search_path, timeout_s)
+
+
+def whole_text(file: ChangedFile, contents: Mapping[str, str]) -> str | None:
+    """The new side of a file; None where only parts of it are known."""
+    text = contents.get(file.path)
+    if text is None and file.is_new:
+        text = "\n".join(line for _, line in file.added_lines) + "\n"
+    return text
 
 
 def _safe_name(path: str) -> str:

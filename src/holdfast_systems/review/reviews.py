@@ -19,7 +19,7 @@ from holdfast import NotAllowed
 from holdfast.http.limits import Used
 from holdfast.kit import Kernel, Row, StoreBusy, Tx, batch, load_statements, prepare, redact, submit_in
 from holdfast_systems.review.changes import Source
-from holdfast_systems.review.deliveries import Delivery as Delivery
+from holdfast_systems.review.deliveries import ReviewDelivery as ReviewDelivery
 from holdfast_systems.review.deliveries import deliveries as deliveries
 from holdfast_systems.review.deliveries import plan
 from holdfast_systems.review.recipients import Recipient as Recipient
@@ -55,7 +55,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ReviewOrder:
     """The input of the job. All that the mail is made of is fixed here, so that every attempt sends the same bytes.
 
     `recipients`: who was asked for, to be corrected here; whom to tell is read from their rows. `trusted`: asked for by
@@ -73,7 +73,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredReview:
     """A review as it lies in the table, with what its job's row adds."""
 
     id: str
@@ -101,12 +101,12 @@ class Stored:
 class Answer:
     """What a request for a review is answered with. `body_differs`: its key came before, with another request."""
 
-    stored: Stored
+    stored: StoredReview
     is_new: bool
     body_differs: bool
 
 
-class Refusal(NotAllowed):
+class ReviewRefusal(NotAllowed):
     """This version cannot be reviewed now. `code` is stable."""
 
     def __init__(self, code: str, sentence: str) -> None:
@@ -155,14 +155,14 @@ async def submit(
     return Answer(stored, True, False) if is_new else _known(stored, request)
 
 
-def _known(known: Stored, request: Request) -> Answer:
+def _known(known: StoredReview, request: Request) -> Answer:
     return Answer(known, False, known.fingerprint != request.fingerprint)
 
 
-def _check_same(known: Stored, request: Request) -> None:
+def _check_same(known: StoredReview, request: Request) -> None:
     """Another key for a version that is there: a succeeded one is answered as it is, whatever else is asked."""
     if known.status != "succeeded" and known.fingerprint != request.fingerprint:
-        raise Refusal(
+        raise ReviewRefusal(
             "REVIEW_VERSION_TAKEN",
             f"Version {request.review_version} of this changelist was asked for with other recipients, title or "
             "source; ask for a rerun under a higher version.",
@@ -171,12 +171,12 @@ def _check_same(known: Stored, request: Request) -> None:
 
 def _check_version(request: Request, latest: int) -> None:
     if request.review_version < latest:
-        raise Refusal(
+        raise ReviewRefusal(
             "REVIEW_VERSION_LOWER",
             f"Version {latest} of this changelist has been asked for; {request.review_version} is lower.",
         )
     if latest and not request.rerun:
-        raise Refusal(
+        raise ReviewRefusal(
             "RERUN_NOT_ASKED",
             f"This changelist has been reviewed as version {latest}; ask for another with rerun=true.",
         )
@@ -199,7 +199,7 @@ async def _insert(
 ) -> None:
     """The key is ours and the changelist is locked: nobody else can write this review."""
     job_id = kernel.new_id()
-    order = Order(
+    order = ReviewOrder(
         review_id=review_id,
         changelist_id=request.changelist_id,
         review_version=request.review_version,
@@ -240,28 +240,28 @@ async def usage(tx: Tx, owner: str, since: int) -> Used:
     return Used(row["made"], row["first_at"], row["unfinished"])
 
 
-async def by_key(tx: Tx, idempotency_key: str) -> Stored | None:
+async def by_key(tx: Tx, idempotency_key: str) -> StoredReview | None:
     rows = await tx.rows(sql.by_key, idempotency_key=idempotency_key)
     return _stored(rows[0]) if rows else None
 
 
-async def by_version(tx: Tx, changelist_id: str, review_version: int) -> Stored | None:
+async def by_version(tx: Tx, changelist_id: str, review_version: int) -> StoredReview | None:
     rows = await tx.rows(sql.by_version, changelist_id=changelist_id, review_version=review_version)
     return _stored(rows[0]) if rows else None
 
 
 async def of_changelist(
     tx: Tx, changelist_id: str, *, before: int = VERSION_MAX + 1, limit: int = 50
-) -> Sequence[Stored]:
+) -> Sequence[StoredReview]:
     rows = await tx.rows(sql.of_changelist, changelist_id=changelist_id, before=before, limit=limit)
     return [_stored(row) for row in rows]
 
 
-def _stored(row: Row) -> Stored:
+def _stored(row: Row) -> StoredReview:
     status = status_of(row)
     ended = row["finished_at"] is not None and status in ("succeeded", "failed")
     told = json.loads(row["job_error"]) if row["job_error"] and status in ("retryable_failed", "failed") else {}
-    return Stored(
+    return StoredReview(
         id=row["id"],
         changelist_id=row["changelist_id"],
         review_version=row["review_version"],

@@ -14,7 +14,7 @@ UPDATE review_changelists SET latest_version = :review_version
 SELECT COUNT(CASE WHEN created_at > :since THEN 1 END) AS made,
        MIN(CASE WHEN created_at > :since THEN created_at END) AS first_at,
        COUNT(CASE WHEN state IN ('queued', 'processing', 'waiting') THEN 1 END) AS unfinished
-  FROM holdfast_jobs WHERE owner = :owner AND kind = :kind
+  FROM holdfast_job_status WHERE owner = :owner AND kind = :kind
 
 -- name: take_key
 INSERT INTO review_keys (idempotency_key, review_id, fingerprint, at)
@@ -33,18 +33,17 @@ VALUES (CAST(:id AS /*id*/), :changelist_id, :review_version, :idempotency_key, 
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, k.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
-       j.first_failure_at, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
+       j.first_failure_at, j.error AS job_error, j.run_at, CAST(j.dead_letter_id AS TEXT) AS dead_letter_id
   FROM review_keys AS k JOIN reviews AS r ON r.id = k.review_id
-       LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
+       LEFT JOIN holdfast_job_status AS j ON j.id = r.job_id
  WHERE k.idempotency_key = :idempotency_key
 
 -- name: by_version
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, r.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
-       j.first_failure_at, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
-  FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
-       LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
+       j.first_failure_at, j.error AS job_error, j.run_at, CAST(j.dead_letter_id AS TEXT) AS dead_letter_id
+  FROM reviews AS r LEFT JOIN holdfast_job_status AS j ON j.id = r.job_id
  WHERE r.changelist_id = :changelist_id AND r.review_version = :review_version
 
 -- name: of_changelist
@@ -52,9 +51,8 @@ SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotenc
 SELECT CAST(r.id AS TEXT) AS id, r.changelist_id, r.review_version, r.idempotency_key, r.fingerprint,
        CAST(r.job_id AS TEXT) AS job_id, r.source, r.title, r.sender, r.status, r.created_at, r.updated_at,
        r.finished_at, r.result, r.failed_stage, r.error_class, r.error, j.state AS job_state, j.stage AS job_stage,
-       j.first_failure_at, j.error AS job_error, j.run_at, CAST(d.id AS TEXT) AS dead_letter_id
-  FROM reviews AS r LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
-       LEFT JOIN holdfast_dead_letters AS d ON d.job_id = r.job_id
+       j.first_failure_at, j.error AS job_error, j.run_at, CAST(j.dead_letter_id AS TEXT) AS dead_letter_id
+  FROM reviews AS r LEFT JOIN holdfast_job_status AS j ON j.id = r.job_id
  WHERE r.changelist_id = :changelist_id AND r.review_version < CAST(:before AS BIGINT)
  ORDER BY r.review_version DESC LIMIT :limit
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from holdfast import CallError, Category, Context, ProviderHeld
 from holdfast.kit import Gate, breakers, look_into
 from holdfast_systems.review import deliveries
-from holdfast_systems.review.deliveries import Delivery
+from holdfast_systems.review.deliveries import ReviewDelivery
 from holdfast_systems.review.engine import Engine
 
 TOKEN_RECHECK_MS = 1_000
 DOUBTFUL = ("sending", "unknown")
 
 
-async def open_budget(ctx: Context, changelist_id: str, review_version: int) -> list[Delivery]:
+async def open_budget(ctx: Context, changelist_id: str, review_version: int) -> list[ReviewDelivery]:
     """Whom to tell, with what this epoch has used of each one's sends. Nothing is sent before that is on record."""
     rows = await _deliveries(ctx, changelist_id, review_version)
     budget = _budget(ctx)
@@ -33,14 +33,14 @@ def _budget(ctx: Context) -> str:
     return f"{ctx.job.id}/{ctx.job.epoch}"
 
 
-def may_send(engine: Engine, ctx: Context, row: Delivery) -> bool:
+def may_send(engine: Engine, ctx: Context, row: ReviewDelivery) -> bool:
     """Whether this attempt may send the mail, or settle what needs no send."""
     if row.status in ("sent", "failed", "needs_person"):
         return True  # the ledger sends none of them within this epoch
     return row.sends_of(_budget(ctx)) < engine.settings.attempts
 
 
-async def only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
+async def only_look(engine: Engine, ctx: Context, row: ReviewDelivery) -> None:
     """The sends are used up: what the provider has is written down, and anything else is the stage's failure."""
     is_doubtful = row.status in (*DOUBTFUL, "unverified") or row.notification_id is not None
     if is_doubtful and await look_into(ctx.kernel, ctx.job, engine.mail, row.effect_key):
@@ -51,7 +51,7 @@ async def only_look(engine: Engine, ctx: Context, row: Delivery) -> None:
     raise CallError.of(Category.UPSTREAM, "SENDS_USED_UP", message)
 
 
-async def forgive_outage(engine: Engine, ctx: Context, missed: Sequence[tuple[Delivery, CallError]]) -> None:
+async def forgive_outage(engine: Engine, ctx: Context, missed: Sequence[tuple[ReviewDelivery, CallError]]) -> None:
     """Give back the sends that failed because the provider was known to be down, or asked to be called later."""
     sent_before = {row.effect_key: row.attempts for row, _ in missed}
     async with ctx.kernel.store.reading() as tx:
@@ -70,7 +70,7 @@ def _asked_to_wait(error: CallError) -> bool:
 
 
 async def look_once_more(
-    engine: Engine, ctx: Context, changelist_id: str, review_version: int, before: Sequence[Delivery]
+    engine: Engine, ctx: Context, changelist_id: str, review_version: int, before: Sequence[ReviewDelivery]
 ) -> None:
     """The stage's last attempt sent something and left it in doubt: hold the job until that can be looked up.
 
@@ -88,7 +88,7 @@ async def look_once_more(
     raise ProviderHeld(engine.mail.name, "the last send is in doubt and is looked up first", ctx.now() + wait_ms)
 
 
-async def _deliveries(ctx: Context, changelist_id: str, review_version: int) -> list[Delivery]:
+async def _deliveries(ctx: Context, changelist_id: str, review_version: int) -> list[ReviewDelivery]:
     """Those who are to be told; who was superseded by a correction is not."""
     async with ctx.kernel.store.reading() as tx:
         rows = await deliveries.deliveries(tx, changelist_id, review_version)

@@ -16,10 +16,10 @@ from tests.systems.conversion import pdfs
 
 from holdfast_systems.conversion import embedded
 from holdfast_systems.conversion.blocks import Block, Line, blocks_of_page
+from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.inline import Span
 from holdfast_systems.conversion.layout import Word
-from holdfast_systems.conversion.pdf_to_xml import Exit, Refused, convert, main
-from holdfast_systems.conversion.structure import Page
+from holdfast_systems.conversion.pdf_to_xml import Exit, RefusedDocument, convert, main
 from holdfast_systems.conversion.tei import write_tei
 
 TEI = "{http://www.tei-c.org/ns/1.0}"
@@ -122,9 +122,9 @@ def block(text: str, kind: str) -> Block:
 def test_any_text_gives_well_formed_xml(found: list[str], title: str, date: str) -> None:
     out = StringIO()
     kinds = ["p", "head", "item", "note", "fw", "figure", "p"]
-    pages = [Page(number, [block(text, kinds[number % 7])]) for number, text in enumerate(found, start=1)]
+    pages = [ReadPage(number, [block(text, kinds[number % 7])]) for number, text in enumerate(found, start=1)]
     metadata = {"Title": title, "Author": title, "Keywords": title, "CreationDate": date}
-    write_tei(out, [*pages, Page(0, [], readable=False)], metadata, title)
+    write_tei(out, [*pages, ReadPage(0, [], readable=False)], metadata, title)
     root = ElementTree.fromstring(out.getvalue().encode("utf-8"))
     assert len(list(root.iter(f"{TEI}pb"))) == len(found) + 1
 
@@ -170,7 +170,7 @@ def test_a_page_that_cannot_be_loaded_is_marked_as_a_gap(tmp_path: Path) -> None
 
 @pytest.mark.spec("C9")
 def test_a_file_over_the_page_limit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedDocument) as raised:
         tei_of(tmp_path, pdfs.good(4), pages_max=3)
     assert raised.value.kind is Exit.TOO_MANY_PAGES
     assert (tmp_path / "out.xml").read_bytes() == b""

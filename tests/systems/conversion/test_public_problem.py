@@ -13,7 +13,7 @@ from holdfast.http.problem import Problem, of_exception
 from holdfast_systems.conversion.codes import Code
 from holdfast_systems.conversion.public_problem import public_problem
 
-from .place import PDF, Place
+from .place import PDF, XML, Place
 
 TEN = {code.value for code in Code}
 KEY_V1 = {"Idempotency-Key": "6fa459ea-ee8a-11e9-81b4-2a2ae2dbcce4"}
@@ -41,6 +41,15 @@ async def test_a_wrong_request_is_told_by_a_public_code(
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (status, code)
     assert word in problem["detail"] and "\n" not in problem["detail"]
+
+
+@pytest.mark.spec("C2", "001.1")
+@pytest.mark.parametrize("asked", ["bytes=999999-", "bytes=x", "lines=1-2", "bytes=5-1", "bytes=0-0,1-1,2-2"])
+async def test_a_result_is_whole_whatever_range_of_it_is_asked_for(place: Place, asked: str) -> None:
+    job = await place.upload()
+    await place.work()
+    answer = await place.client().get(f"/api/jobs/{job['id']}/result", headers={"Range": asked})
+    assert (answer.status_code, answer.content, answer.headers["Accept-Ranges"]) == (200, XML, "none")
 
 
 @pytest.mark.spec("C2", "001.1")

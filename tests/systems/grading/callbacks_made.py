@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast_systems.grading import messages
 from holdfast_systems.grading.contract import Callback, Progress, Result
-from holdfast_systems.grading.delivery import Delivery
+from holdfast_systems.grading.delivery import SpokenDelivery
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, band_of, grade_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -60,7 +60,7 @@ class PlainGrader:
         return plain_grade(self.score)
 
     def grade_speaking(
-        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+        self, transcript: str, duration_s: float, delivery: SpokenDelivery | None = None, question: str | None = None
     ) -> Grade:
         self.graded += 1
         return plain_grade(self.score)

@@ -30,8 +30,8 @@ from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE,
 from holdfast_systems.grading.grading_service import engine_for, service_app, tell_parked_once
 from holdfast_systems.grading.main_app import build_main, submit
 from holdfast_systems.grading.settings import MainSettings, ServiceSettings
-from holdfast_systems.grading.stages import Engine
-from holdfast_systems.grading.submissions import Stored
+from holdfast_systems.grading.stages import GradingEngine
+from holdfast_systems.grading.submissions import StoredSubmission
 from holdfast_systems.grading.sweep import sweep_timeouts
 
 WRITING = {"text": ESSAY, "taskType": "essay", "questionId": "q-1"}
@@ -52,10 +52,10 @@ async def here(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def made_engine(folder: Path, **env: str) -> Engine:
+def made_engine(folder: Path, **env: str) -> GradingEngine:
     """An engine that grades everything alike, without threads or models."""
     made = engine_for(read(ServiceSettings, {"HOLDFAST_DATA_DIR": str(folder), **env}))
-    return Engine(made.settings, made.llm, made.stt, made.client, PlainGrader(), NoWords(), here, no_audio)
+    return GradingEngine(made.settings, made.llm, made.stt, made.client, PlainGrader(), NoWords(), here, no_audio)
 
 
 class NoWords:
@@ -91,7 +91,7 @@ def endpoint(*, score: float = 7.0, runs: list[int] | None = None) -> OpenAIClie
 class Pair:
     """The main app and the grading service. They share a transport and nothing else."""
 
-    def __init__(self, main: World, service: World, engine: Engine, clock: HandClock) -> None:
+    def __init__(self, main: World, service: World, engine: GradingEngine, clock: HandClock) -> None:
         self.main, self.service, self.engine, self.clock = main, service, engine, clock
         self.transport = MemoryTransport()
         self.sent: list[Message] = []
@@ -136,7 +136,9 @@ class Pair:
         if self.engine.client is not None:
             await self.engine.client.aclose()
 
-    async def submit(self, skill: str = "writing", payload: dict[str, Any] | None = None, user: str = "ann") -> Stored:
+    async def submit(
+        self, skill: str = "writing", payload: dict[str, Any] | None = None, user: str = "ann"
+    ) -> StoredSubmission:
         async with self.main.kernel.store.transaction() as tx:
             settings = MainSettings()
             return await submit(self.main.kernel, tx, settings, user, skill, payload or WRITING)
@@ -167,7 +169,7 @@ class Pair:
         async with world.kernel.store.reading() as tx:
             return [dict(row) for row in await tx.rows(Statement("query", text, text, ()))]
 
-    async def show(self, submission_id: str) -> Stored:
+    async def show(self, submission_id: str) -> StoredSubmission:
         async with self.main.kernel.store.reading() as tx:
             stored = await submissions.show(tx, submission_id)
         assert stored is not None
@@ -211,7 +213,7 @@ class Pair:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, engine: Engine, stores: tuple[OpenStore, OpenStore] | None = None
+    folder: Path, engine: GradingEngine, stores: tuple[OpenStore, OpenStore] | None = None
 ) -> AsyncIterator[Pair]:
     """A fresh pair; on SQLite unless told otherwise."""
     clock = HandClock()

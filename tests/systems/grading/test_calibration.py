@@ -11,13 +11,13 @@ from tests.systems.grading.pair import Pair
 
 from holdfast import NotFound
 from holdfast_systems.grading import calibrations, messages, submissions
-from holdfast_systems.grading.calibration import REVIEWS_MIN, Review, calibrate
+from holdfast_systems.grading.calibration import REVIEWS_MIN, MarkedAnswer, calibrate
 from holdfast_systems.grading.contract import Result
 from holdfast_systems.grading.grade import band_of, bands_apart, to_half
 from holdfast_systems.grading.transitions import claim, review
 
 
-def reviews(count: int, *, harsh: float = 0.0, seed: int = 1, noise: float = 1.0) -> list[Review]:
+def reviews(count: int, *, harsh: float = 0.0, seed: int = 1, noise: float = 1.0) -> list[MarkedAnswer]:
     """Markers who look at slips more than the grader does, and give `harsh` points less."""
     dice = random.Random(seed)
     found = []
@@ -25,7 +25,7 @@ def reviews(count: int, *, harsh: float = 0.0, seed: int = 1, noise: float = 1.0
         slips, variety = dice.gauss(0, 1), dice.gauss(0, 1)
         score = to_half(5.2 + 0.8 * slips + 0.8 * variety)
         human = to_half(5.2 - harsh + 1.3 * slips + 0.3 * variety + dice.gauss(0, noise))
-        found.append(Review(score, {"slips": slips, "variety": variety}, human))
+        found.append(MarkedAnswer(score, {"slips": slips, "variety": variety}, human))
     return found
 
 
@@ -43,7 +43,7 @@ def test_a_fit_learns_what_the_markers_look_at() -> None:
 def test_markers_without_a_system_teach_nothing() -> None:
     """A coin would be fitted too; held out, it is not better, and so it is not taken."""
     dice = random.Random(3)
-    agreed = [Review(each.score, {"slips": dice.gauss(0, 1)}, each.score) for each in reviews(60)]
+    agreed = [MarkedAnswer(each.score, {"slips": dice.gauss(0, 1)}, each.score) for each in reviews(60)]
     fit = calibrate(agreed)
     assert fit is not None and not fit.is_better
     assert calibrate(reviews(REVIEWS_MIN - 1)) is None
@@ -62,7 +62,7 @@ def test_a_calibrated_confidence_is_kept(noise: float) -> None:
         assert not sure or sum(within) / len(within) >= least / 100
 
 
-async def reviewed(pair: Pair, given: Iterable[Review]) -> None:
+async def reviewed(pair: Pair, given: Iterable[MarkedAnswer]) -> None:
     """Submissions that were graded and then marked by a person."""
     for each in given:
         stored = await graded(pair, each)
@@ -75,7 +75,7 @@ async def reviewed(pair: Pair, given: Iterable[Review]) -> None:
             await submissions.change(pair.main.kernel, tx, held, done, pair.main.kernel.now())
 
 
-async def graded(pair: Pair, each: Review, signals: tuple[str, ...] = ()) -> str:
+async def graded(pair: Pair, each: MarkedAnswer, signals: tuple[str, ...] = ()) -> str:
     stored = await pair.submit()
     grade = messages.result(
         each.score, band_of(each.score), 75, signals=signals, extras={"features": dict(each.features)}
@@ -91,7 +91,7 @@ async def result_of(pair: Pair, submission_id: str) -> Result:
 @pytest.mark.spec("G11", "G15")
 async def test_reviews_calibrate_the_next_grade_until_it_is_rolled_back(pair: Pair) -> None:
     kernel = pair.main.kernel
-    probe = Review(7.0, {"slips": 0.0, "variety": 2.2}, 0.0)
+    probe = MarkedAnswer(7.0, {"slips": 0.0, "variety": 2.2}, 0.0)
     with pytest.raises(NotFound):
         await calibrations.roll_back(kernel, "writing")
     await reviewed(pair, reviews(REVIEWS_MIN, harsh=2.0))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_systems.grading.grade import BANDS, Band, band_of, bands_apart
-from holdfast_systems.grading.instructor import Settlement, settle_review
+from holdfast_systems.grading.instructor import ReviewSettlement, settle_review
 
 scores = st.integers(0, 100).map(lambda tenths: tenths / 10)
 
@@ -24,12 +24,12 @@ def test_close_grades_are_weighed_four_to_six(ai: float, human: float, final: fl
 @pytest.mark.spec("G11")
 @pytest.mark.parametrize(("ai", "human"), [(7.0, 7.6), (7.0, 6.4), (2.0, 9.0)])
 def test_a_human_more_than_half_a_point_away_overrides(ai: float, human: float) -> None:
-    assert settle_review(ai, band_of(ai), human) == Settlement(human, band_of(human), "human", True)
+    assert settle_review(ai, band_of(ai), human) == ReviewSettlement(human, band_of(human), "human", True)
 
 
 @pytest.mark.spec("G11")
 def test_a_human_two_bands_away_overrides_even_at_the_same_score() -> None:
-    assert settle_review(6.0, "B2", 6.0, "A2") == Settlement(6.0, "A2", "human", True)
+    assert settle_review(6.0, "B2", 6.0, "A2") == ReviewSettlement(6.0, "A2", "human", True)
     assert settle_review(6.0, "B2", 6.0, "B1").mode == "hybrid"
 
 

@@ -39,7 +39,7 @@ async def lay(transport: RabbitTransport, pair: Pair) -> None:
             await transport.publish(message)
 
 
-async def lying(pair: Pair, limit: int = 50) -> list[letters.Letter]:
+async def lying(pair: Pair, limit: int = 50) -> list[letters.QueuedLetter]:
     return await letters.list_letters(pair.main.kernel, limit)
 
 
@@ -188,7 +188,7 @@ async def test_a_crash_between_the_act_and_the_taking_sends_nothing_twice(
     (letter,) = await lying(pair)
     intact = letters._record
 
-    async def dies(*args: Any) -> letters.Letter:
+    async def dies(*args: Any) -> letters.QueuedLetter:
         await intact(*args)
         raise RuntimeError("killed between the commit and the ack")
 

@@ -15,8 +15,8 @@ from holdfast_systems.grading.transitions import (
     EDGES,
     LIVE,
     STEPS,
-    Refusal,
     Submission,
+    TransitionRefusal,
     apply,
     claim,
     expire,
@@ -194,7 +194,7 @@ def test_only_what_has_failed_is_submitted_again_and_begins_anew() -> None:
     assert change.after == Submission("PENDING", 5 * DEADLINE)
     assert change.event is not None and change.event.name == "grading.progress"
     for status in ("PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED"):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(TransitionRefusal) as refusal:
             resubmit(replace(NEW, status=status), 5 * DEADLINE)  # type: ignore[arg-type]
         assert refusal.value.code == "NOT_FAILED"
 
@@ -265,7 +265,7 @@ def test_a_claim_keeps_others_out_until_it_is_released() -> None:
     assert mine is not None and (mine.after.claimed_by, mine.after.claimed_at) == ("ann", 5)
     assert claim(mine.after, "ann", 9) is None, "claiming again is harmless"
     for refused in (lambda: claim(mine.after, "bob", 6), lambda: release(mine.after, "bob")):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(TransitionRefusal) as refusal:
             refused()
         assert refusal.value.code == "ALREADY_CLAIMED"
     freed = release(mine.after, "ann")
@@ -301,6 +301,6 @@ def test_a_review_needs_a_claim_and_a_submission_in_review() -> None:
     assert mine is not None
     cases += [(mine.after, "ALREADY_CLAIMED"), (review(mine.after, "ann", 7, None, None, 9).after, "NOT_IN_REVIEW")]
     for before, code in cases:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(TransitionRefusal) as refusal:
             review(before, "bob", 7.0, None, None, 9)
         assert refusal.value.code == code

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from holdfast import CallError, Category
 from holdfast.testing import World
 from holdfast_systems.review import reviews
-from holdfast_systems.review.changelist import Changelist, Fetched
+from holdfast_systems.review.changelist import Changelist, FetchedDiff
 from holdfast_systems.review.changes import Source, UrlSource
 from holdfast_systems.review.engine import Engine, critic_provider, mail_provider, source_provider
 from holdfast_systems.review.findings import Finding, Review
 from holdfast_systems.review.notifier import EffectClass
-from holdfast_systems.review.reviews import Delivery, Recipient, Request, Stored
+from holdfast_systems.review.reviews import Recipient, Request, ReviewDelivery, StoredReview
 from holdfast_systems.review.settings import ReviewSettings
 
 T = TypeVar("T")
@@ -95,9 +95,9 @@ class Desk:
     criticised: int = 0
     diff: str = DIFF
 
-    async def fetch(self, settings: ReviewSettings, source: Source, *, trusted: bool) -> Fetched:
+    async def fetch(self, settings: ReviewSettings, source: Source, *, trusted: bool) -> FetchedDiff:
         self.fetched += 1
-        return Fetched(self.diff, "Remove files by name", "Ada <ada@example.test>")
+        return FetchedDiff(self.diff, "Remove files by name", "Ada <ada@example.test>")
 
     async def criticise(
         self, changelist: Changelist, contents: Mapping[str, str], *, timeout_s: float, sizes: Mapping[str, int]
@@ -127,14 +127,16 @@ def request(version: int = 1, *, key: str | None = None, to: tuple[str, ...] = (
     return Request(review_version=version, idempotency_key=key or f"key-{version}", recipients=recipients, **more)
 
 
-async def ask(world: World, asked: Request | None = None) -> Stored:
+async def ask(world: World, asked: Request | None = None) -> StoredReview:
     """Submit a review, as the API does."""
     async with world.kernel.store.transaction() as tx:
         answer = await reviews.submit(world.kernel, tx, asked or request(), sender="reviews@example.test")
     return answer.stored
 
 
-async def see(world: World, version: int = 1, changelist_id: str = "cl-1") -> tuple[Stored, dict[str, Delivery]]:
+async def see(
+    world: World, version: int = 1, changelist_id: str = "cl-1"
+) -> tuple[StoredReview, dict[str, ReviewDelivery]]:
     async with world.kernel.store.reading() as tx:
         stored = await reviews.by_version(tx, changelist_id, version)
         told = await reviews.deliveries(tx, changelist_id, version)

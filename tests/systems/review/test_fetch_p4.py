@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
-from holdfast_systems.review.changelist import Fetched, parse_diff
+from holdfast_systems.review.changelist import FetchedDiff, parse_diff
 from holdfast_systems.review.fetch_p4 import P4Policy, fetch_changelist
 
 pytestmark = pytest.mark.spec("R8")
@@ -72,7 +72,7 @@ def p4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeP4:
     return fake
 
 
-async def fetch(number: str = "1234", policy: P4Policy = MAIN) -> Fetched:
+async def fetch(number: str = "1234", policy: P4Policy = MAIN) -> FetchedDiff:
     return await fetch_changelist(number, policy=policy, timeout_s=30)
 
 

@@ -14,7 +14,7 @@ import pytest
 from holdfast.providers.openai import OpenAIClient
 from holdfast.testing import HandClock, World
 from holdfast_systems.review import changes
-from holdfast_systems.review.changelist import Fetched
+from holdfast_systems.review.changelist import FetchedDiff
 from holdfast_systems.review.findings import Finding, Review
 from holdfast_systems.review.jobs import review_app
 from tests.kernel.places import rows
@@ -182,10 +182,10 @@ async def test_a_large_change_is_kept_on_disk_and_fetched_again_if_it_is_lost(se
 
 @pytest.mark.spec("K6")
 def test_another_change_under_the_same_reference_is_refused(tmp_path: Path) -> None:
-    one, other = (changes.keep(Fetched(text, "t", "a"), tmp_path) for text in ("x", "y"))
+    one, other = (changes.keep(FetchedDiff(text, "t", "a"), tmp_path) for text in ("x", "y"))
     assert changes.same_again(one, one) is one
     with pytest.raises(Exception, match="replay the review in full") as caught:
         changes.same_again(one, other)
     assert caught.value.failure.error_class == "CHANGE_LOST" and not caught.value.failure.retryable  # type: ignore[attr-defined]
-    assert changes.kept(one, tmp_path) == Fetched("x", "t", "a")
+    assert changes.kept(one, tmp_path) == FetchedDiff("x", "t", "a")
     assert changes.kept(replace(one, packed=other.packed), tmp_path) is None, "not what was fetched"

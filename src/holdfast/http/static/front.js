@@ -52,7 +52,7 @@ function line(name, state, glance) {
 function greet() {
   const me = who();
   const box = document.querySelector("#who");
-  if (token() && me) box.replaceChildren(`signed in as ${me.sub}`);
+  if (token() && me) box.replaceChildren(me.sub);
   else box.replaceChildren(el("a", { href: at("/login") }, "Sign in to try it"));
 }
 

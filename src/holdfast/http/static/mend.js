@@ -7,7 +7,7 @@ import { count, field, money, pretty, say, table, text, when } from "./parts.js"
 const REST_MS = 300;
 
 // The fields of an input: its name, how it is asked for, and how it is read. What is no simple value is asked for as JSON.
-function fieldsFor(input, schema) {
+export function fieldsFor(input, schema) {
   const properties = schema?.properties ?? {};
   const names = [...new Set([...Object.keys(properties), ...Object.keys(input)])];
   return names.map((name) => [name, ask(name, input[name], resolve(properties[name], schema))]);

@@ -78,7 +78,7 @@ export function who() {
 
 function leave() {
   forget();
-  sessionStorage.removeItem("holdfast.drafts");
+  sessionStorage.clear();
   location.replace(at("/login"));
 }
 

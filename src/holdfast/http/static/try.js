@@ -1,5 +1,8 @@
-// Something to try on the front page: a form of a system's own that follows its work to the result.
-import { at, clock, el } from "./holdfast.js";
+// Something to try on the front page: a form of a system's own that follows its work to the result. What was tried last
+// is kept for this tab: a reload goes on with it.
+import { at, clock, el, who } from "./holdfast.js";
+
+const key = (id) => `holdfast.try.${id}`;
 
 // The story of one try: lines with the time, then the result. A new try begins a new story.
 function story(form) {
@@ -9,29 +12,53 @@ function story(form) {
   let last = "";
   return {
     say(words, kind) {
-      if (words !== last) list.append(el("li", { class: kind }, el("time", {}, clock(Date.now())), words));
-      last = words;
+      const text = typeof words === "string" ? words : words.textContent;
+      if (text !== last) list.append(el("li", { class: kind }, el("time", {}, clock(Date.now())), words));
+      last = text;
     },
-    show: (node) => box.append(node),
+    show(node) {
+      box.querySelector(`.${node.classList[0]}`)?.remove();
+      box.append(node);
+    },
   };
 }
 
-// Run what a form asks for, with its fields and the story to tell; what it raises ends the story.
-export function onSubmit(id, run) {
+// The number of what was accepted; an operator can look at it in the console.
+export function accepted(id, place, more = "") {
+  const words = who()?.roles.some((role) => role === "operator" || role === "viewer") ? el("a", { href: at(`/console#${place}`) }, id) : id;
+  return el("span", {}, "accepted as ", words, more);
+}
+
+// `start` sends what the form asks for and gives what is followed, as JSON; `follow` tells its story, now or after a
+// reload. What they raise ends the story.
+export function tryOut(id, { start, follow }) {
   const form = document.querySelector(`#${id}`);
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const button = form.querySelector("button");
+  const button = form.querySelector("button");
+  async function tell(out, run) {
     button.disabled = true;
-    const out = story(form);
+    form.parentElement.setAttribute("aria-busy", "true");
     try {
-      await run(form.elements, out);
+      await run();
     } catch (error) {
       out.say(error.message, "error");
       if (error.status === 401)
-        out.show(el("p", {}, el("a", { href: at("/login") }, "Sign in"), " with the link that was printed."));
+        out.show(el("p", { class: "hint" }, el("a", { href: at("/login") }, "Sign in"), " with the link that was printed."));
     } finally {
       button.disabled = false;
+      form.parentElement.removeAttribute("aria-busy");
     }
+  }
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const out = story(form);
+    tell(out, async () => {
+      const what = await start(form.elements, out);
+      sessionStorage.setItem(key(id), JSON.stringify(what));
+      await follow(what, out);
+    });
   });
+  const known = sessionStorage.getItem(key(id));
+  if (!known || !who()) return;
+  const out = story(form);
+  tell(out, () => follow(JSON.parse(known), out));
 }

@@ -42,8 +42,8 @@ async def checkpoint(ctx: Context, name: str, find: Callable[[], Any], returns: 
     known, value = await recall(ctx, name, returns)
     if known:
         return value
-    found = find()
-    return await keep(ctx, name, await found if inspect.isawaitable(found) else found, returns)
+    result = find()
+    return await keep(ctx, name, await result if inspect.isawaitable(result) else result, returns)
 
 
 async def recall(ctx: Context, name: str, returns: Any) -> tuple[bool, Any]:

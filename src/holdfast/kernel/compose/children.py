@@ -28,8 +28,8 @@ from holdfast.kernel.submit import (
     BULK_ROWS_FIRST,
     LOAD_ROWS_MIN,
     ROWS_AT_A_TIME,
+    JobToEnqueue,
     Options,
-    Order,
     prepare,
     submit_in,
 )
@@ -107,8 +107,8 @@ def _skip(given: Iterator[Any], number: int) -> None:
 
 async def _next_part(
     ctx: Context, join: Join, kind: JobKind, given: Iterator[Any], position: int, rows: int, options: Options
-) -> list[Order]:
-    part: list[Order] = []
+) -> list[JobToEnqueue]:
+    part: list[JobToEnqueue] = []
     size = 0
     for order in _orders(ctx, join, kind, given, position, options):
         part.append(order)
@@ -122,7 +122,7 @@ async def _next_part(
 
 def _orders(
     ctx: Context, join: Join, kind: JobKind, inputs: Iterable[Any], position: int, options: Options
-) -> Iterator[Order]:
+) -> Iterator[JobToEnqueue]:
     """Children as jobs to write: of this join, and with no later deadline than their parent's."""
     now, latest = ctx.now(), ctx.job.deadline_at
     given: Options = {"owner": ctx.job.owner, "trace": ctx.job.trace, **options}
@@ -133,7 +133,7 @@ def _orders(
         yield order._replace(row=order.row._replace(join_id=join.id, deadline_at=deadline))
 
 
-async def _write(ctx: Context, join: Join, part: list[Order], position: int) -> bool:
+async def _write(ctx: Context, join: Join, part: list[JobToEnqueue], position: int) -> bool:
     kernel = ctx.kernel
     async with kernel.store.transaction() as tx:
         if not await joins.grow(tx, join.id, position, len(part), ctx.now()):
@@ -144,7 +144,7 @@ async def _write(ctx: Context, join: Join, part: list[Order], position: int) -> 
     return True
 
 
-async def _insert(kernel: Kernel, tx: Tx, part: list[Order]) -> None:
+async def _insert(kernel: Kernel, tx: Tx, part: list[JobToEnqueue]) -> None:
     """No position is written twice, so that the database's own bulk load will do."""
     if isinstance(tx, LoadingTx) and len(part) >= LOAD_ROWS_MIN and all(order.is_plain for order in part):
         await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
@@ -163,17 +163,17 @@ async def _again(ctx: Context, join: Join) -> Join:
 
 async def outcomes_of(kernel: Kernel, join: Join) -> list[Success[Any] | Failure]:
     """What came of every child, in the order of the inputs."""
-    found: dict[str, Success[Any] | Failure] = {}
+    by_id: dict[str, Success[Any] | Failure] = {}
     after = NIL
     while True:
         async with kernel.store.reading() as tx:
             rows = await joins.outcomes(tx, join.id, after, PAGE)
-        found.update((row["id"], outcome_of(kernel, row)) for row in rows)
+        by_id.update((row["id"], outcome_of(kernel, row)) for row in rows)
         if len(rows) < PAGE:
             break
         after = rows[-1]["id"]
     gone = failure(Category.POLICY, "RESULT_PRUNED", "The job ended so long ago that its row has been removed.")
-    return [found.get(child_id(join.created_at, join.id, number), gone) for number in range(join.size)]
+    return [by_id.get(child_id(join.created_at, join.id, number), gone) for number in range(join.size)]
 
 
 def outcome_of(kernel: Kernel, row: Row) -> Success[Any] | Failure:

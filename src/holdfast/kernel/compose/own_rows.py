@@ -48,9 +48,9 @@ async def committing(ctx: Context, session: C) -> AsyncIterator[StageCommit[C]]:
     begun = await _done(doors.begin(session))
     try:
         await _check_held(ctx, tx)
-        made = StageCommit(session)
-        yield made
-        await _end_stage(ctx, tx, made)
+        stage_commit = StageCommit(session)
+        yield stage_commit
+        await _end_stage(ctx, tx, stage_commit)
         await ctx.kernel.failpoint("own_rows.before_commit")
         await _done(doors.commit(session, begun))
     except BaseException:
@@ -70,9 +70,9 @@ def committing_here(ctx: Context, session: C) -> Iterator[StageCommit[C]]:
     begun = doors.begin(session)
     try:
         finish(_check_held(ctx, tx))
-        made = StageCommit(session)
-        yield made
-        finish(_end_stage(ctx, tx, made))
+        stage_commit = StageCommit(session)
+        yield stage_commit
+        finish(_end_stage(ctx, tx, stage_commit))
         doors.commit(session, begun)
     except BaseException:
         doors.rollback(session, begun)
@@ -102,20 +102,20 @@ async def _check_held(ctx: Context, tx: ForeignTx) -> None:
         raise LeaseLost(f"Job {ctx.job.id} is no longer held by attempt {ctx.job.attempt}.")
 
 
-async def _end_stage(ctx: Context, tx: ForeignTx, made: StageCommit[Any]) -> None:
+async def _end_stage(ctx: Context, tx: ForeignTx, commit: StageCommit[Any]) -> None:
     stage = ctx.declared_stage
-    if made.value is None and not stage.may_be_none:
+    if commit.value is None and not stage.may_be_none:
         raise BadDeclaration(f"The stage '{stage.name}' ended its transaction without saying what it returns.")
-    text = stage.dump(made.value)
-    one = Settlement(
+    text = stage.dump(commit.value)
+    settlement = Settlement(
         ctx.job,
-        Next(made.value),
+        Next(commit.value),
         None if text == "null" else text,
         messages=ctx.messages,
         events=ctx.events,
         has_answers=ctx.paid is not None or bool(ctx.kept),
     )
-    if ctx.job.id not in await end(ctx.kernel, tx, [one]):
+    if ctx.job.id not in await end(ctx.kernel, tx, [settlement]):
         raise LeaseLost(f"Job {ctx.job.id} was taken over while attempt {ctx.job.attempt} wrote its rows.")
 
 

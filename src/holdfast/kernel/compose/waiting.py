@@ -66,8 +66,8 @@ async def _look(ctx: Context, key: str, until: int, *, is_over: bool) -> str | N
 
 
 def _read(text: str) -> Answered | None:
-    found: dict[str, Any] = json.loads(text)
-    return None if "timed_out" in found else Answered(found["value"])
+    stored: dict[str, Any] = json.loads(text)
+    return None if "timed_out" in stored else Answered(stored["value"])
 
 
 async def answer(kernel: Kernel, key: str, body: str, *, message_id: str | None = None) -> bool:

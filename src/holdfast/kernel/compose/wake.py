@@ -77,13 +77,13 @@ async def _wake_parent(kernel: Kernel, join_id: str) -> bool:
 async def _cancel_children(kernel: Kernel, join_id: str) -> int:
     """A batch of them; when none is left, the join is gone."""
     async with kernel.store.transaction() as tx:
-        found = await joins.unended(tx, join_id, BATCH)
-        if not found:
+        children = await joins.unended(tx, join_id, BATCH)
+        if not children:
             return int(await joins.move(tx, join_id, "left", "gone", kernel.now()))
-        ends = [Settlement(job, Withdrawn(PARENT), expected=State(job.state), provider=p) for job, p in found]
+        ends = [Settlement(job, Withdrawn(PARENT), expected=State(job.state), provider=p) for job, p in children]
         await end(kernel, tx, ends)
         await kernel.failpoint("wake.before_commit")
-    return len(found)
+    return len(children)
 
 
 async def _end_waits(kernel: Kernel, since: int) -> int:

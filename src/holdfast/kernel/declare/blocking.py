@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.running.aside import Handler, Where, run_in_process, run_in_thread
+from holdfast.kernel.running.aside import Handler, StageAddress, run_in_process, run_in_thread
 from holdfast.kernel.running.sync_context import SyncContext
 
 
@@ -29,7 +29,7 @@ def handler_of(method: Callable[..., Any], cpu: bool, cls: type[Any], hints: Map
             f"The stage '{place}' has cpu=True, but its class is declared inside of a function, where no other process "
             "finds it: declare it at the top of a module."
         )
-    return run_in_process(method, Where(cls.__module__, cls.__qualname__, method.__name__))
+    return run_in_process(method, StageAddress(cls.__module__, cls.__qualname__, method.__name__))
 
 
 def _check_context(method: Callable[..., Any], waits: bool, hints: Mapping[str, Any], place: str) -> None:

@@ -233,7 +233,7 @@ def checked_paths(place: str, verb: str, paths: Sequence[str], takes: Any) -> tu
     fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
     for path in paths:
         first = path.split(".")[0]
-        names = None if fields is None else {*fields, *(getattr(one, "alias", None) for one in fields.values())}
+        names = None if fields is None else {*fields, *(getattr(field, "alias", None) for field in fields.values())}
         if not all(path.split(".")) or (names is not None and first not in names):
             raise BadDeclaration(
                 f"'{place}' {verb} '{path}', which is no field of its input; write field or field.inner."

@@ -92,9 +92,9 @@ def _unwritable(value: object, where: str, depth: int) -> str | None:
     if depth >= DEPTH_MAX:
         return None  # deeper than any reader goes: reading it again refuses it
     for name, part in _parts(value):
-        found = _unwritable(part, f"{where}.{name}" if where else str(name), depth + 1)
-        if found is not None:
-            return found
+        problem = _unwritable(part, f"{where}.{name}" if where else str(name), depth + 1)
+        if problem is not None:
+            return problem
     return None
 
 

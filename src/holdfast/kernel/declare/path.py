@@ -30,9 +30,11 @@ def earlier_stage(kind: JobKind, job: Claimed, results: Mapping[str, str]) -> St
         return None
     if job.done is None:  # nobody wrote down what is done: only a result that is needed and missing says it
         needed = (kind.by_name[name] for name in here.needs)
-        return next((one for one in needed if not one.may_be_none and stored_result(one, results) is None), None)
+        return next(
+            (earlier for earlier in needed if not earlier.may_be_none and stored_result(earlier, results) is None), None
+        )
     done = job.done.split(",")
-    return next((one for one in _before(kind, here) if not _is_done(one, done)), None)
+    return next((earlier for earlier in _before(kind, here) if not _is_done(earlier, done)), None)
 
 
 def stage_after(kind: JobKind, job: Claimed) -> Stage | None:
@@ -40,17 +42,17 @@ def stage_after(kind: JobKind, job: Claimed) -> Stage | None:
     if len(kind.stages) == 1:
         return None
     done = done_after(kind, job).split(",")
-    return next((one for one in kind.stages if not _is_done(one, done)), None)
+    return next((stage for stage in kind.stages if not _is_done(stage, done)), None)
 
 
 def done_after(kind: JobKind, job: Claimed) -> str:
     """The names that are done once the present stage is. A former name is done when all stages that bear it are, so
     that older code, which knows only that name, runs none of it again."""
     here = kind.by_name[job.stage]
-    known = [one.name for one in _before(kind, here)] if job.done is None else [n for n in job.done.split(",") if n]
+    known = [each.name for each in _before(kind, here)] if job.done is None else [n for n in job.done.split(",") if n]
     done = dict.fromkeys([*known, job.stage, here.name])
     for old in here.formerly:
-        if all(one.name in done for one in kind.stages if old in one.formerly):
+        if all(each.name in done for each in kind.stages if old in each.formerly):
             done[old] = None
     return ",".join(done)
 
@@ -63,11 +65,11 @@ def former_names_done(kind: JobKind, job: Claimed) -> list[str]:
 
 
 def _is_split(kind: JobKind, name: str) -> bool:
-    return sum(name in one.formerly for one in kind.stages) > 1
+    return sum(name in stage.formerly for stage in kind.stages) > 1
 
 
 def _before(kind: JobKind, here: Stage) -> list[Stage]:
-    names = [one.name for one in kind.stages]
+    names = [stage.name for stage in kind.stages]
     return list(kind.stages[: names.index(here.name)])
 
 

@@ -25,13 +25,13 @@ def terms_of(fields: Sequence[str], payload: str) -> tuple[Term, ...]:
     """The terms of a stored input. A list has one for each of its first values; what is neither text, number nor truth
     value has none."""
     document = json.loads(payload)
-    found: dict[Term, None] = {}
+    terms: dict[Term, None] = {}
     for path in fields:
         for value in list(_values(document, path.split(".")))[:VALUES_MAX]:
             text = _text(path.rpartition(".")[2], value)
             if text is not None:
-                found[path, text] = None
-    return tuple(found)
+                terms[path, text] = None
+    return tuple(terms)
 
 
 def _values(document: Any, path: Sequence[str]) -> Iterator[Any]:

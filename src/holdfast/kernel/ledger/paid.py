@@ -75,11 +75,11 @@ class Paid:
                 pass  # a deploy changed its type: asked again under the same key, which the provider may still know
         key = paid_key(app_of(kernel, job.kind), run_id, kept.tries)
 
-        async def finish(report: Report, made: Made[T]) -> Made[T]:
-            made, new = _judged(made, adapter, run_id, kept.tries, provider)
-            await _write(kernel, report.with_answer(new, made.failure))
+        async def finish(report: Report, result: Made[T]) -> Made[T]:
+            result, new = _judged(result, adapter, run_id, kept.tries, provider)
+            await _write(kernel, report.with_answer(new, result.failure))
             await kernel.failpoint("paid.after_record")
-            return made
+            return result
 
         return await call(kernel, provider, lambda: run(key), job=job, timeout_s=timeout_s, cost=cost, finish=finish)
 
@@ -111,20 +111,20 @@ def adapter_of(answer: Any) -> TypeAdapter[Any]:
 
 
 def _judged(
-    made: Made[T], adapter: TypeAdapter[Any], run_id: RunId, tries: int, provider: Provider
+    result: Made[T], adapter: TypeAdapter[Any], run_id: RunId, tries: int, provider: Provider
 ) -> tuple[Made[T], NewAnswer | None]:
     """What to keep of a call. An answer that cannot be kept fails for good: asked again it would be paid for again."""
-    if made.failure is not None:
-        return made, NewAnswer(run_id, tries + 1, None) if _was_useless(made.failure) else None
+    if result.failure is not None:
+        return result, NewAnswer(run_id, tries + 1, None) if _was_useless(result.failure) else None
     try:
-        text = adapter.dump_json(made.outcome(), warnings="error").decode()
+        text = adapter.dump_json(result.outcome(), warnings="error").decode()
     except Exception as error:
         why = f"does not fit its declared type ({type(error).__name__})"
-        return _unkept(made, provider, why), None
+        return _unkept(result, provider, why), None
     if len(text) > ANSWER_BYTES_MAX:
         why = f"is {len(text):,} bytes long, and at most {ANSWER_BYTES_MAX:,} can be kept"
-        return _unkept(made, provider, why), None
-    return made, NewAnswer(run_id, tries, text)
+        return _unkept(result, provider, why), None
+    return result, NewAnswer(run_id, tries, text)
 
 
 def _was_useless(why: Failure) -> bool:
@@ -133,9 +133,9 @@ def _was_useless(why: Failure) -> bool:
     return not why.ambiguous and why.status is None and why.category not in (Category.NETWORK, Category.RATE_LIMIT)
 
 
-def _unkept(made: Made[T], provider: Provider, why: str) -> Made[T]:
+def _unkept(result: Made[T], provider: Provider, why: str) -> Made[T]:
     message = f"The answer of '{provider.name}' to a paid call {why}; it is not asked for again."
-    return Made(made.started, None, CallError.of(Category.BUG, "ANSWER_NOT_KEPT", message))
+    return Made(result.started, None, CallError.of(Category.BUG, "ANSWER_NOT_KEPT", message))
 
 
 async def _write(kernel: Kernel, report: Report) -> None:

@@ -31,10 +31,10 @@ async def _clear(kernel: Kernel, row: Row) -> bool:
     step = next_step(effect, provider, effect.epoch, kernel.now(), can_look=provider.lookup is not None)
     if isinstance(step, LookUp):
         try:
-            found = await look_up(kernel, provider, effect, provider.lookup, job=None, alert=step.alert)
+            known_id = await look_up(kernel, provider, effect, provider.lookup, job=None, alert=step.alert)
         except CallError:
             return False  # the provider is not well; the next round asks again
-        if found is None:
+        if known_id is None:
             await _not_found(kernel, provider, effect)
         return True
     if isinstance(step, LookLater):

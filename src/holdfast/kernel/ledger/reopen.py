@@ -24,12 +24,12 @@ from holdfast.tables import batch, cases, effects, events, jobs
 
 async def lock_ended(tx: Tx, effect: EffectRow) -> Claimed | None:
     """The job of an effect, locked; None if nobody will answer for it any more. Raises `StillRuns` for a live one."""
-    found = await jobs.lock_one(tx, effect.job_id) if effect.job_id else None
-    if found is None:
+    locked = await jobs.lock_one(tx, effect.job_id) if effect.job_id else None
+    if locked is None:
         return None
-    if State(found[0].state) in LIVE:
+    if State(locked[0].state) in LIVE:
         raise StillRuns
-    return found[0]
+    return locked[0]
 
 
 class StillRuns(Exception):
@@ -77,6 +77,7 @@ async def _bury(kernel: Kernel, tx: Tx, effect: EffectRow, job: Claimed, stage: 
         is_attempt=False,
     )
     error = batch.text({"error_class": why.error_class, "message": message})
+    await events.write_success(tx, job.id)
     await jobs.take_back(tx, job.id, stage, error, now)
     await events.append(tx, [(job.id, job.attempt, "taken_back", batch.text({"stage": stage, "effect": name}))], now)
     await bury(kernel, tx, job._replace(stage=stage), decision, now)

@@ -80,21 +80,21 @@ async def verify_once(kernel: Kernel) -> int:
 
 async def verify_all(kernel: Kernel) -> list[Unknown | Unanswered]:
     """Verify everything that is marked as sent, as far as providers remember it."""
-    found: list[Unknown | Unanswered] = []
+    findings: list[Unknown | Unanswered] = []
     for provider in checkable(kernel):
         after = ""
         while True:
             async with kernel.store.reading() as tx:
                 rows = await effects.page(tx, provider.name, after, PAGE)
             try:
-                found += await verify(kernel, provider, rows)
+                findings += await verify(kernel, provider, rows)
             except CallError as error:
-                found.append(Unanswered(provider.name, redact_text(error.failure.message)))
+                findings.append(Unanswered(provider.name, redact_text(error.failure.message)))
                 break
             if len(rows) < PAGE:
                 break
             after = rows[-1].key
-    return found
+    return findings
 
 
 def checkable(kernel: Kernel) -> list[Provider]:
@@ -108,18 +108,20 @@ async def verify(kernel: Kernel, provider: Provider, rows: Sequence[EffectRow]) 
     for row in rows:
         if not isinstance(after_unknown_id(row, provider, kernel.now()), Send | AskPerson):
             continue  # whatever it said would prove nothing
-        found = await find_at_provider(kernel, provider, row, provider.lookup)
-        if found == row.provider_id and row.marked_at is not None:
+        known_id = await find_at_provider(kernel, provider, row, provider.lookup)
+        if known_id == row.provider_id and row.marked_at is not None:
             known += 1
         else:
-            suspects.append((row, found))
-    is_stranger = len(suspects) > 1 and known == 0 and all(found is None for _, found in suspects)
-    return [await _judge(kernel, provider, row, found, is_stranger) for row, found in suspects]
+            suspects.append((row, known_id))
+    is_stranger = len(suspects) > 1 and known == 0 and all(known_id is None for _, known_id in suspects)
+    return [await _judge(kernel, provider, row, known_id, is_stranger) for row, known_id in suspects]
 
 
-async def _judge(kernel: Kernel, provider: Provider, row: EffectRow, found: str | None, is_stranger: bool) -> Unknown:
-    if found is not None:
-        verdict = await _correct(kernel, row, found)
+async def _judge(
+    kernel: Kernel, provider: Provider, row: EffectRow, known_id: str | None, is_stranger: bool
+) -> Unknown:
+    if known_id is not None:
+        verdict = await _correct(kernel, row, known_id)
     elif is_stranger:
         verdict = Verdict.NOTHING
     else:
@@ -154,10 +156,10 @@ async def _conclude(kernel: Kernel, provider: Provider, row: EffectRow) -> Verdi
     return Verdict.PERSON
 
 
-async def _correct(kernel: Kernel, row: EffectRow, found: str) -> Verdict:
+async def _correct(kernel: Kernel, row: EffectRow, known_id: str) -> Verdict:
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        if not await effects.backfill(tx, row.key, found, now, was=row.provider_id):
+        if not await effects.backfill(tx, row.key, known_id, now, was=row.provider_id):
             return Verdict.NOTHING
         await _write(tx, row, "effect.id_corrected", now)
     return Verdict.CORRECTED

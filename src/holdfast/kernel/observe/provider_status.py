@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Protocol
 
 
-class Listener(Protocol):
+class StatusListener(Protocol):
     provider_status: int | None
 
 
-_listener: ContextVar[Listener | None] = ContextVar("holdfast_provider_status", default=None)
+_listener: ContextVar[StatusListener | None] = ContextVar("holdfast_provider_status", default=None)
 
 
 def note_status(status: int) -> None:
@@ -30,7 +30,7 @@ class Listening:
 
     __slots__ = ("_before", "_listener")
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: StatusListener) -> None:
         self._listener = listener
 
     def __enter__(self) -> None:

@@ -149,8 +149,8 @@ def _redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _words(fields: dict[str, Any]) -> str:
     event = fields.pop("event")
-    told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
-    return f"{event} {told}".rstrip()
+    text = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+    return f"{event} {text}".rstrip()
 
 
 class JsonFormatter(logging.Formatter):

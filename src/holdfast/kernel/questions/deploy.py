@@ -31,10 +31,10 @@ async def stranded(kernel: Kernel) -> list[Stranded]:
     declared = {key for kind in kernel.registry.kinds.values() for key in kind.declares()}
     async with kernel.store.reading() as tx:
         rows = await depth.standing(tx, kernel.registry.queues)
-    found = [row for row in rows if declared_key(row["kind"], row["stage"], row["version"]) not in declared]
+    unfit = [row for row in rows if declared_key(row["kind"], row["stage"], row["version"]) not in declared]
     return [
         Stranded(row["kind"], row["stage"], row["version"], row["jobs"], row["oldest"], _reason(kernel, *list(row)[:3]))
-        for row in found
+        for row in unfit
     ]
 
 
@@ -50,7 +50,7 @@ async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[Row]]) -
     """What waits for code that nobody runs, of the `due` jobs in front of each queue: what nobody claims comes to stand
     there, however long the queue is. Empty without any worker: then nothing is declared, and all of it waits."""
     now = kernel.now()
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for queue in kernel.registry.queues:
         sets = await workers.declaring(tx, queue, now - WORKER_FRESH_MS)
         if not sets or not all(sets):  # a worker of older code does not say what it declares
@@ -58,8 +58,8 @@ async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[Row]]) -
         declared = frozenset().union(*sets)
         for row in due.get(queue, ()):
             if declared_key(row["kind"], row["stage"], row["version"]) not in declared:
-                found[row["kind"], row["stage"]] += row["jobs"]
-    return [Undeclared(kind, stage, number) for (kind, stage), number in sorted(found.items())]
+                counts[row["kind"], row["stage"]] += row["jobs"]
+    return [Undeclared(kind, stage, number) for (kind, stage), number in sorted(counts.items())]
 
 
 def _reason(kernel: Kernel, kind: str, stage: str, version: int) -> str:

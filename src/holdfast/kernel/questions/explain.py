@@ -49,9 +49,13 @@ async def explain(kernel: Kernel, job_id: str) -> Explanation:
     """Why the job is where it is, and what happens next. Raises NotFound."""
     async with kernel.store.reading() as tx:
         story = await _read(kernel, tx, job_id)
-    found = _explained(story)
-    long = await read_held_back(kernel) if found.facts["code"] in ("DUE", "NO_WORKER") else None
-    return found if long is None else Explanation(f"{found.sentence} {long}", {**found.facts, "held_back": long})
+    explanation = _explained(story)
+    long = await read_held_back(kernel) if explanation.facts["code"] in ("DUE", "NO_WORKER") else None
+    return (
+        explanation
+        if long is None
+        else Explanation(f"{explanation.sentence} {long}", {**explanation.facts, "held_back": long})
+    )
 
 
 def _explained(story: Story) -> Explanation:
@@ -79,7 +83,7 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     case = await ops.case_of_job(tx, job_id) if job["state"] == State.DEAD else None
     now = kernel.now()
     sets = await workers.declaring(tx, job["queue"], now - WORKER_FRESH_MS) if job["state"] == State.QUEUED else []
-    declaring = frozenset(key for one in sets for key in one)
+    declaring = frozenset(key for keys in sets for key in keys)
     paused = await pauses.of_job(tx, job["kind"], job["queue"]) if job["state"] == State.QUEUED else []
     return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), now, declaring, paused)
 
@@ -97,8 +101,11 @@ def _queued(story: Story) -> Explanation:
         return _later(story)
     if story.provider is not None and story.provider.state.gate is not Gate.CLOSED and job["hold"] != "trial":
         return _parked(story)
-    fresh = [one for one in story.workers if _serves(one, job["queue"]) and one["seen_at"] >= now - WORKER_FRESH_MS]
-    fresh = [one for one in fresh if one["drain_at"] is None]
+    fresh = [
+        worker
+        for worker in story.workers
+        if _serves(worker, job["queue"]) and worker["seen_at"] >= now - WORKER_FRESH_MS and worker["drain_at"] is None
+    ]
     facts = {"queue": job["queue"], "run_at": job["run_at"], "workers": len(fresh)}
     waited = _span(now - job["run_at"])
     if not fresh:
@@ -109,7 +116,7 @@ def _queued(story: Story) -> Explanation:
         return Explanation(sentence, {"code": "NO_WORKER", **facts})
     if story.declaring and declared_key(job["kind"], job["stage"], job["version"]) not in story.declaring:
         return _undeclared(job, {**facts, "version": job["version"]})
-    busy = sum(one["in_flight"] for one in fresh)
+    busy = sum(worker["in_flight"] for worker in fresh)
     sentence = (
         f"It is due since {waited} and waits its turn: {_count(len(fresh), 'worker')} of the queue "
         f"'{job['queue']}' had {_count(busy, 'job')} in flight."

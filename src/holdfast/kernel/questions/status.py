@@ -72,14 +72,14 @@ async def read_status(kernel: Kernel, job_id: str) -> JobStatus:
     )
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended, and what came of it."""
 
     kind: str
     outcome: Success[Any] | Failure
 
 
-async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> Ended:
+async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> EndedJob:
     """What came of the job, once it has ended. Raises `NotEnded` after `timeout_s`, and `NotFound`."""
     if not isinstance(timeout_s, int | float) or not 0 <= timeout_s < math.inf:
         raise InvalidInput(f"The timeout_s of {timeout_s!r} must be a number of seconds of 0 or more.")
@@ -91,7 +91,7 @@ async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> Ended:
         while True:
             seen = await _look(kernel, job_id)
             left_s = until - loop.time()
-            if isinstance(seen, Ended):
+            if isinstance(seen, EndedJob):
                 return seen
             if left_s <= 0:
                 raise NotEnded(f"Job {job_id} has not ended: {seen}.")
@@ -104,14 +104,14 @@ async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> Ended:
         bell.close()
 
 
-async def _look(kernel: Kernel, job_id: str) -> Ended | str:
+async def _look(kernel: Kernel, job_id: str) -> EndedJob | str:
     """What came of the job, or in words where it is."""
     async with kernel.store.reading() as tx:
         row = await joins.outcome_of(tx, job_id)
     if row is None:
         raise NotFound(f"There is no job {job_id}.")
     if State(row["state"]) in TERMINAL:
-        return Ended(row["kind"], outcome_of(kernel, row))
+        return EndedJob(row["kind"], outcome_of(kernel, row))
     return f"it is {row['state']} in the stage '{row['stage']}'"
 
 
@@ -122,8 +122,8 @@ async def read_progress(kernel: Kernel, job_id: str) -> dict[str, JsonValue] | N
         if await jobs.show(tx, job_id) is None:
             raise NotFound(f"There is no job {job_id}.")
         text = await events.last_data(tx, job_id, "progress")
-    found: dict[str, JsonValue] | None = None if text is None else json.loads(text)
-    return found
+    progress: dict[str, JsonValue] | None = None if text is None else json.loads(text)
+    return progress
 
 
 def _check_id(job_id: object) -> None:

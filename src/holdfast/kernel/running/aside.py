@@ -34,7 +34,7 @@ class ProcessLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class StageReturned:
     value: Any
 
 
@@ -60,10 +60,10 @@ class Run:
     args: tuple[Any, ...] = ()
 
 
-Message = Ended | Raised | Ask | Run
+Message = StageReturned | Raised | Ask | Run
 
 
-class Link(Protocol):
+class StageLink(Protocol):
     """The loop's end of the conversation with a handler that runs aside."""
 
     async def receive(self) -> Message: ...
@@ -88,7 +88,7 @@ class Facts(NamedTuple):
     in_process: bool
 
 
-class Where(NamedTuple):
+class StageAddress(NamedTuple):
     """A stage as another process finds it: by import."""
 
     module: str
@@ -104,7 +104,12 @@ class Aside(Protocol):
     ) -> Any: ...
 
     async def in_process(
-        self, ctx: Context, where: Where, method: Callable[..., Any], instance: object, arguments: tuple[Any, ...]
+        self,
+        ctx: Context,
+        where: StageAddress,
+        method: Callable[..., Any],
+        instance: object,
+        arguments: tuple[Any, ...],
     ) -> Any: ...
 
     def allow(self, threads: int) -> None:
@@ -128,7 +133,7 @@ def run_in_thread(method: Callable[..., Any]) -> Handler:
     return run
 
 
-def run_in_process(method: Callable[..., Any], where: Where) -> Handler:
+def run_in_process(method: Callable[..., Any], where: StageAddress) -> Handler:
     async def run(instance: object, ctx: Context, *arguments: Any) -> Any:
         return await ctx.kernel.aside.in_process(ctx, where, method, instance, arguments)
 
@@ -140,85 +145,85 @@ def facts_of(ctx: Context, *, in_process: bool) -> Facts:
     return Facts(job.id, job.stage, job.attempt, job.failures, job.deadline_at, in_process)
 
 
-async def converse(ctx: Context, link: Link) -> Ended | Raised:
+async def converse(ctx: Context, link: StageLink) -> StageReturned | Raised:
     """Do what the handler asks of its context until it has ended."""
     while True:
         message = await link.receive()
-        if isinstance(message, Ended | Raised):
+        if isinstance(message, StageReturned | Raised):
             return message
         assert isinstance(message, Ask), "the handler's thread speaks first"
         await link.send(await _answer(ctx, link, message))
 
 
-async def _answer(ctx: Context, link: Link, asked: Ask) -> Ended | Raised:
+async def _answer(ctx: Context, link: StageLink, asked: Ask) -> StageReturned | Raised:
     try:
-        return Ended(await OPERATIONS[asked.what](ctx, link, *asked.args, **asked.kwargs))
+        return StageReturned(await OPERATIONS[asked.what](ctx, link, *asked.args, **asked.kwargs))
     except (Exception, Parking) as error:
         return Raised(error)
 
 
-def come_of(last: Ended | Raised) -> Any:
+def come_of(last: StageReturned | Raised) -> Any:
     if isinstance(last, Raised):
         raise last.error
     return last.value
 
 
-def _there(link: Link, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _there(link: StageLink, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A function of the handler's, to be awaited on the loop and run in the handler's thread."""
 
     async def run(*args: Any) -> Any:
         await link.send(Run(function, args))
         message = await link.receive()
-        assert isinstance(message, Ended | Raised), "a function that is being run asks for nothing"
+        assert isinstance(message, StageReturned | Raised), "a function that is being run asks for nothing"
         return come_of(message)
 
     return run
 
 
-async def _progress(ctx: Context, link: Link, data: dict[str, Any]) -> None:
+async def _progress(ctx: Context, link: StageLink, data: dict[str, Any]) -> None:
     await ctx.progress(**data)
 
 
-async def _emit(ctx: Context, link: Link, destination: str, body: Any, **options: Any) -> str:
+async def _emit(ctx: Context, link: StageLink, destination: str, body: Any, **options: Any) -> str:
     return ctx.emit(destination, body, **options)
 
 
-async def _call(ctx: Context, link: Link, run: Callable[[], Any], **options: Any) -> Any:
+async def _call(ctx: Context, link: StageLink, run: Callable[[], Any], **options: Any) -> Any:
     return await ctx.call(_there(link, run), **options)
 
 
 async def _effect(
-    ctx: Context, link: Link, key: Any, send: Callable[[str], str], lookup: Any, provider: Provider | None
+    ctx: Context, link: StageLink, key: Any, send: Callable[[str], str], lookup: Any, provider: Provider | None
 ) -> str:
     look = None if lookup is None else _there(link, lookup)
     return await ctx.effect(key, send=_there(link, send), lookup=look, provider=provider)
 
 
-async def _recall(ctx: Context, link: Link, name: str, returns: Any) -> tuple[bool, Any]:
+async def _recall(ctx: Context, link: StageLink, name: str, returns: Any) -> tuple[bool, Any]:
     from holdfast.kernel.compose.checkpoint import recall
 
     return await recall(ctx, name, returns)
 
 
-async def _keep(ctx: Context, link: Link, name: str, value: object, returns: Any) -> Any:
+async def _keep(ctx: Context, link: StageLink, name: str, value: object, returns: Any) -> Any:
     from holdfast.kernel.compose.checkpoint import keep
 
     return await keep(ctx, name, value, returns)
 
 
-async def _wait_for(ctx: Context, link: Link, key: str, timeout_s: float) -> Answered | None:
+async def _wait_for(ctx: Context, link: StageLink, key: str, timeout_s: float) -> Answered | None:
     return await ctx.wait_for(key, timeout_s=timeout_s)
 
 
-async def _spawn(ctx: Context, link: Link, job: Any, input: Any, **options: Any) -> str:
+async def _spawn(ctx: Context, link: StageLink, job: Any, input: Any, **options: Any) -> str:
     return await ctx.spawn(job, input, **options)
 
 
-async def _gather(ctx: Context, link: Link, job: Any, inputs: Any, **options: Any) -> Any:
+async def _gather(ctx: Context, link: StageLink, job: Any, inputs: Any, **options: Any) -> Any:
     return await ctx.gather(job, inputs, **options)
 
 
-async def _callback_url(ctx: Context, link: Link, key: str, expires_s: float) -> str:
+async def _callback_url(ctx: Context, link: StageLink, key: str, expires_s: float) -> str:
     return ctx.callback_url(key, expires_s=expires_s)
 
 

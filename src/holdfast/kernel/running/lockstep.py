@@ -13,11 +13,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from holdfast.kernel.running.aside import (
-    Ended,
     Message,
     Raised,
+    StageAddress,
+    StageReturned,
     StageStopped,
-    Where,
     come_of,
     converse,
     facts_of,
@@ -52,7 +52,12 @@ class Lockstep:
         """There is never more than one that runs."""
 
     async def in_process(
-        self, ctx: Context, where: Where, method: Callable[..., Any], instance: object, arguments: tuple[Any, ...]
+        self,
+        ctx: Context,
+        where: StageAddress,
+        method: Callable[..., Any],
+        instance: object,
+        arguments: tuple[Any, ...],
     ) -> Any:
         return await self._run(ctx, method, instance, arguments, in_process=True)
 
@@ -76,7 +81,7 @@ class Lockstep:
         work = (lambda port: begin(method, instance, context, *arguments),)
         thread = Thread(target=link.port.work, args=work, name="holdfast stage", daemon=True)
         thread.start()
-        last: Ended | Raised | None = None
+        last: StageReturned | Raised | None = None
         try:
             last = await converse(ctx, link)
         finally:

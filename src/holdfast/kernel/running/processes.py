@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.running.aside import Message, ProcessLost, Run, Where, come_of, converse, facts_of
+from holdfast.kernel.running.aside import Message, ProcessLost, Run, StageAddress, come_of, converse, facts_of
 from holdfast.kernel.running.threads import ThreadPool, run_in_pool
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ CHILD = "from holdfast.engines.cpu_child import main; main()"
 SIZE = struct.Struct(">I")
 
 
-class Child:
+class StageProcess:
     """One process, at rest or computing. The loop's end of the conversation with it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
-    async def start(cls) -> Child:
+    async def start(cls) -> StageProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", CHILD, str(os.getpid()), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
@@ -96,7 +96,7 @@ class Pools:
     def __init__(self, processes: int | None = None) -> None:
         self._threads = ThreadPool()
         self._places = asyncio.Semaphore(processes or os.cpu_count() or 1)
-        self._resting: list[Child] = []
+        self._resting: list[StageProcess] = []
 
     def allow(self, threads: int) -> None:
         self._threads.limit = threads
@@ -107,7 +107,12 @@ class Pools:
         return await run_in_pool(self._threads, ctx, method, instance, arguments)
 
     async def in_process(
-        self, ctx: Context, where: Where, method: Callable[..., Any], instance: object, arguments: tuple[Any, ...]
+        self,
+        ctx: Context,
+        where: StageAddress,
+        method: Callable[..., Any],
+        instance: object,
+        arguments: tuple[Any, ...],
     ) -> Any:
         async with self._place(ctx):
             child = await self._child()
@@ -134,12 +139,12 @@ class Pools:
         finally:
             self._places.release()
 
-    async def _child(self) -> Child:
+    async def _child(self) -> StageProcess:
         while self._resting:
             child = self._resting.pop()
             if child.is_alive:
                 return child
-        return await Child.start()
+        return await StageProcess.start()
 
     async def close(self) -> None:
         self._threads.close()

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.outcome import Snooze
 from holdfast.kernel.running.aside import (
     Ask,
-    Ended,
     Message,
     Raised,
     Run,
+    StageReturned,
     StageStopped,
     come_of,
     converse,
@@ -59,21 +59,21 @@ class ThreadPort:
             if isinstance(reply, Run):
                 self._post(_run(reply))
                 continue
-            assert isinstance(reply, Ended | Raised)
+            assert isinstance(reply, StageReturned | Raised)
             return come_of(reply)
 
     def work(self, function: Callable[[ThreadPort], Any]) -> None:
         """Run the handler to its end and say what came of it."""
         try:
-            ended: Message = Ended(function(self))
+            ended: Message = StageReturned(function(self))
         except BaseException as error:
             ended = Raised(error)
         self._post(ended)
 
 
-def _run(asked: Run) -> Ended | Raised:
+def _run(asked: Run) -> StageReturned | Raised:
     try:
-        return Ended(asked.function(*asked.args))
+        return StageReturned(asked.function(*asked.args))
     except Exception as error:
         return Raised(error)
 
@@ -225,7 +225,7 @@ async def _stopped(thread: _Thread, link: LoopLink) -> bool:
     thread.interrupt(link.port)
     try:
         async with asyncio.timeout(STOP_WAIT_S):
-            while not isinstance(await link.receive(), Ended | Raised):
+            while not isinstance(await link.receive(), StageReturned | Raised):
                 pass
     except TimeoutError:
         return False

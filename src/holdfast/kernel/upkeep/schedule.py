@@ -51,25 +51,29 @@ async def announce_schedules(kernel: Kernel) -> None:
     now = kernel.now()
     async with kernel.store.transaction() as tx:
         for app in kernel.registry.apps:
-            for one in app.schedules:
-                await schedules.ensure(tx, _row(one), next_tick(one.cron, now, one.timezone), now)
+            for schedule in app.schedules:
+                await schedules.ensure(tx, _row(schedule), next_tick(schedule.cron, now, schedule.timezone), now)
 
 
-def _row(one: Schedule) -> NewSchedule:
-    kind = one.job.__holdfast__
-    payload, jitter_ms = kind.dump_input(one.input), int(one.jitter_s * 1_000)
-    return NewSchedule(one.name, one.cron, kind.name, payload, one.timezone, jitter_ms, one.overlap, 0)
+def _row(schedule: Schedule) -> NewSchedule:
+    kind = schedule.job.__holdfast__
+    payload, jitter_ms = kind.dump_input(schedule.input), int(schedule.jitter_s * 1_000)
+    return NewSchedule(
+        schedule.name, schedule.cron, kind.name, payload, schedule.timezone, jitter_ms, schedule.overlap, 0
+    )
 
 
 async def list_schedules(kernel: Kernel) -> list[dict[str, Any]]:
     """What is scheduled, and what the loaded apps declare and no worker has announced yet. Only reads."""
     async with kernel.store.reading() as tx:
-        found = {row["name"]: dict(row) for row in await schedules.every(tx)}
+        rows = {row["name"]: dict(row) for row in await schedules.every(tx)}
     for app in kernel.registry.apps:
-        for one in app.schedules:
-            next_at = next_tick(one.cron, kernel.now(), one.timezone)
-            found.setdefault(one.name, {**_row(one)._asdict(), "next_at": next_at, "last_at": None, "paused": 0})
-    return [found[name] for name in sorted(found)]
+        for schedule in app.schedules:
+            next_at = next_tick(schedule.cron, kernel.now(), schedule.timezone)
+            rows.setdefault(
+                schedule.name, {**_row(schedule)._asdict(), "next_at": next_at, "last_at": None, "paused": 0}
+            )
+    return [rows[name] for name in sorted(rows)]
 
 
 async def add_schedule(
@@ -86,7 +90,7 @@ async def add_schedule(
 ) -> int:
     """Add a schedule while all is running, its input as JSON, or change one that was added; when it is due next."""
     check_cron(cron, timezone, jitter_s, overlap)
-    if any(one.name == name for app in kernel.registry.apps for one in app.schedules):
+    if any(schedule.name == name for app in kernel.registry.apps for schedule in app.schedules):
         raise InvalidInput(f"The schedule '{name}' is declared in the code; change it there.")
     declared = kernel.registry.kind(kind)
     try:

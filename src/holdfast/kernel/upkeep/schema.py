@@ -11,12 +11,12 @@ async def bring_forward(kernel: Kernel) -> list[str]:
     """Before work starts: migrate if `auto_migrate` lets this process do it, else refuse what does not fit with a
     `SchemaMismatch`. A newer schema that this code may run beside is logged. Returns the steps applied."""
     applied: list[str] = []
-    found = list(await kernel.store.installed())
-    if _may_migrate(kernel, found):
+    present = list(await kernel.store.installed())
+    if _may_migrate(kernel, present):
         applied = await kernel.migrate()
     else:
-        require_schema(kernel, found)
-    for sentence in describe_newer(kernel.migrations, found):
+        require_schema(kernel, present)
+    for sentence in describe_newer(kernel.migrations, present):
         kernel.watch.log("schema.newer", detail=sentence)
     return applied
 
@@ -26,8 +26,8 @@ async def check_schema(kernel: Kernel) -> None:
     require_schema(kernel, list(await kernel.store.installed()))
 
 
-def require_schema(kernel: Kernel, found: list[Applied]) -> None:
-    missing = describe_missing(kernel.migrations, found, owner(kernel))
+def require_schema(kernel: Kernel, installed: list[Applied]) -> None:
+    missing = describe_missing(kernel.migrations, installed, owner(kernel))
     if missing is not None:
         raise SchemaMismatch(missing)
 
@@ -39,7 +39,7 @@ def owner(kernel: Kernel) -> str:
     )
 
 
-def _may_migrate(kernel: Kernel, found: list[Applied]) -> bool:
+def _may_migrate(kernel: Kernel, installed: list[Applied]) -> bool:
     if kernel.auto_migrate == AutoMigrate.AUTO:
-        return not found or kernel.store.dialect == "sqlite"
+        return not installed or kernel.store.dialect == "sqlite"
     return kernel.auto_migrate == AutoMigrate.TRUE

@@ -14,8 +14,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.operator.finding import Finding
-from holdfast_proof.history import Change, History
+from holdfast.operator.finding import Violation
+from holdfast_proof.history import JobChange, RunHistory
 from holdfast_systems.conversion.documents import KIND
 from holdfast_systems.conversion.jobs import GATEWAY
 from holdfast_systems.conversion.sim.gateway import SETTINGS
@@ -52,7 +52,7 @@ class Fetch(NamedTuple):
     content: bytes | None
 
 
-def check_conversions(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_conversions(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """Everything that the seed breaks."""
     for predicate in (
         check_outcomes, check_results, check_files, check_retries, check_fetches, check_held, check_limits,
@@ -61,22 +61,22 @@ def check_conversions(world: ConversionWorld, history: History) -> Iterator[Find
         yield from predicate(world, history)
 
 
-def check_outcomes(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_outcomes(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C8: a document's outcome takes legal steps only: the cancelled and the expired never become complete."""
     for line in history.of("outcome"):
         if (line.data[0], line.data[1]) not in LEGAL:
             text = f"The document of job {line.id} went from {line.data[0]} to {line.data[1]}, by {line.host}."
-            yield Finding("C8", text, line.id)
+            yield Violation("C8", text, line.id)
     rows = world.query(
         "SELECT d.id, d.outcome, j.state FROM conversion_documents AS d JOIN holdfast_jobs AS j ON j.id = d.id"
     )
     fits = {"succeeded": ("complete", "expired"), "dead": ("failed",), "cancelled": ("cancelled",)}
     for job, outcome, state in rows:
         if outcome not in fits.get(state, ()):
-            yield Finding("C5", f"Job {job} is {state} but its document is {outcome}.", job)
+            yield Violation("C5", f"Job {job} is {state} but its document is {outcome}.", job)
 
 
-def check_results(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_results(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C5: the result that a document names was made by the gateway, for the attempt that won, in its time."""
     calls = {effect.provider_id: effect for effect in world.providers[GATEWAY].effects}
     named = {line.id: line.data[5] for line in history.of("outcome") if line.data[1] == "complete"}
@@ -84,79 +84,79 @@ def check_results(world: ConversionWorld, history: History) -> Iterator[Finding]
         won, claimed = _winner(history, job)
         call = calls.get(world.made.get(sha256, ""))
         if won is None or claimed is None or call is None:
-            yield Finding("C5", f"The result of job {job} was never made by the gateway.", job)
+            yield Violation("C5", f"The result of job {job} was never made by the gateway.", job)
         elif call.host != won.host or not claimed.at_ms <= call.at_ms <= won.at_ms:
             text = f"The result of job {job} is of a call by {call.host}, but {won.host} won."
-            yield Finding("C5", text, job)
+            yield Violation("C5", text, job)
 
 
-def _winner(history: History, job: str) -> tuple[Change | None, Change | None]:
+def _winner(history: RunHistory, job: str) -> tuple[JobChange | None, JobChange | None]:
     changes = history.changes.get(job, [])
     won = next((change for change in changes if change.event == "succeeded"), None)
     claims = [change for change in changes if won and change.event == "claimed" and change.attempt == won.attempt]
     return won, claims[-1] if claims else None
 
 
-def check_files(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_files(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C1, C5: when all is over and swept, the folders hold what the documents promise, whole, and nothing else."""
     rows = world.query("SELECT id, outcome, source, source_gone, result_sha256 FROM conversion_documents")
     sources = {row["source"]: row["id"] for row in rows if not row["source_gone"]}
     results = {row["id"]: row["result_sha256"] for row in rows if row["outcome"] == "complete"}
     uploads = {path.name for path in SETTINGS.uploads.iterdir()}
     for name in sorted(uploads - set(sources)):
-        yield Finding("C1", f"The upload {name} belongs to nobody and stays.", Path(name).stem)
+        yield Violation("C1", f"The upload {name} belongs to nobody and stays.", Path(name).stem)
     for name in sorted(set(sources) - uploads):
-        yield Finding("C1", f"The upload {name} is promised and is not there.", sources[name])
+        yield Violation("C1", f"The upload {name} is promised and is not there.", sources[name])
     found: dict[str, str] = {}
     for path in sorted(SETTINGS.results.iterdir()):
         found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         job = path.name.split(".")[0]
         if results.get(job) != found[path.name]:
             text = f"The file {path.name} is not the result of its job, which is {results.get(job, 'none')}."
-            yield Finding("C5", text, job)
+            yield Violation("C5", text, job)
     for job, sha256 in results.items():
         if sha256 not in found.values():
-            yield Finding("C5", f"The result of job {job} is promised and is not there.", job)
+            yield Violation("C5", f"The result of job {job} is promised and is not there.", job)
 
 
-def check_retries(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_retries(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C7: a retry is taken only of a failed job whose source is there, once, and shows no attempts."""
     gone = {line.id: line.at_ms for line in reversed(list(history.of("outcome"))) if line.data[3] and not line.data[4]}
     taken = [one for one in world.retries if one.attempts >= 0]
     for one in taken:
         if one.said not in ("queued", "processing", "failed") or one.attempts > 1:
-            yield Finding("C7", f"A retry of job {one.job} was answered with {one.said}, {one.attempts}.", one.job)
+            yield Violation("C7", f"A retry of job {one.job} was answered with {one.said}, {one.attempts}.", one.job)
     replays = Counter(change.job for change in history.all_changes() if change.event == "replayed")
     for job, count in Counter(one.job for one in taken).items():
         if count > replays[job]:
-            yield Finding(
+            yield Violation(
                 "C7", f"{count} retries of job {job} were taken and it was revived {replays[job]} times.", job
             )
     for change in history.all_changes():
         if change.event == "replayed" and gone.get(change.job, change.at_ms + 1) < change.at_ms:
-            yield Finding("C7", f"Job {change.job} was retried after its source was gone.", change.job)
+            yield Violation("C7", f"Job {change.job} was retried after its source was gone.", change.job)
         if change.event == "replayed" and (change.failures or change.crashes):
-            yield Finding("C7", f"Job {change.job} was retried with {change.failures} attempts spent.", change.job)
+            yield Violation("C7", f"Job {change.job} was retried with {change.failures} attempts spent.", change.job)
 
 
-def check_sources(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_sources(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C7: no attempt finds its source gone: it is kept as long as anybody may need it."""
     for change in history.all_changes():
         if change.note.get("error_class") == "IO_ERROR":
-            yield Finding("C7", f"An attempt of job {change.job} found no source ({change.event}).", change.job)
+            yield Violation("C7", f"An attempt of job {change.job} found no source ({change.event}).", change.job)
 
 
-def check_fetches(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_fetches(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C5, C8: what is said to be complete can be fetched, and is what the document names."""
     named = {line.id: line.data[5] for line in history.of("outcome") if line.data[1] == "complete"}
     for fetch in world.fetches:
         if fetch.said == "IO_ERROR":
-            yield Finding("C8", f"The result of job {fetch.job} is said to be there and is not.", fetch.job)
+            yield Violation("C8", f"The result of job {fetch.job} is said to be there and is not.", fetch.job)
         elif fetch.content is not None and hashlib.sha256(fetch.content).hexdigest() != named.get(fetch.job):
-            yield Finding("C5", f"Job {fetch.job} gave out what is not its result.", fetch.job)
+            yield Violation("C5", f"Job {fetch.job} gave out what is not its result.", fetch.job)
 
 
-def check_held(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_held(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C4: while the breaker holds dispatch, nobody calls the gateway."""
     gates = [line for line in history.of("gate") if line.id == GATEWAY and line.data[0] != line.data[1]]
     for line, following in zip_longest(gates, gates[1:]):
@@ -167,10 +167,10 @@ def check_held(world: ConversionWorld, history: History) -> Iterator[Finding]:
             called = call.kind == "send" and line.at_ms + SLACK_MS < call.at_ms < until_ms
             if called and not history.stalled(call.host, line.at_ms - 2 * SLACK_MS, call.at_ms):
                 text = f"{call.host} called the gateway while dispatch was held (call {call.call}, {call.token})."
-                yield Finding("C4", text)
+                yield Violation("C4", text)
 
 
-def check_limits(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_limits(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C1, C12: nobody has more unfinished jobs, or uploads a minute, than a user may."""
     uploads: dict[str, list[int]] = {}
     owners: dict[str, str] = {}
@@ -184,32 +184,32 @@ def check_limits(world: ConversionWorld, history: History) -> Iterator[Finding]:
         owner, created_at = line.data[0], line.data[1]
         before = [at for at in uploads.setdefault(owner, []) if at > created_at - MINUTE_MS]
         if len(before) >= SETTINGS.uploads_max_per_minute:
-            yield Finding("C12", f"{owner} uploaded {len(before) + 1} files within a minute.", line.id)
+            yield Violation("C12", f"{owner} uploaded {len(before) + 1} files within a minute.", line.id)
         if len(live.setdefault(owner, set())) >= SETTINGS.queued_max_per_user:
-            yield Finding("C12", f"{owner} has {len(live[owner]) + 1} unfinished jobs.", line.id)
+            yield Violation("C12", f"{owner} has {len(live[owner]) + 1} unfinished jobs.", line.id)
         uploads[owner].append(created_at)
         owners[line.id] = owner
         live[owner].add(line.id)
 
 
-def check_webhooks(world: ConversionWorld, history: History) -> Iterator[Finding]:
+def check_webhooks(world: ConversionWorld, history: RunHistory) -> Iterator[Violation]:
     """C12: every end of a job with a webhook is told once, signed, and as it was."""
     arrived = [effect.payload for effect in world.providers["webhook"].effects if isinstance(effect.payload, tuple)]
     for job, what, _, genuine in arrived:
         if not genuine:
-            yield Finding("C12", f"The webhook '{what}' of job {job} has a wrong signature.", job)
+            yield Violation("C12", f"The webhook '{what}' of job {job} has a wrong signature.", job)
     for (job, what, _, _), count in Counter(arrived).items():
         if count > 1:
-            yield Finding("C12", f"The receiver was told '{what}' of job {job} {count} times.", job)
+            yield Violation("C12", f"The receiver was told '{what}' of job {job} {count} times.", job)
     ordered = {line.data[1] for line in history.born.values() if line.data[0] == WEBHOOKS.kind}
     wanted = {key for line in history.of("document") if line.data[3] for key in _ends(history, line.id)}
     for key in sorted(wanted - ordered):
-        yield Finding("C12", f"Nobody was told of the end '{key}'.", key.split("/")[0])
+        yield Violation("C12", f"Nobody was told of the end '{key}'.", key.split("/")[0])
     for key in sorted(ordered - wanted):
-        yield Finding("C12", f"A webhook was ordered for '{key}', which did not happen.", key.split("/")[0])
+        yield Violation("C12", f"A webhook was ordered for '{key}', which did not happen.", key.split("/")[0])
 
 
-def _ends(history: History, job: str) -> Iterator[str]:
+def _ends(history: RunHistory, job: str) -> Iterator[str]:
     """Every end of a job, as its webhook names it."""
     words = {"succeeded": "complete", "dead": "failed", "cancelled": "cancelled"}
     epoch = 0
@@ -221,7 +221,7 @@ def _ends(history: History, job: str) -> Iterator[str]:
         yield f"{job}/{epoch}/expired"
 
 
-def tally_of(world: ConversionWorld, history: History) -> dict[str, int]:
+def tally_of(world: ConversionWorld, history: RunHistory) -> dict[str, int]:
     """What happened that a run of many seeds must have seen."""
     counts: Counter[str] = Counter({f"gateway {world.kind}": 1, "death around a write": world.torn})
     for wish in world.wishes:

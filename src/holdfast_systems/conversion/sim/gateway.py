@@ -58,7 +58,7 @@ def world() -> ConversionWorld:
     return found  # type: ignore[no-any-return]
 
 
-class SimSettings(ConversionSettings):
+class SimConversionSettings(ConversionSettings):
     """The settings, with folders beside the present process's simulated database: they go with it."""
 
     __slots__ = ()
@@ -77,13 +77,13 @@ def _beside_the_database(name: str) -> Path | None:
     return Path(present.arenas["main"].path).parent / name if present is not None else None
 
 
-SETTINGS = read(SimSettings, ENV)
+SETTINGS = read(SimConversionSettings, ENV)
 
 
 def app_of(gateway: Gateway) -> App:
     """The production app around a gateway."""
     with tempfile.TemporaryDirectory() as folder:  # the app wants its folders when it is built; no seed runs yet
-        settings = read(SimSettings, {**ENV, "HOLDFAST_DATA_DIR": folder})
+        settings = read(SimConversionSettings, {**ENV, "HOLDFAST_DATA_DIR": folder})
         return build_app(settings, gateway, post=post, wall_s=lambda: world().file_clock_s())
 
 

@@ -21,7 +21,7 @@ PIECE_BYTES = 700
 
 
 @dataclass(slots=True)
-class Wish:
+class UploadWish:
     """One upload that a user tries until it is answered. `answer`: accepted, or the code of a refusal."""
 
     at_ms: int
@@ -40,7 +40,7 @@ def who(owner: str) -> Principal:
     return Principal(owner, frozenset())
 
 
-def draw_wishes(dice: Random, faults_s: int) -> list[Wish]:
+def draw_wishes(dice: Random, faults_s: int) -> list[UploadWish]:
     """Some documents over the first part of the seed; sometimes many at once; some twice under one key."""
     last_ms = int(faults_s * 600)
     wishes = [_wish(dice, number, dice.randint(0, last_ms)) for number in range(dice.randint(1, 4))]
@@ -53,7 +53,7 @@ def draw_wishes(dice: Random, faults_s: int) -> list[Wish]:
     return sorted(wishes, key=lambda wish: wish.at_ms)
 
 
-def _wish(dice: Random, number: int, at_ms: int) -> Wish:
+def _wish(dice: Random, number: int, at_ms: int) -> UploadWish:
     kind = dice.choice(("pdf", "pdf", "pdf", "pdf", "pdf", "pdf", SPOILED, SPOILED, "html", "large"))
     name = f"{kind}-{number}"
     content = f"<html>{name}".encode() if kind == "html" else f"%PDF-1.7 {name} ".encode() + b"x" * 900
@@ -61,18 +61,18 @@ def _wish(dice: Random, number: int, at_ms: int) -> Wish:
         content += b"x" * 5_000
     key = str(uuid.UUID(int=dice.getrandbits(128), version=4)) if dice.random() < 0.6 else None
     level = dice.choice(("high", "normal", "normal", "low"))
-    return Wish(at_ms, dice.choice(OWNERS), name, key, level, dice.random() < 0.5, content)
+    return UploadWish(at_ms, dice.choice(OWNERS), name, key, level, dice.random() < 0.5, content)
 
 
-def _again(dice: Random, wish: Wish) -> Wish:
+def _again(dice: Random, wish: UploadWish) -> UploadWish:
     """The same upload again, at the same moment or later; perhaps something else under its key."""
     other = dice.random() < 0.3
     content = wish.content + b" changed" if other else wish.content
     at_ms = wish.at_ms + dice.choice((0, dice.randint(0, 60_000)))
-    return Wish(at_ms, wish.owner, wish.name, wish.key, wish.priority, wish.webhook, content)
+    return UploadWish(at_ms, wish.owner, wish.name, wish.key, wish.priority, wish.webhook, content)
 
 
-def request_of(wish: Wish) -> Request:
+def request_of(wish: UploadWish) -> Request:
     """The upload as it comes in, piece by piece, over a connection that is in no hurry."""
     body = _form(wish)
     pieces = [body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES)]
@@ -100,7 +100,7 @@ def request_of(wish: Wish) -> Request:
     return Request(scope, receive)
 
 
-def _form(wish: Wish) -> bytes:
+def _form(wish: UploadWish) -> bytes:
     fields = {"priority": wish.priority}
     if wish.webhook:
         fields["webhookUrl"] = "https://receiver.test/hook"

@@ -21,13 +21,13 @@ from holdfast.engines.run import Duties, run
 from holdfast.errors import IdempotencyConflict, NotAllowed, StoreError, UsageError
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel, Registry
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof.chaos import FAULT_KINDS
 from holdfast_proof.coverage import PROVIDER_FAULTS, Coverage
-from holdfast_proof.history import History, Stall
+from holdfast_proof.history import RunHistory, Stall
 from holdfast_proof.operator import Operator
 from holdfast_proof.provider_stub import Dedup, ProviderFaults, ProviderStub
-from holdfast_proof.world import Main, World
+from holdfast_proof.world import Main, SimWorld
 from holdfast_systems.conversion.accept import accept
 from holdfast_systems.conversion.documents import KIND
 from holdfast_systems.conversion.expiry import expire_once
@@ -36,7 +36,7 @@ from holdfast_systems.conversion.jobs import GATEWAY
 from holdfast_systems.conversion.results import PARTIAL, in_thread
 from holdfast_systems.conversion.sim.checks import Fetch, Retried, check_conversions, tally_of
 from holdfast_systems.conversion.sim.gateway import SETTINGS, STUBS, app_of, gateways
-from holdfast_systems.conversion.sim.users import Wish, draw_wishes, request_of, who
+from holdfast_systems.conversion.sim.users import UploadWish, draw_wishes, request_of, who
 
 APPS = {name: app_of(gateway) for name, gateway in gateways().items()}
 USERS_REST_AFTER_MS = 180_000
@@ -80,7 +80,7 @@ COVERAGE = Coverage(
 )
 
 
-class ConversionWorld(World):
+class ConversionWorld(SimWorld):
     """One seed of the conversion system."""
 
     system = "conversion"
@@ -141,15 +141,15 @@ class ConversionWorld(World):
         doubtful = "SELECT 1 FROM holdfast_effects WHERE status IN ('sending', 'unknown') LIMIT 1"
         return all(wish.answer for wish in self.wishes) and self.mostly_quiet() and not self.query(doubtful)
 
-    def history(self) -> History:
+    def history(self) -> RunHistory:
         found = super().history()
         found.retried_by_owners = frozenset({KIND})
         return found
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         return list(check_conversions(self, history))
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         return tally_of(self, history)
 
     # The gateway's days
@@ -224,7 +224,7 @@ class ConversionWorld(World):
             wait_ms = max(1_000, min(upcoming, default=self.loop.now_ms + 600_000) - self.loop.now_ms)
             await asyncio.sleep(wait_ms / 1_000)
 
-    async def _upload(self, kernel: Kernel, wish: Wish) -> None:
+    async def _upload(self, kernel: Kernel, wish: UploadWish) -> None:
         """What the route does."""
         wish.tries += 1
         try:

@@ -25,7 +25,7 @@ from holdfast.settings import read
 from holdfast_proof.provider_stub import Dedup, ProviderStub
 from holdfast_proof.world import CANARY, here
 from holdfast_systems.grading.audio import SAMPLE_RATE
-from holdfast_systems.grading.delivery import Delivery
+from holdfast_systems.grading.delivery import SpokenDelivery
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of
 from holdfast_systems.grading.grading_service import engine_for, service_app
 from holdfast_systems.grading.main_app import build_main
@@ -64,7 +64,7 @@ def _here() -> Models:
     return cast(Models, here())
 
 
-class SimSettings(ServiceSettings):
+class SimServiceSettings(ServiceSettings):
     """The service's settings, with a folder for audio that belongs to the seed's process."""
 
     @property
@@ -146,7 +146,7 @@ class Ruler:
         return _measured(len(text))
 
     def grade_speaking(
-        self, transcript: str, duration_s: float, delivery: Delivery | None = None, question: str | None = None
+        self, transcript: str, duration_s: float, delivery: SpokenDelivery | None = None, question: str | None = None
     ) -> Grade:
         return _measured(len(transcript))
 
@@ -178,7 +178,7 @@ def recording() -> bytes:
 
 
 def _service() -> App:
-    settings = read(SimSettings, ENV)
+    settings = read(SimServiceSettings, ENV)
     http = httpx.AsyncClient(transport=StubbedModels(), trust_env=False)
     client = OpenAIClient(str(settings.openai_base_url), settings.openai_api_key, http=http, now_ms=lambda: 0)
     engine = replace(engine_for(settings), client=client, grader=Ruler(), fetch=fetch_audio)

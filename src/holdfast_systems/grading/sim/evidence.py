@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast_proof.history import History, Line
+from holdfast_proof.history import HistoryLine, RunHistory
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE
 from holdfast_systems.grading.sim.apps import WORK
-from holdfast_systems.grading.sim.strangers import Poison
-from holdfast_systems.grading.sim.wishes import Answered, Wish
+from holdfast_systems.grading.sim.strangers import PoisonMessage
+from holdfast_systems.grading.sim.wishes import AnswerToLearner, GradingWish
 
 if TYPE_CHECKING:
     from holdfast_systems.grading.sim.world import GradingWorld
@@ -136,7 +136,7 @@ class Submitted:
     created_at: int
     deadline_at: int
     payload: dict[str, Any]
-    line: Line
+    line: HistoryLine
 
     @property
     def work(self) -> str:
@@ -147,17 +147,17 @@ class Submitted:
 class Evidence:
     """One seed, seen from outside."""
 
-    history: History
+    history: RunHistory
     submissions: dict[str, Submitted]
-    requests: dict[str, Line]
+    requests: dict[str, HistoryLine]
     callbacks: dict[str, dict[str, Any]]
     ours: dict[str, list[dict[str, Any]]]
     letters: list[dict[str, Any]]
     laid: dict[str, str]
     """How the main app knows the letter in each message of the grading service's outbox."""
-    wishes: Sequence[Wish]
-    answered: Sequence[Answered]
-    poisons: Sequence[Poison]
+    wishes: Sequence[GradingWish]
+    answered: Sequence[AnswerToLearner]
+    poisons: Sequence[PoisonMessage]
     garbage: dict[str, str]
     resent: dict[str, str]
     events: dict[str, str]
@@ -179,7 +179,7 @@ class Evidence:
         return line.data[0] if line else None
 
 
-def gather(world: GradingWorld, history: History) -> Evidence:
+def gather(world: GradingWorld, history: RunHistory) -> Evidence:
     """Collect it, once the seed is over."""
     callbacks: dict[str, dict[str, Any]] = dict(world.strangers.said)
     ours: dict[str, list[dict[str, Any]]] = {}
@@ -216,6 +216,6 @@ def gather(world: GradingWorld, history: History) -> Evidence:
     )
 
 
-def _submitted(line: Line) -> Submitted:
+def _submitted(line: HistoryLine) -> Submitted:
     user, request_id, created_at, deadline_at, payload = line.data
     return Submitted(line.id, user, request_id, created_at, deadline_at, json.loads(payload), line)

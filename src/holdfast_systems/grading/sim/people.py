@@ -20,11 +20,12 @@ from holdfast.kit import Kernel, StoreError, operate
 from holdfast.settings import read
 from holdfast_proof.operator import Operator
 from holdfast_systems.grading import transitions
-from holdfast_systems.grading.main_http import NewSubmission, Review, create_submission, instructor_step, submit_review
+from holdfast_systems.grading.instructor_http import InstructorReview, instructor_step, submit_review
+from holdfast_systems.grading.main_http import NewSubmission, create_submission
 from holdfast_systems.grading.resubmission import resubmit_submission
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.sim.apps import ENV
-from holdfast_systems.grading.sim.wishes import Answered, Wish
+from holdfast_systems.grading.sim.wishes import AnswerToLearner, GradingWish
 
 if TYPE_CHECKING:
     from holdfast_systems.grading.sim.world import GradingWorld
@@ -41,7 +42,7 @@ class People:
     def __init__(self, world: GradingWorld) -> None:
         self.world = world
         self.dice = world.loop.stream("people")
-        self.answered: list[Answered] = []
+        self.answered: list[AnswerToLearner] = []
         self.refusals = 0
         self._person = Operator(self.dice, replays_max=REPLAYS_MAX)
 
@@ -60,7 +61,7 @@ class People:
             wait_ms = 1_000 if due else min(upcoming, default=world.loop.now_ms + 600_000) - world.loop.now_ms
             await asyncio.sleep(max(1, wait_ms) / 1_000)
 
-    async def _submit(self, kernel: Kernel, wish: Wish) -> None:
+    async def _submit(self, kernel: Kernel, wish: GradingWish) -> None:
         who = Principal(wish.user, frozenset({"learner"}))
         settings = replace(SETTINGS, writing_sla_s=wish.sla_s, speaking_sla_s=wish.sla_s)
         try:
@@ -74,7 +75,7 @@ class People:
             body = json.loads(bytes(answer.body))
         wish.answers += 1
         payload = json.dumps(wish.payload, sort_keys=True)
-        told = Answered(self.world.loop.now_ms, wish.user, wish.key, payload, body["id"], body["requestId"])
+        told = AnswerToLearner(self.world.loop.now_ms, wish.user, wish.key, payload, body["id"], body["requestId"])
         self.answered.append(told)
 
     async def resubmitter(self, kernel: Kernel, stop: asyncio.Event) -> None:
@@ -132,7 +133,7 @@ class People:
                 lambda: instructor_step(kernel, submission_id, lambda one, now: transitions.release(one, who.sub))
             )
         elif roll < 0.9:
-            given = Review(overall_score=self.dice.choice((2.0, 5.5, 6.0, 9.0)), feedback="Read it aloud.")
+            given = InstructorReview(overall_score=self.dice.choice((2.0, 5.5, 6.0, 9.0)), feedback="Read it aloud.")
             key = None if self.dice.random() < 0.5 else str(uuid.UUID(int=uuid.UUID(submission_id).int, version=4))
             steps.append(lambda: submit_review(kernel, submission_id, who, given, key))
         for step in steps:
@@ -176,5 +177,5 @@ class People:
             await asyncio.Event().wait()
 
 
-def _claim(one: transitions.Submission, who: Principal, now: int) -> transitions.Change | None:
+def _claim(one: transitions.Submission, who: Principal, now: int) -> transitions.SubmissionChange | None:
     return transitions.claim(one, who.sub, now)

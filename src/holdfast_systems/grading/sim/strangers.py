@@ -26,7 +26,7 @@ STEPS = ("PROCESSING", "ANALYZING", "GRADING")
 
 
 @dataclass(frozen=True, slots=True)
-class Poison:
+class PoisonMessage:
     """A message that no contract knows. `request_id` is what a careful reader can still make out: empty if there is
     only a submission's id."""
 
@@ -59,7 +59,7 @@ class Strangers:
         self.garbage: dict[str, str] = {}
         self.events: dict[str, str] = {}
         self.resent: dict[str, str] = {}
-        self.poisons: list[Poison] = []
+        self.poisons: list[PoisonMessage] = []
         self.under_way = 0
         self._known: set[str] = set()
         self._serial = 0
@@ -191,7 +191,7 @@ class Strangers:
                 (json.dumps(ids | {"requestId": row["request_id"], "skill": "dancing"}).encode(), row["request_id"]),
             )
         )
-        poison = Poison(f"message {tag}", body, request_id)
+        poison = PoisonMessage(f"message {tag}", body, request_id)
         self.poisons.append(poison)
         self._send(REQUEST_QUEUE, poison.message_id, poison.body)
 

@@ -17,7 +17,7 @@ HURRIED_S = (2.0, 25.0)
 
 
 @dataclass(slots=True)
-class Wish:
+class GradingWish:
     """One POST, remembered until it is answered."""
 
     at_ms: int
@@ -35,7 +35,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerToLearner:
     """What a learner was told: the submission, or (`id` is None) that the key is taken by another payload."""
 
     at_ms: int
@@ -46,7 +46,7 @@ class Answered:
     request_id: str | None
 
 
-def draw_wishes(dice: Random, faults_s: int, providers: dict[str, ProviderFaults]) -> list[Wish]:
+def draw_wishes(dice: Random, faults_s: int, providers: dict[str, ProviderFaults]) -> list[GradingWish]:
     """Everything the learners want, in order of time. May make a provider ill, for a burst of work that needs it."""
     wishes = [_wish(dice, number, dice.randint(0, faults_s * 600)) for number in range(dice.randint(1, 4))]
     if dice.random() < 0.3:
@@ -62,13 +62,13 @@ def draw_wishes(dice: Random, faults_s: int, providers: dict[str, ProviderFaults
     return sorted(wishes, key=lambda wish: wish.at_ms)
 
 
-def _wish(dice: Random, number: int, at_ms: int) -> Wish:
+def _wish(dice: Random, number: int, at_ms: int) -> GradingWish:
     work = f"work-{number}-{dice.getrandbits(24):06x}"
     skill = "speaking" if dice.random() < 0.4 else "writing"
     payload = _spoken(dice, work) if skill == "speaking" else _written(dice, work)
     key = str(uuid.UUID(int=dice.getrandbits(128), version=4))
     clicks = dice.choice((1, 1, 2))
-    return Wish(at_ms, dice.choice(USERS), key, skill, payload, dice.choice(SLA_S), clicks)
+    return GradingWish(at_ms, dice.choice(USERS), key, skill, payload, dice.choice(SLA_S), clicks)
 
 
 def _written(dice: Random, work: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _spoken(dice: Random, work: str) -> dict[str, Any]:
     return {"audioUrl": f"https://files.sim/{name}.wav", "durationSeconds": 1, "questionId": "q-2", "part": 1}
 
 
-def _burst(dice: Random, providers: dict[str, ProviderFaults]) -> list[Wish]:
+def _burst(dice: Random, providers: dict[str, ProviderFaults]) -> list[GradingWish]:
     """Many texts at once, mostly while the model is failing: what a breaker is for."""
     at_ms = dice.randint(0, 60_000)
     if dice.random() < 0.8:
@@ -94,10 +94,10 @@ def _burst(dice: Random, providers: dict[str, ProviderFaults]) -> list[Wish]:
     return wishes
 
 
-def _again(dice: Random, wish: Wish) -> Wish:
+def _again(dice: Random, wish: GradingWish) -> GradingWish:
     """The same key once more: soon or late, with the same payload or with another."""
     at_ms = wish.at_ms + dice.choice((0, dice.randint(0, 2_000), dice.randint(0, 90_000)))
     payload = wish.payload
     if dice.random() < 0.35:
         payload = {**payload, "questionId": "q-9"}
-    return Wish(at_ms, wish.user, wish.key, wish.skill, payload, wish.sla_s)
+    return GradingWish(at_ms, wish.user, wish.key, wish.skill, payload, wish.sla_s)

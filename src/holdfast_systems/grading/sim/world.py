@@ -24,14 +24,14 @@ from typing import Any
 
 from holdfast.engines.run import Duties, run
 from holdfast.kit import Kernel
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof import world
 from holdfast_proof.checker import PREDICATES
 from holdfast_proof.checks_messages import check_acked, check_handled_once
 from holdfast_proof.coverage import ALL_FAULTS, Coverage, edges_but
-from holdfast_proof.history import History
+from holdfast_proof.history import RunHistory
 from holdfast_proof.store import MEMORY
-from holdfast_proof.world import Main, World
+from holdfast_proof.world import Main, SimWorld
 from holdfast_systems.grading.contract import DEAD_LETTER_QUEUE
 from holdfast_systems.grading.sim import apps as world_apps
 from holdfast_systems.grading.sim import checks as world_checks
@@ -76,7 +76,7 @@ CHECKS = (
 )
 
 
-class GradingWorld(World):
+class GradingWorld(SimWorld):
     """One seed of both services."""
 
     system = "grading"
@@ -127,20 +127,20 @@ class GradingWorld(World):
         # For the kernel the queue of letters is a sink; here the main app keeps each, and a stalled one holds some yet.
         return self.mostly_quiet() and not self.query(LIVE) and not self.broker.held(DEAD_LETTER_QUEUE)
 
-    def findings(self, history: History) -> list[Finding]:
+    def findings(self, history: RunHistory) -> list[Violation]:
         """The kernel's predicates, but for those about its own inbox: grading keeps messages in tables of its own."""
         kernel = [check for check in PREDICATES if check not in (check_acked, check_handled_once)]
         found = [finding for check in kernel for finding in check(history)]
         found += [*self.crashes, *self.audited, *self.judge(history)]
         if self.unquiet:
-            found.append(Finding("L1", "The world was still busy long after the last fault."))
+            found.append(Violation("L1", "The world was still busy long after the last fault."))
         return found
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         evidence = gather(self, history)
         return [finding for check in CHECKS for finding in check(evidence)]
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         seen: Counter[str] = Counter()
         for line in history.of("submission"):
             seen[f"{line.data[0]} -> {line.data[1]}"] += line.data[0] != line.data[1]

@@ -1,102 +1,89 @@
 // Trying grading on the front page: an essay or a recording, followed to its grade.
 import { api, at, clock, el, follow, uuid, who } from "../holdfast.js";
-import { onSubmit } from "../try.js";
+import { accepted, tryOut } from "../try.js";
+import { gradeView } from "./grade.js";
 
-onSubmit("writing", (fields, out) =>
-  grade(out, "writing", { text: fields.essay.value, taskType: fields.task.value, questionId: "try-it" }),
-);
+const EVENTS = ["grading.progress", "grading.review_required", "grading.completed", "grading.failed"];
 
-onSubmit("speaking", async (fields, out) => {
-  out.say("uploading");
-  const { audioUrl, durationSeconds } = await api("/api/recordings", { method: "POST", form: fields.audio.files[0] });
-  out.say(`${durationSeconds} s of audio received`);
-  await grade(out, "speaking", { audioUrl, durationSeconds, questionId: "try-it" });
-});
-
-async function grade(out, skill, payload) {
+async function submit(skill, payload) {
   const made = await api("/api/submissions", {
     method: "POST",
     headers: { "Idempotency-Key": uuid() },
     body: { skill, payload },
   });
-  out.say(`accepted as ${made.id}, due by ${clock(made.deadlineAt)}`);
-  const names = ["grading.progress", "grading.review_required", "grading.completed", "grading.failed"];
-  follow(`/api/submissions/${made.id}/events`, names, async (name, data, close) => {
-    if (name === "grading.progress") out.say(data.message || (data.status || "working").toLowerCase());
-    if (name === "grading.review_required") {
-      out.say("graded, but not surely enough: an instructor decides", "warn");
-      out.show(decide(made.id, out));
-    }
-    if (name !== "grading.completed" && name !== "grading.failed") return;
-    close();
-    const done = await api(`/api/submissions/${made.id}`);
-    if (name === "grading.failed") out.say(`failed: ${done.failureReason}`, "error");
-    else showGrade(out, done.result ?? {});
+  return { id: made.id, dueAt: made.deadlineAt };
+}
+
+tryOut("writing", {
+  start: (fields) =>
+    submit("writing", { text: fields.essay.value, taskType: fields.task.value, questionId: "try-it" }),
+  follow: followGrade,
+});
+
+tryOut("speaking", {
+  async start(fields, out) {
+    out.say("uploading");
+    const { audioUrl, durationSeconds } = await api("/api/recordings", { method: "POST", form: fields.audio.files[0] });
+    out.say(`${durationSeconds} s of audio received`);
+    return submit("speaking", { audioUrl, durationSeconds, questionId: "try-it" });
+  },
+  follow: followGrade,
+});
+
+async function followGrade({ id, dueAt }, out) {
+  out.say(accepted(id, `submission/${id}`, `, due by ${clock(dueAt)}`));
+  await new Promise((ended, failed) => {
+    follow(`/api/submissions/${id}/events`, EVENTS, async (name, data, close) => {
+      try {
+        if (name === "grading.progress") out.say(data.message || (data.status || "working").toLowerCase());
+        if (name === "grading.review_required") await askInstructor(id, out);
+        if (name === "grading.review_required") ended();
+        if (name !== "grading.completed" && name !== "grading.failed") return;
+        close();
+        const done = await api(`/api/submissions/${id}`);
+        if (name === "grading.failed") out.say(`failed: ${done.failureAdvice ?? done.failureReason}`, "error");
+        else {
+          out.say("graded", "good");
+          out.show(gradeView(done.result ?? {}));
+        }
+        ended();
+      } catch (error) {
+        close();
+        failed(error);
+      }
+    });
   });
 }
 
-// Offline grading is never quite sure. Whoever may also be the instructor decides here, and sees the end of the story.
-function decide(id, out) {
-  if (!who()?.roles.includes("instructor"))
-    return el("p", { class: "soft" }, "The grade appears here when it is final.");
-  const submit = async (event) => {
-    event.preventDefault();
-    const form = event.currentTarget;
-    const overallScore = Number(form.elements.score.value);
-    form.querySelector("button").disabled = true;
+// Offline grading is never quite sure: a person decides. Whoever may be that person sees the machine's grade.
+async function askInstructor(id, out) {
+  out.say("graded, but not surely enough: an instructor decides", "warn");
+  if (!who()?.roles.includes("instructor")) {
+    out.show(el("p", { class: "hint soft" }, "The grade appears here when it is final."));
+    return;
+  }
+  const work = await api(`/api/instructor/submissions/${id}`);
+  if (work.status !== "REVIEW_REQUIRED") return;
+  const view = gradeView(work.aiResult ?? {}, { title: "What the machine says" });
+  const accept = async (event) => {
+    const button = event.currentTarget;
+    button.disabled = true;
     try {
       await api(`/api/submissions/${id}/review/claim`, { method: "POST" });
-      await api(`/api/submissions/${id}/review`, { method: "POST", body: { overallScore } });
-      form.remove();
+      const { overallScore } = work.aiResult;
+      await api(`/api/submissions/${id}/review`, { method: "POST", body: { overallScore, band: work.aiResult.band } });
     } catch (error) {
       out.say(error.message, "error");
-      form.querySelector("button").disabled = false;
+      button.disabled = false;
     }
   };
-  const field = `score-${id}`;
-  return el(
-    "form",
-    { class: "result", onsubmit: submit },
-    el("p", {}, "You may be the instructor too, here or in ", el("a", { href: at("/instructor") }, "the queue"), "."),
+  view.append(
     el(
       "div",
-      { class: "row" },
-      el(
-        "div",
-        {},
-        el("label", { for: field }, "Your score, 0 to 10"),
-        el("input", {
-          id: field,
-          name: "score",
-          type: "number",
-          min: "0",
-          max: "10",
-          step: "0.1",
-          value: "6",
-          required: true,
-        }),
-      ),
-      el("button", {}, "Decide"),
+      { class: "acts" },
+      el("button", { type: "button", onclick: accept }, "I am the instructor: it stands"),
+      el("a", { href: at(`/instructor#${id}`) }, "Grade it at the instructor's desk"),
     ),
   );
-}
-
-function showGrade(out, result) {
-  out.say("graded", "good");
-  out.show(
-    el(
-      "div",
-      { class: "result" },
-      el("div", { class: "score" }, `${result.overallScore ?? "?"} / 10, band ${result.band ?? "?"}`),
-      el("div", { class: "soft" }, `confidence ${result.confidenceScore ?? "?"} %`),
-      result.transcript ? el("p", {}, `Heard: ${result.transcript}`) : null,
-      el(
-        "ul",
-        {},
-        Object.entries(result.criteria ?? {}).map(([name, one]) =>
-          el("li", {}, `${name}: ${one?.score ?? ""}. ${one?.feedback ?? ""}`),
-        ),
-      ),
-    ),
-  );
+  out.show(view);
 }

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.operator.finding import Finding
-from holdfast_proof.history import Change, History
+from holdfast.operator.finding import Violation
+from holdfast_proof.history import JobChange, RunHistory
 from holdfast_proof.provider_stub import ProviderEvent
 from holdfast_proof.world import CANARY
 from holdfast_systems.review.reviews import status_of
@@ -28,7 +28,7 @@ JUST_NOW_MS = 2_000
 ATTEMPTS = int(ENV["REVIEW_ATTEMPTS"])
 
 
-class Asked(NamedTuple):
+class ReviewAtBirth(NamedTuple):
     """A review as its row was born."""
 
     job: str
@@ -41,19 +41,19 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ReviewEvidence:
     """A seed, as these predicates look at it."""
 
     world: ReviewWorld
-    history: History
-    asked: Mapping[tuple[str, int], Asked]
+    history: RunHistory
+    asked: Mapping[tuple[str, int], ReviewAtBirth]
 
-    def where(self, asked: Asked, call: ProviderEvent, stage: str) -> str:
+    def where(self, asked: ReviewAtBirth, call: ProviderEvent, stage: str) -> str:
         """Whether the caller held the job in this stage, in another one, or not at all: then it had stood still until
         its attempt was taken away, and nothing could stop it. What happened in the very same millisecond may have
         happened before or after."""
-        before: Change | None = None
-        moments: list[Change] = []
+        before: JobChange | None = None
+        moments: list[JobChange] = []
         taken_away = False
         for change in self.history.changes.get(asked.job, ()):
             if change.at_ms < call.at_ms:
@@ -70,7 +70,7 @@ class Evidence:
             return HELD
         return ELSEWHERE if holding and not taken_away else STRAY
 
-    def _holder(self, change: Change) -> str:
+    def _holder(self, change: JobChange) -> str:
         """Who claimed the attempt that a row shows."""
         for earlier in self.history.changes[change.job]:
             if earlier.event == "claimed" and earlier.attempt == change.attempt:
@@ -78,12 +78,12 @@ class Evidence:
         return ""
 
 
-def evidence_of(world: ReviewWorld, history: History) -> Evidence:
-    rows = [Asked(line.id, line.at_ms, *line.data) for line in history.of("review")]
-    return Evidence(world, history, {(row.changelist, row.version): row for row in rows})
+def evidence_of(world: ReviewWorld, history: RunHistory) -> ReviewEvidence:
+    rows = [ReviewAtBirth(line.id, line.at_ms, *line.data) for line in history.of("review")]
+    return ReviewEvidence(world, history, {(row.changelist, row.version): row for row in rows})
 
 
-def check_reviews(world: ReviewWorld, history: History) -> Iterator[Finding]:
+def check_reviews(world: ReviewWorld, history: RunHistory) -> Iterator[Violation]:
     """Everything that the seed breaks."""
     seen = evidence_of(world, history)
     for predicate in (
@@ -93,23 +93,23 @@ def check_reviews(world: ReviewWorld, history: History) -> Iterator[Finding]:
         yield from predicate(seen)
 
 
-def check_versions(seen: Evidence) -> Iterator[Finding]:
+def check_versions(seen: ReviewEvidence) -> Iterator[Violation]:
     """R1, R2: a key has one review, and the versions of a changelist only rise, by reruns."""
     keys = Counter(row.key for row in seen.asked.values())
-    yield from (Finding("R1", f"The key '{key}' has {count} reviews.") for key, count in keys.items() if count > 1)
+    yield from (Violation("R1", f"The key '{key}' has {count} reviews.") for key, count in keys.items() if count > 1)
     by_key = {wish.request.idempotency_key: wish.request for wish in seen.world.wishes if wish.answer == "new"}
     highest: dict[str, int] = {}
     for row in seen.asked.values():
         before = highest.get(row.changelist, 0)
         if row.version <= before:
-            yield Finding("R2", f"Version {row.version} of {row.changelist} was begun after {before}.", row.job)
+            yield Violation("R2", f"Version {row.version} of {row.changelist} was begun after {before}.", row.job)
         request = by_key.get(row.key)
         if before and request is not None and not request.rerun:
-            yield Finding("R2", f"Version {row.version} of {row.changelist} was not asked for as a rerun.", row.job)
+            yield Violation("R2", f"Version {row.version} of {row.changelist} was not asked for as a rerun.", row.job)
         highest[row.changelist] = max(before, row.version)
 
 
-def check_answers(seen: Evidence) -> Iterator[Finding]:
+def check_answers(seen: ReviewEvidence) -> Iterator[Violation]:
     """R1, R2: what a caller was told fits the reviews that were there; whatever is asked for under a key that was
     answered before, the answer is that job."""
     answered_before: dict[str, set[str]] = {}
@@ -135,15 +135,15 @@ def check_answers(seen: Evidence) -> Iterator[Finding]:
         }
         if not fits[said]:
             text = f"A caller of {request.changelist_id} v{request.review_version} was told '{said}', wrongly."
-            yield Finding("R2", text, wish.job)
+            yield Violation("R2", text, wish.job)
         of_this_key = answered_before.setdefault(request.idempotency_key, set())
         if wish.job is not None:
             of_this_key.add(wish.job)
         if len(of_this_key) > 1:
-            yield Finding("R1", f"The key '{request.idempotency_key}' was answered with {len(of_this_key)} jobs.")
+            yield Violation("R1", f"The key '{request.idempotency_key}' was answered with {len(of_this_key)} jobs.")
 
 
-def check_sends(seen: Evidence) -> Iterator[Finding]:
+def check_sends(seen: ReviewEvidence) -> Iterator[Violation]:
     """R3: within one epoch of its job a mail is sent as often as its stage has attempts, and no more. What a provider
     answers that is known to be down, or that asks to be called later, is no attempt."""
     if seen.world.lost_mails:
@@ -161,7 +161,7 @@ def check_sends(seen: Evidence) -> Iterator[Finding]:
             sends[asked.job, _epoch_at(seen, asked.job, call.at_ms), call.token] += 1
     for (job, epoch, token), count in sends.items():
         if count > ATTEMPTS:
-            yield Finding("R3", f"The mail {token[:12]} was sent {count} times in epoch {epoch} of its job.", job)
+            yield Violation("R3", f"The mail {token[:12]} was sent {count} times in epoch {epoch} of its job.", job)
 
 
 def _is_free(answer: ProviderEvent, gates: Sequence[tuple[int, str]]) -> bool:
@@ -172,11 +172,11 @@ def _is_free(answer: ProviderEvent, gates: Sequence[tuple[int, str]]) -> bool:
     return "limited" in answer.detail or any(gate != "closed" for gate in (*near, *last))
 
 
-def _epoch_at(seen: Evidence, job: str, at_ms: int) -> int:
+def _epoch_at(seen: ReviewEvidence, job: str, at_ms: int) -> int:
     return max((change.epoch for change in seen.history.changes.get(job, ()) if change.at_ms <= at_ms), default=0)
 
 
-def check_deliveries(seen: Evidence) -> Iterator[Finding]:
+def check_deliveries(seen: ReviewEvidence) -> Iterator[Violation]:
     """R4, R7: nobody is mailed twice; a review that succeeded was mailed to everybody required."""
     stub = seen.world.providers[f"mail.{seen.world.mail}"]
     mails = Counter(effect.payload[:3] for effect in stub.effects if isinstance(effect.payload, tuple))
@@ -184,7 +184,7 @@ def check_deliveries(seen: Evidence) -> Iterator[Finding]:
         if count > 1:
             job = seen.asked[changelist, version].job
             text = f"{recipient} was mailed {count} times about {changelist} v{version} ({stub.name})."
-            yield Finding("R4", text, job)
+            yield Violation("R4", text, job)
     rows = seen.world.query(
         "SELECT r.changelist_id, r.review_version, p.recipient, r.job_id FROM reviews AS r JOIN review_recipients AS p "
         "ON p.changelist_id = r.changelist_id AND p.review_version = r.review_version "
@@ -193,17 +193,17 @@ def check_deliveries(seen: Evidence) -> Iterator[Finding]:
     for changelist, version, recipient, job in rows:
         if not mails[changelist, version, recipient]:
             text = f"The review of {changelist} v{version} succeeded and {recipient} was never mailed."
-            yield Finding("R7", text, job)
+            yield Violation("R7", text, job)
 
 
-def check_bodies(seen: Evidence) -> Iterator[Finding]:
+def check_bodies(seen: ReviewEvidence) -> Iterator[Violation]:
     """R5: a token always comes with the same bytes."""
     for token, bodies in seen.world.posted.items():
         if len(bodies) > 1:
-            yield Finding("R5", f"The token {token[:12]} was posted with {len(bodies)} different mails.")
+            yield Violation("R5", f"The token {token[:12]} was posted with {len(bodies)} different mails.")
 
 
-def check_ends(seen: Evidence) -> Iterator[Finding]:
+def check_ends(seen: ReviewEvidence) -> Iterator[Violation]:
     """R6, R7: every review succeeded, or failed and a dead letter asks for a person; no doubt is kept from people."""
     rows = seen.world.query(
         "SELECT r.id, r.status, r.job_id, r.changelist_id, r.review_version, j.state AS job_state, "
@@ -213,25 +213,25 @@ def check_ends(seen: Evidence) -> Iterator[Finding]:
     for row in rows:
         name, status = f"{row['changelist_id']} v{row['review_version']}", status_of(row)
         if status not in ("succeeded", "failed"):
-            yield Finding("R7", f"The review of {name} is still {status}.", row["job_id"])
+            yield Violation("R7", f"The review of {name} is still {status}.", row["job_id"])
         if status != row["status"]:
-            yield Finding("R7", f"The review of {name} is {status} but its row says {row['status']}.", row["job_id"])
+            yield Violation("R7", f"The review of {name} is {status} but its row says {row['status']}.", row["job_id"])
         if row["job_state"] == "dead" and row["letter"] is None:
-            yield Finding("R10", f"The review of {name} failed and has no dead letter.", row["job_id"])
+            yield Violation("R10", f"The review of {name} failed and has no dead letter.", row["job_id"])
     doubts = "SELECT key, job_id FROM holdfast_effects WHERE status IN ('sending', 'unknown') ORDER BY key"
     for key, job in seen.world.query(doubts):
-        yield Finding("R6", f"Whether '{key}' was sent is in doubt, and nobody is asked.", job)
+        yield Violation("R6", f"Whether '{key}' was sent is in doubt, and nobody is asked.", job)
 
 
-def check_stages(seen: Evidence) -> Iterator[Finding]:
+def check_stages(seen: ReviewEvidence) -> Iterator[Violation]:
     """K6: every call belongs to the stage its job is in; a stage that is done calls nobody again."""
     for stage, asked, call in _calls(seen):
         if seen.where(asked, call, stage) == ELSEWHERE:
             text = f"Job {asked.job} made call {call.call} of its stage '{stage}' while it was in another stage."
-            yield Finding("K6", text, asked.job)
+            yield Violation("K6", text, asked.job)
 
 
-def check_payments(seen: Evidence) -> Iterator[Finding]:
+def check_payments(seen: ReviewEvidence) -> Iterator[Violation]:
     """K6: what a model said of a part of a change is paid for once: when it is kept, nobody asks again."""
     kept: dict[tuple[str, str], int] = {}
     for line in seen.history.of("chunk", "chunk_again"):
@@ -240,10 +240,10 @@ def check_payments(seen: Evidence) -> Iterator[Finding]:
         at_ms = kept.get((asked.review, call.token.rpartition("#")[2]))
         if at_ms is not None and at_ms < call.at_ms and seen.where(asked, call, "llm") != STRAY:
             text = f"A part of {asked.changelist} v{asked.version} was paid for again (call {call.call})."
-            yield Finding("K6", text, asked.job)
+            yield Violation("K6", text, asked.job)
 
 
-def check_kept(seen: Evidence) -> Iterator[Finding]:
+def check_kept(seen: ReviewEvidence) -> Iterator[Violation]:
     """K6: when the critique is done, every part of it that was paid for is kept, for replays from whichever stage."""
     kept = {(line.id, line.data[1]): line.at_ms for line in seen.history.of("chunk", "chunk_again")}
     done: dict[str, int] = {}
@@ -254,10 +254,10 @@ def check_kept(seen: Evidence) -> Iterator[Finding]:
         part = (asked.review, call.token.rpartition("#")[2])
         if asked.job in done and call.at_ms <= done[asked.job] < kept.get(part, done[asked.job] + 1):
             text = f"The critique of {asked.changelist} v{asked.version} is done and call {call.call} was not kept."
-            yield Finding("K6", text, asked.job)
+            yield Violation("K6", text, asked.job)
 
 
-def check_bystanders(seen: Evidence) -> Iterator[Finding]:
+def check_bystanders(seen: ReviewEvidence) -> Iterator[Violation]:
     """R7: one bad recipient fails its own row only: nobody else of that version was left untried. A recipient that a
     correction brought after the last attempt is for the next replay; the clocks of two hosts cannot tell, the order
     of the changes can."""
@@ -272,10 +272,10 @@ def check_bystanders(seen: Evidence) -> Iterator[Finding]:
     for job, recipient, corrected in rows:
         last = [change.event for change in seen.history.changes[job] if change.event in ("buried", "corrected")][-1:]
         if not (corrected and last == ["corrected"]):
-            yield Finding("R7", f"{recipient} was not told because of another recipient's bad address.", job)
+            yield Violation("R7", f"{recipient} was not told because of another recipient's bad address.", job)
 
 
-def check_escalations(seen: Evidence) -> Iterator[Finding]:
+def check_escalations(seen: ReviewEvidence) -> Iterator[Violation]:
     """K8: a replayed job that fails again in the same way, for good, escalates; any other failure only reopens."""
     for job, changes in seen.history.changes.items():
         deaths = [change for change in changes if change.event == "buried"]
@@ -289,20 +289,20 @@ def check_escalations(seen: Evidence) -> Iterator[Finding]:
                 continue  # poison: whether it is retryable is the kernel's to say
             if reopened[number : number + 1] != [wanted]:
                 text = f"Death {number + 1} of job {job} left its case {reopened[number : number + 1]}, not {wanted}."
-                yield Finding("K8", text, job)
+                yield Violation("K8", text, job)
 
 
-def check_leaks(seen: Evidence) -> Iterator[Finding]:
+def check_leaks(seen: ReviewEvidence) -> Iterator[Violation]:
     """R8: the secret in the change reaches neither the model nor a mailbox."""
     for effect in seen.world.providers["llm"].effects:
         if CANARY in str(effect.payload):
-            yield Finding("R8", f"A prompt carried the planted secret (call {effect.call}).")
+            yield Violation("R8", f"A prompt carried the planted secret (call {effect.call}).")
     for effect in seen.world.providers[f"mail.{seen.world.mail}"].effects:
         if isinstance(effect.payload, tuple) and effect.payload[3]:
-            yield Finding("R8", f"A mail carried the planted secret (call {effect.call}).")
+            yield Violation("R8", f"A mail carried the planted secret (call {effect.call}).")
 
 
-def _calls(seen: Evidence) -> Iterator[tuple[str, Asked, ProviderEvent]]:
+def _calls(seen: ReviewEvidence) -> Iterator[tuple[str, ReviewAtBirth, ProviderEvent]]:
     """Every call of every stage, with the review it was made for."""
     for call in seen.world.providers["source"].log:
         if call.kind == "send":
@@ -316,14 +316,14 @@ def _calls(seen: Evidence) -> Iterator[tuple[str, Asked, ProviderEvent]]:
             yield "notify", jobs[owners[call.token]], call
 
 
-def _prompts(seen: Evidence) -> Iterator[tuple[Asked, ProviderEvent]]:
+def _prompts(seen: ReviewEvidence) -> Iterator[tuple[ReviewAtBirth, ProviderEvent]]:
     for call in seen.world.providers["llm"].log:
         if call.kind == "send":
             changelist, version = call.token.rpartition("#")[0].split(" v")
             yield seen.asked[changelist, int(version)], call
 
 
-def tally_of(world: ReviewWorld, history: History) -> dict[str, int]:
+def tally_of(world: ReviewWorld, history: RunHistory) -> dict[str, int]:
     """What happened that a run of many seeds must have seen."""
     seen = evidence_of(world, history)
     counts: Counter[str] = Counter({f"mail by {world.mail}": 1})

@@ -20,7 +20,7 @@ from holdfast.settings import read
 from holdfast_proof import wire
 from holdfast_proof.provider_stub import Dedup
 from holdfast_proof.world import CANARY, here
-from holdfast_systems.review.changelist import Changelist, Fetched
+from holdfast_systems.review.changelist import Changelist, FetchedDiff
 from holdfast_systems.review.changes import Source, UrlSource
 from holdfast_systems.review.engine import Engine, critic_provider, mail_provider, source_provider
 from holdfast_systems.review.findings import Review
@@ -112,14 +112,14 @@ def url_of(changelist: str, version: int, files: int, broken: int) -> str:
     return f"https://source.test/{changelist}/{version}/{files}/{broken}"
 
 
-async def fetch(settings: ReviewSettings, source: Source, /, *, trusted: bool) -> Fetched:
+async def fetch(settings: ReviewSettings, source: Source, /, *, trusted: bool) -> FetchedDiff:
     assert isinstance(source, UrlSource)
     changelist, version, files, broken = source.url.rsplit("/", 4)[1:]
     await here().providers["source"].send(source.url, None)
     fetched = world().fetched
     fetched[source.url] = fetched.get(source.url, 0) + 1
     diff = "no diff at all\n" if fetched[source.url] <= int(broken) else diff_of(changelist, int(files))
-    return Fetched(diff, f"{changelist} v{version}", "ann")
+    return FetchedDiff(diff, f"{changelist} v{version}", "ann")
 
 
 def diff_of(changelist: str, files: int) -> str:

@@ -18,18 +18,18 @@ from typing import Any
 from holdfast.engines.run import Duties, run
 from holdfast.errors import UsageError
 from holdfast.kit import Kernel, Registry, StoreError, correct, operate
-from holdfast.operator.finding import Finding
+from holdfast.operator.finding import Violation
 from holdfast_proof.chaos import FAULT_KINDS
 from holdfast_proof.coverage import PROVIDER_FAULTS, Coverage
-from holdfast_proof.history import Accepted, History
+from holdfast_proof.history import AcceptedJob, RunHistory
 from holdfast_proof.operator import Operator
-from holdfast_proof.world import Main, World
+from holdfast_proof.world import Main, SimWorld
 from holdfast_systems.review import reviews
 from holdfast_systems.review.jobs import review_app
-from holdfast_systems.review.reviews import Refusal
+from holdfast_systems.review.reviews import ReviewRefusal
 from holdfast_systems.review.sim.checks import check_reviews, tally_of
 from holdfast_systems.review.sim.engine import BAD_MAILBOX, MAIL, NO_ADDRESS, STUBS, engine_of, good_answer
-from holdfast_systems.review.sim.orders import Wish, draw_wishes
+from holdfast_systems.review.sim.orders import ReviewWish, draw_wishes
 
 APPS = {mail: review_app(engine_of(mail)) for mail in MAIL}
 REPLAYS_MAX = 3
@@ -92,7 +92,7 @@ COVERAGE = Coverage(
 )
 
 
-class ReviewWorld(World):
+class ReviewWorld(SimWorld):
     """One seed of the review system."""
 
     system = "review"
@@ -134,10 +134,10 @@ class ReviewWorld(World):
         answered = all(wish.answer for wish in self.wishes)
         return answered and self.mostly_quiet() and not self.query(DOUBTFUL) and not self.query(TAKEN_BACK)
 
-    def judge(self, history: History) -> list[Finding]:
+    def judge(self, history: RunHistory) -> list[Violation]:
         return list(check_reviews(self, history))
 
-    def tally(self, history: History) -> Mapping[str, int]:
+    def tally(self, history: RunHistory) -> Mapping[str, int]:
         return tally_of(self, history)
 
     def visible(self, database: str) -> str:
@@ -179,7 +179,7 @@ class ReviewWorld(World):
             wait_ms = max(1_000, min(upcoming, default=self.loop.now_ms + 600_000) - self.loop.now_ms)
             await asyncio.sleep(wait_ms / 1_000)
 
-    async def _ask(self, kernel: Kernel, wish: Wish) -> None:
+    async def _ask(self, kernel: Kernel, wish: ReviewWish) -> None:
         """What the route does."""
         request, job = wish.request, None
         wish.asked_ms = self.loop.now_ms
@@ -192,9 +192,9 @@ class ReviewWorld(World):
             job = self._first_job.setdefault(stored.id, stored.job_id)
             said = "new" if answer.is_new else "known otherwise" if answer.body_differs else "known"
             self.accepted.append(
-                Accepted(self.loop.now_ms, reviews.KIND, request.idempotency_key, stored.fingerprint, job)
+                AcceptedJob(self.loop.now_ms, reviews.KIND, request.idempotency_key, stored.fingerprint, job)
             )
-        except Refusal as refusal:
+        except ReviewRefusal as refusal:
             said = refusal.code
         except StoreError:
             return

@@ -1,0 +1,1 @@
+"""Break it yourself: what `holdfast up` offers on its front page, and nothing else does."""

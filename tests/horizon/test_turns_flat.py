@@ -1,0 +1,102 @@
+"""Taking turns costs the same behind what many jobs leave behind, and behind a backlog that no statistics know."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from holdfast import App, Context, Job, stage
+from holdfast.core.outcome import Done
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.settle import Settlement
+from holdfast.kernel.submit import submit_many
+from holdfast.kernel.turn import turn
+from holdfast.testing import HandClock
+from tests.horizon.explaining import ExplainingStore
+from tests.horizon.test_flat import A_FEW, MORE, held_snapshot, vacuum
+
+JOBS, KEYS = 4_000, 40
+STATEMENTS = ("turns.lanes", "turns.next_keys", "turns.admit")
+END = (  # as a job does: let in, claimed, ended
+    "UPDATE holdfast_jobs SET hold = NULL, parked = 0, run_at = run_at + 1 WHERE hold = 'turn'",
+    "UPDATE holdfast_jobs SET state = 'processing', attempt = 1, lease_owner = 'w', lease_until = 1"
+    " WHERE state = 'queued' AND parked = 0",
+    "UPDATE holdfast_jobs SET state = 'succeeded', lease_owner = NULL, lease_until = NULL, finished_at = 1"
+    " WHERE state = 'processing'",
+)
+app = App("turns_flat")
+
+
+@app.job(fair_by="owner")
+class Send(Job[int]):
+    @stage()
+    async def send(self, ctx: Context, number: int) -> None: ...
+
+
+async def fill(kernel: Kernel, owner: str, count: int) -> None:
+    await submit_many(kernel, Send, range(count), owner=owner)
+
+
+def end_all(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for text in END:
+            connection.execute(text.encode())
+
+
+async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> dict[str, int]:
+    """What each statement of a turn costs at the most: with nothing to do, and with twenty jobs of two keys."""
+    clock.advance(60)
+    await turn(kernel, "w", ["turns_flat"], [], 20)  # the look from the bottom
+    clock.advance(0.6)
+    store.forget()
+    await turn(kernel, "w", ["turns_flat"], [], 20)
+    for owner in ("noisy", "quiet"):
+        await fill(kernel, owner, 10)
+    taken, _ = await turn(kernel, "w", ["turns_flat"], [], 20)
+    assert len(taken) == 20
+    await turn(kernel, "w", ["turns_flat"], [Settlement(one.job, Done(None), None) for one in taken], 20)
+    return {name: store.buffers[name] for name in STATEMENTS}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K21", "K25")
+async def test_taking_turns_costs_no_more_behind_a_held_snapshot(postgres_url: str) -> None:
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    vacuum(postgres_url)
+    clean = await measured(kernel, store, clock)
+    with held_snapshot(postgres_url):
+        await fill(kernel, "noisy", JOBS)
+        for number in range(KEYS):
+            await fill(kernel, f"key {number}", JOBS // KEYS)
+        end_all(postgres_url)
+        behind = await measured(kernel, store, clock)
+        store.forget()
+        await turn(Kernel(store, kernel.registry), "w", ["turns_flat"], [], 20)
+        walked = dict(store.buffers)
+    await store.close()
+
+    assert {name: (clean[name], behind[name]) for name in STATEMENTS if behind[name] > MORE * clean[name] + A_FEW} == {}
+    assert walked["turns.lanes"] > 10 * behind["turns.lanes"], "there is nothing to walk over here"
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K25")
+async def test_a_newcomer_costs_no_more_behind_a_backlog_that_no_statistics_know(postgres_url: str) -> None:
+    """Right after a bulk the planner believes in an empty table: no statement may become a pass over the backlog."""
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    empty = await measured(kernel, store, clock)
+    await fill(kernel, "noisy", JOBS)
+    for number in range(6):  # a prepared statement gets its general plan with the sixth use
+        await fill(kernel, f"new {number}", 1)
+        store.forget()
+        taken, _ = await turn(kernel, "w", ["turns_flat"], [], 4)
+        assert f"new {number}" in {one.job.owner for one in taken}
+    behind = {name: store.buffers[name] for name in STATEMENTS}
+    await store.close()
+    assert {name: (empty[name], behind[name]) for name in STATEMENTS if behind[name] > MORE * empty[name] + A_FEW} == {}
