@@ -3,8 +3,7 @@
     stream: settle what is finished and claim what is due, in ONE commit -> run the jobs -> again
     beside: one batched renewal of all leases; reaping; the deadline sweep; breakers; reconciliation; pruning
 
-Two streams on PostgreSQL: while one waits for its commit the other runs Python (2.0-2.4 times the fastest peer;
-one stream 1.2-1.6). SQLite has one writer, so it gets one stream.
+Two streams on PostgreSQL, so that Python runs while a commit is waited for; SQLite has one writer, and one stream.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ FAILED = frozenset({"retried", "lost", "buried", "expired"})
 DIED = frozenset({"buried", "expired"})
 STEPS = frozenset({"succeeded", "advanced"})
 WAITING = ("queued", "parked", "paused")
-ERRORS_SHOWN, OWNERS_SHOWN, MARKS_MAX = 12, 12, 200
+ERRORS_SHOWN, MARKS_MAX = 12, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,6 @@ class ChartFilter:
     stage: str | None = None
     queue: str | None = None
     provider: str | None = None
-    owner: str | None = None
 
 
 async def read_charts(
@@ -86,7 +85,6 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
             "stage": await _read(tx, stretch, "stage", kind=which.kind, part=which.stage),
             "job": await _read(tx, stretch, "job", kind=which.kind, part=which.queue),
             "error": await _read(tx, stretch, "error", kind=which.kind, part=which.stage),
-            "owner": await _read(tx, stretch, "owner", name=which.owner),
             "call": await _read(tx, stretch, "call", kind=which.kind, name=which.provider),
             "depth": await _read(tx, stretch, "depth", name=which.queue),
         }
@@ -101,8 +99,7 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
         "step_s": stretch.step // 1_000,
         "counted_until": None if position is None else iso(position.at),
         "points": _points(stretch, cells),
-        "errors": _top(cells["error"], "result", ERRORS_SHOWN),
-        "owners": _top(cells["owner"], "name", OWNERS_SHOWN),
+        "errors": _top(cells["error"], ERRORS_SHOWN),
         "stages": _stages(cells["stage"]),
         "providers": _providers(stretch, cells["call"]),
         "marks": marks,
@@ -228,10 +225,10 @@ def _stages(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["done"] - row["failed"], row["kind"], row["stage"]))
 
 
-def _top(cells: Sequence[Cell], field: str, most: int) -> list[dict[str, Any]]:
+def _top(cells: Sequence[Cell], most: int) -> list[dict[str, Any]]:
     numbers: dict[str, int] = defaultdict(int)
     for cell in cells:
-        numbers[getattr(cell, field)] += cell.number
+        numbers[cell.result] += cell.number
     best = sorted(numbers.items(), key=lambda entry: (-entry[1], entry[0]))[:most]
     return [{"name": name, "number": number} for name, number in best]
 

@@ -24,9 +24,6 @@ SETTLE_MS = 5_000
 """An event that is younger may have neighbours whose transactions have not ended."""
 EVENTS_MAX = 20_000
 """So many events are counted in one commit, and no more."""
-OWNERS_MAX = 50
-"""Of the owners of one fold, so many by their names; the others together."""
-OTHERS = "(others)"
 KEPT_MS = 30 * 24 * HOUR_MS
 BEGUN_MS = 10 * MINUTE_MS
 MINUTES_TO_JUDGE = 30
@@ -50,7 +47,7 @@ async def _count_ends(kernel: Kernel) -> int:
         if upto is not None:
             cells = await rollups.read(tx, position.seq, upto)
             if cells:
-                await rollups.add(tx, _gather_owners([_name_stage(kernel, cell) for cell in cells]))
+                await rollups.add(tx, _sum_up([_name_stage(kernel, cell) for cell in cells]))
         await rollups.move(tx, EVENTS, Position(position.seq if upto is None else upto, until))
     return 0 if upto is None else upto - position.seq
 
@@ -63,19 +60,12 @@ def _name_stage(kernel: Kernel, cell: Cell) -> Cell:
     return cell._replace(part=kind.stages[0].name)
 
 
-def _gather_owners(cells: list[Cell]) -> list[Cell]:
-    """Cells with every key once; the owners with the fewest jobs are one."""
-    jobs: Counter[str] = Counter()
-    for cell in cells:
-        if cell.series == "owner":
-            jobs[cell.name] += cell.number
-    named = {name for name, _ in jobs.most_common(OWNERS_MAX)}
+def _sum_up(cells: list[Cell]) -> list[Cell]:
+    """Cells with every key once."""
     sums: dict[tuple[int, str, str, str, str, int], tuple[int, int]] = {}
     for cell in cells:
-        name = cell.name if cell.series != "owner" or cell.name in named else OTHERS
-        key = (cell.at, cell.series, name, cell.part, cell.result, cell.bucket)
-        number, total = sums.get(key, (0, 0))
-        sums[key] = (number + cell.number, total + cell.sum)
+        number, total = sums.get(cell[:6], (0, 0))
+        sums[cell[:6]] = (number + cell.number, total + cell.sum)
     return [Cell(*key, number, total) for key, (number, total) in sums.items()]
 
 

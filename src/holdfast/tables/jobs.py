@@ -192,17 +192,9 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
     for due in due_lanes:
         lane = (due["queue"], due["priority"])
         if lane[1] is not None and len(rows) < claim.limit:
-            taken = await tx.rows(
-                sql.claim,
-                queue=lane[0],
-                priority=lane[1],
-                floor=starts[lane],
-                declared=claim.declared,
-                limit=claim.limit - len(rows),
-                owner=claim.owner,
-                now=now,
-                lease_until=claim.lease_until,
-            )
+            place = {"queue": lane[0], "priority": lane[1], "floor": starts[lane], "limit": claim.limit - len(rows)}
+            lease = {"declared": claim.declared, "owner": claim.owner, "lease_until": claim.lease_until}
+            taken = await tx.rows(sql.claim, now=now, **place, **lease)
             rows += taken
             seen[lane] = Seen(lane, len(taken), max((row["created_at"] for row in taken), default=BOTTOM), None)
     if rows:

@@ -4,7 +4,6 @@
     stage   kind, stage, how an attempt ended, how long it ran
     job     kind, queue, how a job ended, how long it waited for its first attempt
     error   kind, stage, error class
-    owner   owner, '', how a job ended
     call    provider, kind, outcome, how long it took; the sum is what it cost
     depth   queue, state: how many jobs; the sum is the age of the oldest, in milliseconds
     deploy  release, digest of what is declared: how many workers of it were started

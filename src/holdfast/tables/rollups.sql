@@ -23,7 +23,7 @@ SELECT MAX(e.seq) AS upto FROM (SELECT seq FROM holdfast_job_events
 -- the same turn as its data: it stands for all of them (`jobs`), and their times and calls are taken to be like its own.
 WITH bounds AS MATERIALIZED (SELECT CAST(b.value->>0 AS BIGINT) AS most FROM json_each(:bounds) AS b),
 ended AS MATERIALIZED (
-  SELECT e.at / 60000 * 60000 AS minute, e.job_id, e.attempt, j.kind, j.queue, COALESCE(j.owner, '') AS owner,
+  SELECT e.at / 60000 * 60000 AS minute, e.job_id, e.attempt, j.kind, j.queue,
          CASE e.type WHEN 'went_on' THEN 'advanced' ELSE e.type END AS result,
          CASE e.type WHEN 'succeeded' THEN j.stage ELSE COALESCE(
            (SELECT x.data/*as json*/ ->> 'stage' FROM holdfast_job_events AS x
@@ -50,10 +50,6 @@ SELECT 'job', minute, kind, queue, result, waited, CAST(SUM(jobs) AS BIGINT), CA
  UNION ALL
 SELECT 'error', minute, kind, stage, error_class, 0, CAST(SUM(jobs) AS BIGINT), 0
   FROM timed WHERE error_class <> '' GROUP BY minute, kind, stage, error_class
- UNION ALL
-SELECT 'owner', minute, owner, '', result, 0, CAST(SUM(jobs) AS BIGINT), 0
-  FROM timed WHERE owner <> '' AND result IN ('succeeded', 'buried', 'expired', 'cancelled')
- GROUP BY minute, owner, result
  UNION ALL
 SELECT 'call', t.minute, c.provider, t.kind, c.outcome,
        (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= c.duration_ms), CAST(SUM(t.jobs) AS BIGINT), CAST(SUM(c.cost_micros * t.jobs) AS BIGINT)

@@ -11,7 +11,7 @@ const RANGES = [
   [10080, "7 days"],
   [43200, "30 days"],
 ];
-const FILTERS = ["kind", "stage", "queue", "provider", "owner"];
+const FILTERS = ["kind", "stage", "queue", "provider"];
 const whole = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)}k` : String(Math.round(value)));
 const ms = (value) => span(value / 1000);
 const percent = (value) => `${Math.round(value * 100)} %`;
@@ -118,7 +118,6 @@ function section(item, query) {
     ),
     el("h3", {}, "Failures by class"),
     table([["Class", (row) => link(`#jobs?${new URLSearchParams({ q: `error:"${row.name}"` })}`, row.name)], ["Times", "number"]], item.errors, (row) => row.name, "Nothing failed."),
-    item.owners.length ? [el("h3", {}, "Jobs by owner"), table([["Owner", (row) => link(`#time?${filtered(query, { owner: row.name })}`, row.name)], ["Ended", "number"]], item.owners, (row) => row.name)] : null,
   );
 }
 
