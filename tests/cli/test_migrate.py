@@ -71,7 +71,7 @@ def test_looking_at_an_empty_database_makes_nothing(here: Place) -> None:
 def test_looking_at_an_older_schema_says_so_and_changes_nothing(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     here.ok("migrate")
     before = names_in(here)
-    newer = Migration("holdfast", len(KERNEL) + 1, "ALTER TABLE holdfast_jobs ADD COLUMN colour TEXT;\n")
+    newer = Migration("holdfast", KERNEL[-1].version + 1, "ALTER TABLE holdfast_jobs ADD COLUMN colour TEXT;\n")
     monkeypatch.setattr("holdfast.kernel.kernel.KERNEL", [*KERNEL, newer])
     for words in LOOKING:
         assert f"this code needs {newer.version}; run holdfast migrate." in here.refused(*words.split()), words

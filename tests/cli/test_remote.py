@@ -190,9 +190,17 @@ def test_every_route_of_a_verb_is_one_of_the_servers() -> None:
     web.include_router(router)
     known = {(method.upper(), _plain(path)) for path, methods in web.openapi()["paths"].items() for method in methods}
     for route in ROUTES.values():
-        for word in ("triage", "remediate", "replay", "resolve") if "{form}" in route.path else ("open", "close"):
-            path = route.path.replace("{form}", word).replace("{open}", word)
+        for word in WORDS_OF.get(route.path.rpartition("/")[2], ("",)):
+            path = route.path.rpartition("/")[0] + f"/{word}" if word else route.path
             assert (route.method, _plain(f"/api/ops{path}")) in known, path
+
+
+WORDS_OF = {
+    "{form}": ("triage", "remediate", "replay", "resolve"),
+    "{open}": ("open", "close"),
+    "{paused}": ("pause", "resume"),
+    "{drain}": ("drain", "undrain"),
+}
 
 
 def _plain(path: str) -> str:

@@ -9,10 +9,12 @@ SELECT n, n % 2 = 0 AS goes, at,
 
 INSERT INTO holdfast_jobs (id, kind, queue, stage, provider, priority, run_at, is_due, created_at, updated_at, deadline_at,
                            payload)
-SELECT id, 'Call', 'flat', 'ask', 'api', 2, at, 0, at, at, at + 70000, '""' FROM made ORDER BY n;
+SELECT id, 'flat.call', 'flat', 'ask', 'api', 2, at, 0, at, at, at + 70000, '""' FROM made ORDER BY n;
 UPDATE holdfast_jobs SET is_due = 1
  WHERE id IN (SELECT id FROM made);
 UPDATE holdfast_jobs SET parked = 1, hold = 'breaker'
+ WHERE id IN (SELECT id FROM made);
+UPDATE holdfast_jobs SET parked = 1, hold = 'pause'
  WHERE id IN (SELECT id FROM made);
 UPDATE holdfast_jobs SET parked = 0, hold = NULL
  WHERE id IN (SELECT id FROM made);
@@ -34,7 +36,7 @@ UPDATE holdfast_outbox SET lease_token = NULL, lease_until = NULL, status = 'pub
  WHERE id IN (SELECT id FROM made);
 
 INSERT INTO holdfast_effects (key, token, job_id, kind, stage, provider, provider_class, status, created_at, updated_at)
-SELECT CAST(id AS TEXT), CAST(id AS TEXT), id, 'Call', 'ask', 'api', 'token', 'planned', at, at FROM made ORDER BY n;
+SELECT CAST(id AS TEXT), CAST(id AS TEXT), id, 'flat.call', 'ask', 'api', 'token', 'planned', at, at FROM made ORDER BY n;
 UPDATE holdfast_effects SET status = 'sending', sends = 1
  WHERE job_id IN (SELECT id FROM made);
 UPDATE holdfast_effects SET status = 'sent', provider_id = key, marked_at = updated_at
@@ -43,7 +45,7 @@ UPDATE holdfast_effects SET status = 'sent', provider_id = key, marked_at = upda
 INSERT INTO holdfast_dead_letters (id, job_id, kind, stage, state, error_class, category, retryable, failure_reason,
                                    attempts_made, last_error, last_stack, first_failure_at, last_failure_at, created_at,
                                    updated_at, original, sanitized_context, fingerprint)
-SELECT id, id, 'Call', 'ask', 'open', 'BAD', 'validation', 0, 'permanent', 1, '', '', at, at, at, at, '{}', '{}', 'f'
+SELECT id, id, 'flat.call', 'ask', 'open', 'BAD', 'validation', 0, 'permanent', 1, '', '', at, at, at, at, '{}', '{}', 'f'
   FROM made ORDER BY n;
 UPDATE holdfast_dead_letters SET state = 'triaged', updated_at = updated_at + 1
  WHERE job_id IN (SELECT id FROM made);

@@ -12,6 +12,7 @@ MEASURED = {
     "ops.mark", "ops.at_risk", "ops.messages_aside", "ops.audit_page",
     "ops.gates_since", "results.of_jobs", "joins.ready", "joins.left", "callbacks.awaited",
     "callbacks.prune", "incidents.held_for", "incidents.due_in", "incidents.last_answer", "incidents.join_held",
+    "pauses.release", "pauses.held", "rollups.reach", "rollups.prune",
 }  # fmt: skip
 """Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
 PAGES = {"depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
@@ -38,10 +39,11 @@ EXCUSED = {
         "effects.answer", "effects.unsent", "effects.hand_over", "effects.of_job", "calls.of_job", "outbox.refused",
         "outbox.release", "idempotency.read", "idempotency.answer",
         "tickets.redeem", "workers.seen", "workers.probe_put", "workers.probe_take", "ops.case_of_job",
+        "places.set_priority", "places.run_now", "places.remove", "logs.of_job", "logs.forget",
         "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
     },
     "only inserts": {
-        "turns.open", "secrets.put", "search.put", "callbacks.put", "incidents.open",
+        "logs.put", "turns.open", "secrets.put", "search.put", "callbacks.put", "incidents.open",
         "joins.begin", "effects.begin_new", "new_jobs.insert", "new_jobs.insert_one",
         "events.append", "events.append_once", "results.put",
         "answers.put", "cases.open", "cases.keep_correction", "effects.plan", "calls.put", "calls.put_again",
@@ -50,6 +52,9 @@ EXCUSED = {
     },
     "a table of a few rows": {
         "keepers.take", "keepers.look", "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
+        "pauses.put", "pauses.every", "pauses.of_job", "pauses.is_paused", "workers.drain",
+        "rollups.lock", "rollups.move", "rollups.position", "rollups.begin", "workers.started_since",
+        "incidents.begun_between", "ops.gate_changes",
         "workers.company", "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
         "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until",
@@ -57,8 +62,11 @@ EXCUSED = {
         "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",
     },
     "the look from the bottom itself: a twentieth of the time": {"lanes.below", "lanes.below_later"},
-    "the newest ten thousand events, and their jobs": {"depth.finished_since", "ops.ends_by_minute"},
-    "the newest calls and effects": {"ops.calls_since"},
+    "the newest ten thousand events, and their jobs": {"depth.finished_since"},
+    "what has ended since the last fold, and its jobs, from a remembered position on": {"rollups.read"},
+    "a minute's own cells, written some times each": {
+        "rollups.add", "rollups.put", "rollups.between", "rollups.usual_age", "rollups.fold_hour",
+    },
     "measured by themselves (test_turns_flat.py)": {"turns.lanes", "turns.next_keys", "turns.admit"},
     "not flat: the past of a key with a limit, and a count of those in line for the metrics (decision 16)": {
         "turns.begun", "depth.in_line",
@@ -71,7 +79,7 @@ EXCUSED = {
         "cases.groups", "effects.by_status", "effects.count", "effects.page", "effects.sample",
         "calls.spending", "outbox.stuck", "outbox.requeue",
         "outbox.of_aggregate", "ops.jobs_found", "ops.job_ids", "ops.letter_ids", "ops.states_of",
-        "search.jobs_matching", "search.jobs_by_term",
+        "search.jobs_matching", "search.jobs_by_term", "workers.running", "schedules.runs",
         "audit.of_subject", "audit.recent",
     },
     "as many as people open consoles": {"tickets.prune"},

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from holdfast import App, Breaker, Context, Job, Provider, stage
+from holdfast.core.floor import BOTTOM
 from holdfast.core.outcome import Done, Next
 from holdfast.engines.doorbell import RungRecently
 from holdfast.engines.presence import expire_the_dead
@@ -26,9 +27,10 @@ from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.operator.depth import ready_floors
+from holdfast.operator.rollup import roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore
-from holdfast.tables import cases, incidents, jobs, lanes, leases, ops
+from holdfast.tables import cases, incidents, jobs, lanes, leases, ops, pauses
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Message
@@ -92,6 +94,8 @@ async def explained(url: str, clock: HandClock) -> AsyncIterator[tuple[Kernel, E
     await kernel.migrate()
     async with PostgresStore.transaction(store) as tx:
         await tx.connection.execute("INSERT INTO holdfast_breakers (name, updated_at) VALUES ('api', 0)")
+        await tx.connection.execute("INSERT INTO holdfast_pauses VALUES ('kind', 'flat.call', 0, 0, 'olga', 'is over')")
+        await tx.connection.execute("INSERT INTO holdfast_pauses VALUES ('kind', 'Other', 1, 0, 'olga', 'is paused')")
     yield kernel, store
     await store.close()
 
@@ -133,7 +137,8 @@ async def keep(kernel: Kernel) -> None:
     """Every step that a process repeats, with nothing to do."""
     await relay_once(kernel)
     await turn(kernel, "w", ["flat"], [], 200)
-    for step in (reap_once, sweep_once, hold_once, wake_once, reconcile_once, prune_once, expire_the_dead):
+    steps = (reap_once, sweep_once, hold_once, wake_once, reconcile_once, prune_once, expire_the_dead, roll_up_once)
+    for step in steps:
         await step(kernel)
     await snapshot(kernel)
     await look_at_lists(kernel)
@@ -150,6 +155,7 @@ async def keep(kernel: Kernel) -> None:
         await incidents.last_answer(tx, "api", now - HOUR_MS)
         await incidents.join_held(tx, jobs.NIL, "api", kernel.floors.parked_since("api"), now)
         await ops.mark(tx)
+        await pauses.held(tx, "flat.call", kernel.floors.times("paused", "flat.call").at or BOTTOM)
 
 
 async def look_at_lists(kernel: Kernel) -> None:

@@ -13,8 +13,9 @@ from holdfast.core.failure import Category
 from holdfast.kernel.questions.deploy import Undeclared
 from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.overview import light_of
-from holdfast.operator.snapshot import AtRisk, BreakerView, Lane, Snapshot
+from holdfast.operator.snapshot import AtRisk, BreakerView, Lane, PauseView, Snapshot
 from holdfast.tables.horizon import Horizon
+from holdfast.tables.pauses import Pause
 
 pytestmark = pytest.mark.spec("K17")
 
@@ -36,6 +37,9 @@ def breaker(opened_s_ago: float, *, down_s_ago: float | None = None, gate: Gate 
     down_since = None if down_s_ago is None else NOW - int(down_s_ago * 1_000)
     state = BreakerState(gate=gate, opened_at=NOW - int(opened_s_ago * 1_000), down_since=down_since, **more)
     return replace(WELL, breakers=[BreakerView("llm", state, 400, None, None)])
+
+
+PAUSE = Pause("queue", "essays", True, NOW - 60_000, "olga", "prices are wrong")
 
 
 def lane(state: str, jobs: int, age_s: float, *served: str) -> Snapshot:
@@ -64,6 +68,7 @@ CASES: list[tuple[str, Snapshot, Topic, Severity]] = [
     ("a bug", letters("open", Category.BUG, "service"), Topic.BUG, Severity.PAGE),
     ("a bug in work", letters("triaged", Category.BUG, "service"), Topic.LETTERS, Severity.TICKET),
     ("letters", letters("open", Category.AUTH, "service"), Topic.LETTERS, Severity.TICKET),
+    ("paused", replace(WELL, pauses=[PauseView(PAUSE, 3)]), Topic.PAUSED, Severity.TICKET),
     ("old snapshot", replace(WELL, horizon=Horizon("session", "dump", 7, 840.0, 9)), Topic.HORIZON, Severity.TICKET),
 ]
 
@@ -137,3 +142,10 @@ def test_a_job_that_came_too_late_is_nobodys_bug() -> None:
     view = replace(letters("open", Category.BUG, "service"), letters_late=2)
     (notice,) = what_asks(view)
     assert (notice.topic, notice.severity, notice.number) == (Topic.LETTERS, Severity.TICKET, 2)
+
+
+def test_a_paused_queue_asks_once_and_its_wait_is_no_news() -> None:
+    view = replace(lane("queued", 500, 1_801.0), pauses=[PauseView(PAUSE, 500)])
+    (notice,) = what_asks(view)
+    assert (notice.topic, notice.number, notice.subject) == (Topic.PAUSED, 500, "queue:essays")
+    assert "paused by olga" in notice.sentence and "prices are wrong" in notice.sentence

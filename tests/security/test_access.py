@@ -53,7 +53,7 @@ instructor operator: POST /api/submissions/{submission_id}/review/release;
 service: POST /api/changelists/{changelist_id}/reviews; GET /api/changelists/{changelist_id}/reviews;
 service: GET /api/changelists/{changelist_id}/reviews/{review_version};
 service: GET /api/changelists/{changelist_id}/reviews/{review_version}/mail;
-operator: GET /api/ops/overview; GET /api/ops/history; GET /api/ops/changes; GET /api/ops/audit;
+operator: GET /api/ops/overview; GET /api/ops/charts; GET /api/ops/changes; GET /api/ops/audit;
 operator: GET /api/ops/jobs; GET /api/ops/jobs/{job_id}; POST /api/ops/jobs/{job_id}/cancel;
 operator: GET /api/ops/jobs/counts; POST /api/ops/jobs/bulk; POST /api/ops/jobs/{job_id}/answer;
 operator: GET /api/ops/incidents; GET /api/ops/incidents/{incident_id};
@@ -65,6 +65,12 @@ operator: POST /api/ops/breakers/{name}/open; POST /api/ops/breakers/{name}/clos
 operator: GET /api/ops/outbox; POST /api/ops/outbox/{message_id}/requeue;
 operator: GET /api/ops/effects; POST /api/ops/effects/answer;
 operator: GET /api/ops/costs; GET /api/ops/workers; GET /api/ops/schedules;
+operator: GET /api/ops/pauses; POST /api/ops/pauses/{sort}/{name}/pause; POST /api/ops/pauses/{sort}/{name}/resume;
+operator: POST /api/ops/jobs/{job_id}/priority; POST /api/ops/jobs/{job_id}/run-now;
+operator: POST /api/ops/jobs/{job_id}/delete; POST /api/ops/workers/{name}/drain;
+operator: POST /api/ops/workers/{name}/undrain; GET /api/ops/schedules/{name}/runs;
+operator: POST /api/ops/schedules/{name}/run; POST /api/ops/schedules/{name}/pause;
+operator: POST /api/ops/schedules/{name}/resume;
 operator: GET /api/ops/submissions; GET /api/ops/submissions/{submission_id};
 operator: POST /api/ops/submissions/{submission_id}/resubmit; GET /api/ops/refused-callbacks;
 operator: GET /api/ops/dlq; GET /api/ops/dlq/{letter_id};
@@ -153,6 +159,7 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "message_id": nobody,
             "name": "nothing",
             "noun": "jobs",
+            "sort": "kind",
             "step": "triage",
             "system": "nothing",
             "verb": "open",

@@ -35,6 +35,7 @@ COLUMNS = {
     "holdfast_secrets": "owner",
     "holdfast_search": "job_id",
     "holdfast_incident_jobs": "incident_id",
+    "holdfast_logs": "job_id",
 }
 REFERENCE = {
     "holdfast_breakers": "a row for each provider",
@@ -44,6 +45,9 @@ REFERENCE = {
     "holdfast_keepers": "a row for each deployment",
     "holdfast_turns": "a row for each queue that takes turns",
     "holdfast_incidents": "a row for each incident",
+    "holdfast_rollups": "some rows for each minute of thirty days",
+    "holdfast_rollup_positions": "two rows",
+    "holdfast_pauses": "a row for each kind or queue that was ever paused",
 }
 # Why a statement asks more than one shard, and which do. The claim is the one of the hot path: a fleet on a sharded
 # database claims from its own shard's worker node, or is a deployment of its own (docs/how-to/shard.md).
@@ -63,7 +67,7 @@ CROSSING = {
         "jobs.unpark workers.known workers.expire breakers.attention callbacks.awaited effects.in_doubt"
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
-        " incidents.join_held incidents.join_dead"
+        " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
     ),
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
@@ -72,11 +76,12 @@ CROSSING = {
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
         "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
-        " ops.job_ids ops.letter_ids ops.states_of"
-        " ops.outbox_page ops.effects_page ops.ends_by_minute ops.calls_since ops.mark ops.at_risk"
+        " ops.job_ids ops.letter_ids"
+        " ops.outbox_page ops.effects_page ops.mark ops.at_risk"
         " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
         " depth.waiting search.jobs_matching search.jobs_by_term incidents.jobs_hit incidents.letters_by_minute"
+        " pauses.held workers.running schedules.runs"
     ),
 }
 LISTED = {name for names in CROSSING.values() for name in names.split()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import complete, dead, incidents, outbox, schedules, status, top
+from holdfast.cli import complete, control, dead, incidents, outbox, schedules, status, top
 from holdfast.cli.plain import LOOK, OPERATE, PlainGroup
 from holdfast.cli.reach import act, at_desk, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
@@ -28,11 +28,16 @@ ProviderName = Annotated[str, typer.Argument(help="The provider's name.", autoco
 def add_to(cli: typer.Typer) -> None:
     cli.command("status", rich_help_panel=LOOK)(status.status)
     cli.command("top", rich_help_panel=LOOK)(top.top)
-    cli.command("workers", rich_help_panel=LOOK)(workers_list)
     cli.command("costs", rich_help_panel=LOOK)(costs)
     cli.command("actions", rich_help_panel=LOOK)(actions_list)
+    jobs_cli.command("priority")(control.jobs_priority)
+    jobs_cli.command("run")(control.jobs_run)
+    jobs_cli.command("delete")(control.jobs_delete)
+    jobs_cli.command("bulk")(control.jobs_bulk)
     families = {
         "jobs": jobs_cli,
+        "pauses": control.pauses_cli,
+        "workers": control.workers_cli,
         "dead": dead.dead_cli,
         "incidents": incidents.incidents_cli,
         "breakers": breakers_cli,
@@ -99,7 +104,11 @@ def _draw_job(job: dict[str, Any]) -> RenderableType:
     from holdfast.cli.table import table_of
 
     title = Text.assemble((job["kind"], "bold"), f" {job['id']} is ", (job["state"], "bold"))
-    return Group(title, Text(job["why"]), table_of(job["events"], ["at", "attempt", "type", "data"]))
+    shown: list[RenderableType] = [title, Text(job["why"]), table_of(job["events"], ["at", "attempt", "type", "data"])]
+    for log in job["logs"]:
+        shown.append(Text(f"Attempt {log['attempt']} logged {log['number']:,}:", "bold"))
+        shown += [Text(f"{at} {level} {name}: {words}") for at, level, name, words in log["lines"]]
+    return Group(*shown)
 
 
 @jobs_cli.command("cancel")
@@ -252,16 +261,6 @@ def _draw_bill(bill: dict[str, Any]) -> RenderableType:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
     return Group(table_of(bill["items"], columns), Text(f"In all: {bill['total_cost_micros']:,} millionths"))
-
-
-def workers_list(
-    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
-) -> None:
-    """Workers by their last report; one that was silent for long is not alive."""
-    from holdfast.operator import fleet
-
-    columns = ["name", "queues", "in_flight", "started_at", "seen_at", "alive"]
-    show_items(look(system, app), columns, as_json, watch, fleet.list_workers)
 
 
 def actions_list(

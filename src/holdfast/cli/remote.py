@@ -20,7 +20,20 @@ from pydantic import BaseModel
 
 from holdfast.cli.server import RemoteServer
 from holdfast.errors import HoldfastError, InvalidInput, NotAllowed, NotFound
-from holdfast.operator import deliveries, fleet, incidents, jobs, letters, overview, postmortem, providers, story
+from holdfast.operator import (
+    deliveries,
+    fleet,
+    incidents,
+    job_bulk,
+    jobs,
+    letters,
+    overview,
+    pauses,
+    postmortem,
+    providers,
+    schedules,
+    story,
+)
 from holdfast.operator.page import PAGE_MAX, ListPage
 
 BASE = "/api/ops"
@@ -37,6 +50,8 @@ class Route(NamedTuple):
 
 WORDS: dict[str, Callable[[Any], str]] = {
     "open": lambda is_open: "open" if is_open else "close",
+    "paused": lambda is_paused: "pause" if is_paused else "resume",
+    "drain": lambda drains: "drain" if drains else "undrain",
     "form": lambda form: type(form).__name__.removeprefix("Bulk").lower(),
 }
 
@@ -47,6 +62,15 @@ ROUTES: dict[Callable[..., Any], Route] = {
     jobs.query_jobs: Route("GET", "/jobs", {"text": "q"}),
     story.show_job: Route("GET", "/jobs/{job_id}"),
     jobs.cancel_job: Route("POST", "/jobs/{job_id}/cancel"),
+    jobs.set_priority: Route("POST", "/jobs/{job_id}/priority"),
+    jobs.run_job_now: Route("POST", "/jobs/{job_id}/run-now"),
+    jobs.delete_job: Route("POST", "/jobs/{job_id}/delete"),
+    job_bulk.act_on_jobs: Route("POST", "/jobs/bulk", {"text": "q"}),
+    pauses.list_pauses: Route("GET", "/pauses"),
+    pauses.set_pause: Route("POST", "/pauses/{sort}/{name}/{paused}"),
+    schedules.set_paused: Route("POST", "/schedules/{name}/{paused}"),
+    schedules.run_schedule_now: Route("POST", "/schedules/{name}/run"),
+    schedules.list_runs: Route("GET", "/schedules/{name}/runs"),
     providers.list_breakers: Route("GET", "/breakers"),
     providers.list_gate_changes: Route("GET", "/breakers/{name}/history"),
     providers.force_breaker: Route("POST", "/breakers/{name}/{open}"),
@@ -57,6 +81,7 @@ ROUTES: dict[Callable[..., Any], Route] = {
     fleet.list_actions: Route("GET", "/audit"),
     fleet.list_schedules: Route("GET", "/schedules"),
     fleet.list_workers: Route("GET", "/workers"),
+    fleet.drain_worker: Route("POST", "/workers/{name}/{drain}"),
     fleet.sum_costs: Route("GET", "/costs"),
     letters.list_letters: Route("GET", "/dead-letters"),
     letters.list_groups: Route("GET", "/dead-letters/groups"),
@@ -74,7 +99,7 @@ ROUTES: dict[Callable[..., Any], Route] = {
     incidents.close_incident: Route("POST", "/incidents/{id}/close"),
     postmortem.write_postmortem: Route("GET", "/incidents/{id}/post-mortem"),
 }
-UNSENT = ("actor", "looks")
+UNSENT = ("actor",)
 """What the server knows by itself."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.reach import act, at_desk, finite, look, say, show_items
-from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 
 schedules_cli = typer.Typer(help="Cron schedules: see them, add, pause, resume and remove them.", no_args_is_help=True)
 COLUMNS = ["name", "cron", "timezone", "kind", "last_at", "next_at", "overlap", "paused"]
@@ -78,6 +78,28 @@ def schedules_resume(
 
     done = at_desk(act(system, app), schedules.set_paused, name, paused=False, actor=actor)
     say(f"The schedule '{name}' goes on.", as_json, **done)
+
+
+@schedules_cli.command("run")
+def schedules_run(
+    name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Enqueue now what the schedule would; its ticks stay."""
+    from holdfast.operator import schedules
+
+    done = at_desk(act(system, app), schedules.run_schedule_now, name, actor=actor)
+    say(f"Job {done['job_id']} is enqueued.", as_json, **done)
+
+
+@schedules_cli.command("runs")
+def schedules_runs(
+    name: Name, limit: Limit = 50, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """The jobs that the schedule has enqueued, the newest first."""
+    from holdfast.operator import schedules
+
+    columns = ["id", "state", "stage", "created_at", "finished_at", "error"]
+    show_items(look(system, app), columns, as_json, False, schedules.list_runs, name, limit)
 
 
 @schedules_cli.command("remove")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import holdfast
 from holdfast.engines.roster import Roster
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
@@ -36,6 +37,8 @@ class Wakeups:
         self._roster = Roster(name)
         self._surplus = asyncio.Event()
         self._heeds: bool | None = None
+        self.is_drained = False
+        """Whether a person has asked this worker to take nothing more."""
         self.company_changed = asyncio.Event()
         """Others have come or gone, or rings arrive here now, or do no longer: it is time for a report."""
 
@@ -48,13 +51,25 @@ class Wakeups:
 
     async def report(self, tx: Tx, in_flight: int, now: int) -> None:
         """Tell the others that this worker is there, and learn who they are. They are counted on from then."""
-        queues, declared, heeds = ",".join(self._queues), self._kernel.registry.declared, self._kernel.store.is_heard()
-        await workers.seen(tx, self._name, queues, in_flight, now, declared, heeds=heeds)
+        queues, declared = ",".join(self._queues), self._kernel.registry.declared
+        was_drained = self.is_drained
+        heeds = await self._say(tx, queues, declared, in_flight, now)
+        if self.is_drained != was_drained:
+            heeds = await self._say(tx, queues, declared, in_flight, now)
+            self._look()
         lately = now - int(FRESH * self._kernel.tuning.renew_s * 1_000)
         self._roster.update(await workers.company(tx, queues, declared, lately) if heeds else [])
-        if heeds and not self._heeds:
+        if heeds != bool(self._heeds):
             await tx.hint(COMPANY)
         self._heeds = heeds
+
+    async def _say(self, tx: Tx, queues: str, declared: str, in_flight: int, now: int) -> bool:
+        """Write the report; returns whether rings may be addressed to this worker."""
+        heeds = self._kernel.store.is_heard() and not self.is_drained
+        release = holdfast.__version__
+        report = (self._name, queues, in_flight, now, declared)
+        self.is_drained = await workers.seen(tx, *report, heeds=heeds, release=release)
+        return heeds
 
     async def sign_off(self) -> None:
         """Tell the others that this worker goes; not for longer than a second."""
@@ -84,7 +99,7 @@ class Wakeups:
                 if await bell.wait(self._kernel.tuning.renew_s) and store.is_heard():
                     await asyncio.sleep(self._roster.share() * LOOK_ROUND_S)
                     self.company_changed.set()
-                if self._heeds is not None and store.is_heard() != self._heeds:
+                if self._heeds is not None and (store.is_heard() and not self.is_drained) != self._heeds:
                     self.company_changed.set()
         finally:
             bell.close()

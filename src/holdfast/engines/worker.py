@@ -3,8 +3,7 @@
     stream: settle what is finished and claim what is due, in ONE commit -> run the jobs -> again
     beside: one batched renewal of all leases; reaping; the deadline sweep; breakers; reconciliation; pruning
 
-Two streams on PostgreSQL: while one waits for its commit the other runs Python (2.0-2.4 times the fastest peer;
-one stream 1.2-1.6). SQLite has one writer, so it gets one stream.
+Two streams on PostgreSQL, so that Python runs while a commit is waited for; SQLite has one writer, and one stream.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from holdfast.kernel.compose.awaited import listen_for_waits
 from holdfast.kernel.go_on import Look, may_go_on, next_look
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
+from holdfast.kernel.observe.attempt_log import keep_logs
 from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.settle import Settlement, Taken
 from holdfast.kernel.turn import turn
@@ -96,6 +96,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then finish what is in flight within the grace time and give back the rest."""
         self._stop = stop
+        keep_logs()
         async with asyncio.TaskGroup() as group:
             helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
             helpers += [group.create_task(self._newcomers.look_for_ever())] if self._kept else []
@@ -166,7 +167,7 @@ class Worker:
         return max(0, self._free() - self._kept)
 
     def _free(self) -> int:
-        if self._draining or self._stop.is_set():
+        if self._draining or self._stop.is_set() or self._wakeups.is_drained:
             return 0
         return self.concurrency - len(self._running) - self._reserved - self._going_on()
 
@@ -184,7 +185,7 @@ class Worker:
     async def _step(self, room: int) -> tuple[list[Taken], int]:
         kept = self._going_on()
         finished, self._finished = self._finished, []
-        goes_on = not (self._draining or self._stop.is_set())
+        goes_on = not (self._draining or self._stop.is_set() or self._wakeups.is_drained)
         self._stepping += 1
         self._reserved += kept
         began = self.kernel.now()

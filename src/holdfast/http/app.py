@@ -6,8 +6,7 @@ It starts no worker: `holdfast up` runs those beside it, `holdfast serve` leaves
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -29,10 +28,8 @@ from holdfast.http import (
 from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
-from holdfast.http.looking import keep_looking
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
-from holdfast.operator.history import Looks
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 
@@ -77,7 +74,6 @@ def assemble(
         openapi_url="/openapi.json",
         redirect_slashes=False,
         responses=PROBLEMS,
-        lifespan=_look_meanwhile,
     )
     app.state.auth = auth
     app.state.callers = Callers(settings)
@@ -86,18 +82,11 @@ def assemble(
     app.state.systems = tuple(systems)
     app.state.desk = Desk(app.state.systems)
     app.state.stopping = asyncio.Event()
-    app.state.looks = Looks()
     problem.install(app, [one.system.problems for one in systems if one.system.problems is not None])
     for router in routers:
         app.include_router(router)
     app.add_middleware(Guard)
     return app
-
-
-@asynccontextmanager
-async def _look_meanwhile(app: FastAPI) -> AsyncIterator[None]:
-    async with keep_looking(app.state.desk, app.state.looks):
-        yield
 
 
 shared = APIRouter()

@@ -30,7 +30,6 @@ from holdfast.errors import BadDeclaration, SchemaMismatch, StoreError
 from holdfast.http import ops, ops_live, pages
 from holdfast.http.app import assemble
 from holdfast.http.auth import Principal, require
-from holdfast.http.looking import keep_looking
 from holdfast.http.principal import SUB_LENGTH_MAX, is_name
 from holdfast.http.problem import Problem, path_below, response_of
 from holdfast.kernel.app import App
@@ -164,7 +163,6 @@ class HostedConsole:
             stack.push_async_callback(close_systems, opened)
             await check_schema(opened[0].kernel)
             web = assemble(settings, opened, HostAuth(), [ops.router, ops_live.router, pages.common, router])
-            await stack.enter_async_context(keep_looking(web.state.desk, web.state.looks))
             self._resources = stack.pop_all()
         return web
 

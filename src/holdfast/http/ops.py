@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from holdfast.core.control import Action
 from holdfast.core.job import State
-from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, Limit, OnPage, Operator, Words
+from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, JobId, Limit, OnPage, Operator, Words
 from holdfast.http.ops_cases import router as cases_router
+from holdfast.http.ops_control import router as control_router
 from holdfast.http.ops_incidents import router as incidents_router
 from holdfast.operator import deliveries, fleet, job_bulk, jobs, overview, providers, story
 from holdfast.operator.page import PAGE_MAX, ListPage
@@ -23,6 +25,7 @@ from holdfast.operator.page import PAGE_MAX, ListPage
 router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
 router.include_router(cases_router)
 router.include_router(incidents_router)
+router.include_router(control_router)
 
 MESSAGE_STATUS = Literal["pending", "published", "failed"]
 EFFECT_STATUS = Literal["planned", "sending", "unknown", "sent", "failed", "review"]
@@ -44,10 +47,11 @@ class EffectAnswer(BaseModel):
 class JobsAct(BaseModel):
     """Which jobs, by a query or by their ids, and what to do with one page of them."""
 
-    action: job_bulk.Action
+    action: Action
     q: Words = ""
-    ids: list[UUID] | None = Field(default=None, max_length=PAGE_MAX)
+    ids: list[Words] | None = Field(default=None, max_length=PAGE_MAX)
     evidence: Words | None = None
+    priority: int | None = Field(default=None, ge=0, le=3)
     limit: int = Field(default=50, ge=1, le=PAGE_MAX)
     next: str | None = Field(default=None, max_length=4_000)
     dry_run: bool = False
@@ -60,9 +64,9 @@ class JobAnswer(BaseModel):
 
 
 @router.get("/overview")
-async def show_overview(request: Request, desk: AtDesk) -> dict[str, Any]:
+async def show_overview(desk: AtDesk) -> dict[str, Any]:
     """Each system at a glance: its light, what asks for a person, depth, age, lag, dead letters, breakers."""
-    return await overview.show_overview(desk, request.app.state.looks)
+    return await overview.show_overview(desk)
 
 
 @router.get("/jobs")
@@ -94,35 +98,37 @@ async def count_jobs(desk: AtDesk, q: Filter = None) -> dict[str, Any]:
 
 @router.post("/jobs/bulk")
 async def act_on_jobs(desk: AtDesk, body: JobsAct, who: Operator) -> dict[str, Any]:
-    """Cancel or replay one page of the jobs that fit a query; `next` is where the page after it begins."""
+    """Cancel, replay, run now, delete or give another priority to one page of the jobs that fit a query; `next` is
+    where the page after it begins."""
     return await job_bulk.act_on_jobs(
         desk,
         body.q,
         body.action,
         actor=who.sub,
         page=ListPage(body.limit, body.next),
-        ids=None if body.ids is None else frozenset(map(str, body.ids)),
+        ids=None if body.ids is None else frozenset(body.ids),
         evidence=body.evidence,
+        priority=body.priority,
         dry_run=body.dry_run,
     )
 
 
 @router.get("/jobs/{job_id}")
-async def show_job(desk: AtDesk, job_id: UUID) -> dict[str, Any]:
+async def show_job(desk: AtDesk, job_id: JobId) -> dict[str, Any]:
     """One job with its whole story, and in words why it is where it is."""
-    return await story.show_job(desk, str(job_id))
+    return await story.show_job(desk, job_id)
 
 
 @router.post("/jobs/{job_id}/answer")
-async def answer_job(desk: AtDesk, job_id: UUID, body: JobAnswer, who: Operator) -> dict[str, Any]:
+async def answer_job(desk: AtDesk, job_id: JobId, body: JobAnswer, who: Operator) -> dict[str, Any]:
     """Give a job that waits the answer that it waits for; the first answer stands."""
-    return await story.answer_job(desk, str(job_id), body.value, who.sub)
+    return await story.answer_job(desk, job_id, body.value, who.sub)
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel_job(desk: AtDesk, job_id: UUID, who: Operator) -> dict[str, Any]:
+async def cancel_job(desk: AtDesk, job_id: JobId, who: Operator) -> dict[str, Any]:
     """End a job that has not ended."""
-    return await jobs.cancel_job(desk, str(job_id), who.sub)
+    return await jobs.cancel_job(desk, job_id, who.sub)
 
 
 @router.get("/breakers")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 
 from holdfast.core.words import Words as Words
 from holdfast.http.auth import Principal, require
 from holdfast.operator.desk import Desk
+from holdfast.operator.ids import complete_id
 from holdfast.operator.page import PAGE_MAX, ListPage
 
 OPERATOR = require("operator")
@@ -31,3 +32,22 @@ def _page(limit: Limit = 50, cursor: Cursor = None) -> ListPage:
 
 AtDesk = Annotated[Desk, Depends(_desk)]
 OnPage = Annotated[ListPage, Depends(_page)]
+IdText = Annotated[Words, Path(description="The id, or its first 8 characters or more.", max_length=100)]
+
+
+async def _job_id(desk: AtDesk, job_id: IdText) -> str:
+    return await complete_id(desk, "job", job_id)
+
+
+async def _case_id(desk: AtDesk, case_id: IdText) -> str:
+    return await complete_id(desk, "dead letter", case_id)
+
+
+async def _incident_id(desk: AtDesk, incident_id: IdText) -> str:
+    return await complete_id(desk, "incident", incident_id)
+
+
+JobId = Annotated[str, Depends(_job_id)]
+CaseId = Annotated[str, Depends(_case_id)]
+IncidentId = Annotated[str, Depends(_incident_id)]
+"""Whole, however much of it was typed."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.core.case import CaseState, Cause
-from holdfast.http.ops_asked import AtDesk, Filter, Limit, OnPage, Operator, Words
+from holdfast.http.ops_asked import AtDesk, CaseId, Filter, Limit, OnPage, Operator, Words
 from holdfast.operator import letters
 from holdfast.operator.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
 from holdfast.operator.mend import mend_and_replay, preview_replay
@@ -89,9 +88,9 @@ async def list_groups(desk: AtDesk, limit: Limit = 50) -> dict[str, Any]:
 
 
 @router.get("/{case_id}")
-async def show_case(desk: AtDesk, case_id: UUID) -> dict[str, Any]:
+async def show_case(desk: AtDesk, case_id: CaseId) -> dict[str, Any]:
     """One dead letter with its history, and the next step."""
-    return await letters.show_letter(desk, str(case_id))
+    return await letters.show_letter(desk, case_id)
 
 
 @router.post("/bulk/triage")
@@ -119,23 +118,23 @@ async def bulk_resolve(desk: AtDesk, body: BulkResolve, who: Operator) -> dict[s
 
 
 @router.post("/{case_id}/triage")
-async def triage(desk: AtDesk, case_id: UUID, body: Triage, who: Operator) -> dict[str, Any]:
+async def triage(desk: AtDesk, case_id: CaseId, body: Triage, who: Operator) -> dict[str, Any]:
     """Step 1: say what kind of cause it was."""
-    return await letters.triage_letter(desk, str(case_id), cause=body.cause, actor=who.sub, notes=body.notes)
+    return await letters.triage_letter(desk, case_id, cause=body.cause, actor=who.sub, notes=body.notes)
 
 
 @router.post("/{case_id}/remediate")
-async def remediate(desk: AtDesk, case_id: UUID, body: Remediate, who: Operator) -> dict[str, Any]:
+async def remediate(desk: AtDesk, case_id: CaseId, body: Remediate, who: Operator) -> dict[str, Any]:
     """Step 2: record what was mended."""
-    return await letters.remediate_letter(desk, str(case_id), evidence=body.evidence, actor=who.sub)
+    return await letters.remediate_letter(desk, case_id, evidence=body.evidence, actor=who.sub)
 
 
 @router.post("/{case_id}/correct")
-async def correct_input(desk: AtDesk, case_id: UUID, body: Correct, who: Operator) -> dict[str, Any]:
+async def correct_input(desk: AtDesk, case_id: CaseId, body: Correct, who: Operator) -> dict[str, Any]:
     """Instead of step 2: correct the job's input; `dry_run` only says what would change, and where a replay begins."""
     answer, _ = await letters.correct_letter(
         desk,
-        str(case_id),
+        case_id,
         actor=who.sub,
         values=body.set,
         document=body.input,
@@ -146,13 +145,13 @@ async def correct_input(desk: AtDesk, case_id: UUID, body: Correct, who: Operato
 
 
 @router.post("/{case_id}/mend")
-async def mend(desk: AtDesk, case_id: UUID, who: Operator, body: Mend) -> dict[str, Any]:
+async def mend(desk: AtDesk, case_id: CaseId, who: Operator, body: Mend) -> dict[str, Any]:
     """All steps up to the replay in one; `dry_run` says what it would change, keep, repeat, cost and wait for."""
     if body.dry_run:
-        return await preview_replay(desk, str(case_id), actor=who.sub, values=body.set, full=body.full)
+        return await preview_replay(desk, case_id, actor=who.sub, values=body.set, full=body.full)
     return await mend_and_replay(
         desk,
-        str(case_id),
+        case_id,
         actor=who.sub,
         cause=body.cause,
         evidence=body.evidence,
@@ -163,15 +162,15 @@ async def mend(desk: AtDesk, case_id: UUID, who: Operator, body: Mend) -> dict[s
 
 
 @router.post("/{case_id}/replay")
-async def replay(desk: AtDesk, case_id: UUID, who: Operator, body: Replay | None = None) -> dict[str, Any]:
+async def replay(desk: AtDesk, case_id: CaseId, who: Operator, body: Replay | None = None) -> dict[str, Any]:
     """Step 3: put the job back at its failed stage, with fresh budgets."""
     wanted = body or Replay()
-    return await letters.replay_letter(desk, str(case_id), actor=who.sub, full=wanted.full, delay_s=wanted.delay_s)
+    return await letters.replay_letter(desk, case_id, actor=who.sub, full=wanted.full, delay_s=wanted.delay_s)
 
 
 @router.post("/{case_id}/resolve")
-async def resolve(desk: AtDesk, case_id: UUID, body: Resolve, who: Operator) -> dict[str, Any]:
+async def resolve(desk: AtDesk, case_id: CaseId, body: Resolve, who: Operator) -> dict[str, Any]:
     """Step 4: close the case, after its replay has succeeded or with a reason why none is needed."""
     return await letters.resolve_letter(
-        desk, str(case_id), actor=who.sub, notes=body.notes, without_replay=body.without_replay
+        desk, case_id, actor=who.sub, notes=body.notes, without_replay=body.without_replay
     )

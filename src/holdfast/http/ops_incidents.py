@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, Literal
-from uuid import UUID
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
-from holdfast.http.ops_asked import AtDesk, OnPage, Operator, Words
+from holdfast.http.ops_asked import AtDesk, IncidentId, OnPage, Operator, Words
 from holdfast.operator import incidents
 from holdfast.operator.postmortem import write_postmortem
 
@@ -39,36 +38,36 @@ async def list_incidents(
 
 
 @router.get("/{incident_id}")
-async def show_incident(desk: AtDesk, incident_id: UUID) -> dict[str, Any]:
+async def show_incident(desk: AtDesk, incident_id: IncidentId) -> dict[str, Any]:
     """An incident: how it is now, whom it hit, its timeline and its jobs."""
-    return await incidents.show_incident(desk, str(incident_id))
+    return await incidents.show_incident(desk, incident_id)
 
 
 @router.get("/{incident_id}/post-mortem", response_class=PlainTextResponse)
-async def post_mortem(desk: AtDesk, incident_id: UUID) -> PlainTextResponse:
+async def post_mortem(desk: AtDesk, incident_id: IncidentId) -> PlainTextResponse:
     """The incident as a page to keep, in Markdown."""
-    return PlainTextResponse(await write_postmortem(desk, str(incident_id)), media_type="text/markdown")
+    return PlainTextResponse(await write_postmortem(desk, incident_id), media_type="text/markdown")
 
 
 @router.post("/{incident_id}/acknowledge")
-async def acknowledge(desk: AtDesk, incident_id: UUID, who: Operator) -> dict[str, Any]:
+async def acknowledge(desk: AtDesk, incident_id: IncidentId, who: Operator) -> dict[str, Any]:
     """Say that you have it."""
-    return await incidents.acknowledge_incident(desk, str(incident_id), actor=who.sub)
+    return await incidents.acknowledge_incident(desk, incident_id, actor=who.sub)
 
 
 @router.post("/{incident_id}/assign")
-async def assign(desk: AtDesk, incident_id: UUID, body: Assign, who: Operator) -> dict[str, Any]:
+async def assign(desk: AtDesk, incident_id: IncidentId, body: Assign, who: Operator) -> dict[str, Any]:
     """Hand it to somebody."""
-    return await incidents.assign_incident(desk, str(incident_id), assignee=body.assignee, actor=who.sub)
+    return await incidents.assign_incident(desk, incident_id, assignee=body.assignee, actor=who.sub)
 
 
 @router.post("/{incident_id}/comment")
-async def comment(desk: AtDesk, incident_id: UUID, body: Comment, who: Operator) -> dict[str, Any]:
+async def comment(desk: AtDesk, incident_id: IncidentId, body: Comment, who: Operator) -> dict[str, Any]:
     """Write a line into its timeline."""
-    return await incidents.comment_incident(desk, str(incident_id), text=body.text, actor=who.sub)
+    return await incidents.comment_incident(desk, incident_id, text=body.text, actor=who.sub)
 
 
 @router.post("/{incident_id}/close")
-async def close(desk: AtDesk, incident_id: UUID, body: Close, who: Operator) -> dict[str, Any]:
+async def close(desk: AtDesk, incident_id: IncidentId, body: Close, who: Operator) -> dict[str, Any]:
     """Close it when it is over, with what was learned."""
-    return await incidents.close_incident(desk, str(incident_id), summary=body.summary, actor=who.sub)
+    return await incidents.close_incident(desk, incident_id, summary=body.summary, actor=who.sub)

@@ -11,20 +11,31 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from holdfast.http.auth import Principal, require_stream
-from holdfast.http.ops_asked import OPERATOR, AtDesk
+from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter
 from holdfast.http.stream import Event, stream
-from holdfast.operator import history
+from holdfast.operator import charts
 from holdfast.operator.overview import read_mark
 from holdfast.stores.seam import Tx
 
 router = APIRouter(prefix="/api/ops", tags=["operations"])
-Minutes = Annotated[int, Query(ge=1, le=60)]
+Minutes = Annotated[int, Query(ge=1, le=charts.MINUTES_MAX)]
+Until = Annotated[int | None, Query(ge=0, le=2**53, description="In milliseconds since 1970; without it, now.")]
 
 
-@router.get("/history", dependencies=[OPERATOR])
-async def show_history(request: Request, desk: AtDesk, minutes: Minutes = 60) -> dict[str, Any]:
-    """The last minutes of each system: depth, age, throughput, error rate, latency by provider, gates of breakers."""
-    return await history.show_history(desk, request.app.state.looks, minutes)
+@router.get("/charts", dependencies=[OPERATOR])
+async def read_charts(
+    desk: AtDesk,
+    minutes: Minutes = 60,
+    until: Until = None,
+    kind: Filter = None,
+    stage: Filter = None,
+    queue: Filter = None,
+    provider: Filter = None,
+) -> dict[str, Any]:
+    """The last minutes of each system, or those until a moment, of up to thirty days: throughput of jobs and stages by
+    outcome, waiting and running times, failures by class, depth, age, calls and cost, and what happened meanwhile."""
+    which = charts.ChartFilter(kind=kind, stage=stage, queue=queue, provider=provider)
+    return await charts.read_charts(desk, minutes, until, which)
 
 
 @router.get("/changes")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import Token
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -34,6 +36,7 @@ from holdfast.kernel.context import Context
 from holdfast.kernel.declare.path import earlier_stage, stored_result
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
+from holdfast.kernel.observe.attempt_log import BOOK, Book
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.eager import first_step, rest
@@ -59,11 +62,15 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     if passes(started, job.deadline_at):
         return Settlement(job, Overdue(begun=False))  # nothing is begun that could only come too late
     context = Context(kernel, kind, stage, job, started)
+    book = Book()
+    bound = BOOK.set(book)
     try:
         with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
             outcome, value = await _outcome(kernel, context, kind, stage, taken)
     except LeaseLost:
         return None
+    finally:
+        _unbind(bound)
     if context.is_written:
         return None  # in the caller's own commit
     return Settlement(
@@ -76,7 +83,14 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         provider_status=context.provider_status,
         has_answers=context.paid is not None or bool(context.kept),
         taken=taken,
+        log=book.dump(),
     )
+
+
+def _unbind(bound: Token[Book | None]) -> None:
+    """An attempt that was begun in one context and ends in another leaves nothing behind in either."""
+    with suppress(ValueError):
+        BOOK.reset(bound)
 
 
 async def _outcome(

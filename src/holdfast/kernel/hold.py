@@ -13,6 +13,7 @@ from holdfast.core.redact import redact_text
 from holdfast.errors import NotFound
 from holdfast.kernel.call import room
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.pausing import release_once
 from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, breakers, jobs
@@ -27,7 +28,7 @@ async def hold_once(kernel: Kernel) -> int:
     """One look at every breaker that needs attention; returns how many jobs were let through.
 
     A breaker of another system on the same database is left to that system, which knows its policy. One that nobody
-    declares any more, but that jobs of ours wait for, is ours."""
+    declares any more, but that jobs of ours wait for, is ours. Kinds that were paused are let go here too."""
     await write_late(kernel)  # what the breakers have not been told of yet
     released = 0
     for name, ours in (await _need_attention(kernel)).items():
@@ -36,7 +37,7 @@ async def hold_once(kernel: Kernel) -> int:
         provider = kernel.registry.provider(name)
         healthy = await _probe(kernel, provider)
         released += await _attend(kernel, provider, healthy)
-    return released
+    return released + await release_once(kernel)
 
 
 async def _need_attention(kernel: Kernel) -> dict[str, bool]:

@@ -29,7 +29,7 @@ from holdfast.kernel.declare.path import done_after, former_names_done, stage_af
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, breakers, events, jobs, joins, outbox, results, secrets
+from holdfast.tables import answers, batch, breakers, events, jobs, joins, logs, outbox, results, secrets
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
@@ -74,13 +74,15 @@ class Settlement:
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
     taken: Taken | None = None
     """What the attempt was given, if its worker may go on with the job's next stage."""
+    log: str | None = None
+    """What it logged, as JSON."""
 
 
 Ends = Sequence[tuple[Settlement, Decision]]
 
 
 async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
-    """Write what belongs to the accepted ends beside the jobs' own rows: messages, cases, hooks, answers."""
+    """Write what belongs to the accepted ends beside the jobs' own rows: messages, cases, hooks, answers, logs."""
     in_time = [message for settlement, d in kept if d.event != "expired" for message in settlement.messages]
     if in_time:
         await outbox.put(tx, in_time, now)
@@ -88,6 +90,9 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
     former = _former_results(kernel, kept)
     if former:
         await results.put(tx, former, now)
+    logged = [(each.job.id, each.job.attempt, each.log) for each, _ in kept if each.log is not None]
+    if logged:
+        await logs.put(tx, logged)
     extra = [event for settlement, _ in kept for event in settlement.events]
     if extra:
         await events.append(tx, extra, now)
@@ -203,6 +208,7 @@ def is_plain(kernel: Kernel, ends: Ends) -> bool:
         if (
             settlement.messages
             or settlement.events
+            or settlement.log
             or settlement.has_answers
             or decision.state in (State.DEAD, State.CANCELLED)
         ):

@@ -52,6 +52,7 @@ class Topic(StrEnum):
     BUG = "letters_of_bugs"
     LETTERS = "letters_open"
     HORIZON = "old_transaction"
+    PAUSED = "paused"
 
 
 TO_DO: dict[Topic, str] = {
@@ -69,6 +70,7 @@ TO_DO: dict[Topic, str] = {
     Topic.BUG: "Fix the code or the configuration, then replay the group.",
     Topic.LETTERS: "Triage them group by group.",
     Topic.HORIZON: "End the transaction that is named.",
+    Topic.PAUSED: "Resume it when the reason is gone; deadlines run meanwhile.",
 }
 
 
@@ -111,6 +113,7 @@ def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[A
         return [AttentionNotice(Topic.STORE, Severity.PAGE, sentence)]
     notices = [
         *_broker(view),
+        *_pauses(view),
         *_workers(view),
         *_waiting(view, usual_age_s),
         *_deadlines(view),
@@ -129,8 +132,25 @@ def _broker(view: Snapshot) -> Iterator[AttentionNotice]:
         yield AttentionNotice(Topic.BROKER, Severity.PAGE, sentence)
 
 
+def _pauses(view: Snapshot) -> Iterator[AttentionNotice]:
+    for pause, jobs in view.pauses:
+        sentence = (
+            f"The {pause.sort} '{pause.name}' has been paused by {pause.actor} since {_clock(pause.since)} "
+            f"({pause.reason}); {_count(jobs, 'job')} {_verb(jobs, 'waits', 'wait')} for it."
+        )
+        yield AttentionNotice(
+            Topic.PAUSED, Severity.TICKET, sentence, jobs, f"{pause.sort}:{pause.name}", since_at=pause.since
+        )
+
+
+def _is_paused(view: Snapshot, lane: Lane) -> bool:
+    return any(pause.sort == "queue" and pause.name == lane.queue for pause, _ in view.pauses)
+
+
 def _workers(view: Snapshot) -> Iterator[AttentionNotice]:
     for lane in view.lanes:
+        if _is_paused(view, lane):
+            continue
         if lane.state == "queued" and lane.oldest_age_s > 0 and lane.queue not in view.served_queues:
             sentence = (
                 f"{_count(lane.jobs, 'job')} of the queue '{lane.queue}' queued, the oldest has been due for "
@@ -151,6 +171,8 @@ def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[AttentionNot
     unusual_s = WAIT_LONG_S if usual_age_s is None else max(UNUSUAL_S, usual_age_s * WAIT_FACTOR)
     for lane in view.lanes:
         if lane.state != "queued" or lane.queue not in view.served_queues or lane.oldest_age_s < unusual_s:
+            continue
+        if _is_paused(view, lane):
             continue
         severity = Severity.PAGE if lane.oldest_age_s >= WAIT_TOO_LONG_S else Severity.TICKET
         usually = "" if usual_age_s is None else f" (usually {_span(usual_age_s)})"

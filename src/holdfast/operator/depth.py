@@ -12,15 +12,17 @@ from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.job import PRIORITIES, State
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, depth
+from holdfast.tables import breakers, depth, pauses
+from holdfast.tables.pauses import Pause
 
-PARKED = "parked"
+PARKED, PAUSED = "parked", "paused"
 Read = Callable[[int], Awaitable[Sequence[Row]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The jobs of one queue in one state; those held for a provider are `parked`. `oldest` is the earliest `run_at`."""
+    """The jobs of one queue in one state; those held for a provider are `parked`, those of a
+    paused kind `paused`. `oldest` is the earliest `run_at`."""
 
     queue: str
     state: str
@@ -37,6 +39,9 @@ class Depths:
     due: dict[str, list[Row]] = field(default_factory=dict)
     parked: Counter[str] = field(default_factory=Counter)
     """By provider."""
+    paused: Counter[str] = field(default_factory=Counter)
+    """By kind."""
+    pauses: list[Pause] = field(default_factory=list)
 
     def add(self, state: str, rows: Iterable[Row], queue: str | None = None) -> None:
         for row in rows:
@@ -71,6 +76,12 @@ async def read_depths(kernel: Kernel, tx: Tx) -> Depths:
         rows = await _read(kernel, partial(depth.parked, tx, provider), PARKED, provider)
         found.parked[provider] = sum(row["jobs"] for row in rows)
         found.add(PARKED, [row for row in rows if row["queue"] in ours])
+    found.pauses = [pause for pause in await pauses.every(tx) if pause.is_paused]
+    for pause in found.pauses:
+        if pause.sort == "kind":
+            rows = await _read(kernel, partial(pauses.held, tx, pause.name), PAUSED, pause.name)
+            found.paused[pause.name] = sum(row["jobs"] for row in rows)
+            found.add(PAUSED, [row for row in rows if row["queue"] in ours])
     return found
 
 

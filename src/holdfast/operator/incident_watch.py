@@ -16,6 +16,7 @@ from holdfast.core.failure import Category
 from holdfast.kernel.kernel import Kernel
 from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.incident_news import IncidentApp, IncidentSettings, declare_incidents, tell
+from holdfast.operator.rollup import ROLL_UP_S, roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, incidents
@@ -35,7 +36,7 @@ GROWN = 1.1
 """A count is written anew when it has grown by a tenth: a long outage is not a write at every look."""
 OF_QUEUES = frozenset({Topic.NO_WORKER, Topic.WAITING})
 CAUSES = OF_QUEUES | {Topic.PROVIDER}
-WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE})
+WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED})
 """What waits for a person without being an incident."""
 
 
@@ -53,7 +54,7 @@ class Changes:
 
 
 def incidents_app(settings: IncidentSettings, public_url: str | None, schema: str | None = None) -> IncidentApp:
-    """The app that every process carries: its keeper watches, its jobs tell. Its jobs lie in `schema`."""
+    """The app that every process carries: its keeper watches and rolls up, its jobs tell. Its jobs lie in `schema`."""
 
     def link(id: str) -> str | None:
         return None if public_url is None else f"{public_url.rstrip('/')}/console#incident/{id}"
@@ -65,6 +66,10 @@ def incidents_app(settings: IncidentSettings, public_url: str | None, schema: st
     async def watch(kernel: Kernel) -> int:
         await watch_incidents(kernel, seen)
         return 0  # it keeps its rhythm: what was opened is news to nobody a moment later
+
+    @app.step(every_s=ROLL_UP_S)
+    async def roll_up(kernel: Kernel) -> int:
+        return await roll_up_once(kernel)
 
     return app
 

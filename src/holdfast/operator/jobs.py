@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.kernel import operate
+from holdfast.kernel import operate, place
 from holdfast.kernel.declare.search_terms import Term, term_value
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, ListPage, fetch_page
@@ -79,6 +79,27 @@ async def cancel_job(desk: Desk, job_id: str, actor: str) -> dict[str, Any]:
     system, _ = await desk.find(jobs.show, job_id, "job")
     await operate.cancel(system.kernel, job_id, actor)
     return {"system": system.name, "id": job_id, "state": State.CANCELLED}
+
+
+async def set_priority(desk: Desk, job_id: str, *, priority: int, actor: str) -> dict[str, Any]:
+    """Give a job that has not ended another priority: 0 is urgent, 3 low."""
+    system, _ = await desk.find(jobs.show, job_id, "job")
+    await place.set_priority(system.kernel, job_id, priority, actor=actor)
+    return {"system": system.name, "id": job_id, "priority": priority}
+
+
+async def run_job_now(desk: Desk, job_id: str, *, actor: str) -> dict[str, Any]:
+    """Make a job due that is queued for later."""
+    system, _ = await desk.find(jobs.show, job_id, "job")
+    await place.run_now(system.kernel, job_id, actor=actor)
+    return {"system": system.name, "id": job_id, "state": State.QUEUED}
+
+
+async def delete_job(desk: Desk, job_id: str, *, actor: str) -> dict[str, Any]:
+    """Delete a job that has ended, with its history."""
+    system, _ = await desk.find(jobs.show, job_id, "job")
+    await place.delete(system.kernel, job_id, actor=actor)
+    return {"system": system.name, "id": job_id}
 
 
 async def retry_job(desk: Desk, job_id: str, *, cause: Cause, evidence: str, actor: str) -> dict[str, Any]:

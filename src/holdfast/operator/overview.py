@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.errors import StoreError
 from holdfast.operator.attention import AttentionNotice, Severity, shape_notice, what_asks
 from holdfast.operator.desk import Desk
-from holdfast.operator.history import Looks
+from holdfast.operator.rollup import usual_age_s
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import Snapshot, snapshot
 from holdfast.stores.seam import Tx
@@ -18,10 +18,10 @@ from holdfast.tables import depth, incidents, ops
 HOUR_MS = 3_600_000
 
 
-async def show_overview(desk: Desk, looks: Looks | None = None) -> dict[str, Any]:
+async def show_overview(desk: Desk) -> dict[str, Any]:
     """Each system at a glance: what asks for a person, depth, age, lag, dead letters, breakers, workers. A system whose
     database does not answer says that, and hides nobody else's."""
-    return {"items": [await _glance(system, looks) for system in desk.systems]}
+    return {"items": [await _glance(system) for system in desk.systems]}
 
 
 async def read_snapshot(system: OpenSystem) -> Snapshot | None:
@@ -32,9 +32,9 @@ async def read_snapshot(system: OpenSystem) -> Snapshot | None:
         return None
 
 
-async def _glance(system: OpenSystem, looks: Looks | None) -> dict[str, Any]:
+async def _glance(system: OpenSystem) -> dict[str, Any]:
     view = await read_snapshot(system)
-    notices = what_asks(view, None if looks is None else looks.usual_age_s(system.name))
+    notices = what_asks(view, None if view is None else await usual_age_s(system.kernel))
     about = {
         "system": system.name,
         "title": system.system.title,

@@ -8,8 +8,9 @@ from holdfast.errors import NotFound, SystemAmbiguous, UnknownKind
 from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.upkeep.schedule import add_schedule as write_schedule
-from holdfast.kernel.upkeep.schedule import list_schedules, pause_schedule, remove_schedule
+from holdfast.kernel.upkeep.schedule import list_schedules, pause_schedule, remove_schedule, run_schedule, schedule_runs
 from holdfast.operator.desk import Desk
+from holdfast.operator.shape import shape_row
 from holdfast.system import OpenSystem
 
 
@@ -49,6 +50,19 @@ async def set_paused(desk: Desk, name: str, *, paused: bool, actor: str) -> dict
     system = await _find(desk, name)
     await pause_schedule(system.kernel, name, paused=paused, actor=actor)
     return {"system": system.name, "name": name, "paused": paused}
+
+
+async def run_schedule_now(desk: Desk, name: str, *, actor: str) -> dict[str, Any]:
+    """Enqueue what a schedule would, now; its ticks stay."""
+    system = await _find(desk, name)
+    return {"system": system.name, "name": name, "job_id": await run_schedule(system.kernel, name, actor=actor)}
+
+
+async def list_runs(desk: Desk, name: str, limit: int = 50) -> dict[str, Any]:
+    """The jobs that a schedule has enqueued, the newest first."""
+    system = await _find(desk, name)
+    rows = await schedule_runs(system.kernel, name, limit)
+    return {"items": [{"system": system.name, **shape_row(row)} for row in rows]}
 
 
 async def drop_schedule(desk: Desk, name: str, *, actor: str) -> dict[str, Any]:

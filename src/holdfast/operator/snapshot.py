@@ -12,14 +12,16 @@ from holdfast.core.breaker import BreakerState, Gate, from_row
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
+from holdfast.core.job import State
 from holdfast.core.redact import redact_text
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
-from holdfast.operator.depth import read_depths, read_doubtful, read_letters, ready_floors
+from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import breakers, horizon, incidents, ops, outbox, workers
 from holdfast.tables.horizon import NOBODY, Horizon
 from holdfast.tables.incidents import Hit
+from holdfast.tables.pauses import Pause
 
 LOOK_CLOSER_S = 60.0
 """A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
@@ -56,6 +58,13 @@ class BreakerView:
         return None if self.state.gate is Gate.CLOSED else self.state.down_since or self.state.opened_at
 
 
+class PauseView(NamedTuple):
+    """A kind or queue that is paused, and how many jobs wait for it, as far as they were counted."""
+
+    pause: Pause
+    jobs: int
+
+
 class AtRisk(NamedTuple):
     """Jobs that have used three quarters of their time and have not ended; at most `ops.AT_RISK_MAX` are counted."""
 
@@ -83,7 +92,8 @@ class Snapshot:
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
     served_queues: frozenset[str] = frozenset()
-    """The queues of workers that reported lately."""
+    """The queues of workers that reported lately, and take jobs."""
+    pauses: Sequence[PauseView] = ()
     at_risk: AtRisk = NO_RISK
     messages_aside: int = 0
     broker_trouble: str | None = None
@@ -123,7 +133,8 @@ async def snapshot(kernel: Kernel) -> Snapshot:
         lag = await _lag(kernel, tx)
         depths = await read_depths(kernel, tx)
         alive = [row for row in await workers.every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
-        served = frozenset(name for row in alive for name in row["queues"].split(",") if name)
+        taking = [row for row in alive if row["drain_at"] is None]
+        served = frozenset(name for row in taking for name in row["queues"].split(",") if name)
         lanes = [Lane(each.queue, each.state, each.jobs, _age_s(each.oldest, now)) for each in depths.every()]
         gates = _breakers(kernel, await breakers.every(tx), depths.parked)
         letters = await read_letters(kernel, tx)
@@ -138,6 +149,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             effects=[(row["provider"], row["status"], row["effects"]) for row in await read_doubtful(kernel, tx)],
             workers_alive=len(alive),
             served_queues=served,
+            pauses=[PauseView(pause, _waiting_for(pause, depths)) for pause in depths.pauses],
             at_risk=AtRisk(*await ops.at_risk(tx, now)),
             messages_aside=await ops.messages_aside(tx),
             broker_trouble=_broker_trouble(kernel),
@@ -150,6 +162,10 @@ async def snapshot(kernel: Kernel) -> Snapshot:
                 if _is_late(lane, served)
             },
         )
+
+
+def _waiting_for(pause: Pause, depths: Depths) -> int:
+    return depths.paused[pause.name] if pause.sort == "kind" else depths.jobs[pause.name, State.QUEUED]
 
 
 async def _lag(kernel: Kernel, tx: Tx) -> Row:

@@ -17,7 +17,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.operator.waterfall import Bar, Call, EffectBar, JobEvent, draw_waterfall
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import answers, audit, calls, cases, effects, events, jobs, joins, ops, outbox, results
+from holdfast.tables import answers, audit, calls, cases, effects, events, jobs, joins, logs, ops, outbox, results
 
 CHILDREN_SHOWN = 100
 
@@ -53,6 +53,7 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
         "parent": await joins.parent_of(tx, job_id),
         "children": [shape_row(row) for row in await joins.children_of(tx, job_id, CHILDREN_SHOWN)],
         "joins": [shape_row(row) for row in await joins.of_parent(tx, job_id)],
+        "logs": [{"attempt": row["attempt"], **json.loads(row["lines"])} for row in await logs.of_job(tx, job_id)],
         "events": [shape_row(row) for row in happened],
         "results": [shape_row(row) for row in done],
         "calls": paid,

@@ -182,3 +182,7 @@ async def last_answer(tx: Tx, provider: str, since: int) -> str | None:
 async def prune(tx: Tx, before: int, limit: int) -> int:
     await tx.rows(sql.forget_jobs, before=before, limit=limit)
     return len(await tx.rows(sql.forget, before=before, limit=limit))
+
+
+async def begun_between(tx: Tx, since: int, until: int, limit: int) -> Sequence[Row]:
+    return await tx.rows(sql.begun_between, since=since, until=until, limit=limit)

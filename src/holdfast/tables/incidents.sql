@@ -171,3 +171,7 @@ DELETE FROM holdfast_incident_jobs WHERE incident_id IN (
 DELETE FROM holdfast_incidents WHERE id IN (
   SELECT id FROM holdfast_incidents WHERE state = 'closed' AND ended_at < :before ORDER BY ended_at LIMIT :limit)
 RETURNING CAST(id AS TEXT) AS id
+
+-- name: begun_between
+SELECT CAST(id AS TEXT) AS id, began_at, sentence FROM holdfast_incidents
+ WHERE began_at >= CAST(:since AS BIGINT) AND began_at < CAST(:until AS BIGINT) ORDER BY began_at DESC LIMIT :limit

@@ -88,8 +88,8 @@ NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 class Turned(NamedTuple):
     """What came of a turn: the attempts whose end was accepted, those of them whose next one is leased already, the
-    jobs leased besides, and how many were parked instead, because their provider is held; from where the next claim
-    must look in each lane, and what has entered lanes."""
+    jobs leased besides, and how many were parked instead, because their provider is held or their kind paused; from
+    where the next claim must look in each lane, and what has entered lanes."""
 
     accepted: set[str]
     went_on: set[str]
@@ -151,10 +151,13 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
 
 def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Floors]:
     """What a claim saw, in rows of queue, priority, whether they came through the later lane, how many, the highest
-    `created_at` and `run_at`, and the lowest `created_at` of those that it left or let in."""
+    `created_at` and `run_at`, and the lowest `created_at` of those that it left or let in. A row without a priority
+    names a queue that is paused: nothing of it was looked at, and its floors stay."""
+    paused = {q for q, pr, *_ in seen if pr is None}
+    seen = [each for each in seen if each[1] is not None]
     ready = {(q, pr): Seen((q, pr), n, ca, least) for q, pr, is_back, n, ca, _, least in seen if not is_back}
-    floors = reached(claim.lanes, ready, claim.limit, now)
-    for queue in claim.queues if claim.limit > 0 else ():
+    floors = reached([lane for lane in claim.lanes if lane[0] not in paused], ready, claim.limit, now)
+    for queue in set(claim.queues) - paused if claim.limit > 0 else ():
         come = [(n, ra) for q, _, is_back, n, _, ra, _ in seen if is_back and q == queue]
         is_cut = sum(n for n, _ in come) >= lanes.COME_MAX
         floors[queue, LATER] = max(ra for _, ra in come) if is_cut else now - SLACK_MS
@@ -184,20 +187,14 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
     later, entered = await _promote_all(tx, claim, now)
     starts = {lane: min(claim.floors.get(lane, BOTTOM), entered.get(lane, now)) for lane in claim.lanes}
     asked = batch.text([(*lane, starts[lane]) for lane in claim.lanes])
-    for due in await tx.rows(sql.due_lanes, lanes=asked, now=now):
+    due_lanes = await tx.rows(sql.due_lanes, lanes=asked, now=now)
+    paused = {due["queue"] for due in due_lanes if due["priority"] is None}
+    for due in due_lanes:
         lane = (due["queue"], due["priority"])
-        if len(rows) < claim.limit:
-            taken = await tx.rows(
-                sql.claim,
-                queue=lane[0],
-                priority=lane[1],
-                floor=starts[lane],
-                declared=claim.declared,
-                limit=claim.limit - len(rows),
-                owner=claim.owner,
-                now=now,
-                lease_until=claim.lease_until,
-            )
+        if lane[1] is not None and len(rows) < claim.limit:
+            place = {"queue": lane[0], "priority": lane[1], "floor": starts[lane], "limit": claim.limit - len(rows)}
+            lease = {"declared": claim.declared, "owner": claim.owner, "lease_until": claim.lease_until}
+            taken = await tx.rows(sql.claim, now=now, **place, **lease)
             rows += taken
             seen[lane] = Seen(lane, len(taken), max((row["created_at"] for row in taken), default=BOTTOM), None)
     if rows:
@@ -205,7 +202,7 @@ async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[
         if rows[0]["state"] == State.PROCESSING:  # the rows of the others show their claims
             steps.append((rows[0]["id"], rows[0]["attempt"], "claimed", None))
         await events.append(tx, steps, now)
-    floors = reached(claim.lanes, seen, claim.limit, now)
+    floors = reached([lane for lane in claim.lanes if lane[0] not in paused], seen, claim.limit, now)
     # What was let in and not claimed: in a lane that was cut off, it lies above the last job that was.
     left = {lane: max(key, floors.get(lane, key)) for lane, key in entered.items()}
     return rows, {**floors, **later}, left

@@ -11,7 +11,9 @@
 -- hundreds at a time) takes part in the order here, and what of it is not claimed is let into that index.
 -- A worker claims what it declares: kind, stage and version of the input, hashed once a statement. The CASE keeps the
 -- planner from turning that into a join.
--- A row whose provider is held is parked where it stands: it leaves the ready index and costs no later claim.
+-- A row whose provider is held, or whose kind is paused, is parked where it stands: it leaves the ready index and costs
+-- no later claim. The lanes of a paused queue are not looked at, and their floors stay. While anything is paused nobody
+-- goes on: every next stage is claimed, where pauses are read.
 -- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
 --
 -- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
@@ -32,7 +34,8 @@ WITH fin AS (
          lease_until = CASE WHEN s.goes THEN GREATEST(j.lease_until, CAST(:lease_until AS BIGINT)) END,
          last_attempt_at = CASE WHEN s.goes THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
          finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
-    FROM (SELECT r.*, r.goes_on = 1 AND (r.provider IS NULL OR r.provider NOT IN (
+    FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
+                   AND (r.provider IS NULL OR r.provider NOT IN (
                    SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
             FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
    WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
@@ -44,11 +47,13 @@ kept AS (
       ON CONFLICT (job_id, stage, is_late) DO NOTHING),
 ready AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.held
-    FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:floors AS bigint[])) AS lane(q, p, lo)
+    FROM (SELECT * FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:floors AS bigint[])) AS u(q, p, lo)
+           WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca,
-           (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
+           CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
+                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
+             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p
        AND created_at >= lane.lo AND run_at <= :now
@@ -58,19 +63,21 @@ ready AS MATERIALIZED (
    LIMIT :limit),
 come AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.ra, d.held
-    FROM unnest(CAST(:later_queues AS text[]), CAST(:later_floors AS bigint[])) AS lane(q, lo)
+    FROM (SELECT * FROM unnest(CAST(:later_queues AS text[]), CAST(:later_floors AS bigint[])) AS u(q, lo)
+           WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca, run_at AS ra,
-           (provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS held
+           CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
+                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
+             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
             SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      ORDER BY run_at LIMIT 500 FOR UPDATE SKIP LOCKED) AS d),
 picked AS MATERIALIZED (
-  SELECT pool.k, pool.q, pool.pr, pool.ca, pool.ra, pool.place,
-         CASE WHEN pool.place > :limit THEN pool.other WHEN pool.held THEN 'park' ELSE 'claim' END AS act
+  SELECT pool.k, pool.q, pool.pr, pool.ca, pool.ra, pool.held, pool.place,
+         CASE WHEN pool.place > :limit THEN pool.other WHEN pool.held IS NOT NULL THEN 'park' ELSE 'claim' END AS act
     FROM (SELECT every.*, ROW_NUMBER() OVER (ORDER BY every.pr, every.ca) AS place
             FROM (SELECT k, q, pr, ca, CAST(NULL AS bigint) AS ra, held, 'leave' AS other FROM ready
                    UNION ALL SELECT k, q, pr, ca, ra, held, 'admit' FROM come) AS every) AS pool),
@@ -79,7 +86,8 @@ got AS (
      SET state = CASE p.act WHEN 'claim' THEN 'processing' ELSE 'queued' END,
          is_due = 1,
          parked = CASE p.act WHEN 'park' THEN 1 ELSE 0 END,
-         hold = CASE p.act WHEN 'park' THEN 'breaker' ELSE j.hold END,
+         hold = CASE p.act WHEN 'park' THEN p.held ELSE j.hold END,
+         provider = CASE WHEN p.act = 'park' AND p.held = 'pause' THEN NULL ELSE j.provider END,
          attempt = j.attempt + CASE p.act WHEN 'claim' THEN 1 ELSE 0 END,
          lease_owner = CASE p.act WHEN 'claim' THEN CAST(:owner AS TEXT) END,
          lease_until = CASE p.act WHEN 'claim' THEN CAST(:lease_until AS BIGINT) END,
@@ -109,34 +117,41 @@ SELECT CAST(pg_notify('holdfast', h || CASE WHEN h LIKE 'queue:%' THEN ' #' || t
 SELECT CAST(json_agg(json_build_array(q, pr, is_back, n, ca, ra, least)) AS TEXT), /*Claimed absent*/
   FROM (SELECT q, pr, ra IS NOT NULL AS is_back, COUNT(*) AS n, MAX(ca) AS ca, MAX(ra) AS ra,
                MIN(ca) FILTER (WHERE act IN ('leave', 'admit')) AS least
-          FROM picked GROUP BY q, pr, ra IS NOT NULL) AS seen
+          FROM picked GROUP BY q, pr, ra IS NOT NULL
+         UNION ALL SELECT p.name, NULL, NULL, 0, NULL, NULL, NULL
+          FROM holdfast_pauses AS p WHERE p.sort = 'queue' AND p.is_paused = 1) AS seen
 
 -- name: due_lanes @sqlite
 -- brief
 -- Which lanes have anything due, in order of urgency: most claims find most lanes empty, and the claim itself costs more.
-SELECT e.value->>0 AS queue, CAST(e.value->>1 AS INTEGER) AS priority
+-- Those of a paused queue are left out, and the queue is named, without a priority.
+SELECT e.value->>0 AS queue, CAST(e.value->>1 AS INTEGER) AS priority, e.key AS place
   FROM json_each(:lanes) AS e
- WHERE EXISTS (SELECT 1 FROM holdfast_jobs AS j
+ WHERE e.value->>0 NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)
+   AND EXISTS (SELECT 1 FROM holdfast_jobs AS j
                 WHERE j.state = 'queued' AND j.parked = 0 AND j.is_due = 1 AND j.queue = e.value->>0
                   AND j.priority = CAST(e.value->>1 AS INTEGER) AND j.created_at >= CAST(e.value->>2 AS INTEGER)
                   AND j.run_at <= :now)
- ORDER BY e.key
+ UNION ALL SELECT s.name, NULL, -1 FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1
+ ORDER BY place
 
 -- name: claim @sqlite
 -- brief
 -- One lane a statement: the single statement over all lanes slows from 1.7 to 22.8 ms behind 200,000 future rows.
 UPDATE holdfast_jobs
-   SET state = CASE WHEN due.held THEN 'queued' ELSE 'processing' END,
-       parked = CASE WHEN due.held THEN 1 ELSE 0 END,
-       hold = CASE WHEN due.held THEN 'breaker' ELSE hold END,
-       attempt = attempt + CASE WHEN due.held THEN 0 ELSE 1 END,
-       lease_owner = CASE WHEN due.held THEN NULL ELSE :owner END,
-       lease_until = CASE WHEN due.held THEN NULL ELSE :lease_until END,
-       started_at = CASE WHEN due.held THEN started_at ELSE COALESCE(started_at, :now) END,
-       last_attempt_at = CASE WHEN due.held THEN last_attempt_at ELSE :now END,
+   SET state = CASE WHEN due.held IS NOT NULL THEN 'queued' ELSE 'processing' END,
+       parked = CASE WHEN due.held IS NOT NULL THEN 1 ELSE 0 END,
+       hold = CASE WHEN due.held IS NOT NULL THEN due.held ELSE hold END,
+       provider = CASE due.held WHEN 'pause' THEN NULL ELSE provider END,
+       attempt = attempt + CASE WHEN due.held IS NOT NULL THEN 0 ELSE 1 END,
+       lease_owner = CASE WHEN due.held IS NOT NULL THEN NULL ELSE :owner END,
+       lease_until = CASE WHEN due.held IS NOT NULL THEN NULL ELSE :lease_until END,
+       started_at = CASE WHEN due.held IS NOT NULL THEN started_at ELSE COALESCE(started_at, :now) END,
+       last_attempt_at = CASE WHEN due.held IS NOT NULL THEN last_attempt_at ELSE :now END,
        updated_at = :now
-  FROM (SELECT id AS k, (provider IS NOT NULL AND hold IS NOT 'trial' AND provider IN (
-                 SELECT name FROM holdfast_breakers WHERE gate <> 'closed')) AS held
+  FROM (SELECT id AS k, CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
+                       WHEN provider IS NOT NULL AND hold IS NOT 'trial' AND provider IN (
+                 SELECT name FROM holdfast_breakers WHERE gate <> 'closed') THEN 'breaker' END AS held
           FROM holdfast_jobs
          WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
            AND created_at >= :floor AND run_at <= :now
@@ -157,6 +172,8 @@ UPDATE holdfast_jobs
         SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
    AND (provider IS NULL OR hold = 'trial'
         OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
+   AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1
+                      AND s.name = CASE s.sort WHEN 'kind' THEN kind ELSE queue END)
 RETURNING /*Claimed*/
 
 -- name: end @sqlite
@@ -172,7 +189,8 @@ UPDATE holdfast_jobs
        lease_until = CASE WHEN s.goes THEN MAX(holdfast_jobs.lease_until, :lease_until) END,
        last_attempt_at = CASE WHEN s.goes THEN :now ELSE holdfast_jobs.last_attempt_at END,
        finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN :now END
-  FROM (SELECT r.*, r.goes_on = 1 AND (r.provider IS NULL OR r.provider NOT IN (
+  FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
+                 AND (r.provider IS NULL OR r.provider NOT IN (
                  SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
           FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
  WHERE holdfast_jobs.id = s.id AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected

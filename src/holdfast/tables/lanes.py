@@ -10,7 +10,7 @@ from holdfast.core.floor import BOTTOM, LATER, NO_FLOORS, SLACK_MS, Floors, Lane
 from holdfast.core.job import PRIORITIES
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
-from holdfast.tables import batch, events
+from holdfast.tables import batch, events, pauses
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 COME_MAX = 500
@@ -40,7 +40,9 @@ async def due_ids(
     tx: Tx, queue: str, declared: str, now: int, limit: int, floors: Floors = NO_FLOORS
 ) -> tuple[list[tuple[str, int]], Floors]:
     """Up to `limit` due jobs of a queue, the most urgent first, each with its attempt; and the floors from which the
-    next look finds them again. Parks what is held."""
+    next look finds them again. Parks what is held. Of a queue that is paused, none."""
+    if await pauses.is_paused(tx, "queue", queue):
+        return [], {}
     rows: list[Row] = []
     come = await promote(tx, queue, now, floors.get((queue, LATER), BOTTOM), max(limit, COME_MAX))
     later = max(row["run_at"] for row in come) if len(come) >= max(limit, COME_MAX) else now - SLACK_MS
@@ -62,15 +64,16 @@ async def due_ids(
             rows += due
         elif lane in entered:
             known[lane] = min(floors.get(lane, BOTTOM), entered[lane])
-    held = {row["id"]: row["attempt"] for row in rows if row["held"]}
+    held = {row["id"]: (row["attempt"], row["held"]) for row in rows if row["held"]}
     if held:
         await park(tx, held, now)
     return [(row["id"], row["attempt"]) for row in rows if not row["held"]], known
 
 
-async def park(tx: Tx, jobs: Mapping[str, int], now: int) -> None:
-    """Set due jobs aside until their provider's breaker lets them go, and log it."""
-    batched = batch.keyed({job_id: [attempt] for job_id, attempt in sorted(jobs.items())})
+async def park(tx: Tx, jobs: Mapping[str, tuple[int, str]], now: int) -> None:
+    """Set due jobs aside until their provider's breaker, or a person, lets them go, and log it. Of each: its attempt,
+    and what holds it."""
+    batched = batch.keyed({job_id: list(why) for job_id, why in sorted(jobs.items())})
     parked = await tx.rows(sql.park, batch=batched, now=now)
     if parked:
         await events.append(tx, [(row["id"], row["attempt"], "parked", None) for row in parked], now)

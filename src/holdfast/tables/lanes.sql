@@ -11,8 +11,9 @@ RETURNING priority, created_at, run_at
 -- name: due_ids
 -- For engines that are told a job's id: who to ring for. One lane a statement, as in the claim.
 SELECT CAST(id AS TEXT) AS id, attempt, created_at,
-       CASE WHEN provider IS NOT NULL AND (hold IS NULL OR hold <> 'trial') AND provider IN (
-                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 1 ELSE 0 END AS held
+       CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
+            WHEN provider IS NOT NULL AND (hold IS NULL OR hold <> 'trial') AND provider IN (
+                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
   FROM holdfast_jobs
  WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
    AND created_at >= :floor AND run_at <= :now
@@ -46,9 +47,11 @@ SELECT e.value->>0 AS queue,
   FROM json_each(:lanes) AS e
 
 -- name: park
--- What the claim does to a due row whose provider is held, for engines that do not claim by queue.
-UPDATE holdfast_jobs SET parked = 1, hold = 'breaker', updated_at = :now
-  FROM (SELECT CAST(e.key AS /*id*/) AS k, CAST(e.value->>0 AS BIGINT) AS at FROM json_each(:batch) AS e) AS s
+-- What the claim does to a due row whose provider is held or whose kind is paused, for engines that do not claim by queue.
+UPDATE holdfast_jobs
+   SET parked = 1, hold = s.why, provider = CASE s.why WHEN 'pause' THEN NULL ELSE provider END, updated_at = :now
+  FROM (SELECT CAST(e.key AS /*id*/) AS k, CAST(e.value->>0 AS BIGINT) AS at, e.value->>1 AS why
+          FROM json_each(:batch) AS e) AS s
  WHERE holdfast_jobs.id = s.k AND holdfast_jobs.attempt = s.at
    AND CASE holdfast_jobs.state WHEN 'queued' THEN holdfast_jobs.parked = 0 ELSE FALSE END
 RETURNING CAST(holdfast_jobs.id AS TEXT) AS id, holdfast_jobs.attempt

@@ -12,9 +12,6 @@ from holdfast.tables import batch
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 PAYLOADS_MAX = 20_000
-EVENTS_MAX = 50_000
-CALLS_SCANNED_MAX = 20_000
-CALLS_MAX = 5_000
 GATES_MAX = 500
 AT_RISK_MAX = 1_000
 AT_RISK_AHEAD_MS = 3_600_000
@@ -87,17 +84,13 @@ async def audit_page(
     return await tx.rows(sql.audit_page, before=before, limit=limit, actor=actor, subject=subject, people=int(people))
 
 
-async def ends_by_minute(tx: Tx, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.ends_by_minute, since=since, events_max=EVENTS_MAX)
-
-
-async def calls_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.calls_since, provider=provider, since=since, calls_max=CALLS_SCANNED_MAX, limit=CALLS_MAX)
-
-
 async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
     """Oldest first; the first one may lie before `since`."""
     return await tx.rows(sql.gates_since, provider=provider, since=since, limit=GATES_MAX)
+
+
+async def gate_changes(tx: Tx, since: int, until: int, limit: int) -> Sequence[Row]:
+    return await tx.rows(sql.gate_changes, since=since, until=until, limit=limit)
 
 
 async def mark(tx: Tx) -> tuple[int | str | None, ...]:

@@ -61,32 +61,6 @@ SELECT seq, at, actor, action, subject, data FROM holdfast_audit
    AND (CAST(:people AS INTEGER) = 0 OR actor <> 'kernel')
  ORDER BY seq DESC LIMIT :limit
 
--- name: ends_by_minute
--- How attempts ended, by minute, for the charts. Only the newest events are looked at: bounded on any table.
--- An event of a success has the number of its kind's others in the same turn as its data.
-SELECT e.at / 60000 AS minute, e.type,
-       CAST(SUM(CASE WHEN e.type = 'succeeded' AND e.data NOT LIKE '{%' THEN 1 + CAST(e.data AS BIGINT) ELSE 1 END) AS BIGINT)
-         AS attempts
-  FROM (SELECT at, CASE type WHEN 'went_on' THEN 'advanced' ELSE type END AS type, data
-          FROM holdfast_job_events ORDER BY seq DESC LIMIT :events_max) AS e
- WHERE e.at >= CAST(:since AS BIGINT)
-   AND e.type IN ('succeeded', 'advanced', 'retried', 'lost', 'buried', 'expired', 'cancelled')
- GROUP BY e.at / 60000, e.type
-
--- name: calls_since
--- Those of one provider among the newest calls, and among the sends of the newest jobs' effects: bounded on any table.
-SELECT c.started_at, c.duration_ms, c.outcome
-  FROM (SELECT provider, started_at, duration_ms, outcome
-          FROM (SELECT provider, started_at, duration_ms, outcome
-                  FROM holdfast_calls ORDER BY id DESC LIMIT :calls_max) AS written
-         UNION ALL
-        SELECT f.provider, f.last_sent_at, f.marked_at - f.last_sent_at, 'ok'
-          FROM (SELECT * FROM holdfast_effects WHERE job_id IS NOT NULL ORDER BY job_id DESC LIMIT :calls_max) AS f
-         WHERE f.status = 'sent' AND f.ticket IS NOT NULL AND f.marked_at IS NOT NULL
-           AND (f.sender IS NULL OR f.sender = f.job_id)
-           AND NOT EXISTS (SELECT 1 FROM holdfast_calls AS c WHERE c.id = CAST(f.ticket AS /*id*/))) AS c
- WHERE c.provider = :provider AND c.started_at >= CAST(:since AS BIGINT) ORDER BY c.started_at DESC LIMIT :limit
-
 -- name: gates_since
 -- The changes of a breaker's gate since a time, and the last one before it, which tells what it was then.
 SELECT seq, gate, at, reason FROM holdfast_breaker_events
@@ -135,3 +109,9 @@ SELECT CAST(id AS TEXT) AS id FROM holdfast_dead_letters
 -- name: incident_ids
 SELECT CAST(id AS TEXT) AS id FROM holdfast_incidents
  WHERE id >= CAST(:lowest AS /*id*/) AND id <= CAST(:highest AS /*id*/) ORDER BY holdfast_incidents.id LIMIT 2
+
+-- name: gate_changes
+-- The newest changes of every breaker's gate within a time.
+SELECT c.name, c.gate, c.at, c.reason
+  FROM (SELECT seq, name, gate, at, reason FROM holdfast_breaker_events ORDER BY seq DESC LIMIT :limit) AS c
+ WHERE c.at >= CAST(:since AS BIGINT) AND c.at < CAST(:until AS BIGINT) ORDER BY c.seq

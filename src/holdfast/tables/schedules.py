@@ -55,3 +55,9 @@ async def every(tx: Tx) -> Sequence[Row]:
 async def is_live(tx: Tx, kind: str, job_key: str) -> bool:
     """Whether the job of an earlier tick has not ended."""
     return bool(await tx.rows(sql.is_live, kind=kind, job_key=job_key))
+
+
+async def runs(tx: Tx, kind: str, prefix: str, limit: int) -> Sequence[Row]:
+    """The jobs of a kind whose keys begin with the prefix, the newest first."""
+    escaped = "".join(f"!{sign}" if sign in "!%_" else sign for sign in prefix)
+    return await tx.rows(sql.runs, kind=kind, keys=f"{escaped}%", limit=limit)

@@ -36,3 +36,7 @@ SELECT name, cron, kind, payload, next_at, last_at, timezone, jitter_ms, overlap
 -- name: is_live
 SELECT 1 AS live FROM holdfast_jobs
  WHERE kind = :kind AND job_key = :job_key AND state IN ('queued', 'processing', 'waiting')
+
+-- name: runs
+SELECT CAST(id AS TEXT) AS id, job_key, state, stage, failures, created_at, finished_at, error FROM holdfast_jobs
+ WHERE kind = :kind AND job_key LIKE :keys ESCAPE '!' ORDER BY holdfast_jobs.id DESC LIMIT :limit

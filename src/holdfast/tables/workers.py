@@ -14,11 +14,22 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
 async def seen(
-    tx: Tx, name: str, queues: str, in_flight: int, now: int, declared: str = "{}", *, heeds: bool = False
-) -> None:
-    """A sign of life. What the worker declares is written with the first: a worker's code does not change. One that
-    `heeds` answers rings that are addressed to it."""
-    await tx.rows(sql.seen, name=name, queues=queues, in_flight=in_flight, now=now, declared=declared, heeds=int(heeds))
+    tx: Tx,
+    name: str,
+    queues: str,
+    in_flight: int,
+    now: int,
+    declared: str = "{}",
+    *,
+    heeds: bool = False,
+    release: str | None = None,
+) -> bool:
+    """A sign of life; returns whether the worker is to take nothing more. What it declares is written with the first: a
+    worker's code does not change. One that `heeds` answers rings that are addressed to it; one that names its `release`
+    does as it is told here."""
+    given = {"name": name, "queues": queues, "in_flight": in_flight, "declared": declared, "release": release}
+    rows = await tx.rows(sql.seen, now=now, heeds=int(heeds), **given)
+    return rows[0]["drain_at"] is not None
 
 
 async def company(tx: Tx, queues: str, declared: str, since: int) -> list[str]:
@@ -55,3 +66,16 @@ async def declaring(tx: Tx, queue: str, since: int) -> list[frozenset[str]]:
 
 async def every(tx: Tx) -> Sequence[Row]:
     return await tx.rows(sql.every)
+
+
+async def drain(tx: Tx, name: str, drain_at: int | None) -> bool:
+    """Ask a worker to take nothing more, or (None) to take again; False if it could not read that."""
+    return bool(await tx.rows(sql.drain, name=name, drain_at=drain_at))
+
+
+async def running(tx: Tx, name: str, since: int, limit: int) -> Sequence[Row]:
+    return await tx.rows(sql.running, name=name, since=since, limit=limit)
+
+
+async def started_since(tx: Tx, since: int) -> Sequence[Row]:
+    return await tx.rows(sql.started_since, since=since)

@@ -1,9 +1,10 @@
 -- name: seen
 -- brief
-INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight, declared, heeds)
-VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight, :declared, :heeds)
+INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight, declared, heeds, release)
+VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight, :declared, :heeds, :release)
 ON CONFLICT (name) DO UPDATE
    SET seen_at = excluded.seen_at, in_flight = excluded.in_flight, heeds = excluded.heeds
+RETURNING drain_at
 
 -- name: gone
 DELETE FROM holdfast_workers WHERE name = :name OR seen_at < :before
@@ -27,7 +28,7 @@ UPDATE holdfast_jobs SET lease_until = CAST(:now AS BIGINT) - 1
 
 -- name: declaring
 -- What the workers that reported lately may claim; each set once, however many workers have it.
-SELECT DISTINCT queues, declared FROM holdfast_workers WHERE seen_at >= :since
+SELECT DISTINCT queues, declared FROM holdfast_workers WHERE seen_at >= :since AND drain_at IS NULL
 
 -- name: company
 -- Those who would answer the same rings: of the same queues and the same code, and who reported lately.
@@ -35,4 +36,17 @@ SELECT name FROM holdfast_workers
  WHERE heeds = 1 AND seen_at >= :since AND queues = :queues AND declared = :declared ORDER BY name
 
 -- name: every
-SELECT name, queues, started_at, seen_at, in_flight FROM holdfast_workers ORDER BY name
+SELECT name, queues, started_at, seen_at, in_flight, drain_at, release FROM holdfast_workers ORDER BY name
+
+-- name: drain
+-- A wish, for the worker to read with its next report. One without a release is of older code, or no worker of ours.
+UPDATE holdfast_workers SET drain_at = CAST(:drain_at AS BIGINT) WHERE name = :name AND release IS NOT NULL
+RETURNING in_flight
+
+-- name: running
+-- The jobs that a worker holds, the oldest first.
+SELECT CAST(id AS TEXT) AS id, kind, stage, attempt, last_attempt_at FROM holdfast_jobs
+ WHERE state = 'processing' AND lease_owner = :name AND lease_until >= :since ORDER BY last_attempt_at LIMIT :limit
+
+-- name: started_since
+SELECT release, declared, started_at FROM holdfast_workers WHERE started_at >= :since AND queues <> ''

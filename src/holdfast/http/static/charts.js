@@ -1,10 +1,10 @@
-// Small charts, drawn as SVG from numbers. One point is a dot, none is a line on the ground; both say so in words.
+// Charts over time, drawn as SVG from the points of a roll-up. A pointer over one reads its values; a drag across it zooms
+// in; a click goes to the jobs behind the point. Small ones have their axes in words below, large ones beside them.
 import { el } from "./holdfast.js";
 
 const NS = "http://www.w3.org/2000/svg";
-const WIDE = 300;
-const HIGH = 56;
-const SEEN = 5;
+const SMALL = { wide: 300, high: 56, left: 0, foot: 0 };
+const LARGE = { wide: 760, high: 190, left: 46, foot: 18 };
 
 export function shape(tag, attributes, ...children) {
   const made = document.createElementNS(NS, tag);
@@ -13,124 +13,150 @@ export function shape(tag, attributes, ...children) {
   return made;
 }
 
-function canvas(label, high = HIGH, kind = "plot") {
-  const box = {
-    class: kind,
-    viewBox: `0 0 ${WIDE} ${high}`,
-    preserveAspectRatio: "none",
-    role: "img",
-    "aria-label": label,
-  };
-  return shape("svg", box);
-}
-
-const at = (time) => new Date(time).getTime();
 const tenth = (number) => number.toFixed(1);
-const ground = () => shape("line", { class: "base", x1: 0, x2: WIDE, y1: HIGH - 1, y2: HIGH - 1 });
+const clock = (time, long) =>
+  new Date(time).toLocaleString([], long ? { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } : { hour: "2-digit", minute: "2-digit" });
 
-function scales(points, span, top) {
-  const from = at(span.since);
-  const long = Math.max(1, at(span.now) - from);
-  return {
-    x: (point) => Math.min(WIDE - 4, Math.max(4, ((at(point.at) - from) / long) * WIDE)),
-    y: (value) => HIGH - 3 - (value / top) * (HIGH - 8),
+// `series` are [{ name, kind, value }]: `bar` and `bad` are stacked, `line` and `second` are curves; a value of null is a gap.
+// `now` is what the chart says while nobody points at it.
+export function timeChart(title, item, series, { show = String, now = null, large = false, points = item.points, jobs = null } = {}) {
+  const box = large ? LARGE : SMALL;
+  const plotHigh = box.high - box.foot;
+  const wide = (box.wide - box.left) / Math.max(1, points.length);
+  const values = series.map((one) => points.map(one.value));
+  const stacked = series.map((one) => one.kind === "bar" || one.kind === "bad");
+  const sums = points.map((_, at) => values.reduce((sum, list, number) => sum + (stacked[number] ? (list[at] ?? 0) : 0), 0));
+  const curves = values.filter((_, number) => !stacked[number]).flat();
+  const most = Math.max(0, ...sums, ...curves.map((value) => value ?? 0));
+  const top = most || 1;
+  const x = (at) => box.left + at * wide;
+  const y = (value) => plotHigh - 1 - (value / top) * (plotHigh - 8);
+  const long = item.step_s * points.length > 86400;
+  const rest = now ?? lastOf(values[0], show);
+  const words = most ? `most ${show(most)}` : "nothing";
+  const svg = shape("svg", {
+    ...(large ? { width: "100%" } : { class: "plot", preserveAspectRatio: "none" }),
+    viewBox: `0 0 ${box.wide} ${box.high}`,
+    role: "img",
+    "aria-label": `${title}: ${rest}, ${words}`,
+  });
+  svg.append(shape("line", { class: "base", x1: box.left, x2: box.wide, y1: plotHigh - 1, y2: plotHigh - 1 }));
+  if (large) svg.append(...axes(box, top, show, points, x, y, long));
+  const feet = points.map(() => 0);
+  series.forEach((one, number) => {
+    if (stacked[number]) svg.append(...bars(one, values[number], feet, x, y, wide, plotHigh));
+    else svg.append(...lines(one, values[number], (at) => x(at + 0.5), y));
+  });
+  svg.append(...marks(item, box, plotHigh));
+  svg.append(shape("line", { class: "base cursor", x1: -9, x2: -9, y1: 0, y2: plotHigh }));
+  const read = (at) => series.map((one, number) => `${one.name} ${values[number][at] === null ? "none" : show(values[number][at])}`).join(", ");
+  // A refresh keeps the figure that is seen and hands these over to it: they look at that one.
+  const tell = (figure, at, words) => {
+    for (const end of ["x1", "x2"]) figure.querySelector(".cursor").setAttribute(end, at);
+    figure.querySelector("strong").textContent = words;
   };
-}
-
-function framed(title, now, most, svg, strip) {
-  const foot = el("div", { class: "foot" }, el("span", {}, "an hour ago"), el("span", {}, most), el("span", {}, "now"));
+  const place = ({ currentTarget: figure, clientX }) => {
+    const { left, width } = figure.querySelector("svg").getBoundingClientRect();
+    const at = Math.floor((((clientX - left) / width) * box.wide - box.left) / wide);
+    return at < 0 || at >= points.length ? null : at;
+  };
   return el(
     "figure",
-    { class: "chart", key: title },
-    el("figcaption", {}, el("span", {}, title), el("strong", {}, now)),
+    {
+      class: large ? "timechart" : "chart",
+      key: title,
+      onpointermove: (event) => {
+        const at = place(event);
+        if (at !== null) tell(event.currentTarget, tenth(x(at + 0.5)), `${clock(points[at].at, long)}: ${read(at)}`);
+      },
+      onpointerleave: (event) => {
+        tell(event.currentTarget, -9, rest);
+        event.currentTarget.from = null;
+      },
+      onpointerdown: (event) => {
+        event.currentTarget.from = event.target.closest("svg") && !event.target.closest("a") ? place(event) : null;
+        if (event.currentTarget.from !== null) event.preventDefault(); // a drag selects time, and no words
+      },
+      onpointerup: (event) => {
+        const [from, to] = [event.currentTarget.from ?? null, place(event)];
+        event.currentTarget.from = null;
+        if (from === null || to === null) return;
+        const [first, last] = [Math.min(from, to), Math.max(from, to)];
+        if (last > first) zoom(item, points, first, last);
+        else if (jobs) location.hash = jobs(points[first], item);
+      },
+    },
+    el("figcaption", {}, el("span", {}, title), " ", el("strong", {}, rest)),
     svg,
-    strip,
-    foot,
+    large
+      ? null
+      : el("div", { class: "foot" }, el("span", {}, clock(item.since, long)), el("span", {}, words), el("span", {}, clock(item.until, long))),
   );
 }
 
-// Lines over the last hour. `lines` are lists of {at, value}; the first is the one that is spoken of.
-export function lineChart(title, span, lines, show) {
-  const first = lines[0];
-  const top = Math.max(1e-9, ...lines.flat().map((point) => point.value));
-  const last = first.at(-1);
-  const now = last ? show(last.value) : "no calls";
-  const most = first.length ? `most ${show(Math.max(...first.map((point) => point.value)))}` : "nothing yet";
-  const svg = canvas(`${title}: ${now}, ${most} in the last hour`);
-  const { x, y } = scales(first, span, top);
-  svg.append(ground());
-  lines.forEach((points, number) => {
-    if (points.length > 1) svg.append(...curve(points, x, y, number > 0));
+// The address of the stretch from one point to another, as the view of time reads it.
+function zoom(item, points, first, last) {
+  const since = new Date(points[first].at).getTime();
+  const until = new Date(points[last].at).getTime() + item.step_s * 1000;
+  const query = new URLSearchParams(location.hash.startsWith("#time") ? (location.hash.split("?")[1] ?? "") : "");
+  query.set("minutes", Math.max(5, Math.round((until - since) / 60000)));
+  query.set("until", until - 1);
+  if (item.system) query.set("system", item.system);
+  location.hash = `time?${query}`;
+}
+
+const lastOf = (values, show) => {
+  const known = values.filter((value) => value !== null);
+  return known.length ? show(known.at(-1)) : "none";
+};
+
+function axes(box, top, show, points, x, y, long) {
+  const words = { fill: "currentColor", "font-size": 11, opacity: 0.75 };
+  const made = [0, 0.5, 1].flatMap((part) => [
+    shape("text", { ...words, x: box.left - 5, y: tenth(y(top * part) + 4), "text-anchor": "end" }, show(top * part)),
+    shape("line", { class: "base", x1: box.left, x2: box.wide, y1: tenth(y(top * part)), y2: tenth(y(top * part)), opacity: 0.5 }),
+  ]);
+  const every = Math.max(1, Math.ceil(points.length / 6));
+  points.forEach((point, at) => {
+    if (at % every === 0) made.push(shape("text", { ...words, x: tenth(x(at)), y: box.high - 4 }, clock(point.at, long)));
   });
-  if (last) {
-    const [cx, cy] = [tenth(x(last)), tenth(y(last.value))];
-    svg.append(shape("line", { class: "dot", x1: cx, x2: cx, y1: cy, y2: cy }));
-  }
-  return framed(title, now, most, svg);
-}
-
-function curve(points, x, y, isSecond) {
-  const corners = points.map((point) => `${tenth(x(point))},${tenth(y(point.value))}`).join(" ");
-  const line = shape("polyline", { class: isSecond ? "line second" : "line", points: corners });
-  if (isSecond) return [line];
-  const ends = [`${tenth(x(points[0]))},${HIGH}`, `${tenth(x(points.at(-1)))},${HIGH}`];
-  return [shape("polygon", { class: "fill", points: `${ends[0]} ${corners} ${ends[1]}` }), line];
-}
-
-// A bar for each minute; the part that went wrong stands on top of what went right.
-export function barChart(title, minutes, good, bad, now) {
-  const sums = minutes.map((one) => one[good] + one[bad]);
-  const top = Math.max(1, ...sums);
-  const svg = canvas(`${title}: ${now}; most ${top} in a minute of the last hour`);
-  const wide = WIDE / Math.max(1, minutes.length);
-  svg.append(ground());
-  minutes.forEach((one, number) => {
-    let foot = HIGH - 1;
-    for (const [name, kind] of [
-      [good, "bar"],
-      [bad, "bar bad"],
-    ]) {
-      if (!one[name]) continue;
-      const high = Math.max(2, (one[name] / top) * (HIGH - 6));
-      foot -= high;
-      svg.append(
-        shape("rect", {
-          class: kind,
-          x: tenth(number * wide),
-          y: tenth(foot),
-          width: tenth(wide * 0.85),
-          height: tenth(high),
-        }),
-      );
-    }
-  });
-  return framed(title, now, sums.some(Boolean) ? `most ${top} a minute` : "nothing yet", svg);
-}
-
-// The gate of a breaker over the last hour, under the latency of its provider.
-export function providerChart(one, span, show) {
-  const p95 = one.latencies.map((minute) => ({ at: minute.at, value: minute.p95_ms }));
-  const p50 = one.latencies.map((minute) => ({ at: minute.at, value: minute.p50_ms }));
-  const made = lineChart(`${one.name}, P95`, span, [p95, p50], show);
-  made.querySelector("svg").after(strip(one, span));
   return made;
 }
 
-function strip(one, span) {
-  const svg = canvas(`Breaker of ${one.name}: ${one.gate}`, 12, "strip");
-  const from = at(span.since);
-  const long = Math.max(1, at(span.now) - from);
-  const known = [{ at: span.since, gate: one.gates.length ? before(one, span) : one.gate }, ...one.gates];
-  known.forEach((change, number) => {
-    const begin = Math.max(0, ((at(change.at) - from) / long) * WIDE);
-    const end = number + 1 < known.length ? Math.max(0, ((at(known[number + 1].at) - from) / long) * WIDE) : WIDE;
-    if (end <= begin) return;
-    const wide = change.gate === "closed" ? end - begin : Math.max(end - begin, SEEN); // a minute of trouble is seen
-    const box = { class: `gate-${change.gate}`, x: tenth(end - wide), y: 0, width: tenth(wide), height: 12 };
-    const words = `${change.gate} from ${new Date(change.at).toLocaleTimeString()}${change.reason ? `: ${change.reason}` : ""}`;
-    svg.append(shape("rect", box, shape("title", {}, words)));
+function bars(one, values, feet, x, y, wide, plotHigh) {
+  return values.flatMap((value, at) => {
+    if (!value) return [];
+    const high = Math.max(2, plotHigh - 1 - y(value));
+    feet[at] += high;
+    const place = { x: tenth(x(at)), y: tenth(plotHigh - 1 - feet[at]), width: tenth(Math.max(0.5, wide * 0.85)), height: tenth(high) };
+    return [shape("rect", { class: one.kind === "bad" ? "bar bad" : "bar", ...place })];
   });
-  return svg;
 }
 
-const before = (one, span) => (one.gates[0].at === span.since ? one.gates[0].gate : "closed");
+// A curve for each run of points that have a value; one alone is a dot.
+function lines(one, values, x, y) {
+  const runs = [];
+  values.forEach((value, at) => {
+    if (value === null) return;
+    if (at === 0 || values[at - 1] === null) runs.push([]);
+    runs.at(-1).push([tenth(x(at)), tenth(y(value))]);
+  });
+  return runs.map((run) =>
+    run.length > 1
+      ? shape("polyline", { class: one.kind === "second" ? "line second" : "line", points: run.map((corner) => corner.join(",")).join(" ") })
+      : shape("line", { class: "dot", x1: run[0][0], x2: run[0][0], y1: run[0][1], y2: run[0][1] }),
+  );
+}
+
+// What happened meanwhile: a line down the chart, which says what it was and leads there.
+const MARKS = { deploy: "4 2", breaker: "1 2", incident: "" };
+function marks(item, box, plotHigh) {
+  const since = new Date(item.since).getTime();
+  const long = new Date(item.until).getTime() - since;
+  return item.marks.map((mark) => {
+    const at = tenth(box.left + ((new Date(mark.at).getTime() - since) / long) * (box.wide - box.left));
+    const line = { class: `mark ${mark.sort}`, x1: at, x2: at, y1: 0, y2: plotHigh, stroke: "currentColor", opacity: 0.6, "stroke-dasharray": MARKS[mark.sort] || "none", "vector-effect": "non-scaling-stroke" };
+    const words = `${clock(mark.at, true)}: ${mark.words}`;
+    return shape("a", { href: mark.href, "aria-label": words }, shape("title", {}, words), shape("line", line));
+  });
+}

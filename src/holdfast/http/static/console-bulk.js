@@ -4,7 +4,24 @@ import { nameDialog } from "./drafts.js";
 import { api, el } from "./holdfast.js";
 import { ask, count, doing, say } from "./parts.js";
 
-const VERBS = { cancel: ["Cancel", "cancelled"], replay: ["Replay", "replayed"] };
+const VERBS = {
+  cancel: ["Cancel", "cancelled"],
+  replay: ["Replay", "replayed"],
+  run_now: ["Run now", "made due"],
+  priority: ["Set priority of", "given another priority"],
+  delete: ["Delete", "deleted"],
+};
+export const PRIORITIES = [
+  ["0", "urgent"],
+  ["1", "high"],
+  ["2", "normal"],
+  ["3", "low"],
+];
+const FIELDS = {
+  replay: [{ name: "evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" }],
+  priority: [{ name: "priority", label: "Priority", kind: "select", options: PRIORITIES, value: "2" }],
+};
+const HARD = ["cancel", "delete"];
 let chosen = new Set();
 
 export const keepChosen = (ids) => {
@@ -31,7 +48,7 @@ export function bulkBar({ q, system, counts, isAll }, again) {
     el(
       "button",
       {
-        class: action === "cancel" ? "danger" : "quiet",
+        class: HARD.includes(action) ? "danger" : "quiet",
         disabled: !chosen.size && !q,
         onclick: doing(() => begin(action, q, system), (sum) => describe(action, sum), again),
       },
@@ -47,18 +64,17 @@ async function begin(action, q, system) {
   const ids = chosen.size ? [...chosen] : null;
   const where = system ? `?${new URLSearchParams({ system })}` : "";
   const post = (more) => api(`/api/ops/jobs/bulk${where}`, { method: "POST", body: { action, q, ids, ...more } });
-  const dry = await post({ dry_run: true, limit: 200 });
+  const dry = await post({ dry_run: true, limit: 200, priority: 2 });
   const more = dry.next && !ids ? " or more" : "";
   const [title, past] = VERBS[action];
-  const fields = action === "replay" ? [{ name: "evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" }] : [];
   const given = await ask(`${title} ${count(dry.done.length, "job")}${more}?`, {
     words: `${dry.done.length}${more} would be ${past}; ${dry.refused.length}${more} would be left alone${dry.refused[0] ? `: ${dry.refused[0].detail}` : "."}`,
-    fields,
+    fields: FIELDS[action] ?? [],
     verb: title,
-    danger: action === "cancel",
+    danger: HARD.includes(action),
   });
   if (!given) return null;
-  const sum = await run(title, (next) => post({ next, limit: ids ? 200 : 50, evidence: given.evidence || null }));
+  const sum = await run(title, (next) => post({ next, limit: ids ? 200 : 50, evidence: given.evidence || null, priority: given.priority ? Number(given.priority) : null }));
   chosen = new Set();
   return sum;
 }

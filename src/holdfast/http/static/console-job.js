@@ -1,6 +1,7 @@
 // One job with its whole story: why it is where it is, its life on a time axis, and everything that was written down.
 import { api, el } from "./holdfast.js";
 import { ask, count, doing, facts, field, link, money, pill, pretty, short, span, table, text, when } from "./parts.js";
+import { PRIORITIES } from "./console-bulk.js";
 import { ways } from "./console-letter.js";
 import { waterfall } from "./waterfall.js";
 
@@ -14,7 +15,7 @@ export async function job({ parts: [id] }, again) {
       { class: "head" },
       el("h2", { tabindex: "-1" }, one.kind),
       pill(one.state),
-      one.parked ? pill("held") : null,
+      one.parked ? pill(one.hold === "pause" ? "paused" : "held") : null,
       el("div", { class: "end" }, copies(one), actions(one, again)),
     ),
     el("p", { class: `callout ${tone(one)}` }, el("strong", {}, "Why it is here: "), one.why),
@@ -38,6 +39,7 @@ export async function job({ parts: [id] }, again) {
     el("h3", {}, "Waterfall"),
     waterfall(one),
     children(one),
+    logs(one),
     el("details", {}, el("summary", {}, "Timeline in words"), timeline(one)),
     part("Stages done", one.results, [
       ["Stage", "stage"],
@@ -94,8 +96,35 @@ function details(value) {
     : el("details", {}, el("summary", {}, short(words, 80)), el("pre", {}, pretty(value).slice(0, 20000)));
 }
 
+// What each attempt logged, as its worker wrote it down with the attempt's end.
+function logs(one) {
+  if (!one.logs.length) return null;
+  const book = ({ attempt, number, lines }) =>
+    el(
+      "details",
+      { key: `log/${attempt}`, open: one.logs.length === 1 },
+      el("summary", {}, `Attempt ${attempt}: ${count(number, "line")}${number > lines.length ? `, the first ${lines.length} kept` : ""}`),
+      el("pre", {}, lines.map(([at, level, name, words]) => `${at.slice(11, 23)} ${level} ${name}: ${words}`).join("\n")),
+    );
+  return el("section", { "aria-label": "Logs" }, el("h3", {}, "Logs"), one.logs.map(book));
+}
+
 function actions(one, again) {
-  if (!["queued", "processing", "waiting"].includes(one.state)) return null;
+  const post = (verb, body) => api(`/api/ops/jobs/${one.id}/${verb}`, { method: "POST", body });
+  const remove = async () => {
+    const sure = await ask("Delete this job?", { words: "It goes with its history; what was sent stays in the ledger.", verb: "Delete the job", danger: true });
+    if (sure) await post("delete");
+    if (sure) location.hash = "jobs";
+    return sure;
+  };
+  if (!["queued", "processing", "waiting"].includes(one.state)) {
+    return el("button", { class: "danger", onclick: doing(remove, "The job is deleted.", again) }, "Delete");
+  }
+  const reorder = async () => {
+    const given = await ask("Another priority", { fields: [{ name: "priority", label: "Priority", kind: "select", options: PRIORITIES, value: String(one.priority) }], verb: "Set it" });
+    return given && post("priority", { priority: Number(given.priority) });
+  };
+  const waits = one.state === "queued" && new Date(one.run_at) > new Date(one.now);
   const cancel = async () => {
     const sure = await ask("Cancel this job?", {
       words: "It ends at once. A worker that runs it can write nothing more.",
@@ -104,7 +133,11 @@ function actions(one, again) {
     });
     return sure && api(`/api/ops/jobs/${one.id}/cancel`, { method: "POST" });
   };
-  return el("button", { class: "danger", onclick: doing(cancel, "The job is cancelled.", again) }, "Cancel");
+  return [
+    waits ? el("button", { class: "quiet", onclick: doing(() => post("run-now"), "The job is due.", again) }, "Run now") : null,
+    el("button", { class: "quiet", onclick: doing(reorder, "The job has another priority.", again) }, "Priority"),
+    el("button", { class: "danger", onclick: doing(cancel, "The job is cancelled.", again) }, "Cancel"),
+  ];
 }
 
 // A job that waits for somebody outside is told what it waits for, as JSON.

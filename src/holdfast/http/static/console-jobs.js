@@ -1,7 +1,7 @@
 // Jobs: a list with filters that live in the address.
 import { api, el } from "./holdfast.js";
 import { bulkBar, keepChosen, tick } from "./console-bulk.js";
-import { errorOf, field, link, pill, short, table, when } from "./parts.js";
+import { ask, doing, errorOf, field, link, pill, short, table, when } from "./parts.js";
 
 const STATES = ["queued", "processing", "waiting", "succeeded", "dead", "cancelled"];
 const FILTERS = ["system", "state", "kind", "stage", "provider", "owner", "queue"];
@@ -25,6 +25,7 @@ export async function jobs({ query }, again) {
     {},
     el("h2", { tabindex: "-1" }, wanted ? `Jobs that fit ${wanted}` : "Jobs"),
     queryForm(wanted ?? ""),
+    views(again),
     wanted ? el("p", {}, link("#jobs", "All jobs")) : filterForm(query, systems),
     bulkBar({ ...fitting, counts, isAll }, again),
     table(
@@ -51,7 +52,7 @@ const asQuery = (query) =>
 
 const COLUMNS = [
   ["Job", (row) => link(`#job/${row.id}`, el("code", {}, row.id))],
-  ["State", (row) => el("span", {}, pill(row.state), row.parked ? " held" : "")],
+  ["State", (row) => el("span", {}, pill(row.state), row.parked ? ` ${row.hold === "pause" ? "paused" : "held"}` : "")],
   ["System", "system"],
   ["Kind", "kind"],
   ["Stage", "stage"],
@@ -81,6 +82,45 @@ function queryForm(wanted) {
     { class: "row", onsubmit: submit, role: "search", "aria-label": "Query jobs" },
     field({ name: "q", id: "query", label: "Query", value: wanted, placeholder: EXAMPLE, size: "70", spellcheck: "false" }),
     el("button", {}, "Find"),
+  );
+}
+
+// Views are kept in this browser, for whoever uses it: a look needs no right to write. What is shared is the address, which
+// holds all of it.
+const KEPT = "holdfast.views";
+function kept() {
+  try {
+    return Object.entries(JSON.parse(localStorage.getItem(KEPT) ?? "{}"));
+  } catch {
+    return [];
+  }
+}
+const keep = (all) => localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(all)));
+
+function views(again) {
+  const save = async () => {
+    const given = await ask("Save this view", { fields: [{ name: "name", label: "Its name", required: true, maxlength: "60" }], verb: "Save" });
+    const name = given?.name.trim();
+    if (!name) return null;
+    keep([...kept().filter(([other]) => other !== name), [name, location.hash]]);
+    return name;
+  };
+  const drop = (name) => keep(kept().filter(([other]) => other !== name));
+  const copy = () => navigator.clipboard.writeText(location.href);
+  const line = ([name, hash]) =>
+    el(
+      "li",
+      { key: name },
+      link(hash, name),
+      " ",
+      el("button", { class: "icon", "aria-label": `Forget the view ${name}`, onclick: doing(() => drop(name), "Forgotten.", again) }, "\u00d7"),
+    );
+  return el(
+    "div",
+    { class: "acts", role: "group", "aria-label": "Views" },
+    el("ul", { class: "views" }, kept().map(line)),
+    el("button", { class: "quiet", onclick: doing(save, (name) => `Saved as ${name}.`, again) }, "Save this view"),
+    el("button", { class: "quiet", onclick: doing(copy, "The link is copied.", again) }, "Copy link"),
   );
 }
 

@@ -1,15 +1,16 @@
 // The first look: what asks for a person, then each system's last hour.
 import { api, el } from "./holdfast.js";
-import { barChart, lineChart, providerChart } from "./charts.js";
+import { timeChart } from "./charts.js";
 import { incidentCard } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
+import { jobsBehind, pace, providerChart } from "./console-time.js";
 import { count, link, span } from "./parts.js";
 
 export async function overview(place, again) {
   const [now, going, past, more] = await Promise.all([
     api("/api/ops/overview"),
     api("/api/ops/incidents?state=open").catch(() => ({ items: [] })), // a database that is away has none to tell
-    api("/api/ops/history").catch(() => ({ items: [] })), // a database that is away leaves its charts empty
+    api("/api/ops/charts?minutes=60").catch(() => ({ items: [] })), // a database that is away leaves its charts empty
     systems.asks(),
   ]);
   const byName = new Map(past.items.map((one) => [one.system, one]));
@@ -36,6 +37,7 @@ const PLACES = {
   undeclared: () => "#jobs",
   waiting_long: () => "#jobs",
   deadlines_at_risk: () => "#jobs",
+  paused: () => "#machines",
 };
 
 // An incident says it already; the rest is listed.
@@ -80,7 +82,7 @@ function card(one, past) {
         one.lanes === undefined
           ? "its database does not answer"
           : one.runs_jobs
-          ? `${depth("queued")} queued, ${depth("parked")} held, ${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
+          ? `${depth("queued")} queued, ${depth("parked")} held, ${depth("paused") ? `${depth("paused")} paused, ` : ""}${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
           : "has no jobs of its own",
       ),
     ),
@@ -94,28 +96,25 @@ const state = (one) => pill2(LIGHTS[one.light], one.asks[0]?.topic.replaceAll("_
 const pill2 = (kind, words) => el("span", { class: `pill ${kind}` }, words);
 
 const whole = (value) => String(Math.round(value));
-const looksOf =
-  (past) =>
-  (...names) =>
-    past.looks.map((one) => ({ at: one.at, value: names.reduce((sum, name) => sum + one[name], 0) }));
-const messages = (past) => lineChart("Messages to publish", past, [looksOf(past)("outbox_pending")], whole);
+const messages = (past) =>
+  timeChart("Messages to publish", past, [{ name: "messages", kind: "line", value: (point) => point.outbox }], { show: whole });
 
 function charts(past) {
-  const looks = looksOf(past);
-  const rates = past.minutes.map((one) => ({ at: one.at, value: one.error_rate * 100 }));
-  const recent = past.minutes.slice(-5);
-  const perMinute = (name) => recent.reduce((sum, one) => sum + one[name], 0) / Math.max(1, recent.length);
-  const done = perMinute("done");
-  // Where jobs are long, what goes on is their stages: a busy system is not at rest because none has ended.
-  const pace = done || !perMinute("stages") ? `${done.toFixed(1)}/min` : `${perMinute("stages").toFixed(1)} stages/min`;
+  const jobs = jobsBehind(null);
   return el(
     "div",
     { class: "charts" },
-    lineChart("Waiting jobs", past, [looks("queued", "held"), looks("held")], whole),
-    lineChart("Oldest waits", past, [looks("oldest_age_s")], span),
-    barChart("Done", past.minutes, "done", "died", pace),
-    lineChart("Attempts that failed", past, [rates], (value) => `${Math.round(value)} %`),
+    timeChart("Stages", past, [
+      { name: "done", kind: "bar", value: (point) => point.stages },
+      { name: "failed", kind: "bad", value: (point) => point.failed },
+    ], { show: whole, now: pace(past), jobs }),
+    timeChart("Waiting jobs", past, [
+      { name: "waiting", kind: "line", value: (point) => point.waiting },
+      { name: "held", kind: "second", value: (point) => point.held },
+    ], { show: whole, jobs }),
+    timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs }),
+    timeChart("Attempts that failed", past, [{ name: "failed", kind: "line", value: (point) => point.error_rate }], { show: (value) => `${Math.round(value * 100)} %`, jobs }),
     messages(past),
-    past.providers.map((provider) => providerChart(provider, past, (ms) => span(ms / 1000))),
+    past.providers.map((provider) => providerChart(provider, past, { jobs })),
   );
 }

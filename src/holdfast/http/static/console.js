@@ -11,13 +11,16 @@ import { letter } from "./console-letter.js";
 import { incident, incidents } from "./console-incidents.js";
 import { breaker, breakers } from "./console-breakers.js";
 import { outbox } from "./console-outbox.js";
-import { audit, machines } from "./console-records.js";
+import { machines, schedule } from "./console-machines.js";
+import { audit } from "./console-records.js";
+import { time } from "./console-time.js";
 import * as systems from "./console-systems.js";
 
 // The systems that run here add their own, before the workers.
 const TABS = [
   ["overview", "Overview", "o"],
   ["incidents", "Incidents", "i"],
+  ["time", "Time", "t"],
   ["jobs", "Jobs", "j"],
   ["dead", "Dead letters", "d"],
   ["breakers", "Breakers", "b"],
@@ -27,6 +30,7 @@ const TABS = [
 ];
 const VIEWS = {
   overview,
+  time,
   incidents,
   incident,
   jobs,
@@ -38,6 +42,7 @@ const VIEWS = {
   breaker,
   outbox,
   machines,
+  schedule,
   audit,
 };
 const BELONGS = {
@@ -46,6 +51,7 @@ const BELONGS = {
   letter: "dead",
   group: "dead",
   breaker: "breakers",
+  schedule: "machines",
 };
 const REFRESH_MS = 5000;
 const REST_MS = 1000;

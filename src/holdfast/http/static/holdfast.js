@@ -91,7 +91,7 @@ export function el(tag, props = {}, ...children) {
   return made;
 }
 
-const HANDLERS = ["onclick", "onsubmit", "onchange", "oninput"];
+const HANDLERS = ["onclick", "onsubmit", "onchange", "oninput", "onpointermove", "onpointerleave", "onpointerdown", "onpointerup"];
 const keyOf = (node) => node.dataset?.key;
 
 // Make `old` look like `next` in place: what has the focus keeps it, and what a hand is typing stays.

@@ -17,7 +17,7 @@ from holdfast.kernel.kinds import declared_key
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS
 from holdfast.kernel.questions.horizon import read_held_back
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, events, jobs, ops, workers
+from holdfast.tables import breakers, events, jobs, ops, pauses, workers
 from holdfast.tables.breakers import ProviderRow
 
 
@@ -41,6 +41,8 @@ class Story:
     now: int
     declaring: frozenset[str] = frozenset()
     """What the running workers of its queue may claim."""
+    pauses: Sequence[Row] = ()
+    """Those of its kind and its queue."""
 
 
 async def explain(kernel: Kernel, job_id: str) -> Explanation:
@@ -82,11 +84,17 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     now = kernel.now()
     sets = await workers.declaring(tx, job["queue"], now - WORKER_FRESH_MS) if job["state"] == State.QUEUED else []
     declaring = frozenset(key for keys in sets for key in keys)
-    return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), now, declaring)
+    paused = await pauses.of_job(tx, job["kind"], job["queue"]) if job["state"] == State.QUEUED else []
+    return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), now, declaring, paused)
 
 
 def _queued(story: Story) -> Explanation:
     job, now = story.job, story.now
+    if story.pauses:
+        return _paused(story)
+    if job["hold"] == "pause":
+        sentence = f"The kind '{job['kind']}' goes on again; what waited is let go in batches, this one soon."
+        return Explanation(sentence, {"code": "RELEASED", "kind": job["kind"]})
     if job["parked"] and job["hold"] != "turn":
         return _parked(story)
     if job["run_at"] > now:
@@ -96,7 +104,7 @@ def _queued(story: Story) -> Explanation:
     fresh = [
         worker
         for worker in story.workers
-        if _serves(worker, job["queue"]) and worker["seen_at"] >= now - WORKER_FRESH_MS
+        if _serves(worker, job["queue"]) and worker["seen_at"] >= now - WORKER_FRESH_MS and worker["drain_at"] is None
     ]
     facts = {"queue": job["queue"], "run_at": job["run_at"], "workers": len(fresh)}
     waited = _span(now - job["run_at"])
@@ -123,6 +131,20 @@ def _undeclared(job: Row, facts: dict[str, Any]) -> Explanation:
         "worker whose code has that stage, or say with `formerly=` which stage takes its place."
     )
     return Explanation(sentence, {"code": "UNDECLARED", **facts})
+
+
+def _paused(story: Story) -> Explanation:
+    job, now = story.job, story.now
+    whats = [f"the {row['sort']} '{row['name']}'" for row in story.pauses]
+    row = story.pauses[0]
+    sentence = (
+        f"It waits: {row['actor']} has paused {' and '.join(whats)} at {iso(row['since'])}, "
+        f"{_span(now - row['since'])} ago ({row['reason']}). It spends no attempt meanwhile, and runs when that is "
+        "resumed"
+    )
+    late = f"; its deadline is {_when(job['deadline_at'], now)}" if job["deadline_at"] is not None else ""
+    paused = [{"sort": each["sort"], "name": each["name"]} for each in story.pauses]
+    return Explanation(f"{sentence}{late}.", {"code": "PAUSED", "paused": paused, "since": row["since"]})
 
 
 def _parked(story: Story) -> Explanation:

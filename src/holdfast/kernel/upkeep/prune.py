@@ -5,7 +5,7 @@ seen again when the look from the bottom comes round."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from holdfast.core.floor import BOTTOM, Floor
@@ -22,6 +22,7 @@ from holdfast.tables import (
     inbox,
     jobs,
     joins,
+    logs,
     outbox,
     results,
     search,
@@ -93,11 +94,11 @@ async def _prune_outbox(kernel: Kernel, floor: Floor[int], before: int) -> int:
 async def _forget_jobs(tx: Tx, after: str, before: int) -> list[str]:
     gone = await jobs.prune(tx, after, _last_id(before), before, BATCH)
     if gone:
-        await events.forget(tx, gone)
-        await results.forget(tx, gone)
-        await answers.forget(tx, gone)
-        await cases.forget(tx, gone)
-        await joins.forget(tx, gone)
-        await secrets.forget(tx, gone)
-        await search.forget(tx, gone)
+        await forget_rows(tx, gone)
     return gone
+
+
+async def forget_rows(tx: Tx, job_ids: Sequence[str]) -> None:
+    """Delete what belongs to jobs that are gone."""
+    for table in (events, results, answers, cases, joins, secrets, search, logs):
+        await table.forget(tx, job_ids)

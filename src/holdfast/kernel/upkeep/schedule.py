@@ -6,6 +6,7 @@ Schedules are declared by apps, or added while all is running; a person may paus
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -115,6 +116,30 @@ async def pause_schedule(kernel: Kernel, name: str, *, paused: bool, actor: str)
         next_at = None if paused else next_tick(known[name]["cron"], now, known[name]["timezone"])
         await schedules.pause(tx, name, paused, next_at, now)
         await audit.write(tx, actor, f"schedule.{'paused' if paused else 'resumed'}", f"schedule:{name}", None, now)
+
+
+async def run_schedule(kernel: Kernel, name: str, *, actor: str) -> str:
+    """Enqueue what a schedule would, now, whether or not it is paused; its ticks stay. Returns the job's id."""
+    now = kernel.now()
+    async with kernel.store.transaction() as tx:
+        row = next((row for row in await schedules.every(tx) if row["name"] == name), None)
+        if row is None:
+            raise NotFound(f"There is no schedule '{name}'.")
+        kind = kernel.registry.kind(row["kind"])
+        key = f"schedule:{name}:{now}:by hand"
+        order = prepare(kind, kind.load_input(row["payload"]), job_id=kernel.new_id(), now=now, key=key)
+        await submit_in(tx, [order], now, kernel.watch)
+        await audit.write(tx, actor, "schedule.run", f"schedule:{name}", {"job": order.id}, now)
+    return order.id
+
+
+async def schedule_runs(kernel: Kernel, name: str, limit: int) -> Sequence[Row]:
+    """The jobs that a schedule has enqueued, the newest first."""
+    async with kernel.store.reading() as tx:
+        row = next((row for row in await schedules.every(tx) if row["name"] == name), None)
+        if row is None:
+            raise NotFound(f"There is no schedule '{name}'.")
+        return await schedules.runs(tx, row["kind"], f"schedule:{name}:", limit)
 
 
 async def remove_schedule(kernel: Kernel, name: str, *, actor: str) -> None:

@@ -1,0 +1,186 @@
+"""Hands on what runs, on the command line: pauses, priorities, acts on many jobs, workers that are drained."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.reach import act, at_desk, fail, look, say, show_items
+from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
+from holdfast.core.control import Action, Sort
+
+pauses_cli = typer.Typer(help="Pause kinds and queues, and let them go on.", no_args_is_help=True)
+workers_cli = typer.Typer(
+    help="See workers; have one end what it has and take nothing more.", invoke_without_command=True
+)
+What = Annotated[Sort, typer.Argument(help="kind or queue")]
+Name = Annotated[str, typer.Argument(help="Its name.")]
+WorkerName = Annotated[str, typer.Argument(help="The worker's name, its beginning, or its last part.")]
+Why = Annotated[str, typer.Option(help="Why; shown to whoever wonders.")]
+
+
+@pauses_cli.command("list")
+def pauses_list(
+    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Every kind and queue: whether it is paused, by whom, why, and how many jobs wait for it."""
+    from holdfast.operator import pauses
+
+    columns = ["sort", "name", "is_paused", "jobs", "since", "actor", "reason"]
+    show_items(look(system, app), columns, as_json, watch, pauses.list_pauses)
+
+
+@pauses_cli.command("pause")
+def pauses_pause(
+    sort: What,
+    name: Name,
+    reason: Why = "by hand",
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Begin no job of a kind or queue until it is resumed. What runs is finished; what waits spends nothing."""
+    from holdfast.operator import pauses
+
+    done = at_desk(act(system, app), pauses.set_pause, sort, name, paused=True, actor=actor, reason=reason)
+    say(f"The {sort} '{name}' is paused.", as_json, **done)
+
+
+@pauses_cli.command("resume")
+def pauses_resume(
+    sort: What,
+    name: Name,
+    reason: Why = "by hand",
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a kind or queue go on."""
+    from holdfast.operator import pauses
+
+    done = at_desk(act(system, app), pauses.set_pause, sort, name, paused=False, actor=actor, reason=reason)
+    say(f"The {sort} '{name}' goes on.", as_json, **done)
+
+
+@workers_cli.callback()
+def workers_list(
+    context: typer.Context,
+    system: SystemNames = None,
+    app: AppPath = None,
+    watch: Watching = False,
+    as_json: AsJson = False,
+) -> None:
+    """Workers by their last report. One that was silent for long is not alive; a drained one takes nothing more."""
+    from holdfast.operator import fleet
+
+    if context.invoked_subcommand is not None:
+        return
+    columns = ["name", "state", "queues", "in_flight", "release", "started_at", "seen_at"]
+    show_items(look(system, app), columns, as_json, watch, fleet.list_workers)
+
+
+@workers_cli.command("drain")
+def workers_drain(
+    name: WorkerName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Have a worker end what it has and take nothing more."""
+    from holdfast.operator import fleet
+
+    done = at_desk(act(system, app), fleet.drain_worker, name, drain=True, actor=actor)
+    say(f"Worker {done['name']} takes nothing more.", as_json, **done)
+
+
+@workers_cli.command("undrain")
+def workers_undrain(
+    name: WorkerName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Have a drained worker take jobs again."""
+    from holdfast.operator import fleet
+
+    done = at_desk(act(system, app), fleet.drain_worker, name, drain=False, actor=actor)
+    say(f"Worker {done['name']} takes jobs again.", as_json, **done)
+
+
+def jobs_priority(
+    job_id: str,
+    priority: Annotated[int, typer.Argument(help="0 urgent, 1 high, 2 normal, 3 low.", min=0, max=3)],
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a job that has not ended another priority."""
+    from holdfast.operator import jobs
+
+    done = at_desk(act(system, app), jobs.set_priority, job_id, priority=priority, actor=actor)
+    say(f"Job {done['id']} has the priority {priority}.", as_json, **done)
+
+
+def jobs_run(
+    job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Make a job due that is queued for later."""
+    from holdfast.operator import jobs
+
+    done = at_desk(act(system, app), jobs.run_job_now, job_id, actor=actor)
+    say(f"Job {done['id']} is due.", as_json, **done)
+
+
+def jobs_delete(
+    job_id: str, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+) -> None:
+    """Delete a job that has ended, with its history."""
+    from holdfast.operator import jobs
+
+    done = at_desk(act(system, app), jobs.delete_job, job_id, actor=actor)
+    say(f"Job {done['id']} is deleted.", as_json, **done)
+
+
+def jobs_bulk(
+    action: Annotated[Action, typer.Argument(help="cancel, replay, priority, run_now or delete")],
+    query: Annotated[list[str], typer.Argument(help="Which jobs, as for `jobs list`.")],
+    priority: Annotated[int | None, typer.Option(help="For priority: 0 urgent to 3 low.", min=0, max=3)] = None,
+    evidence: Annotated[str | None, typer.Option(help="For replay: what was mended, and how that is known.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    actor: Actor = ME,
+    system: SystemNames = None,
+    app: AppPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Act on all jobs that fit a query, page by page; Ctrl-C stops between two jobs."""
+    from rich.progress import Progress
+
+    from holdfast.operator import job_bulk
+    from holdfast.operator.page import PAGE_MAX, ListPage
+
+    text, cursor = " ".join(query), None
+    done: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    with Progress(transient=True, disable=as_json) as progress:
+        task = progress.add_task(action, total=None)
+        while True:
+            answer = at_desk(
+                act(system, app),
+                job_bulk.act_on_jobs,
+                text,
+                action,
+                actor=actor,
+                page=ListPage(PAGE_MAX, cursor),
+                evidence=evidence,
+                priority=priority,
+                dry_run=dry_run,
+            )
+            done += answer["done"]
+            refused += answer["refused"]
+            cursor = answer["next"]
+            progress.update(task, completed=len(done), description=f"{len(done):,} {action}")
+            if cursor is None:
+                break
+    would = " would be acted on" if dry_run else " done"
+    why = f", {len(refused):,} left alone: {refused[0]['detail']}" if refused else ""
+    say(f"{len(done):,}{would}{why}.", as_json, action=action, dry_run=dry_run, done=done, refused=refused)
+    if refused and not done:
+        fail("Nothing fitted.")

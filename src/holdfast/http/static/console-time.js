@@ -1,0 +1,138 @@
+// Time: what each system did, from a quarter of an hour to thirty days, of all jobs or of some.
+import { api, el } from "./holdfast.js";
+import { timeChart } from "./charts.js";
+import { field, link, money, span, table } from "./parts.js";
+
+const RANGES = [
+  [15, "15 min"],
+  [60, "1 h"],
+  [360, "6 h"],
+  [1440, "24 h"],
+  [10080, "7 days"],
+  [43200, "30 days"],
+];
+const FILTERS = ["kind", "stage", "queue", "provider"];
+const whole = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)}k` : String(Math.round(value)));
+const ms = (value) => span(value / 1000);
+const percent = (value) => `${Math.round(value * 100)} %`;
+
+export async function time({ query }) {
+  const { items } = await api(`/api/ops/charts?${query}`);
+  return el(
+    "div",
+    {},
+    el("h2", { tabindex: "-1" }, "Time"),
+    el("nav", { class: "acts", "aria-label": "Range" }, RANGES.map((range) => rangeLink(range, query))),
+    filterForm(query),
+    items.filter((item) => item.runs_jobs).map((item) => section(item, query)),
+  );
+}
+
+function rangeLink([minutes, words], query) {
+  const other = new URLSearchParams(query);
+  other.set("minutes", minutes);
+  other.delete("until");
+  const isHere = !query.get("until") && Number(query.get("minutes") ?? 60) === minutes;
+  return el("a", { href: `#time?${other}`, "aria-current": isHere ? "true" : null }, isHere ? el("strong", {}, words) : words);
+}
+
+function filterForm(query) {
+  const submit = (event) => {
+    event.preventDefault();
+    const other = new URLSearchParams(query);
+    for (const name of FILTERS) {
+      const value = event.currentTarget.elements[name].value.trim();
+      if (value) other.set(name, value);
+      else other.delete(name);
+    }
+    location.hash = `time?${other}`;
+  };
+  return el(
+    "form",
+    { class: "row", onsubmit: submit, role: "search", "aria-label": "Filter time" },
+    FILTERS.map((name) => field({ name, label: name[0].toUpperCase() + name.slice(1), value: query.get(name) ?? "" })),
+    el("button", {}, "Show"),
+  );
+}
+
+// The jobs behind a point: those that were made since it began, as the query language says it.
+export const jobsBehind = (query) => (point, item) => {
+  const words = FILTERS.filter((name) => query?.get(name)).map((name) => `${name}:"${query.get(name)}"`);
+  const minutes = Math.max(1, Math.ceil((new Date(item.now) - new Date(point.at)) / 60000));
+  return `jobs?${new URLSearchParams({ q: [...words, `since:${minutes}m`].join(" "), system: item.system })}`;
+};
+
+// What goes on, in words: stages where there are any, else jobs; a system that does nothing is at rest.
+export function pace(item) {
+  const minutes = item.step_s / 60;
+  const recent = item.points.slice(-Math.max(2, Math.round(5 / minutes)));
+  const each = (name) => recent.reduce((sum, point) => sum + point[name], 0) / (recent.length * minutes);
+  const [stages, jobs] = [each("stages"), each("jobs")];
+  const last = item.points.at(-1);
+  if (!stages && !jobs) return last.running ? `${last.running} running` : last.waiting ? `${whole(last.waiting)} waiting` : "at rest";
+  const words = `${stages < 10 ? stages.toFixed(1) : whole(stages)} stages/min`;
+  return jobs ? `${words}, ${jobs < 10 ? jobs.toFixed(1) : whole(jobs)} jobs/min` : words;
+}
+
+export const part = (name, which) => (point) => (point[name] === null ? null : point[name][which]);
+
+function section(item, query) {
+  const options = { large: true, jobs: jobsBehind(query) };
+  const curves = (name) => ["p50", "p95", "p99"].map((which, number) => ({ name: which, kind: number === 1 ? "line" : "second", value: part(name, which) }));
+  return el(
+    "section",
+    { class: "card", key: item.system, "aria-label": item.title },
+    el("h2", {}, item.title),
+    el("p", { class: "soft" }, `Counted until ${item.counted_until ? new Date(item.counted_until).toLocaleTimeString() : "never: no keeper has run"}. Drag across a chart to zoom in; click a point for its jobs.`),
+    timeChart("Stages", item, [
+      { name: "done", kind: "bar", value: (point) => point.stages },
+      { name: "failed", kind: "bad", value: (point) => point.failed },
+    ], { ...options, show: whole, now: pace(item) }),
+    timeChart("Jobs", item, [
+      { name: "done", kind: "bar", value: (point) => point.jobs },
+      { name: "died", kind: "bad", value: (point) => point.died },
+    ], { ...options, show: whole }),
+    timeChart("Waiting jobs", item, [
+      { name: "waiting", kind: "line", value: (point) => point.waiting },
+      { name: "held", kind: "second", value: (point) => point.held },
+    ], { ...options, show: whole }),
+    timeChart("Oldest waits", item, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { ...options, show: span }),
+    timeChart("From submission to first attempt", item, curves("waited_ms"), { ...options, show: ms }),
+    timeChart("Running time of a stage", item, curves("ran_ms"), { ...options, show: ms }),
+    timeChart("Attempts that failed", item, [{ name: "failed", kind: "line", value: (point) => point.error_rate }], { ...options, show: percent }),
+    timeChart("Cost", item, [{ name: "cost", kind: "bar", value: (point) => point.cost_micros }], { ...options, show: money }),
+    item.providers.map((one) => providerChart(one, item, options)),
+    el("h3", {}, "Stages"),
+    table(
+      [
+        ["Kind", (row) => link(`#time?${filtered(query, { kind: row.kind })}`, row.kind)],
+        ["Stage", (row) => link(`#time?${filtered(query, { kind: row.kind, stage: row.stage })}`, row.stage)],
+        ["Done", "done"],
+        ["Failed", "failed"],
+        ["Half within", (row) => (row.ran_ms ? ms(row.ran_ms.p50) : "")],
+        ["95 of 100 within", (row) => (row.ran_ms ? ms(row.ran_ms.p95) : "")],
+      ],
+      item.stages,
+      (row) => `${row.kind}/${row.stage}`,
+      "No stage has ended in this time.",
+    ),
+    el("h3", {}, "Failures by class"),
+    table([["Class", (row) => link(`#jobs?${new URLSearchParams({ q: `error:"${row.name}"` })}`, row.name)], ["Times", "number"]], item.errors, (row) => row.name, "Nothing failed."),
+  );
+}
+
+function filtered(query, more) {
+  const other = new URLSearchParams(query);
+  for (const [name, value] of Object.entries(more)) other.set(name, value);
+  return other;
+}
+
+// Half of the calls, and 95 of a hundred, take no longer; where nobody called there is no line.
+export function providerChart(one, item, options) {
+  const last = one.points.findLast((point) => point.calls);
+  const now = last ? `${ms(last.took_ms.p95)} at ${new Date(last.at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` : "not called";
+  return timeChart(`${one.name}, P95`, item, [
+    { name: "P95", kind: "line", value: part("took_ms", "p95") },
+    { name: "P50", kind: "second", value: part("took_ms", "p50") },
+  ], { ...options, show: ms, now, points: one.points });
+}

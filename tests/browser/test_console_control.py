@@ -1,0 +1,106 @@
+"""Hands on what runs, in a real browser: pauses, drains, schedules, priorities, views, and charts that can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.browser.deployment import Deployment
+from tests.browser.pages import go, picture, says, signed_in
+
+from holdfast.operator.rollup import roll_up_once
+
+
+async def test_a_kind_is_paused_with_a_reason_and_its_jobs_say_so(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "machines", "Workers and cost")
+        await page.get_by_role("button", name="Pause shop.order").click()
+        dialog = page.get_by_role("dialog", name="Pause the kind shop.order?")
+        await dialog.get_by_label("Why?").fill("prices are wrong")
+        await dialog.get_by_role("button", name="Pause it").click()
+        await says(page, "It is paused.")
+        await page.get_by_text("prices are wrong").wait_for()
+        await picture(page, "pauses", whole=False)
+        job = await place.order("lamp")
+        await go(page, f"job/{job[:23]}", "shop.order")
+        await page.get_by_text("has paused the kind 'shop.order'").wait_for()
+        await go(page, "overview", "Overview")
+        await page.get_by_text("The kind 'shop.order' has been paused by").wait_for()
+        await go(page, "machines", "Workers and cost")
+        await page.get_by_role("button", name="Resume shop.order").click()
+        await says(page, "It goes on.")
+        await place.reaches(job, "succeeded")
+
+
+async def test_a_worker_is_drained_and_takes_jobs_again(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "machines", "Workers and cost")
+        row = page.get_by_role("row").filter(has_text="shop").filter(has=page.get_by_role("button", name="Drain "))
+        await row.first.get_by_role("button", name="Drain").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Drain it").click()
+        await says(page, "It takes nothing more.")
+        await page.get_by_text("drained", exact=True).first.wait_for()
+        job = await place.order("rug")
+        await page.get_by_role("button", name="Take jobs again").first.click()
+        await says(page, "It takes jobs again.")
+        await place.reaches(job, "succeeded")
+
+
+async def test_a_job_is_brought_forward_run_and_deleted(browser: Any, place: Deployment) -> None:
+    job = await place.order("cup", delay_s=3_600)
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, f"job/{job}", "shop.order")
+        await page.get_by_role("button", name="Priority").click()
+        await page.get_by_label("Priority", exact=True).select_option("0")
+        await page.get_by_role("button", name="Set it").click()
+        await says(page, "The job has another priority.")
+        assert (await place.ask("GET", f"/api/ops/jobs/{job}"))["priority"] == 0
+        await page.get_by_role("button", name="Run now").click()
+        await says(page, "The job is due.")
+        await place.reaches(job, "succeeded")
+        await page.get_by_role("button", name="Delete").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Delete the job").click()
+        await page.get_by_role("heading", name="Jobs").wait_for()
+    with pytest.raises(AssertionError, match="404"):
+        await place.ask("GET", f"/api/ops/jobs/{job}")
+
+
+async def test_a_view_is_saved_in_the_browser_and_comes_back(browser: Any, place: Deployment) -> None:
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "jobs?q=owner:ann", "Jobs that fit owner:ann")
+        await page.get_by_role("button", name="Save this view").click()
+        await page.get_by_label("Its name").fill("Ann")
+        await page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).click()
+        await says(page, "Saved as Ann.")
+        await go(page, "jobs", "Jobs")
+        await page.reload()
+        await page.get_by_role("link", name="Ann", exact=True).click()
+        await page.get_by_role("heading", name="Jobs that fit owner:ann").wait_for()
+        await page.get_by_role("button", name="Forget the view Ann").click()
+        await page.get_by_role("link", name="Ann", exact=True).wait_for(state="detached")
+
+
+@pytest.mark.spec("K17")
+async def test_a_chart_has_axes_reads_its_points_and_zooms(browser: Any, place: Deployment) -> None:
+    await place.reaches(await place.order("bowl"), "succeeded")
+    await roll_up_once(place.kernel())
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "time?minutes=15", "Time")
+        chart = page.locator("section.card", has=page.get_by_role("heading", name="shop")).locator("figure").first
+        plot = chart.locator("svg")
+        assert await plot.locator("text").count() >= 5, "both axes have words"
+        box = await plot.bounding_box()
+        await plot.hover(position={"x": box["width"] * 0.5, "y": box["height"] * 0.5})
+        assert "done" in await chart.locator("strong").inner_text()
+        await picture(page, "time", whole=False)
+        box = await plot.bounding_box()
+        await page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 40)
+        await page.mouse.down()
+        await page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 40)
+        await page.mouse.up()
+        await page.get_by_role("navigation", name="Range").locator("strong").wait_for(state="detached")
+        assert "until=" in page.url
+        await go(page, "time?minutes=60", "Time")
+        await plot.click(position={"x": box["width"] * 0.5, "y": box["height"] * 0.5})
+        await page.get_by_role("heading", name="Time", exact=True).wait_for(state="detached")
+        assert "#job" in page.url, "the jobs of that minute, or the only one"

@@ -1,0 +1,137 @@
+"""The past by the minute: counted once, whoever counts, from what is stored; and drawn alike by every process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.kernel.places import Deploy, rows
+
+from holdfast import App, Context, Job, Provider, stage
+from holdfast.core.failure import Category
+from holdfast.errors import CallError
+from holdfast.operator.charts import ChartFilter, choose_stretch, percentiles, read_charts
+from holdfast.operator.desk import Desk
+from holdfast.operator.rollup import roll_up_once, usual_age_s
+from holdfast.system import OpenSystem, System
+from holdfast.tables.rollups import BOUNDS, HOUR_MS, MINUTE_MS, Cell
+from holdfast.testing import HandClock, World
+
+app = App("past")
+api = Provider("past.api")
+
+
+@app.job()
+class Trip(Job[str]):
+    @stage()
+    async def pack(self, ctx: Context, text: str) -> str:
+        return text
+
+    @stage(provider=api)
+    async def drive(self, ctx: Context, text: str, pack: str) -> None:
+        if text == "lost":
+            raise CallError.of(Category.VALIDATION, "NO_ROAD", "there is no road")
+
+
+def desk_of(world: World) -> Desk:
+    return Desk([OpenSystem(System("past", "Past", "DATABASE_URL", lambda env: app), world.kernel, {})])
+
+
+async def draw(world: World, minutes: int = 10, **which: Any) -> dict[str, Any]:
+    item: dict[str, Any] = (await read_charts(desk_of(world), minutes, None, ChartFilter(**which)))["items"][0]
+    return item
+
+
+def total(chart: dict[str, Any], name: str) -> int:
+    return sum(point[name] for point in chart["points"])
+
+
+@pytest.mark.spec("K17")
+async def test_stages_and_jobs_are_counted_once_by_kind_stage_and_outcome(deploy: Deploy, clock: HandClock) -> None:
+    world = await deploy(app)
+    for text in ("a", "b", "lost"):
+        await world.enqueue(Trip, text, owner="ann")
+    await world.run_until_idle()
+    clock.advance(10)
+    kernel = world.kernel
+    await asyncio.gather(roll_up_once(kernel), roll_up_once(kernel))
+    await roll_up_once(kernel)
+    chart = await draw(world)
+    assert (total(chart, "jobs"), total(chart, "died"), total(chart, "stages"), total(chart, "failed")) == (2, 1, 5, 1)
+    by_stage = {row["stage"]: (row["done"], row["failed"]) for row in chart["stages"]}
+    assert by_stage == {"pack": (3, 0), "drive": (2, 1)}
+    assert chart["errors"] == [{"name": "NO_ROAD", "number": 1}]
+    assert total(await draw(world, kind="past.trip", stage="pack"), "stages") == 3
+    assert total(await draw(world, kind="past.other"), "stages") == 0
+
+
+async def test_what_was_written_a_moment_ago_is_counted_later_and_not_lost(deploy: Deploy, clock: HandClock) -> None:
+    world = await deploy(app)
+    await world.enqueue(Trip, "a")
+    await world.run_until_idle()
+    await roll_up_once(world.kernel)
+    assert total(await draw(world), "jobs") == 0, "its neighbours may not be committed yet"
+    clock.advance(6)
+    await roll_up_once(world.kernel)
+    assert total(await draw(world), "jobs") == 1
+
+
+async def test_successes_that_share_an_event_are_all_counted(deploy: Deploy, clock: HandClock) -> None:
+    world = await deploy(app)
+    for number in range(12):
+        await world.enqueue(Trip, str(number))
+    await world.run_until_idle()
+    clock.advance(10)
+    await roll_up_once(world.kernel)
+    chart = await draw(world)
+    assert (total(chart, "jobs"), total(chart, "stages")) == (12, 24)
+
+
+async def test_depth_and_age_are_kept_and_what_is_usual_is_known(deploy: Deploy, clock: HandClock) -> None:
+    world = await deploy(app)
+    await world.enqueue(Trip, "a")
+    for _ in range(29):
+        clock.advance(60)
+        await roll_up_once(world.kernel)
+    assert await usual_age_s(world.kernel) is None, "too few to tell"
+    clock.advance(60)
+    await roll_up_once(world.kernel)
+    assert await usual_age_s(world.kernel) == pytest.approx(16 * 60)
+    chart = await draw(world, 40)
+    assert [point["waiting"] for point in chart["points"][-5:-1]] == [1] * 4
+    assert chart["points"][-1]["oldest_age_s"] == 1_800
+
+
+async def test_long_stretches_are_drawn_from_hours_that_are_written_once(deploy: Deploy, clock: HandClock) -> None:
+    world = await deploy(app)
+    for _ in range(5):
+        await world.enqueue(Trip, "a")
+        await world.run_until_idle()
+        clock.advance(HOUR_MS / 1_000)
+        await roll_up_once(world.kernel)
+    await roll_up_once(world.kernel)
+    week = await draw(world, 7 * 24 * 60)
+    assert len(week["points"]) <= 240 and week["step_s"] == 3_600
+    assert (total(week, "jobs"), total(week, "stages")) == (5, 10), "none twice where hours and minutes meet"
+    clock.advance(31 * 86_400)
+    await roll_up_once(world.kernel)
+    left = await rows(world.kernel.store, "SELECT DISTINCT series FROM holdfast_rollups WHERE series <> 'depth'")
+    assert left == [], "thirty days are kept"
+
+
+def test_percentiles_are_the_bounds_of_their_buckets() -> None:
+    cells = [
+        Cell(0, "stage", "k", "s", "succeeded", bound, number, 0) for bound, number in ((10, 90), (50, 8), (500, 2))
+    ]
+    assert percentiles(cells) == {"p50": 10, "p95": 50, "p99": 500}
+    assert percentiles([]) is None
+    assert list(BOUNDS) == sorted(set(BOUNDS)) and BOUNDS[0] == 1
+
+
+def test_no_stretch_has_more_points_than_can_be_drawn() -> None:
+    now = 1_800_000_000_123
+    for minutes in (1, 15, 60, 240, 241, 1_440, 2_880, 2_881, 10_080, 43_200):
+        stretch = choose_stretch(now, minutes)
+        assert len(stretch.points) <= 241 and stretch.since <= now - minutes * MINUTE_MS + stretch.step
+        assert stretch.until > now >= stretch.until - stretch.step
