@@ -134,7 +134,7 @@ WRITES_WITH_US = {"grading/submissions.sql": {"holdfast_idempotency", "holdfast_
 
 
 def test_systems_join_views_and_no_table_of_the_kernel() -> None:
-    """`tables/migrations/029_views.sql`. What a system has migrated already stays as it was written."""
+    """`tables/migrations/026_views.sql`. What a system has migrated already stays as it was written."""
     systems = SOURCE.parent / "holdfast_systems"
     named = {
         path.relative_to(systems).as_posix(): TABLES & set(re.findall(r"\bholdfast_\w+", path.read_text()))
