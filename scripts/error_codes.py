@@ -213,7 +213,7 @@ def _problems(tree: ast.Module) -> Iterator[tuple[int, str]]:
         made, first = ast.unparse(node.func), node.args[0]
         if made == "Problem" and isinstance(first, ast.Constant) and len(node.args) > 1:
             yield from ((int(str(first.value)), code) for code in _code(node.args[1]))
-        if made == "Refusal":
+        if made.endswith("Refusal"):
             yield from ((409, code) for code in _texts(first))
 
 

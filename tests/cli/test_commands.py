@@ -116,7 +116,7 @@ def test_a_token_is_signed_for_the_user_and_the_roles(place: Place) -> None:
 def test_a_token_for_an_unknown_role_is_refused(place: Place) -> None:
     done = place.run("token", "--user", "ann", "--role", "king")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.strip() == "There is no role 'king'; use instructor, learner, operator, service."
+    assert done.stderr.strip() == "There is no role 'king'; use instructor, learner, operator, service, viewer."
 
 
 @pytest.mark.spec("K1")

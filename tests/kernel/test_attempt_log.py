@@ -83,7 +83,7 @@ async def test_lines_are_bounded_and_redacted(deploy: Deploy) -> None:
 
 
 async def test_warnings_still_reach_standard_error_where_nobody_else_handles_them(capsys: Any) -> None:
-    logging.root.handlers[:] = [each for each in logging.root.handlers if type(each).__name__ == "BookHandler"]
+    logging.root.handlers[:] = [each for each in logging.root.handlers if type(each).__name__ == "AttemptLogHandler"]
     log.warning("seen by a person")
     log.info("not asked for")
     assert "seen by a person" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import end, turn
 from holdfast.operator.audit import audit
 from holdfast.stores.statement import statement_of
-from holdfast.tables import depth, events, ops
+from holdfast.tables import depth, events
 from holdfast.tables import jobs as jobs_table
 from holdfast.tables.events import BEGINNING, Place
 from holdfast.testing import HandClock
@@ -84,9 +84,7 @@ async def test_a_turn_writes_one_claim_and_one_success_of_a_kind_and_every_job_t
         assert [row["at"] for row in read[1:]] == [claimed_at, kernel.now()]
         assert {row["data"] for row in read} == {None}
     async with kernel.store.reading() as tx:
-        minutes = await ops.ends_by_minute(tx, 0)
         ended = await depth.finished_since(tx, 0)
-    assert [(row["type"], row["attempts"]) for row in minutes] == [("succeeded", 7)]
     assert {row["kind"]: (row["state"], row["jobs"]) for row in ended} == {
         "steps.one": ("succeeded", 5), "steps.two": ("succeeded", 2)
     }  # fmt: skip

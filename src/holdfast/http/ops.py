@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.core.control import Action
 from holdfast.core.job import State
-from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, JobId, Limit, OnPage, Operator, Words
+from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, JobId, Limit, OnPage, Operator, Reason, Words
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_control import router as control_router
 from holdfast.http.ops_incidents import router as incidents_router
@@ -30,10 +30,6 @@ router.include_router(control_router)
 MESSAGE_STATUS = Literal["pending", "published", "failed"]
 EFFECT_STATUS = Literal["planned", "sending", "unknown", "sent", "failed", "review"]
 Days = Annotated[int, Query(ge=1, le=3660)]
-
-
-class Reason(BaseModel):
-    reason: Words = Field(default="by hand", min_length=1)
 
 
 class EffectAnswer(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
+from pydantic import BaseModel, Field
 
 from holdfast.core.words import Words as Words
 from holdfast.http.auth import Principal, require
@@ -51,3 +52,9 @@ JobId = Annotated[str, Depends(_job_id)]
 CaseId = Annotated[str, Depends(_case_id)]
 IncidentId = Annotated[str, Depends(_incident_id)]
 """Whole, however much of it was typed."""
+
+
+class Reason(BaseModel):
+    """Why somebody does it; kept with who and when."""
+
+    reason: Words = Field(default="by hand", min_length=1, max_length=1_000)

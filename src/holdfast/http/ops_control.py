@@ -8,14 +8,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from holdfast.core.control import Sort
-from holdfast.http.ops_asked import AtDesk, JobId, Limit, Operator, Words
+from holdfast.http.ops_asked import AtDesk, JobId, Limit, Operator, Reason, Words
 from holdfast.operator import fleet, jobs, pauses, schedules
 
 router = APIRouter()
-
-
-class Reason(BaseModel):
-    reason: Words = Field(default="by hand", min_length=1, max_length=1_000)
 
 
 class NewPriority(BaseModel):

@@ -36,7 +36,7 @@ from holdfast.kernel.context import Context
 from holdfast.kernel.declare.path import earlier_stage, stored_result
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
-from holdfast.kernel.observe.attempt_log import BOOK, Book
+from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.eager import first_step, rest
@@ -62,8 +62,8 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     if passes(started, job.deadline_at):
         return Settlement(job, Overdue(begun=False))  # nothing is begun that could only come too late
     context = Context(kernel, kind, stage, job, started)
-    book = Book()
-    bound = BOOK.set(book)
+    book = AttemptLog()
+    bound = ATTEMPT_LOG.set(book)
     try:
         with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
             outcome, value = await _outcome(kernel, context, kind, stage, taken)
@@ -87,10 +87,10 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
     )
 
 
-def _unbind(bound: Token[Book | None]) -> None:
+def _unbind(bound: Token[AttemptLog | None]) -> None:
     """An attempt that was begun in one context and ends in another leaves nothing behind in either."""
     with suppress(ValueError):
-        BOOK.reset(bound)
+        ATTEMPT_LOG.reset(bound)
 
 
 async def _outcome(

@@ -207,7 +207,7 @@ class Kernel:
     gathers: dict[Any, Gather[Any, Any]] = field(default_factory=dict, init=False, repr=False)
     duties: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     """What this process does for the apps, by name: `running`, or what it waits for."""
-    unwritten: dict[RunId, str] = field(default_factory=dict, init=False, repr=False)
+    unwritten: dict[RunId, asyncio.Task[None]] = field(default_factory=dict, init=False, repr=False)
     """Answers that were paid for, on their way to the store."""
     writing: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
     unrecorded: list[Any] = field(default_factory=list, init=False, repr=False)

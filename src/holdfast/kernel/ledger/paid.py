@@ -90,8 +90,10 @@ class Paid:
 
     async def _known(self, run_id: RunId) -> KeptAnswer:
         job = self._job
-        if run_id in self._kernel.unwritten:
-            return KeptAnswer(0, self._kernel.unwritten[run_id])
+        writing = self._kernel.unwritten.get(run_id)
+        if writing is not None:  # an earlier attempt's answer, still in memory: kept first, then used
+            await asyncio.shield(writing)
+            self._kept = None
         if self._kept is None:
             async with self._kernel.store.reading() as tx:
                 self._kept = await answers.of_stage(tx, job.id, job.stage, job.epoch)
@@ -145,8 +147,8 @@ async def _write(kernel: Kernel, report: Report) -> None:
     if new is None or new.value is None:
         await record(kernel, report)
         return
-    kernel.unwritten[new.id] = new.value
     writing = asyncio.get_running_loop().create_task(_until_written(kernel, report))
+    kernel.unwritten[new.id] = writing
     kernel.writing.add(writing)
     writing.add_done_callback(kernel.writing.discard)
     await asyncio.shield(writing)

@@ -21,7 +21,7 @@ OWN = "holdfast"
 """The kernel's own lines are in the job's events already."""
 
 
-class Book:
+class AttemptLog:
     """The lines of one attempt: the first so many, and how many there were in all."""
 
     __slots__ = ("lines", "number")
@@ -53,15 +53,15 @@ def _say(record: logging.LogRecord) -> str:
     return text
 
 
-BOOK: ContextVar[Book | None] = ContextVar("holdfast_attempt_log", default=None)
+ATTEMPT_LOG: ContextVar[AttemptLog | None] = ContextVar("holdfast_attempt_log", default=None)
 
 
-class BookHandler(logging.Handler):
+class AttemptLogHandler(logging.Handler):
     """Puts records into the book of the attempt that logged them. With no other handler above a logger, warnings still
     reach standard error, as they do without this one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        book = BOOK.get()
+        book = ATTEMPT_LOG.get()
         if book is not None and record.name.partition(".")[0] != OWN:
             book.add(record)
         if record.levelno >= logging.WARNING and self._is_alone(record) and logging.lastResort is not None:
@@ -76,7 +76,7 @@ class BookHandler(logging.Handler):
         return True
 
 
-_HANDLER = BookHandler()
+_HANDLER = AttemptLogHandler()
 
 
 def keep_logs() -> None:
