@@ -11,7 +11,6 @@ CREATE TABLE holdfast_pauses (
   reason    TEXT NOT NULL,
   PRIMARY KEY (sort, name)
 );
-CREATE INDEX holdfast_jobs_paused ON holdfast_jobs (kind, updated_at) WHERE hold = 'pause';
 
 ALTER TABLE holdfast_workers ADD COLUMN drain_at BIGINT;
 ALTER TABLE holdfast_workers ADD COLUMN release TEXT;
