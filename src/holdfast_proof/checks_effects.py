@@ -125,9 +125,9 @@ def check_doubts(history: RunHistory) -> Iterator[Violation]:
         if line.data[6] in history.answered:
             continue
         sends = [call for call in _sends(tale).get(line.data[6], ()) if call.at_ms < line.at_ms]
-        doubtful = [call for call in sends[:-1] if not _was_definite(tale, call)]
-        if sends and _looked_after(tale, sends[-1], line.at_ms):
-            continue  # it was asked, and has nothing: that is no refusal, and settles every doubt
+        # It was asked afterwards, and has nothing: that is no refusal, and settles every doubt of before.
+        unsettled = [call for call in sends if not _looked_after(tale, call, line.at_ms)]
+        doubtful = [call for call in unsettled[:-1] if not _was_definite(tale, call)]
         if doubtful:
             text = f"The ledger calls '{line.id}' {line.data[1]} although call {doubtful[0].call} is in doubt."
             yield Violation("S20", text, line.data[7])

@@ -37,7 +37,7 @@ export function timeChart(title, item, series, { show = String, now = null, larg
   const svg = shape("svg", {
     ...(large ? { width: "100%" } : { class: "plot", preserveAspectRatio: "none" }),
     viewBox: `0 0 ${box.wide} ${box.high}`,
-    role: "img",
+    role: item.marks.length ? "group" : "img", // a mark leads somewhere, and a picture may hold no link
     "aria-label": `${title}: ${rest}, ${words}`,
   });
   svg.append(shape("line", { class: "base", x1: box.left, x2: box.wide, y1: plotHigh - 1, y2: plotHigh - 1 }));
