@@ -17,6 +17,8 @@ from holdfast.cli.plain import PlainGroup
 from holdfast.extras import missing_module
 
 COMMANDS = "holdfast.commands"
+WITH_A_VALUE = ("--url", "--token")
+"""The options of `holdfast` itself that take the next word."""
 
 
 class BroughtCommand(NamedTuple):
@@ -30,12 +32,26 @@ class BroughtCommand(NamedTuple):
 
 
 def add_to(cli: typer.Typer, words: Sequence[str] | None = None) -> None:
-    """Add what installed packages bring. Only what the words name is imported; without words, everything is."""
+    """Add what installed packages bring. Only the command that the words begin with is imported; without words, all
+    are."""
+    named = None if words is None else _first_command(words)
     for command in _installed():
-        if words is None or command.name in words:
+        if words is None or command.name == named:
             _add(cli, command)
         else:
             cli.command(command.name, help=command.help, rich_help_panel=command.panel)(_placeholder)
+
+
+def _first_command(words: Sequence[str]) -> str | None:
+    """The word that names the command: the first that is neither an option nor the value of one. `worker --system
+    review` means no command `review`."""
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            return word
+        if word in WITH_A_VALUE:
+            next(rest, None)
+    return None
 
 
 def _installed() -> Iterator[BroughtCommand]:
