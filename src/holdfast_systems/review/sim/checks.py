@@ -157,19 +157,26 @@ def check_sends(seen: ReviewEvidence) -> Iterator[Violation]:
         if stage != "notify":
             continue
         answer = answers.get(call.call)
-        if answer is None or not _is_free(answer, gates):
+        heard = answer is not None and answer.kind == "answer"
+        at_ms = answer.at_ms if answer is not None and heard else _written_at(seen, call)
+        if at_ms is None or not _is_free(at_ms, answer.detail if answer is not None else "", gates):
             sends[asked.job, _epoch_at(seen, asked.job, call.at_ms), call.token] += 1
     for (job, epoch, token), count in sends.items():
         if count > ATTEMPTS:
             yield Violation("R3", f"The mail {token[:12]} was sent {count} times in epoch {epoch} of its job.", job)
 
 
-def _is_free(answer: ProviderEvent, gates: Sequence[tuple[int, str]]) -> bool:
+def _written_at(seen: ReviewEvidence, call: ProviderEvent) -> int | None:
+    """When the caller of a send that it heard nothing of wrote that down: its breaker counted it then."""
+    lines = [line for line in seen.history.of("effect") if line.data[6] == call.token]
+    return next((line.at_ms for line in lines if line.data[1] != "sending" and line.at_ms > call.at_ms), None)
+
+
+def _is_free(at_ms: int, detail: str, gates: Sequence[tuple[int, str]]) -> bool:
     """Whether the gate was not closed a little after the answer, when it is read, or the provider asked to wait."""
-    at_ms = answer.at_ms
     near = [gate for at, gate in gates if at_ms <= at <= at_ms + JUST_NOW_MS]
     last = [gate for at, gate in gates if at < at_ms][-1:]
-    return "limited" in answer.detail or any(gate != "closed" for gate in (*near, *last))
+    return "limited" in detail or any(gate != "closed" for gate in (*near, *last))
 
 
 def _epoch_at(seen: ReviewEvidence, job: str, at_ms: int) -> int:
