@@ -150,16 +150,12 @@ def check_sends(seen: ReviewEvidence) -> Iterator[Violation]:
         return  # told again by another job, with a budget of its own
     name = f"mail.{seen.world.mail}"
     gates = [(line.at_ms, line.data[1]) for line in seen.history.of("gate") if line.id == name]
-    ended = ("answer", "answer_unheard", "timeout")  # unheard: the stage's own limit ended it, or its process died
-    answers = {call.call: call for call in seen.world.providers[name].log if call.kind in ended}
+    heard = {call.call: call for call in seen.world.providers[name].log if call.kind == "answer"}
     sends: dict[tuple[str, int, str], int] = Counter()
-    for stage, asked, call in _calls(seen):
-        if stage != "notify":
-            continue
-        answer = answers.get(call.call)
-        heard = answer is not None and answer.kind == "answer"
-        at_ms = answer.at_ms if answer is not None and heard else _written_at(seen, call)
-        if at_ms is None or not _is_free(at_ms, answer.detail if answer is not None else "", gates):
+    for asked, call in ((asked, call) for stage, asked, call in _calls(seen) if stage == "notify"):
+        answer = heard.get(call.call)
+        at_ms, detail = (answer.at_ms, answer.detail) if answer is not None else (_written_at(seen, call), "")
+        if at_ms is None or not _is_free(at_ms, detail, gates):
             sends[asked.job, _epoch_at(seen, asked.job, call.at_ms), call.token] += 1
     for (job, epoch, token), count in sends.items():
         if count > ATTEMPTS:
@@ -168,15 +164,15 @@ def check_sends(seen: ReviewEvidence) -> Iterator[Violation]:
 
 def _written_at(seen: ReviewEvidence, call: ProviderEvent) -> int | None:
     """When the caller of a send that it heard nothing of wrote that down: its breaker counted it then."""
-    lines = [line for line in seen.history.of("effect") if line.data[6] == call.token]
-    return next((line.at_ms for line in lines if line.data[1] != "sending" and line.at_ms > call.at_ms), None)
+    lines = (line for line in seen.history.of("effect") if line.at_ms > call.at_ms and line.data[6] == call.token)
+    return next((line.at_ms for line in lines if line.data[1] != "sending"), None)
 
 
 def _is_free(at_ms: int, detail: str, gates: Sequence[tuple[int, str]]) -> bool:
     """Whether the gate was not closed a little after the answer, when it is read, or the provider asked to wait."""
     near = [gate for at, gate in gates if at_ms <= at <= at_ms + JUST_NOW_MS]
-    last = [gate for at, gate in gates if at < at_ms][-1:]
-    return "limited" in detail or any(gate != "closed" for gate in (*near, *last))
+    before = [gate for at, gate in gates if at < at_ms]
+    return "limited" in detail or any(gate != "closed" for gate in (*near, *before[-1:]))
 
 
 def _epoch_at(seen: ReviewEvidence, job: str, at_ms: int) -> int:
