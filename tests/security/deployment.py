@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 
 from holdfast import App
@@ -18,6 +19,7 @@ from holdfast.engines.run import Duties, prepare, run
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
 from holdfast.http.metrics import PrometheusWatch
+from holdfast.http.server import ConnectionLimits, limited_protocol
 from holdfast.main import close_systems, load_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
@@ -113,3 +115,29 @@ async def deployed(folder: Path, *, apps: Sequence[App] = (), **given: str) -> A
         for client in made.clients:
             await client.aclose()
         await close_systems(systems)
+
+
+@asynccontextmanager
+async def serving(place: Deployment, limits: ConnectionLimits) -> AsyncIterator[tuple[int, set[Any]]]:
+    """The deployment behind a real socket; gives the port and the connections that the server holds."""
+    config = uvicorn.Config(
+        place.web, port=0, http=limited_protocol(limits), log_config=None, access_log=False, lifespan="off"
+    )
+    config.timeout_keep_alive = limits.keep_alive_s  # type: ignore[assignment]
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server._serve())
+    try:
+        while not server.started:  # noqa: ASYNC110, uvicorn rings no bell
+            await asyncio.sleep(0.01)
+        yield server.servers[0].sockets[0].getsockname()[1], server.server_state.connections
+    finally:
+        place.web.state.stopping.set()
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def served(place: Deployment, limits: ConnectionLimits) -> AsyncIterator[int]:
+    """The port of a deployment behind a real socket."""
+    async with serving(place, limits) as (port, _):
+        yield port

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -13,12 +12,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
-import uvicorn
-from tests.security.deployment import Deployment, deployed
+from tests.security.deployment import Deployment, deployed, served
 
 from holdfast.http.auth import token_for
 from holdfast.http.buckets import BURST_S, KEYS_MAX, Buckets, address_of
-from holdfast.http.server import ConnectionLimits, limited_protocol
+from holdfast.http.server import ConnectionLimits
 from holdfast.settings import read
 from holdfast_systems.conversion.settings import ConversionSettings
 from holdfast_systems.grading.settings import MainSettings
@@ -37,25 +35,6 @@ PARTS = (
     HEADER + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
     b"\r\n\r\n",
 )
-
-
-@asynccontextmanager
-async def served(place: Deployment, limits: ConnectionLimits) -> AsyncIterator[int]:
-    """The deployment behind a real socket; gives the port."""
-    config = uvicorn.Config(
-        place.web, port=0, http=limited_protocol(limits), log_config=None, access_log=False, lifespan="off"
-    )
-    config.timeout_keep_alive = limits.keep_alive_s  # type: ignore[assignment]
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server._serve())
-    try:
-        while not server.started:  # noqa: ASYNC110, uvicorn rings no bell
-            await asyncio.sleep(0.01)
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        place.web.state.stopping.set()
-        server.should_exit = True
-        await serving
 
 
 @pytest.fixture

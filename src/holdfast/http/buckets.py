@@ -113,7 +113,11 @@ class Callers:
 def address_of(scope: Scope) -> str:
     """The client's address; of IPv6 the network, for every subscriber has 2^64 addresses."""
     client = scope.get("client")
-    text = str(client[0]) if client else ""
+    return subscriber_of(str(client[0])) if client else ""
+
+
+def subscriber_of(text: str) -> str:
+    """Whose an address is, as far as it can tell: itself, or its network."""
     try:
         address = ip_address(text)
     except ValueError:

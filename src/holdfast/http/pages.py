@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from holdfast.http.auth import Principal, bearer_token, require
+from holdfast.http.files import FileAnswer
 from holdfast.http.problem import Problem
 from holdfast.system import OpenSystem, Page
 
@@ -65,7 +66,7 @@ async def console(request: Request) -> Response:
     if who is None:
         return RedirectResponse("login?next=console", status_code=303)
     if who.may("operator", "viewer"):
-        return FileResponse(HERE / "pages_html" / "console.html", media_type="text/html", headers=FRESH)
+        return FileAnswer(HERE / "pages_html" / "console.html", media_type="text/html", headers=FRESH)
     if "text/html" in request.headers.get("accept", ""):
         return _refusal(request, who)
     raise Problem(403, "FORBIDDEN", "The console is for operators.")
@@ -109,12 +110,12 @@ def _cookie(request: Request) -> Any:
 
 
 @common.get("/static/{name}")
-async def asset(name: str) -> FileResponse:
+async def asset(name: str) -> FileAnswer:
     return _file(ASSETS.get(name))
 
 
 @common.get("/static/{system}/{name}")
-async def system_asset(request: Request, system: str, name: str) -> FileResponse:
+async def system_asset(request: Request, system: str, name: str) -> FileAnswer:
     """A file that a system which runs here brings; only files of its folder, by their names."""
     folders = [
         each.system.pages.folder for each in request.app.state.systems if each.name == system and each.system.pages
@@ -179,7 +180,7 @@ def _framed(
     return HTMLResponse(html, status, headers=FRESH)
 
 
-def _file(path: Path | None) -> FileResponse:
+def _file(path: Path | None) -> FileAnswer:
     if path is None:
         raise Problem(404, "NOT_FOUND", "There is no such file.")
-    return FileResponse(path, media_type=TYPES.get(path.suffix), headers=FRESH)
+    return FileAnswer(path, media_type=TYPES.get(path.suffix), headers=FRESH)

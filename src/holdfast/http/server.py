@@ -2,26 +2,35 @@
 
     accepted --header_s--> request read --body_s, more for what has come--> answered --keep_alive_s--> the next request
         |-- too many connections: 503 and closed            |-- a reader that stands still for write_s: closed
+                                                            |-- a body still coming: linger_s, then closed
 
 A client that is too slow is answered 408 and closed. Times are those of the client's own doing: while the application
-is slow to read a body, or to answer, nothing is counted.
+is slow to read a body, or to answer, nothing is counted. What frames a body (extensions and sizes of chunks, trailers)
+is counted like a header, and trailers are dropped: an application never sees them.
+
+When all connections are taken, the address that holds most of them gives up one on which no whole request is being
+answered, so that nobody can take the server away from the others; if there is none, the newcomer is answered 503.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from holdfast.http.buckets import subscriber_of
 from holdfast.settings import Settings
 
 HEADER_BYTES_MAX = 65_536
 BODY_BYTES_PER_SECOND = 16_384
 WRITE_S = 30.0
 LINGER_S = 1.0
+PIECES_MAX, PIECE_BYTES_MIN = 10_000, 64
+"""So many pieces of a body may be small; those beyond must bring that many bytes each, for every one costs a call."""
 FILES_KEPT = 40
 """Open files that are left to databases, logs and the broker where the system allows only few."""
 
@@ -35,6 +44,7 @@ class ConnectionLimits:
     body_s: float
     keep_alive_s: float
     write_s: float = WRITE_S
+    linger_s: float = 5.0
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
@@ -66,12 +76,14 @@ class _Connection(HttpToolsProtocol):
         self._stalled: asyncio.TimerHandle | None = None
         self._in_message = False
         self._header_bytes = 0
-        self._body_bytes = 0
+        self._body_bytes = self._body_pieces = self._framing_bytes = 0
         self._body_since = 0.0
+        self._origin = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections_max:
+        self._origin = subscriber_of(self.client[0]) if self.client else ""
+        if len(self.connections) > self.limits.connections_max and not self._make_room():
             self._close_with(b"503 Service Unavailable", b"Too many connections; try again.", b"retry-after: 5\r\n")
         else:
             self._arm(self.limits.header_s)
@@ -87,11 +99,24 @@ class _Connection(HttpToolsProtocol):
         answered = self.cycle is None or self.cycle.response_complete
         if not self._in_message and self._timer is None and answered:
             self._arm(self.limits.header_s)  # also for bytes that begin nothing
-        if not self._body_since:
+        body_since, body_bytes = self._body_since, self._body_bytes
+        if not body_since:
             self._header_bytes += len(data)
         super().data_received(data)
-        if not self._body_since and self._header_bytes > HEADER_BYTES_MAX and not self.transport.is_closing():
+        if body_since and self._body_since == body_since:
+            self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Whether a header, or what frames a body, is more than any honest client sends."""
+        if self.transport.is_closing():
+            return
+        if not self._body_since and self._header_bytes > HEADER_BYTES_MAX:
             self._close_with(b"431 Request Header Fields Too Large", b"The header is too large.")
+        elif self._framing_bytes > HEADER_BYTES_MAX + 8 * self._body_bytes:
+            self._close_with(b"431 Request Header Fields Too Large", b"The body's chunks and trailers are too large.")
+        elif self._body_pieces > PIECES_MAX + self._body_bytes // PIECE_BYTES_MIN:
+            self._close_with(b"400 Bad Request", b"The body comes in too many small pieces; send larger ones.")
 
     def on_message_begin(self) -> None:
         self._in_message = True
@@ -99,14 +124,19 @@ class _Connection(HttpToolsProtocol):
             self._arm(self.limits.header_s)
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._body_since:  # later ones are trailers
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        self._header_bytes = self._body_bytes = 0
+        self._header_bytes = self._body_bytes = self._body_pieces = self._framing_bytes = 0
         self._body_since = self.loop.time()
         self._arm(self.limits.body_s)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
+        self._body_pieces += 1
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -114,6 +144,22 @@ class _Connection(HttpToolsProtocol):
         self._in_message = False
         self._body_since = 0.0
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._cut_off_after(self.limits.write_s)
+        elif self._body_since and not self.pipeline:
+            self._arm(self.limits.linger_s)  # answered before all of it came; what still comes is dropped
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._cut_off_after(self.limits.write_s)
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._disarm()
+        self._cut_off_after(LINGER_S)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -137,10 +183,11 @@ class _Connection(HttpToolsProtocol):
 
     def _overdue(self) -> None:
         self._timer = None
-        if self.flow.read_paused:
+        answered = self.cycle is not None and self.cycle.response_complete
+        if self.flow.read_paused and not answered:
             self._arm(self.limits.body_s)  # it is the application that is slow
             return
-        if self._body_since:
+        if self._body_since and not answered:
             earned_s = self.limits.body_s + self._body_bytes / BODY_BYTES_PER_SECOND
             left_s = self._body_since + earned_s - self.loop.time()
             if left_s > 0:
@@ -148,10 +195,36 @@ class _Connection(HttpToolsProtocol):
                 return
         self._close_with(b"408 Request Timeout", b"The request took too long to arrive.")
 
+    def _make_room(self) -> bool:
+        """Close a connection of the address that holds most, if that is another's. False if none can be spared."""
+        held = Counter(each._origin for each in self.connections)
+        greediest, count = held.most_common(1)[0]
+        if count <= held[self._origin]:
+            return False
+        for each in self.connections:
+            if each._origin == greediest and each.can_be_spared:
+                each.transport.abort()
+                self.connections.discard(each)
+                return True
+        return False
+
+    @property
+    def can_be_spared(self) -> bool:
+        """Whether no whole request of it is being answered, nor an answer still on its way."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return (answered or bool(self._body_since)) and not self.pipeline
+
+    def _cut_off_after(self, seconds: float) -> None:
+        """A transport that closes waits for its reader: not longer than this."""
+        self.loop.call_later(seconds, self.transport.abort)
+
     def _close_with(self, status: bytes, said: bytes, header: bytes = b"") -> None:
         """Answer, if no answer has begun, and close; a client that does not take it is cut off."""
         self._disarm()
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+        answered_early = self.cycle is not None and self.cycle.response_complete and bool(self._body_since)
+        if not answered_early and (
+            self.cycle is None or self.cycle.response_complete or not self.cycle.response_started
+        ):
             length = str(len(said)).encode()
             kind = b"content-type: text/plain; charset=utf-8\r\ncontent-length: " + length + b"\r\n"
             self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + kind + header + b"connection: close\r\n\r\n" + said)
@@ -159,4 +232,4 @@ class _Connection(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
-        self.loop.call_later(LINGER_S, self.transport.abort)
+        self._cut_off_after(LINGER_S)

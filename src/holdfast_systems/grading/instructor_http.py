@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast import CallError, NotFound
 from holdfast.http.auth import Principal, require, require_stream
+from holdfast.http.files import FileAnswer
 from holdfast.http.idempotency import idempotent
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, stream
@@ -123,8 +124,8 @@ def _add_work_routes(router: APIRouter, kernel: Kernel, settings: ServiceSetting
         rubric = [criterion.model_dump() for criterion in rubric_of(stored.skill)]
         return for_instructor(stored) | {"rubric": rubric, "hasAudio": isinstance(url, str) and bool(url)}
 
-    @router.get("/api/instructor/submissions/{submission_id}/audio", response_class=FileResponse)
-    async def audio(submission_id: str, who: Instructor) -> FileResponse:
+    @router.get("/api/instructor/submissions/{submission_id}/audio", response_class=FileAnswer)
+    async def audio(submission_id: str, who: Instructor) -> FileAnswer:
         """The recording, whole or by `Range`. What was uploaded here is read from its folder; anything else is fetched
         under the policy that the grading service has."""
         stored = await _reviewable(kernel, submission_id)
@@ -134,7 +135,7 @@ def _add_work_routes(router: APIRouter, kernel: Kernel, settings: ServiceSetting
         path = await _recording(settings, url, kernel.now() / 1_000)
         kind = await asyncio.to_thread(media_type, path)
         # Only ever sound: whatever a stranger uploaded, no browser reads it as a page.
-        return FileResponse(path, media_type=kind, headers={"Content-Disposition": "attachment"})
+        return FileAnswer(path, media_type=kind, headers={"Content-Disposition": "attachment"})
 
 
 async def _recording(settings: ServiceSettings, url: str, now_s: float) -> Path:
