@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,7 @@ def shop_app(mood: Mood) -> tuple[App, type[Job[Any]]]:
     class Sell(Job[Order]):
         @stage(provider=bank, retry=Retry(attempts=2, base_s=0.01, jitter="none"))
         async def charge(self, ctx: Context, order: Order) -> str:
+            logging.getLogger("shop").warning("charging for %s", order.item)
             return await ctx.call(lambda: _charge(mood, order), cost=lambda _: Cost(micros=1_500))
 
         @stage(provider=post, retry=Retry(attempts=1))

@@ -93,6 +93,40 @@ async def look_at_all(browser: Any, place: Deployment, job_id: str, letter: str,
         assert await page.locator("img[src=x]").count() == 0
 
 
+@pytest.mark.spec("K7", "K30")
+async def test_nothing_that_a_hand_or_a_handler_wrote_runs(browser: Any, place: Deployment) -> None:
+    """Pauses, log lines of attempts, incidents from comment to post-mortem, kept views, the Time page."""
+    kernel = place.kernel()
+    job_id, _ = await place.dies(f"anchor {HOSTILE}", HOSTILE)
+    await force(kernel, "bank", open=True, actor=HOSTILE, reason=HOSTILE)
+    await watch_incidents(kernel)
+    listed = (await place.ask("GET", "/api/ops/incidents"))["items"]
+    incident = f"/api/ops/incidents/{next(each for each in listed if each['state'] != 'closed')['id']}"
+    await place.ask("POST", f"{incident}/assign", json={"assignee": HOSTILE})
+    await place.ask("POST", f"{incident}/comment", json={"text": HOSTILE})
+    await place.ask("POST", "/api/ops/pauses/kind/shop.bundle/pause", json={"reason": HOSTILE})
+    try:
+        async with signed_in(browser, place, to="/console") as page:
+            views = [("machines", "Workers and cost"), (f"job/{job_id}", "shop.order"), ("time", "Time")]
+            for view, title in views[:2]:
+                await go(page, view, title)
+                await page.get_by_text("onerror=").first.wait_for()
+            await page.get_by_text("charging for anchor <img").first.wait_for()
+            await go(page, *views[2])
+            await go(page, "jobs", "Jobs")
+            await page.get_by_role("button", name="Save this view").click()
+            await page.get_by_role("dialog").get_by_label("Its name").fill(HOSTILE[:60])
+            await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+            await page.locator("ul.views", has_text="onerror=").wait_for()
+            await go(page, "incidents", "Incidents")
+            await page.get_by_role("link", name="provider down: bank").first.click()
+            await page.get_by_text("onerror=").first.wait_for()
+            assert await page.locator("img[src=x], main script").count() == 0
+    finally:
+        await place.ask("POST", "/api/ops/pauses/kind/shop.bundle/resume", json={"reason": "over"})
+        await force(kernel, "bank", open=False, actor="olga", reason="over")
+
+
 async def focused(page: Any) -> str:
     return str(await page.evaluate("document.activeElement.innerText || document.activeElement.id"))
 

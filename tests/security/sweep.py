@@ -67,6 +67,17 @@ def spans(finished: Iterable[ReadableSpan]) -> Iterator[Place]:
         yield f"span {one.name}", repr((one.name, dict(one.attributes or {}), events, one.status.description))
 
 
+LISTS = {
+    "/api/ops/jobs": "job_id",
+    "/api/ops/dead-letters": "case_id",
+    "/api/ops/incidents": "incident_id",
+    "/api/ops/outbox": "",
+    "/api/ops/effects": "",
+    "/api/ops/audit": "",
+}
+"""The lists of the console, and how the route of one of their items names it."""
+
+
 async def answers(place: Deployment) -> Iterator[Place]:
     """Everything that an operator, and so the console, can be shown; and the metrics."""
     client = place.client("olga", "operator")
@@ -78,13 +89,17 @@ async def answers(place: Deployment) -> Iterator[Place]:
         found.append((f"GET {path}", answer.text + repr(sorted(answer.headers.items()))))
         return answer.json() if answer.headers["content-type"] == "application/json" else None
 
-    for path in ("overview", "breakers", "costs", "workers", "schedules", "dead-letters/groups"):
-        await ask(f"/api/ops/{path}")
-    for path in ("jobs", "dead-letters", "outbox", "effects", "audit"):
-        listed = await ask(f"/api/ops/{path}?limit=200")
+    everything = place.web.openapi()["paths"]
+    for path in (each for each, verbs in everything.items() if each.startswith("/api/ops/") and "get" in verbs):
+        if "{" not in path and path not in LISTS and path != "/api/ops/changes":  # that one is a stream
+            await ask(path)
+    for path in LISTS:
+        listed = await ask(f"{path}?limit=200")
         assert listed["next"] is None
-        for item in listed["items"] if path in ("jobs", "dead-letters") else ():
-            await ask(f"/api/ops/{path}/{item['id']}")
+        for item in listed["items"] if f"{path}/{{{LISTS[path]}}}" in everything else ():
+            await ask(f"{path}/{item['id']}")
+    for item in (await ask("/api/ops/incidents"))["items"]:
+        await ask(f"/api/ops/incidents/{item['id']}/post-mortem")
     for item in (await ask("/api/ops/breakers"))["items"]:
         await ask(f"/api/ops/breakers/{item['name']}/history?system={item['system']}")
     await ask("/metrics")

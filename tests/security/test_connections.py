@@ -16,9 +16,11 @@ from tests.security.deployment import Deployment, deployed, served
 
 from holdfast.http.auth import token_for
 from holdfast.http.buckets import BURST_S, KEYS_MAX, Buckets, address_of
-from holdfast.http.server import ConnectionLimits
-from holdfast.settings import read
+from holdfast.http.server import ConnectionLimits, connection_limits
+from holdfast.settings import Settings, read
+from holdfast_systems.conversion.embedded import Limits
 from holdfast_systems.conversion.settings import ConversionSettings
+from holdfast_systems.grading import audio
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.review.settings import ReviewSettings
 
@@ -191,6 +193,17 @@ async def test_users_of_every_system_have_limits_by_default(tmp_path: Path) -> N
             for _ in range(115)
         ]
     assert [answer.status_code for answer in answers] == [201] * 110 + [429] * 5
+
+
+def test_every_limit_of_the_process_holds_by_default() -> None:
+    """Of connections, streams, requests and times; and what one file may cost, below what was promised."""
+    by_default = read(Settings, {})
+    limits = connection_limits(by_default)
+    assert 0 < limits.connections_max <= 10_000
+    assert 0 < max(limits.header_s, limits.body_s, limits.keep_alive_s, limits.write_s, limits.linger_s) <= 30
+    assert 0 < by_default.streams_per_user < by_default.streams_max
+    assert by_default.requests_per_user > 0 and by_default.requests_per_address > 0
+    assert Limits().cpu_s < 20 and Limits().wall_s < 30 and audio._CPU_S < 20 and audio._WALL_S < 30
 
 
 def test_buckets_refill_and_forget() -> None:

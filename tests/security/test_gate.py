@@ -144,7 +144,7 @@ REACHES = {
     "holdfast_systems/review/engine.py": "MAIL_HTTP_URL",
     "holdfast_systems/grading/service_http.py": "GRADING_SERVICE_URL",
     "holdfast/http/key_set.py": "HOLDFAST_JWKS_URL",
-    "holdfast/http/oidc.py": "HOLDFAST_OIDC_ISSUER",
+    "holdfast/providers/bounded.py": "HOLDFAST_JWKS_URL, HOLDFAST_OIDC_ISSUER",
     "holdfast/operator/incident_news.py": "SMTP_URL",
     "holdfast_systems/review/smtp.py": "SMTP_URL",
     "holdfast_systems/review/imap.py": "IMAP_URL",

@@ -33,6 +33,7 @@ from tests.security.planted import (
 from tests.services.spans import keeping_spans
 
 from holdfast.kernel.submit import submit
+from holdfast.operator.incident_watch import watch_incidents
 from holdfast.transports.seam import Message
 from holdfast_systems.grading.contract import REQUEST_QUEUE
 from holdfast_systems.grading.topology import destination
@@ -107,8 +108,8 @@ async def _lived(folder: Path) -> Aftermath:
         async with place.at_work():
             await _accepted_requests(place, server)
             await _until_all_ended(place, letters=11)
-            await _worked_by_an_operator(place)
-        shown = list(await sweep.answers(place))
+            shown = await _worked_by_an_operator(place)
+        shown += list(await sweep.answers(place))
         owned += await _owners_view(place)
     return Aftermath([], shown, folder, server, owned)
 
@@ -204,7 +205,7 @@ async def _until_all_ended(place: Deployment, letters: int) -> None:
     await place.until("review", ended)
 
 
-async def _worked_by_an_operator(place: Deployment) -> None:
+async def _worked_by_an_operator(place: Deployment) -> list[sweep.Place]:
     """An operator is careless too: keys stand in notes, evidence and reasons."""
     olga, said = place.client("olga", "operator"), words(CONTENT)
     letter = (await olga.get("/api/ops/dead-letters")).json()["items"][0]
@@ -220,6 +221,30 @@ async def _worked_by_an_operator(place: Deployment) -> None:
     assert (await olga.post(f"{at}/resolve", json=closed)).status_code == 200
     breaker = {"reason": said}
     assert (await olga.post("/api/ops/breakers/stt/open", json=breaker)).status_code == 200
+    return await _worked_by_hand(place, olga, said)
+
+
+async def _worked_by_hand(place: Deployment, olga: Any, said: str) -> list[sweep.Place]:
+    """Pauses, an incident from its comment to its end, a mended input, work that is ordered about."""
+    for system in place.systems:
+        await watch_incidents(system.kernel)
+    (first, *_) = (await olga.get("/api/ops/incidents")).json()["items"]
+    letters = (await olga.get("/api/ops/dead-letters?limit=200")).json()["items"]
+    letter = next(each for each in letters if each["system"] == "review")
+    steps = {
+        "pauses/kind/vault.blunder/pause": {"reason": said},
+        f"incidents/{first['id']}/comment": {"text": said},
+        f"incidents/{first['id']}/assign": {"assignee": said[:200]},
+        f"dead-letters/{letter['id']}/triage": {"cause": "data", "notes": said},
+        f"dead-letters/{letter['id']}/correct": {"set": {"title": said}, "reason": said, "dry_run": True},
+        f"dead-letters/{letter['id']}/mend": {"set": {"title": said}, "evidence": said, "dry_run": True},
+    }
+    found = []
+    for path, body in steps.items():
+        answer = await olga.post(f"/api/ops/{path}", json=body)
+        assert answer.status_code < 300, f"{path}: {answer.text}"
+        found.append((f"POST {path}", sweep.as_text(answer)))
+    return found
 
 
 async def _owners_view(place: Deployment) -> list[sweep.Place]:

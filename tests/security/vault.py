@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from tests.security.planted import PROVIDER, words
 
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, Retry, stage
@@ -17,6 +19,8 @@ class Blunder(Job[str]):
 
     @stage(provider=careless, retry=once)
     async def blunder(self, ctx: Context, how: str) -> None:
+        logging.getLogger("vault").warning("asking with %s", words(PROVIDER), extra={"password": PROVIDER["password"]})
+
         async def call() -> None:
             raise CallError.of(Category.UPSTREAM, "VAULT_BROKEN", words(PROVIDER), faults=True)
 

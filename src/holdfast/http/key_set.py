@@ -3,10 +3,15 @@ whose key is known, and is asked again only after a pause, whoever makes up key 
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from typing import Any
 
+import httpx
 import jwt
+
+from holdfast.providers.bounded import exchange_within
 
 FETCH_S_MAX = 5.0
 PAUSE_S = 5.0
@@ -25,13 +30,23 @@ class KeySet(jwt.PyJWKClient):
         return self.match_kid(usable, kid) or super().get_signing_key(kid)
 
     def fetch_data(self) -> Any:
-        """The set as it was answered. Whatever goes wrong is the server's trouble: PyJWKClientConnectionError."""
+        """The set as it was answered, within a time and a size. Whatever goes wrong is the server's trouble:
+        PyJWKClientConnectionError. For a thread: it has an event loop of its own."""
         if self._failed_at is not None and time.monotonic() - self._failed_at < PAUSE_S:
             raise jwt.PyJWKClientConnectionError("The key server failed a moment ago.")
         try:
-            answered = super().fetch_data()
-        except (jwt.PyJWTError, OSError, ValueError, RecursionError) as error:
+            answered = self._fetched()
+        except (jwt.PyJWTError, httpx.HTTPError, OSError, ValueError, RecursionError) as error:
             self._failed_at = time.monotonic()
             raise jwt.PyJWKClientConnectionError(f"The keys cannot be fetched: {type(error).__name__}.") from None
-        self._failed_at = None
+        self._failed_at, self._last_successful_fetch = None, time.monotonic()
+        return answered
+
+    def _fetched(self) -> dict[str, Any]:
+        asked = exchange_within(self.timeout, "GET", self.uri, headers=self.headers)
+        answered = json.loads(asyncio.run(asked).raise_for_status().content)
+        if not isinstance(answered, dict):
+            raise ValueError("no key set")
+        if self.jwk_set_cache is not None:
+            self.jwk_set_cache.put(answered)
         return answered

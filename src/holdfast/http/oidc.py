@@ -26,6 +26,7 @@ from holdfast.http.auth import ODD, PUBLIC, SHARED, secret_of, token_for
 from holdfast.http.key_set import KeySet
 from holdfast.http.principal import is_name
 from holdfast.http.problem import Problem
+from holdfast.providers.bounded import exchange_within
 from holdfast.settings import Settings
 
 COOKIE = "holdfast_oidc"
@@ -190,15 +191,14 @@ def _challenge(verifier: str) -> str:
 
 async def _fetch(method: str, url: str, form: Mapping[str, str] | None = None) -> Mapping[str, Any]:
     try:
-        async with httpx.AsyncClient(timeout=FETCH_S, follow_redirects=False) as client:
-            answered = await client.request(method, url, data=form)
+        answered = await exchange_within(FETCH_S, method, url, form=form)
     except httpx.HTTPError:
         raise _unavailable("It cannot be reached at present.") from None
     if 400 <= answered.status_code < 500 and form is not None:
         raise _refused("The provider refused this sign-in.")
     try:
         body = answered.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if answered.status_code != 200 or not isinstance(body, dict):
         raise _unavailable(f"It answered {answered.status_code}.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import httpx
@@ -44,3 +45,20 @@ async def exchange(
             if len(content) > bytes_max:
                 raise AnswerRefused(f"the answer is over {bytes_max} bytes", request=request)
         return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(content), request=request)
+
+
+async def exchange_within(
+    seconds: float,
+    method: str,
+    url: str,
+    *,
+    form: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    bytes_max: int = 1 << 20,
+) -> httpx.Response:
+    """Ask an address of the settings, whole within this time however slowly it answers; else `httpx.HTTPError`."""
+    try:
+        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+            return await exchange(client, client.build_request(method, url, data=form, headers=headers), bytes_max)
+    except (TimeoutError, httpx.InvalidURL, UnicodeError) as error:
+        raise httpx.TransportError(f"{type(error).__name__} within {seconds:g} s") from None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SAMPLE_RATE = 16_000
 _SAMPLE_BYTES = 4
 _TASK = "holdfast_systems.grading.audio_samples:TASK"
-_MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 20, 60.0
+_MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 15, 25.0
 _SIGKILL = -9
 _NO_AUDIO, _TOO_LONG, _TOO_COMPLEX, _UNDECODABLE = 21, 22, 23, 20  # `audio_samples.Exit`, which loads the decoder
 

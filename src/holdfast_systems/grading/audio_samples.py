@@ -41,11 +41,14 @@ def run(source: int, target: int, options: Options) -> int:
             return _write(given.read(), out, float(options["duration_s_max"] or 0))
         except MemoryError:
             return AudioExit.TOO_COMPLEX
-        except (FFmpegError, ValueError, OverflowError) as error:
+        except FFmpegError as error:  # some are OSErrors too
             print(type(error).__name__, file=sys.stderr, flush=True)
             return AudioExit.UNDECODABLE
         except OSError as error:
             return AudioExit.TOO_COMPLEX if error.errno in (errno.EFBIG, errno.ENOMEM) else 1
+        except Exception as error:  # whatever else the library makes of it: the file is all that is read here
+            print(type(error).__name__, file=sys.stderr, flush=True)
+            return AudioExit.UNDECODABLE
 
 
 def _write(audio: bytes, out: Any, duration_s_max: float) -> AudioExit:

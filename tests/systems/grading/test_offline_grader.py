@@ -313,6 +313,7 @@ def _unknown_words(joined_by: str, count: int = 3_750) -> str:
     return joined_by.join("".join(luck.choices(string.ascii_lowercase, k=7)) for _ in range(count))
 
 
+LOWER = string.ascii_lowercase
 HOSTILE = {
     "one word": "a" * 1_000_000,
     "brackets": "(" * 100_000,
@@ -323,6 +324,13 @@ HOSTILE = {
     "unknown words joined by apostrophes": _unknown_words("'"),
     "unknown words among common ones": _unknown_words(" the and ", 900),
     "common words with a long joined one in between": _unknown_words("' the and of", 700),
+    "words of two letters": " ".join(random.Random(3).choices([a + b for a in LOWER for b in LOWER], k=10_000)),
+    "marks that combine": "".join(letter + "\u0301\u0320" * 5 for letter in TEXTS[0][:2_700]),
+    "marks only": "".join(random.Random(3).choices(string.punctuation, k=30_000)),
+    "a million empty lines": "\n" * 1_000_000,
+    "quotes in quotes": '"' * 15_000 + "a" + '"' * 15_000,
+    "letters that look alike": (TEXTS[0] * 20)[:30_000].translate(str.maketrans("aeopcx", "аеорсх")),
+    "written both ways": "".join(f"{letter}\u202e\u202d" for letter in (TEXTS[0] * 20)[:10_000]),
     "Chinese signs": "".join(chr(0x4E00 + n) for n in range(20_000)),
 }
 
