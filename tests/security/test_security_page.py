@@ -18,6 +18,7 @@ def test_every_threat_names_tests_that_exist() -> None:
         files = re.findall(r"`(tests/[\w/]+\.py)`", named)
         assert threat and defence and files, row
         for file in files:
+            assert (REPOSITORY / file).is_file(), f"{file} does not exist"
             assert re.search(r"^(?:async )?def test_", (REPOSITORY / file).read_text(), re.MULTILINE), file
 
 

@@ -65,6 +65,11 @@ def _draw(document: Any, index: int, out: BinaryIO) -> None:
     page.close()
 
 
+def write_picture(out: BinaryIO, picture: Picture) -> None:
+    """Write a picture as the task does."""
+    out.write(_HEAD.pack(*picture[:4]) + picture.pixels)
+
+
 def read_pictures(source: BinaryIO) -> Iterator[Picture]:
     """The pictures that the task wrote, one after the other."""
     while len(head := source.read(_HEAD.size)) == _HEAD.size:
