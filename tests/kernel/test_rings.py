@@ -10,7 +10,7 @@ import pytest
 from holdfast import App, Context, Job, stage
 from holdfast.core.outcome import Next
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import LOAD_ROWS_MIN, prepare, submit, submit_many, submit_orders
 from holdfast.kernel.turn import turn
 from holdfast.stores.clock import SystemClock
@@ -52,7 +52,7 @@ async def by_bulk_load(kernel: Kernel) -> None:
 
 async def by_the_end_of_a_stage(kernel: Kernel) -> None:
     taken = await take(kernel, limit=1)
-    await turn(kernel, "w1", kernel.registry.queues, [Settlement(taken[0], Next('"x"'))], 0)
+    await turn(kernel, "w1", kernel.registry.queues, [Ending(taken[0], Next('"x"'))], 0)
 
 
 WAYS: tuple[Callable[[Kernel], Coroutine[Any, Any, None]], ...] = (

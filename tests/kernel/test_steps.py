@@ -13,7 +13,7 @@ from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Lost, Next, Parked, Released
 from holdfast.errors import CallError
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import end, turn
 from holdfast.operator.audit import audit
@@ -51,7 +51,7 @@ async def kernel(place: Where, clock: HandClock) -> Any:
     await close_all(place)
 
 
-async def take(kernel: Kernel, *ended: Settlement, limit: int = 10, goes_on: bool = False) -> list[Claimed]:
+async def take(kernel: Kernel, *ended: Ending, limit: int = 10, goes_on: bool = False) -> list[Claimed]:
     leased, _ = await turn(kernel, "w", ["steps"], ended, limit, goes_on=goes_on)
     return [taken.job for taken in leased]
 
@@ -74,7 +74,7 @@ async def test_a_turn_writes_one_claim_and_one_success_of_a_kind_and_every_job_t
     jobs = await take(kernel)
     claimed_at = kernel.now()
     clock.advance(1)
-    await take(kernel, *(Settlement(job, Done(None)) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     written = await rows(kernel.store, "SELECT type, data FROM holdfast_job_events ORDER BY seq")
     assert [row["type"] for row in written] == ["claimed", "succeeded", "succeeded"]
     assert sorted(row["data"] or "" for row in written) == ["", "1", "4"]
@@ -99,13 +99,13 @@ async def test_every_attempt_that_ended_shows_when_it_was_claimed(kernel: Kernel
     for outcome in (BROKEN, Lost(), Released(), Next(1)):
         claims.append(kernel.now())
         clock.advance(1)
-        ended = [Settlement(job, outcome, "1" if isinstance(outcome, Next) else None) for job in jobs]
+        ended = [Ending(job, outcome, "1" if isinstance(outcome, Next) else None) for job in jobs]
         leased = await take(kernel, *ended)
         clock.advance(3_600)
         jobs = leased or await take(kernel)
         assert len(jobs) == 3
     claims.append(jobs[0].last_attempt_at or 0)
-    await take(kernel, *(Settlement(job, Done(None)) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     for job in jobs:
         read = await story(kernel, job.id)
         assert [row["type"] for row in read[1::2]] == ["claimed"] * 5
@@ -135,18 +135,18 @@ async def test_whoever_follows_a_job_gets_each_step_once_and_in_order(kernel: Ke
     jobs = await take(kernel)
     await follow()
     await note("progress", 1)
-    await take(kernel, *(Settlement(job, BROKEN) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, BROKEN) for job in jobs), limit=0)
     await follow()
     clock.advance(3_600)
     jobs = await take(kernel)
     await follow()
     await note("stale", 1)
     await note("progress", 2)
-    jobs = await take(kernel, *(Settlement(job, Next(1), "1") for job in jobs), goes_on=False)
+    jobs = await take(kernel, *(Ending(job, Next(1), "1") for job in jobs), goes_on=False)
     jobs = jobs or await take(kernel)
     await follow()
     await note("stale", 2)
-    await take(kernel, *(Settlement(job, Done(None)) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     await follow()
     await note("stale", 3)
     await note("result_expired", 3)
@@ -174,10 +174,10 @@ async def ids(kernel: Kernel) -> list[str]:
 async def test_a_job_that_waited_tells_its_claim_once(kernel: Kernel) -> None:
     await submit_many(kernel, One, range(2))
     jobs = await take(kernel)
-    waiting = [Settlement(job, Parked(f"k{n}", kernel.now() + 60_000)) for n, job in enumerate(jobs)]
+    waiting = [Ending(job, Parked(f"k{n}", kernel.now() + 60_000)) for n, job in enumerate(jobs)]
     await take(kernel, *waiting, limit=0)
     async with kernel.store.transaction() as tx:
-        called = [Settlement(job, Called("1"), "1", expected=State.WAITING) for job in jobs]
+        called = [Ending(job, Called("1"), "1", expected=State.WAITING) for job in jobs]
         await end(kernel, tx, called)
     for job in jobs:
         told = [("created", 0), ("claimed", 1), ("waiting", 1), ("succeeded", 1)]
@@ -236,7 +236,7 @@ async def test_an_attempt_of_older_code_that_we_end_tells_its_claim_once(kernel:
     held = await rows(kernel.store, "SELECT CAST(id AS TEXT) AS id FROM holdfast_jobs")
     async with kernel.store.transaction() as tx:
         locked = [await jobs_table.lock_one(tx, row["id"]) for row in held]
-        await end(kernel, tx, [Settlement(found[0], BROKEN) for found in locked if found is not None])
+        await end(kernel, tx, [Ending(found[0], BROKEN) for found in locked if found is not None])
     expected = [("created", 0), ("claimed", 1), ("advanced", 1), ("claimed", 2), ("retried", 2)]
     assert [steps(await story(kernel, row["id"])) for row in held] == [expected] * 2
     assert await audit(kernel) == []

@@ -104,7 +104,7 @@ def early_callback_dropped() -> Iterator[None]:
             if not first or locked is None:
                 return False
             job, provider = locked
-            one = settle.Settlement(job, intake.Called(body), body, expected=intake.State.WAITING, provider=provider)
+            one = settle.Ending(job, intake.Called(body), body, expected=intake.State.WAITING, provider=provider)
             await turn.end(kernel, tx, [one])
         return True
 

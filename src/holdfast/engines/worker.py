@@ -30,14 +30,14 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.observe.attempt_log import keep_logs
 from holdfast.kernel.running.eager import first_step, rest
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, Taken
 from holdfast.kernel.turn import turn
 from holdfast.tables import leases
 
 STORE_BACKOFF_S = 0.5
 STORE_BACKOFF_CAP_S = 10.0
 GIVE_BACK_S = 2.0
-"""How long after the grace time the last settlements may take. Then the leases are left to expire."""
+"""How long after the grace time the last endings may take. Then the leases are left to expire."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Worker:
         # By job and attempt: after a lost lease the same job may run here twice for a moment.
         self._running: dict[tuple[str, int], Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._finished: list[Settlement] = []
+        self._finished: list[Ending] = []
         self._reserved = 0
         self._wake = asyncio.Event()
         self._rings = 0
@@ -203,7 +203,7 @@ class Worker:
 
     def _start(self, taken: Sequence[Taken]) -> None:
         if self._draining:
-            self._finished += [Settlement(one.job, Released()) for one in taken]
+            self._finished += [Ending(one.job, Released()) for one in taken]
             return
         for one in taken:
             self._running[one.job.id, one.job.attempt] = Running(one.job)
@@ -232,10 +232,10 @@ class Worker:
                     self._spawn(taken)
                     got = await rest(attempt, got, run)
             except asyncio.CancelledError:
-                self._ended(one.job, Settlement(one.job, Released()) if self._draining else None)
+                self._ended(one.job, Ending(one.job, Released()) if self._draining else None)
             except BaseException as error:
                 # `run_attempt` catches what a handler raises; what comes out of it is a defect of ours, or of a type.
-                self._ended(one.job, Settlement(one.job, Failed(replace(classify(error), stack=redact_stack(error)))))
+                self._ended(one.job, Ending(one.job, Failed(replace(classify(error), stack=redact_stack(error)))))
                 if isinstance(error, KeyboardInterrupt | SystemExit):
                     raise
             else:
@@ -243,10 +243,10 @@ class Worker:
             if running.task is not None:
                 return
 
-    def _ended(self, job: Claimed, settlement: Settlement | None) -> None:
+    def _ended(self, job: Claimed, ending: Ending | None) -> None:
         del self._running[job.id, job.attempt]
-        if settlement is not None:
-            self._finished.append(settlement)
+        if ending is not None:
+            self._finished.append(ending)
         self._wake.set()
 
     def _abandon(self, one: Running) -> None:
@@ -254,7 +254,7 @@ class Worker:
         if one.task is not None:
             one.task.cancel()
         else:
-            self._ended(one.job, Settlement(one.job, Released()) if self._draining else None)
+            self._ended(one.job, Ending(one.job, Released()) if self._draining else None)
 
     async def _until_none_runs(self, limit_s: float | None) -> None:
         with suppress(TimeoutError):
@@ -326,7 +326,7 @@ class Worker:
             async with self.kernel.store.reading() as tx:
                 held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
             known = set(self._running) | {(one.job.id, one.job.attempt) for one in self._finished}
-            lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
+            lost = [Ending(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:
                 await turn(self.kernel, self.name, self.queues, lost, 0)
             self._doubt.clear()
@@ -341,7 +341,7 @@ class Worker:
         self._wake.set()
 
     async def _until_given_back(self, streams: Sequence[asyncio.Task[None]]) -> None:
-        """Wait for the last settlements, but not for a database that does not answer."""
+        """Wait for the last endings, but not for a database that does not answer."""
         left_s = max(0.0, self._end_at - asyncio.get_running_loop().time())
         _, waiting = await asyncio.wait(streams, timeout=left_s + GIVE_BACK_S)
         for stream in waiting:

@@ -41,26 +41,26 @@ from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.sealing import KeyMissing, open_input
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, Taken
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
 NOTHING = Next()
 
 
-async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
+async def run_attempt(kernel: Kernel, taken: Taken) -> Ending | None:
     """Run the job's present stage once. None: the lease was lost meanwhile, and there is nothing to say."""
     job = taken.job
     kind = kernel.registry.kinds.get(job.kind)
     stage = kind.by_name.get(job.stage) if kind else None
     if kind is None or stage is None:  # the claim takes no such job; whoever handed it over is of other code
-        return Settlement(job, Unfit(f"no app loaded here declares the stage '{job.stage}' of '{job.kind}'"))
+        return Ending(job, Unfit(f"no app loaded here declares the stage '{job.stage}' of '{job.kind}'"))
     earlier = earlier_stage(kind, job, taken.results)
     if earlier is not None:
-        return Settlement(job, Back(earlier.name, earlier.plan.provider))
+        return Ending(job, Back(earlier.name, earlier.plan.provider))
     started = kernel.now()
     if passes(started, job.deadline_at):
-        return Settlement(job, Overdue(begun=False))  # nothing is begun that could only come too late
+        return Ending(job, Overdue(begun=False))  # nothing is begun that could only come too late
     context = Context(kernel, kind, stage, job, started)
     book = AttemptLog()
     bound = ATTEMPT_LOG.set(book)
@@ -73,7 +73,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         _unbind(bound)
     if context.is_written:
         return None  # in the caller's own commit
-    return Settlement(
+    return Ending(
         job,
         outcome,
         value,

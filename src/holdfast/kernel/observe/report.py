@@ -19,13 +19,13 @@ from holdfast.core.redact import redact_lines, redact_message
 from holdfast.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
-    from holdfast.kernel.settle import Settlement
+    from holdfast.kernel.settle import Ending
 
 
 def report(
     kernel: Kernel,
-    kept: Sequence[tuple[Settlement, Decision]],
-    refused: Sequence[tuple[Settlement, Decision]],
+    kept: Sequence[tuple[Ending, Decision]],
+    refused: Sequence[tuple[Ending, Decision]],
 ) -> None:
     """Log and count what was settled. Called after the commit: a rollback reports nothing."""
     watch = kernel.watch
@@ -53,7 +53,7 @@ def _count(kernel: Kernel, counts: Counter[tuple[str, str]]) -> None:
             kernel.watch.count("retries_scheduled", number, kind=kind)
 
 
-def _report_failure(kernel: Kernel, end: Settlement, decision: Decision, why: Failure, heard: bool) -> None:
+def _report_failure(kernel: Kernel, end: Ending, decision: Decision, why: Failure, heard: bool) -> None:
     public = kernel.registry.public_failure(end.job.kind, why, end.job.stage)
     if decision.state is State.DEAD:
         kernel.watch.count(
@@ -63,7 +63,7 @@ def _report_failure(kernel: Kernel, end: Settlement, decision: Decision, why: Fa
         _log(kernel, end, decision, public)
 
 
-def _log(kernel: Kernel, end: Settlement, decision: Decision, public: PublicFailure | None) -> None:
+def _log(kernel: Kernel, end: Ending, decision: Decision, public: PublicFailure | None) -> None:
     kind = kernel.registry.kinds.get(end.job.kind)
     stage = kind.by_name.get(end.job.stage) if kind else None
     provider = stage.plan.provider if stage else end.provider
