@@ -27,9 +27,7 @@ from holdfast.errors import (
     InvalidInput,
     LeaseLost,
     ProviderHeld,
-    StoreBusy,
-    StoreFull,
-    StoreUnavailable,
+    StoreDown,
 )
 from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.context import Context
@@ -115,7 +113,7 @@ async def _outcome(
             context.check_awaited()
     except LeaseLost:
         raise
-    except (StoreUnavailable, StoreBusy, StoreFull):
+    except StoreDown:
         return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
     except Parking as parking:
         return Parked(parking.key, parking.until), None

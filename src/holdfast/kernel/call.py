@@ -20,7 +20,7 @@ from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreDown
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.record import Cost, Report, Ticket, record
@@ -136,7 +136,7 @@ async def make(
                 limit = asyncio.timeout(limit_ms / 1_000)
                 async with limit:
                     value = await rest(calling, value)
-    except (LeaseLost, ProviderHeld, StoreUnavailable, StoreBusy, StoreFull):  # nothing was called
+    except (LeaseLost, ProviderHeld, StoreDown):  # nothing was called
         raise
     except Exception as error:
         cut_after_ms = limit_ms if limit is not None and limit.expired() else None

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from holdfast.core.floor import BOTTOM
 from holdfast.core.job import State
 from holdfast.core.outcome import Lost, Overdue
+from holdfast.errors import StoreDown
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Ending
-from holdfast.kernel.turn import AWAY, end, end_apart
+from holdfast.kernel.turn import end, end_apart
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, leases
 
@@ -71,7 +72,7 @@ async def _end(kernel: Kernel, find: Callable[[Tx], Awaitable[list[Ending]]], fa
             if ended:
                 await end(kernel, tx, ended)
                 await kernel.failpoint(failpoint)
-    except AWAY:
+    except StoreDown:
         raise
     except Exception as error:  # one bad hook must not keep every other job's lease from being reclaimed
         if not ended:

@@ -18,7 +18,8 @@ from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
-from holdfast.kernel.gather import NOBODYS_FAULT, together
+from holdfast.errors import StoreDown
+from holdfast.kernel.gather import together
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, audit, batch, breakers, calls, effects, jobs
@@ -100,7 +101,7 @@ async def record(kernel: Kernel, report: Report) -> bool:
     _remember(kernel, report, ended)
     try:
         marked = await together(kernel, _record_all, (report, ended))
-    except (*NOBODYS_FAULT, asyncio.CancelledError):
+    except (StoreDown, asyncio.CancelledError):
         _keep_for_later(kernel, report, ended)
         raise
     seconds = (ended - report.started) / 1_000

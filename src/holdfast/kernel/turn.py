@@ -20,7 +20,7 @@ from holdfast.core.floor import Floors
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
-from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import StoreDown
 from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.report import report
@@ -42,9 +42,6 @@ from holdfast.kernel.upkeep.floors import watch_claims
 from holdfast.kernel.upkeep.taking_turns import take_turns
 from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, results, secrets
-
-AWAY = (StoreUnavailable, StoreBusy, StoreFull)
-"""The database is not there for anybody: no ending is to blame."""
 
 
 async def turn(
@@ -77,7 +74,7 @@ async def turn(
                 written = await _commit(kernel, decided, going, claim, now, plain)
             result, kept, refused = written
             claiming.reached, claiming.entered = result.reached, result.entered
-    except AWAY:
+    except StoreDown:
         raise
     except Exception as error:  # an end that cannot be written: find it, and let the others pass
         if not finished:
@@ -156,7 +153,7 @@ async def end_apart(kernel: Kernel, endings: Sequence[Ending], error: Exception)
     for ending in endings:
         try:
             accepted |= await _end_alone(kernel, ending)
-        except AWAY:
+        except StoreDown:
             raise
         except Exception as problem:
             why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)

@@ -32,7 +32,7 @@ stuck AS (
      AND a.wait_event = 'ClientRead' AND a.state = 'active' AND a.state_change < clock_timestamp() - allowed.t)
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
        CAST(EXTRACT(EPOCH FROM t) AS FLOAT) AS limit_s, (SELECT COUNT(*) FROM stuck) AS ended FROM allowed"""
-AWAY = (OSError, TimeoutError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError)
+CONNECTION_LOST = (OSError, TimeoutError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 LookAfter = Callable[[Any], Awaitable[float]]
 """Runs `LOOK_AFTER` on a connection; returns after how many seconds it is due again."""
@@ -66,7 +66,7 @@ class Listener:
                     wait_s = await self._look_after(connection)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(lost.wait(), wait_s)
-            except AWAY:
+            except CONNECTION_LOST:
                 self.is_heard = False
                 await asyncio.sleep(RECONNECT_S)
             finally:
@@ -78,7 +78,7 @@ class Listener:
         """For ever, hearing nothing."""
         while True:
             wait_s = RECONNECT_S
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*CONNECTION_LOST):
                 async with borrow() as connection:
                     wait_s = await self._look_after(connection)
             await asyncio.sleep(wait_s)

@@ -23,7 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from holdfast.core.failure import Category, Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import BadDeclaration, CallError, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import BadDeclaration, CallError, StoreDown
 from holdfast.kernel.call import Made, call
 from holdfast.kernel.effect_open import app_of
 from holdfast.kernel.kernel import Kernel
@@ -35,7 +35,6 @@ T = TypeVar("T")
 ANSWER_BYTES_MAX = 4 * 1_048_576
 WRITE_AGAIN_S = (0.2, 0.5, 1.0, 2.0, *[5.0] * 120)
 """How long to wait before an answer is offered to the database again: for ten minutes in all."""
-AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 _BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
 
@@ -162,7 +161,7 @@ async def _until_written(kernel: Kernel, report: Report) -> None:
             try:
                 await record(kernel, report)
                 return
-            except AWAY:
+            except StoreDown:
                 report = report._replace(is_again=True)
                 await asyncio.sleep(pause_s)
         await record(kernel, report)
