@@ -141,7 +141,7 @@ class GatedStore:
             if gated.touched:
                 await self.party.gate("commit")
 
-    def alone(self) -> AbstractAsyncContextManager[GatedTx]:
+    def single_statement(self) -> AbstractAsyncContextManager[GatedTx]:
         """With a commit of its own, so that there is a moment between the statement's locks and their end."""
         return self.transaction()
 
@@ -187,8 +187,8 @@ class GatedTx:
     async def hint(self, channel: str) -> None:
         await self.inner.hint(channel)
 
-    def then(self, tell: Callable[[], None]) -> None:
-        self.inner.then(tell)
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self.inner.after_commit(callback)
 
 
 def again(work: Work, tries: int = 5) -> Work:

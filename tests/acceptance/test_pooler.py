@@ -117,7 +117,7 @@ async def test_settings_in_the_url_hold_for_every_transaction_through_a_pooler(
     await blind.close()
     store = PostgresStore(pooled_url, connecting=Connecting(listen_url=postgres_url))
     assert len(await store.migrate(KERNEL)) == len(KERNEL)
-    async with store.alone() as tx:
+    async with store.single_statement() as tx:
         await workers.seen(tx, "w1", "x", 0, 1)
     direct, elsewhere = PostgresStore(apart), PostgresStore(postgres_url)
     async with direct.reading() as tx:

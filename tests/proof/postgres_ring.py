@@ -193,8 +193,8 @@ class RingStore(SimStore):
             await self.committed()
         for channel in sorted(tx.hints):
             self._bells.ring(channel)
-        for tell in tx.tellers:
-            tell()
+        for callback in tx.callbacks:
+            callback()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Any]:

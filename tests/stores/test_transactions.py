@@ -262,15 +262,15 @@ async def test_what_is_to_be_told_is_told_after_the_commit_and_never_after_a_rol
     told: list[str] = []
     async with store.transaction() as tx:
         await note(tx, "kept")
-        tx.then(lambda: told.append("kept"))
+        tx.after_commit(lambda: told.append("kept"))
         assert told == []
-    async with store.alone() as tx:
+    async with store.single_statement() as tx:
         await note(tx, "alone")
-        tx.then(lambda: told.append("alone"))
+        tx.after_commit(lambda: told.append("alone"))
     with pytest.raises(ValueError):
         async with store.transaction() as tx:
             await note(tx, "gone")
-            tx.then(lambda: told.append("gone"))
+            tx.after_commit(lambda: told.append("gone"))
             raise ValueError
     assert told == await notes(store) == ["kept", "alone"]
     await close_all(place)

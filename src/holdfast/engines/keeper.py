@@ -80,7 +80,7 @@ class Keeper:
             if lease is not None and lease.owner != self._owner and lease.until >= now:
                 kernel.duties[KEEP] = f"kept by {lease.owner}"
                 return min(lease_s, (lease.until - now) / 1_000 + 0.001)
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             if not await keepers.take(tx, self._name, self._owner, now + int(lease_s * 1_000), now):
                 self._until = 0.0
                 return lease_s / 3

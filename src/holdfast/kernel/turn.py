@@ -105,7 +105,7 @@ async def _commit(
     place = "settle" if decided else "claim"
     if plain:
         await kernel.failpoint(f"{place}.before_commit")
-    async with kernel.store.alone() if plain else kernel.store.transaction() as tx:
+    async with kernel.store.single_statement() if plain else kernel.store.transaction() as tx:
         if _is_overtaken(decided, now, kernel.now()):
             return None
         written = await _write(kernel, tx, decided, going, claim, now, plain)
@@ -141,7 +141,7 @@ async def end(kernel: Kernel, tx: Tx, endings: Sequence[Ending]) -> set[str]:
     decided = decide_all(kernel, endings, now, await gates_in(tx, endings))
     result, kept, refused = await _write(kernel, tx, decided, (), jobs.NO_CLAIM, now, is_plain(kernel, decided))
     await note_refused(tx, refused, now)
-    tx.then(lambda: report(kernel, kept, refused))
+    tx.after_commit(lambda: report(kernel, kept, refused))
     return result.accepted
 
 

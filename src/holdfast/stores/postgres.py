@@ -65,10 +65,10 @@ class PostgresStore:
     async def transaction(self) -> AsyncIterator[PostgresTx]:
         async with self._acquired() as connection, self._planned(connection) as tx:
             yield tx
-        tx.tell()
+        tx.run_callbacks()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[PostgresTx]:
+    async def single_statement(self) -> AsyncIterator[PostgresTx]:
         async with self._acquired() as connection:
             if self._sessions.needs_begin:
                 async with self._planned(connection) as tx:
@@ -76,7 +76,7 @@ class PostgresStore:
             else:
                 tx = PostgresTx(connection)
                 yield tx
-        tx.tell()
+        tx.run_callbacks()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:
@@ -229,7 +229,7 @@ class PostgresTx:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self._tellers: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         with translating():
@@ -254,12 +254,12 @@ class PostgresTx:
             else:
                 await self.connection.execute(_RING, LISTEN_CHANNEL, channel)
 
-    def then(self, tell: Callable[[], None]) -> None:
-        self._tellers.append(tell)
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
 
-    def tell(self) -> None:
-        for tell in self._tellers:
-            tell()
+    def run_callbacks(self) -> None:
+        for callback in self._callbacks:
+            callback()
 
 
 async def _keep_session(connection: Any) -> None:

@@ -41,7 +41,7 @@ class Tx(Protocol):
         channel a listener may leave the ring to another (`Bells`), unless it goes `to_all`."""
         ...
 
-    def then(self, tell: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction has committed: what was rolled back is neither counted nor logged."""
         ...
 
@@ -75,7 +75,7 @@ class Store(Protocol):
         A `StoreUnavailable` from the commit is ambiguous: the caller must ask again, not assume."""
         ...
 
-    def alone(self) -> AbstractAsyncContextManager[Tx]:
+    def single_statement(self) -> AbstractAsyncContextManager[Tx]:
         """For a single writing statement: a transaction, or where the database commits each statement by itself, none
         (three round trips less). Whoever writes more than one statement wants `transaction`."""
         ...

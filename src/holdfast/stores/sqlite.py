@@ -77,10 +77,10 @@ class SqliteStore:
         for channel in sorted(tx.hints):
             name, _, ticket = channel.partition(TICKET)
             self._bells.ring(name, ticket)
-        for tell in tx.tellers:
-            tell()
+        for callback in tx.callbacks:
+            callback()
 
-    def alone(self) -> AbstractAsyncContextManager[SqliteTx]:
+    def single_statement(self) -> AbstractAsyncContextManager[SqliteTx]:
         return self.transaction()
 
     @asynccontextmanager
@@ -164,7 +164,7 @@ class SqliteTx:
     def __init__(self, lane: _Lane) -> None:
         self.lane = lane
         self.hints: set[str] = set()
-        self.tellers: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         brief = statement.is_brief and len(params.get("batch", "")) <= BRIEF_BYTES_MAX
@@ -173,8 +173,8 @@ class SqliteTx:
     async def hint(self, channel: str, *, to_all: bool = False) -> None:
         self.hints.add(channel)
 
-    def then(self, tell: Callable[[], None]) -> None:
-        self.tellers.append(tell)
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
 
 
 class _Lane:

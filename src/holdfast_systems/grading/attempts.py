@@ -78,7 +78,7 @@ async def resubmit(
         "failureReason": stored.state.failure_reason,
     }
     await audit.write(tx, actor, "submission.resubmitted", f"submission:{stored.id}", data, now)
-    tx.then(lambda: kernel.watch.count("submissions_resubmitted", skill=stored.skill))
+    tx.after_commit(lambda: kernel.watch.count("submissions_resubmitted", skill=stored.skill))
     return begun
 
 

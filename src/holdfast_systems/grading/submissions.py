@@ -96,7 +96,7 @@ async def change(
         await secrets.forget(tx, [stored.id])
     await announce(kernel, tx, changed, decided, now, event_id=event_id)
     if after.status != leaving:
-        tx.then(lambda: _report(kernel, changed))
+        tx.after_commit(lambda: _report(kernel, changed))
     return changed
 
 

@@ -42,7 +42,7 @@ class ForeignTx:
     async def hint(self, channel: str, *, to_all: bool = False) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
 
-    def then(self, tell: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callable[[], None]) -> None:
         """Nobody tells us when the caller commits."""
 
 

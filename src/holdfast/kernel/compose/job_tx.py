@@ -79,6 +79,6 @@ class JobTx:
         """Wake whoever listens on `channel`, once this transaction commits."""
         await self._tx.hint(channel, to_all=to_all)
 
-    def then(self, tell: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction has committed."""
-        self._tx.then(tell)
+        self._tx.after_commit(callback)
