@@ -70,7 +70,7 @@ class Ending:
     """What the provider answered last, where it was called by a client that notes it."""
     has_answers: bool = False
     """Whether answers are kept for this stage: they go when the job leaves it."""
-    spoiled: bool = False
+    is_unwritable: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
     taken: Taken | None = None
     """What the attempt was given, if its worker may go on with the job's next stage."""
@@ -102,7 +102,7 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: DecidedEndings, now: int) -
     for ending, decision in kept:
         if decision.state is State.DEAD:
             await bury(kernel, tx, ending.job, decision, now)
-        if not ending.spoiled:
+        if not ending.is_unwritable:
             await _hook(kernel, tx, ending, decision, now)
     over = [ending.job.id for ending, d in kept if d.state in ERASED and _seals(kernel, ending.job.kind)]
     if over:

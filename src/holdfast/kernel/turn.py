@@ -146,7 +146,7 @@ async def end(kernel: Kernel, tx: Tx, endings: Sequence[Ending]) -> set[str]:
 
 
 async def end_apart(kernel: Kernel, endings: Sequence[Ending], error: Exception) -> set[str]:
-    """End each in a transaction of its own, because one of them spoiled the group. One bad hook, wait key or message
+    """End each in a transaction of its own, because one of them cannot be written. One bad hook, wait key or message
     must not hold up its neighbours: what cannot be written as it is becomes a dead letter that says why."""
     kernel.watch.log("settle.spoiled", jobs=len(endings), error=f"{type(error).__name__}: {error}")
     accepted: set[str] = set()
@@ -158,7 +158,9 @@ async def end_apart(kernel: Kernel, endings: Sequence[Ending], error: Exception)
         except Exception as problem:
             why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
             bug = Failed(replace(why, stack=redact_stack(problem)))
-            accepted |= await _end_alone(kernel, replace(ending, outcome=bug, messages=[], events=[], spoiled=True))
+            accepted |= await _end_alone(
+                kernel, replace(ending, outcome=bug, messages=[], events=[], is_unwritable=True)
+            )
     return accepted
 
 
