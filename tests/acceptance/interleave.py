@@ -17,7 +17,7 @@ import asyncpg
 from holdfast.errors import StoreBusy
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.postgres import PostgresStore, PostgresTx
-from holdfast.stores.seam import Bell, Dialect, Row
+from holdfast.stores.seam import Dialect, Listener, Row
 from holdfast.stores.statement import Migration, Statement
 
 NEWS_S = 0.004
@@ -150,8 +150,8 @@ class GatedStore:
         async with self.inner.reading() as tx:
             yield GatedTx(tx, self.party)
 
-    def bell(self, channel: str) -> Bell:
-        return self.inner.bell(channel)
+    def listen(self, channel: str) -> Listener:
+        return self.inner.listen(channel)
 
     def now(self) -> int:
         return self.inner.now()
@@ -184,8 +184,8 @@ class GatedTx:
     async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
         await self.inner.load(table, columns, lines)
 
-    async def hint(self, channel: str) -> None:
-        await self.inner.hint(channel)
+    async def notify(self, channel: str) -> None:
+        await self.inner.notify(channel)
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         self.inner.after_commit(callback)

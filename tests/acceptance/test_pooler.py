@@ -176,14 +176,16 @@ async def test_notifications_are_heard_where_a_session_lasts(
         server = postgres_url.rpartition("/")[0]  # the database is that of the other URL
         connecting = replace(connecting, listen_url=server)
     store = PostgresStore(pgbouncer(mode).url(postgres_url), connecting=connecting)
-    bell = store.bell("queue:x")
-    assert await bell.wait(HEARD_S if hears else 1.0) is hears  # every bell rings once when the listener has connected
+    listener = store.listen("queue:x")
+    assert (
+        await listener.wait(HEARD_S if hears else 1.0) is hears
+    )  # every listener is woken once when the connection stands
     assert store.is_heard() is hears
     if hears:
         async with store.transaction() as tx:
-            await tx.hint("queue:x")
-        assert await bell.wait(HEARD_S)
-    bell.close()
+            await tx.notify("queue:x")
+        assert await listener.wait(HEARD_S)
+    listener.close()
     await store.close()
 
 

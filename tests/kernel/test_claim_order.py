@@ -200,29 +200,29 @@ async def test_a_job_is_the_same_row_whether_it_comes_alone_in_a_batch_or_in_bul
 @pytest.mark.spec("K2", "K19")
 @pytest.mark.parametrize("many", [1, 3], ids=["alone", "batch"])
 async def test_a_new_job_rings_for_its_queue(place: Place, clock: HandClock, many: int) -> None:
-    kernel, listener = place.kernel(app, clock=clock), place.open(clock)
-    bell = listener.bell("queue:order") if place.dialect == "postgres" else kernel.store.bell("queue:order")
-    await bell.wait(0.2)  # whatever is rung while it begins to listen
+    kernel, other = place.kernel(app, clock=clock), place.open(clock)
+    listener = other.listen("queue:order") if place.dialect == "postgres" else kernel.store.listen("queue:order")
+    await listener.wait(0.2)  # whatever is rung while it begins to listen
     async with asyncio.timeout(10):
         await submit_many(kernel, Note, [str(number) for number in range(many)])
-        assert await bell.wait(5)
-    bell.close()
+        assert await listener.wait(5)
+    listener.close()
     await close_all(place)
 
 
 @pytest.mark.spec("K2", "K19")
 async def test_a_stage_that_advances_rings_for_the_next(place: Place, clock: HandClock) -> None:
-    kernel, listener = place.kernel(app, clock=clock), place.open(clock)
+    kernel, other = place.kernel(app, clock=clock), place.open(clock)
     await submit(kernel, Note, "x")
     (job,) = await take(kernel)
-    bell = listener.bell("queue:order") if place.dialect == "postgres" else kernel.store.bell("queue:order")
-    await bell.wait(0.2)
+    listener = other.listen("queue:order") if place.dialect == "postgres" else kernel.store.listen("queue:order")
+    await listener.wait(0.2)
     from holdfast.kernel.turn import turn
 
     async with asyncio.timeout(10):
         await turn(kernel, "w1", kernel.registry.queues, [Ending(job, Next("x"), '"x"')], 0)
-        assert await bell.wait(5)
-    bell.close()
+        assert await listener.wait(5)
+    listener.close()
     await close_all(place)
 
 

@@ -116,7 +116,7 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
 async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, hold: str | None, limit: int, now: int) -> int:
     queues = await jobs.unpark(tx, provider.name, hold, limit, now, kernel.floors.parked_since(provider.name))
     for queue in sorted(queues):
-        await tx.hint(f"queue:{queue}")
+        await tx.notify(f"queue:{queue}")
     return queues.total()
 
 
@@ -135,4 +135,4 @@ async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: st
             await breakers.lift_gate(tx, name)
         action = "breaker.opened" if open else "breaker.closed"
         await audit.write(tx, actor, action, f"breaker:{name}", {"reason": reason}, now)
-        await tx.hint("breakers")
+        await tx.notify("breakers")

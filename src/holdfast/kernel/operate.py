@@ -42,7 +42,7 @@ async def requeue(kernel: Kernel, message_id: str, actor: str) -> bool:
         if not await outbox.requeue(tx, message_id, kernel.now()):
             return False
         await audit.write(tx, actor, "outbox.requeued", f"message:{message_id}", None, kernel.now())
-        await tx.hint("outbox")
+        await tx.notify("outbox")
     return True
 
 
@@ -163,7 +163,7 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     details = {"stage": stage.name, "full": full, "run_at": row["run_at"]}
     data = batch.text(details | ({"corrected": True} if case["replay_stage"] and not full else {}))
     await events.append(tx, [(job_id, row["attempt"], "replayed", data)], now)
-    await tx.hint(f"queue:{row['queue']}")
+    await tx.notify(f"queue:{row['queue']}")
     return Replayed(job_id, stage.name, row["run_at"])
 
 

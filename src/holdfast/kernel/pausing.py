@@ -37,10 +37,10 @@ async def set_paused(kernel: Kernel, sort: Sort, name: str, *, paused: bool, act
         await pauses.put(tx, pause)
         action = f"{sort}.{'paused' if paused else 'resumed'}"
         await audit.write(tx, actor, action, f"{sort}:{name}", {"reason": pause.reason}, now)
-        await tx.hint("breakers")
+        await tx.notify("breakers")
         if not paused:
             for queue in [name] if sort == "queue" else []:
-                await tx.hint(f"queue:{queue}", to_all=True)
+                await tx.notify(f"queue:{queue}", to_all=True)
     return pause
 
 
@@ -60,7 +60,7 @@ async def _release(kernel: Kernel, kind: str) -> int:
             async with kernel.store.transaction() as tx:
                 rows = await pauses.release(tx, kind, stages, BATCH, now, scan.start or BOTTOM)
                 for queue in sorted({row["queue"] for row in rows}):
-                    await tx.hint(f"queue:{queue}")
+                    await tx.notify(f"queue:{queue}")
             scan.reached(max(row["updated_at"] for row in rows) if len(rows) >= BATCH else now - SLACK_MS)
         released += len(rows)
         if len(rows) < BATCH:

@@ -246,7 +246,7 @@ async def _teach(kernel: Kernel, tx: Tx, lessons: Sequence[Record], now: int) ->
     await breakers.swap(tx, provider.name, row.state, state, now)
     kernel.gates[provider.name] = state.gate
     if state.gate is not row.state.gate:
-        await tx.hint("breakers")
+        await tx.notify("breakers")
         kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
         kernel.watch.log("breaker", provider=provider.name, breaker_state=state.gate, reason=state.reason)
 
@@ -270,4 +270,4 @@ async def _give_places_back(
     if row.state.gate is Gate.CLOSED:
         floor = kernel.floors.parked_since(provider.name)
         for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now, floor)):
-            await tx.hint(f"queue:{queue}")
+            await tx.notify(f"queue:{queue}")

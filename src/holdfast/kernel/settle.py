@@ -86,7 +86,7 @@ async def write_beside(kernel: Kernel, tx: Tx, kept: DecidedEndings, now: int) -
     in_time = [message for ending, d in kept if d.event != "expired" for message in ending.messages]
     if in_time:
         await outbox.put(tx, in_time, now)
-        await tx.hint("outbox")
+        await tx.notify("outbox")
     former = _former_results(kernel, kept)
     if former:
         await results.put(tx, former, now)
@@ -121,7 +121,7 @@ async def _tell_family(tx: Tx, kept: DecidedEndings, now: int) -> None:
     if ended:
         wakes = await joins.count_down(tx, ended, now) or wakes
     if wakes:
-        await tx.hint("wakes")
+        await tx.notify("wakes")
 
 
 def _counts(job: Claimed, decision: Decision) -> bool:
@@ -302,8 +302,8 @@ async def note_refused(tx: Tx, refused: DecidedEndings, now: int) -> None:
         )
 
 
-def hints(kernel: Kernel, decided: DecidedEndings, now: int, going: Collection[str] = ()) -> list[str]:
-    """Which channels to ring for these endings. Nobody needs to come for a job that its holder goes on with."""
+def channels_to_notify(kernel: Kernel, decided: DecidedEndings, now: int, going: Collection[str] = ()) -> list[str]:
+    """Which channels to notify of these endings. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
     kinds, awaited = kernel.registry.kinds, kernel.awaited
     for ending, decision in decided:

@@ -28,11 +28,11 @@ from holdfast.kernel.settle import (
     DecidedEndings,
     Ending,
     Taken,
+    channels_to_notify,
     decide_all,
     ending_rows,
     gates_in,
     gates_of,
-    hints,
     is_plain,
     note_refused,
     split_accepted,
@@ -128,7 +128,9 @@ async def _write(
 ) -> tuple[jobs.TurnResult, DecidedEndings, DecidedEndings]:
     """The one place where jobs enter and leave `processing`. Returns what came of it, the endings that were accepted,
     and those that a fence refused."""
-    result = await jobs.turn(tx, ending_rows(kernel, decided, going), claim, now, hints(kernel, decided, now, going))
+    result = await jobs.turn(
+        tx, ending_rows(kernel, decided, going), claim, now, channels_to_notify(kernel, decided, now, going)
+    )
     kept, refused = split_accepted(decided, result.accepted)
     if not plain:
         await write_beside(kernel, tx, kept, now)

@@ -73,7 +73,7 @@ async def drain_worker(desk: Desk, name: str, *, drain: bool, actor: str) -> dic
         if not await workers.drain(tx, whole, now if drain else None):
             raise NotAllowed(f"Worker {whole} does not read such wishes: it is Celery's, or of an older release.")
         await audit.write(tx, actor, "worker.drained" if drain else "worker.undrained", f"worker:{whole}", None, now)
-        await tx.hint("company")
+        await tx.notify("company")
     return {"system": system.name, "name": whole, "draining": drain}
 
 

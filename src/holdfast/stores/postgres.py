@@ -17,17 +17,17 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import StoreError, StoreReadOnly, StoreStandby
-from holdfast.stores.bells import ADDRESSED, TICKET, Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.connecting import Connecting, beside, split_settings
 from holdfast.stores.examination import Examination
+from holdfast.stores.listeners import ADDRESSED, TICKET, Heed, Listeners
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.postgres_errors import hosts_of, naming, place_of, translating
 from holdfast.stores.postgres_examine import examine
-from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, Listener
+from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, NotificationReader
 from holdfast.stores.postgres_migrate import Migrator, installed
 from holdfast.stores.postgres_session import Sessions, look
-from holdfast.stores.seam import Bell, Dialect, Row, Store
+from holdfast.stores.seam import Dialect, Listener, Row, Store
 from holdfast.stores.statement import Migration, Statement
 
 CLOSE_S = 2.0
@@ -56,8 +56,8 @@ class PostgresStore:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._sessions = Sessions()
         self._opening = asyncio.Lock()
-        self._bells = Bells()
-        self._listener = Listener(self._bells, self._look_after)
+        self._listeners = Listeners()
+        self._notifications = NotificationReader(self._listeners, self._look_after)
         self._listening: asyncio.Task[None] | None = None
         self._offset_ms = 0
 
@@ -87,13 +87,13 @@ class PostgresStore:
             else:
                 yield PostgresTx(connection)
 
-    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+    def listen(self, channel: str, heed: Heed | None = None) -> Listener:
         if self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
-        return self._bells.bell(channel, heed)
+        return self._listeners.listen(channel, heed)
 
     def is_heard(self) -> bool:
-        return self._listener.is_heard
+        return self._notifications.is_heard
 
     def now(self) -> int:
         return self._clock.now_ms() + self._offset_ms
@@ -220,8 +220,8 @@ class PostgresStore:
             except StoreError:
                 await asyncio.sleep(RECONNECT_S)
         if not self._connecting.listens or (url is None and self._sessions.is_lent):
-            await self._listener.poll(self._acquired)
-        await self._listener.listen(split_settings(url or self._url)[0])
+            await self._notifications.poll(self._acquired)
+        await self._notifications.listen(split_settings(url or self._url)[0])
 
 
 class PostgresTx:
@@ -247,7 +247,7 @@ class PostgresTx:
         with translating():
             await self.connection.copy_to_table(table, columns=columns, source=encoded())
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
         with translating():
             if channel.startswith(ADDRESSED) and not to_all:
                 await self.connection.execute(_RING_ONE, LISTEN_CHANNEL, channel + TICKET)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from holdfast.stores.bells import TICKET as TICKET
-from holdfast.stores.bells import Heed
 from holdfast.stores.examination import Examination
+from holdfast.stores.listeners import TICKET as TICKET
+from holdfast.stores.listeners import Heed
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
@@ -36,9 +36,9 @@ class Tx(Protocol):
         """Run the statement and return its rows."""
         ...
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
         """Wake whoever listens on `channel`, once this transaction commits. A rollback wakes nobody. On a queue's
-        channel a listener may leave the ring to another (`Bells`), unless it goes `to_all`."""
+        channel a listener may leave the ring to another (`Listeners`), unless it goes `to_all`."""
         ...
 
     def after_commit(self, callback: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class LoadingTx(Tx, Protocol):
         ...
 
 
-class Bell(Protocol):
+class Listener(Protocol):
     """A listener on one channel. Rings may be lost: whoever waits also polls."""
 
     async def wait(self, timeout_s: float) -> bool:
@@ -84,7 +84,7 @@ class Store(Protocol):
         """A transaction that only reads; it waits for no writer."""
         ...
 
-    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+    def listen(self, channel: str, heed: Heed | None = None) -> Listener:
         """A listener; `heed` is asked with the ticket of each ring that is meant for one of many."""
         ...
 

@@ -99,16 +99,18 @@ class TurnResult(NamedTuple):
     entered: Floors
 
 
-async def turn(tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int, hints: Sequence[str] = ()) -> TurnResult:
+async def turn(
+    tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int, channels: Sequence[str] = ()
+) -> TurnResult:
     """End attempts, each behind its own fence, and lease due jobs that are declared, the most urgent first, of these
-    the oldest; log both, keep the results, ring the hints. Ids that do not come back were refused. Nothing that is put
-    back here is leased here."""
+    the oldest; log both, keep the results, notify the channels. Ids that do not come back were refused. Nothing
+    that is put back here is leased here."""
     if tx.dialect == "postgres":
-        return await _turn_at_once(tx, endings, claim, now, hints)
+        return await _turn_at_once(tx, endings, claim, now, channels)
     rows, floors, entered = await _claim_lane_by_lane(tx, claim, now) if claim.limit > 0 else ([], {}, {})
     accepted, went_on = await _end(tx, endings, claim, now) if endings else (set(), set())
-    for channel in hints:
-        await tx.hint(channel)
+    for channel in channels:
+        await tx.notify(channel)
     entered = lowest(entered, _put_back(endings, went_on, claim, now))
     return TurnResult(accepted, went_on, *_split_leased(rows), floors, entered)
 
@@ -121,7 +123,7 @@ def _split_leased(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
 
 
 async def _turn_at_once(
-    tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int, hints: Sequence[str]
+    tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int, channels: Sequence[str]
 ) -> TurnResult:
     scanned = claim.lanes
     later = claim.queues if scanned else ()
@@ -138,7 +140,7 @@ async def _turn_at_once(
         owner=claim.owner,
         now=now,
         lease_until=claim.lease_until,
-        hints=list(hints),
+        channels=list(channels),
     )
     taken = [row for row in rows if row["kind"] is not None]
     words = [row["id"] or "" for row in rows[len(taken) :]]

@@ -176,7 +176,7 @@ async def _retry(kernel: Kernel, tx: Tx, job_id: str, who: Principal, has_file: 
     await operate.retry_dead(kernel, tx, row["id"], actor=who.sub, evidence="Its owner asked for another try.")
     if not await documents.requeue(tx, row["id"], kernel.now()):
         raise _refusal(Code.EXPIRED, "The PDF is no longer here; upload it again.")
-    await tx.hint("events")
+    await tx.notify("events")
     after = await documents.show(tx, row["id"])
     assert after is not None
     return views.job_json(after, kernel.now())

@@ -69,7 +69,7 @@ async def resubmit(
         state=decided.after,
     )
     await outbox.put(tx, [request_message(stored.id, request)], now)
-    await tx.hint("outbox")
+    await tx.notify("outbox")
     await submissions.announce(kernel, tx, begun, decided, now)
     data = {
         "attempt": begun.attempt,

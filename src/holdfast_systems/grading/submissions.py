@@ -121,7 +121,7 @@ async def announce(
     data = {"submissionId": changed.id, "status": changed.state.status, "attempt": changed.attempt}
     event = event_id or kernel.new_uuid4()
     await tell(tx, event, changed.id, changed.version, decided.event.name, data | decided.event.data, now)
-    await tx.hint(CHANNEL)
+    await tx.notify(CHANNEL)
 
 
 async def save(tx: Tx, stored: StoredSubmission, after: Submission, now: int) -> int:
