@@ -10,7 +10,7 @@ from holdfast import App, Context, Done, Job, Wait, stage
 from holdfast.core.outcome import Released
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Ending, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end, turn
 from holdfast.testing import HandClock, World
@@ -132,7 +132,7 @@ async def test_a_lost_worker_past_the_deadline_ends_the_job_once(deploy: Deploy)
     world.clock.advance(61)
     await reap_once(world.kernel)
     await sweep_once(world.kernel)
-    assert await run_attempt(world.kernel, Taken(job)) is not None
+    assert await run_attempt(world.kernel, LeasedJob(job)) is not None
     async with world.kernel.store.transaction() as tx:
         assert await end(world.kernel, tx, [Ending(job, Released())]) == set()
     assert await world.state(job_id) == "dead" and len(await died_of(world)) == 1

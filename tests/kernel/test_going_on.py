@@ -17,7 +17,7 @@ from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.go_on import GOES_ON_MS, Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.operate import cancel
-from holdfast.kernel.settle import Ending, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
 from holdfast.operator.audit import audit
@@ -50,16 +50,16 @@ class Walker:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    async def take(self) -> Taken:
+    async def take(self) -> LeasedJob:
         (taken,), _ = await turn(self.kernel, "w1", ["going"], [], 5)
         return taken
 
-    async def run(self, taken: Taken) -> Ending:
+    async def run(self, taken: LeasedJob) -> Ending:
         ended = await run_attempt(self.kernel, taken)
         assert ended is not None
         return ended
 
-    async def settle(self, *ended: Ending, goes_on: bool = True) -> list[Taken]:
+    async def settle(self, *ended: Ending, goes_on: bool = True) -> list[LeasedJob]:
         taken, _ = await turn(self.kernel, "w1", ["going"], ended, 0, goes_on=goes_on)
         return taken
 
@@ -207,7 +207,7 @@ async def test_a_job_keeps_its_place_while_nobody_more_urgent_waits(walker: Walk
 
 async def test_a_result_that_was_there_before_is_read_and_not_handed_on(walker: Walker) -> None:
     taken = await walker.take()
-    known = Ending(taken.job, Next("new"), '"new"', taken=Taken(taken.job, {"first": '"old"'}, taken.since))
+    known = Ending(taken.job, Next("new"), '"new"', taken=LeasedJob(taken.job, {"first": '"old"'}, taken.since))
     assert await walker.settle(known) == []
 
 

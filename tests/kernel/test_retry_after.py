@@ -139,7 +139,7 @@ async def test_a_record_that_was_written_although_its_answer_was_lost_teaches_no
         await call(world.kernel, llm, answer)
     (one,) = await rows(world.kernel.store, "SELECT CAST(id AS TEXT) AS id FROM holdfast_calls WHERE status = 500")
     report = recording.Report(
-        llm, recording.Ticket(one["id"], 0), None, 0, CallError.from_status(500, "d", {}, now_ms=0).failure
+        llm, recording.CallPermit(one["id"], 0), None, 0, CallError.from_status(500, "d", {}, now_ms=0).failure
     )
     world.kernel.unrecorded.append((report, world.clock.now_ms()))
     assert await write_late(world.kernel) == 1

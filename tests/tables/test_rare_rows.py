@@ -14,7 +14,7 @@ from holdfast.core.job import PRIORITIES
 from holdfast.errors import CallError, ProviderHeld
 from holdfast.kernel import operate
 from holdfast.kernel.call import look_again
-from holdfast.kernel.record import Ticket
+from holdfast.kernel.record import CallPermit
 from holdfast.kernel.turn import claim_one
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.stores.statement import _statement
@@ -151,6 +151,6 @@ async def test_a_trial_that_stood_still_is_still_a_trial(deploy: Deploy) -> None
     async with kernel.store.transaction() as tx:
         found = await breakers.lock(tx, api.name, now)
         await breakers.swap(tx, api.name, found.state, half_open, now)
-    await look_again(kernel, api, Ticket("t", 4), None)
+    await look_again(kernel, api, CallPermit("t", 4), None)
     with pytest.raises(ProviderHeld):
-        await look_again(kernel, api, Ticket("t", 3), None)
+        await look_again(kernel, api, CallPermit("t", 3), None)

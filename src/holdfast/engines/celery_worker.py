@@ -23,7 +23,7 @@ from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
-from holdfast.kernel.settle import Ending, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.turn import claim_one, turn
 from holdfast.tables import leases, workers
 
@@ -128,7 +128,7 @@ class Runner:
         finally:
             self.idle.set()
 
-    async def _claim(self, job_id: str) -> Taken | None:
+    async def _claim(self, job_id: str) -> LeasedJob | None:
         try:
             if self._doubt:
                 await self._disown()
@@ -146,7 +146,7 @@ class Runner:
         await turn(self.kernel, self.name, [], lost, 0)
         self._doubt = False
 
-    async def _attempt(self, taken: Taken) -> Ending | None:
+    async def _attempt(self, taken: LeasedJob) -> Ending | None:
         attempt = asyncio.ensure_future(run_attempt(self.kernel, taken))
         renewal = asyncio.ensure_future(self._renew(taken, attempt))
         try:
@@ -161,7 +161,7 @@ class Runner:
             renewal.cancel()
             await asyncio.wait([renewal])
 
-    async def _renew(self, taken: Taken, attempt: asyncio.Future[Ending | None]) -> None:
+    async def _renew(self, taken: LeasedJob, attempt: asyncio.Future[Ending | None]) -> None:
         """Extend the lease until it is lost; then stop the attempt."""
         tuning = self.kernel.tuning
         while True:
@@ -182,7 +182,7 @@ class Runner:
                 attempt.cancel()
                 return
 
-    async def _settle(self, ending: Ending | None, taken: Taken) -> None:
+    async def _settle(self, ending: Ending | None, taken: LeasedJob) -> None:
         """Through the same door as everybody. Fenced, so that settling again after a lost answer is harmless."""
         if ending is None:
             return

@@ -39,14 +39,14 @@ from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.eager import first_step, rest
 from holdfast.kernel.sealing import KeyMissing, open_input
-from holdfast.kernel.settle import Ending, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
 NOTHING = Next()
 
 
-async def run_attempt(kernel: Kernel, taken: Taken) -> Ending | None:
+async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
     """Run the job's present stage once. None: the lease was lost meanwhile, and there is nothing to say."""
     job = taken.job
     kind = kernel.registry.kinds.get(job.kind)
@@ -92,7 +92,7 @@ def _unbind(bound: Token[AttemptLog | None]) -> None:
 
 
 async def _outcome(
-    kernel: Kernel, context: Context, kind: JobKind, stage: Stage, taken: Taken
+    kernel: Kernel, context: Context, kind: JobKind, stage: Stage, taken: LeasedJob
 ) -> tuple[Outcome, str | None]:
     try:
         arguments = _bind(kind, stage, taken)
@@ -140,7 +140,7 @@ def _asked_to_stop() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
+def _bind(kind: JobKind, stage: Stage, taken: LeasedJob) -> list[Any]:
     arguments = [kind.load_input(_payload(kind, taken), taken.job.version)]
     for name in stage.needs:
         earlier = kind.by_name[name]
@@ -154,7 +154,7 @@ def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
     return arguments
 
 
-def _payload(kind: JobKind, taken: Taken) -> str:
+def _payload(kind: JobKind, taken: LeasedJob) -> str:
     """The stored input, its addresses whole."""
     if sealed_number(taken.job.payload) is None or not kind.seals:
         return taken.job.payload
@@ -168,7 +168,7 @@ class _ResultUnfit(Exception):
     """A result of an earlier stage is not what this code needs; that of another worker may do with it."""
 
 
-def _limit_s(kernel: Kernel, stage: Stage, taken: Taken) -> float:
+def _limit_s(kernel: Kernel, stage: Stage, taken: LeasedJob) -> float:
     """The stage's timeout, or what is left until the deadline if that is less."""
     return clip_ms(int(stage.timeout_s * 1_000), taken.job.deadline_at, kernel.now()) / 1_000
 
@@ -207,7 +207,7 @@ def _raised(error: Exception, kernel: Kernel, stage: Stage) -> Failure:
     return replace(verdict, stack=redact_stack(error), origin=name_origin(unwrap(error)) if verdict.unknown else "")
 
 
-def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> Failure:
+def _cut(error: TimeoutError, stage: Stage, taken: LeasedJob, context: Context) -> Failure:
     """The stage's own limit ended it, or the job's deadline before that."""
     ran_s = (context.now() - context.began) / 1_000
     deadline = taken.job.deadline_at

@@ -78,7 +78,7 @@ class Gather(Generic[Given, Got]):
                 answer.set_result(one_got)
 
 
-async def together(
+async def write_together(
     kernel: Kernel, write: Callable[[Kernel, Sequence[Given]], Awaitable[Sequence[Got | Exception]]], given: Given
 ) -> Got:
     """Hand `given` to `write`, with whatever other tasks of this process hand to it at the same time."""

@@ -20,7 +20,7 @@ from holdfast.core.job import Priority
 from holdfast.core.outcome import Next
 from holdfast.kernel.declare.path import done_after
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import DecidedEndings, Ending, Taken
+from holdfast.kernel.settle import DecidedEndings, Ending, LeasedJob
 from holdfast.tables import batch
 
 GOES_ON_MS = 1_000
@@ -35,10 +35,10 @@ class Look(NamedTuple):
     priority: int
 
 
-def next_look(before: Look | None, room: int, began: int, taken: Sequence[Taken], again: int) -> Look | None:
+def next_look(before: Look | None, room: int, began: int, taken: Sequence[LeasedJob], again: int) -> Look | None:
     """What a turn with so much room has seen of the queue. A claim takes the most urgent first: what it leaves behind
     is no more urgent than the last that it took."""
-    claimed = [one.job.priority for one in taken if not one.went_on]
+    claimed = [leased.job.priority for leased in taken if not leased.went_on]
     if len(claimed) + again < room:
         return Look(began, Priority.LOW)  # that was all there was
     return Look(began, max(claimed)) if room > 0 and claimed else before
@@ -68,7 +68,7 @@ def _nobody_waits(ending: Ending, now: int, look: Look | None) -> bool:
     return look is not None and ending.job.priority <= look.priority and now - look.at < GOES_ON_MS
 
 
-def next_taken(kernel: Kernel, ending: Ending, decision: Decision, now: int) -> Taken:
+def next_taken(kernel: Kernel, ending: Ending, decision: Decision, now: int) -> LeasedJob:
     """The job as its row is once it went on, with what its next stage may need."""
     assert ending.taken is not None, "only a job that a worker was given goes on"
     results = ending.taken.results
@@ -85,4 +85,4 @@ def next_taken(kernel: Kernel, ending: Ending, decision: Decision, now: int) -> 
         tally=decision.tally,
         last_attempt_at=now,
     )
-    return Taken(job, results, ending.taken.since, went_on=True, sealed=ending.taken.sealed)
+    return LeasedJob(job, results, ending.taken.since, went_on=True, sealed=ending.taken.sealed)

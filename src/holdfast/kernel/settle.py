@@ -41,7 +41,7 @@ ERASED = (State.SUCCEEDED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LeasedJob:
     """A leased job and the results of its earlier stages."""
 
     job: Claimed
@@ -72,7 +72,7 @@ class Ending:
     """Whether answers are kept for this stage: they go when the job leaves it."""
     is_unwritable: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
-    taken: Taken | None = None
+    taken: LeasedJob | None = None
     """What the attempt was given, if its worker may go on with the job's next stage."""
     log: str | None = None
     """What it logged, as JSON."""

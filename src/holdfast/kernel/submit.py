@@ -15,7 +15,7 @@ from holdfast.core.turns import Turns
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.declare.search_terms import Term, terms_of
-from holdfast.kernel.gather import together
+from holdfast.kernel.gather import write_together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.observe.trace import traceparent
@@ -202,7 +202,7 @@ async def submit(
 ) -> str:
     """Accept one job and return its id once it is durable. Callers at the same time share a commit."""
     order = order_of(job, input, options, job_id=kernel.new_id(), now=kernel.now(), key=key)
-    return await together(kernel, submit_orders, order)
+    return await write_together(kernel, submit_orders, order)
 
 
 async def submit_many(

@@ -27,7 +27,7 @@ from holdfast.kernel.observe.report import report
 from holdfast.kernel.settle import (
     DecidedEndings,
     Ending,
-    Taken,
+    LeasedJob,
     channels_to_notify,
     decide_all,
     ending_rows,
@@ -53,7 +53,7 @@ async def turn(
     *,
     goes_on: bool = False,
     look: Look | None = None,
-) -> tuple[list[Taken], int]:
+) -> tuple[list[LeasedJob], int]:
     """End what is finished and lease up to `limit` due jobs, in one commit. A turn does not see what it puts back.
 
     Returns the leases and how much makes another look worth while: jobs that were parked or are due again, and
@@ -171,7 +171,7 @@ async def _end_alone(kernel: Kernel, ending: Ending) -> set[str]:
         return await end(kernel, tx, [ending])
 
 
-async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
+async def claim_one(kernel: Kernel, owner: str, job_id: str) -> LeasedJob | None:
     """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
@@ -184,16 +184,16 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
     return (await _with_results(kernel, [job], now))[0]
 
 
-async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[Taken]:
+async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[LeasedJob]:
     """What the jobs' stages need from earlier ones; nobody else writes results of a job that we hold."""
     later = [job.id for job in leased if _has_earlier_stage(kernel, job)]
     hidden = [job.id for job in leased if _has_secrets(kernel, job)]
     if not later and not hidden:
-        return [Taken(job, since=now) for job in leased]
+        return [LeasedJob(job, since=now) for job in leased]
     async with kernel.store.reading() as tx:
         stored = await results.of_jobs(tx, later) if later else {}
         sealed = await secrets.of_owners(tx, hidden) if hidden else {}
-    return [Taken(job, stored.get(job.id, {}), now, sealed=sealed.get(job.id, {})) for job in leased]
+    return [LeasedJob(job, stored.get(job.id, {}), now, sealed=sealed.get(job.id, {})) for job in leased]
 
 
 def _has_secrets(kernel: Kernel, job: Claimed) -> bool:
