@@ -21,7 +21,7 @@ from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
 from holdfast.operator.audit import audit
-from holdfast.tables import breakers, events, rollups
+from holdfast.tables import events, providers, rollups
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows
 
@@ -159,8 +159,8 @@ async def test_a_lost_answer_is_not_gone_on_with_twice(walker: Walker) -> None:
 async def test_a_stage_whose_provider_is_held_is_not_entered(walker: Walker) -> None:
     ended = await walker.run(await walker.take())
     async with walker.kernel.store.transaction() as tx:
-        row = await breakers.lock(tx, api.name, walker.kernel.now())
-        await tx.rows(breakers.sql.swap, name=api.name, gate="open", state="{}", now=walker.kernel.now())
+        row = await providers.lock(tx, api.name, walker.kernel.now())
+        await tx.rows(providers.sql.swap, name=api.name, gate="open", state="{}", now=walker.kernel.now())
         assert row.places == {}
     assert await walker.settle(ended) == []
     assert [(await walker.row())[name] for name in ("state", "stage", "attempt", "parked")] == [

@@ -18,7 +18,7 @@ from holdfast.kernel.record import CallPermit
 from holdfast.kernel.turn import claim_one
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.stores.statement import _statement
-from holdfast.tables import breakers, jobs
+from holdfast.tables import jobs, providers
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
 
@@ -149,8 +149,8 @@ async def test_a_trial_that_stood_still_is_still_a_trial(deploy: Deploy) -> None
     kernel, now = world.kernel, world.kernel.now()
     half_open = BreakerState(gate=Gate.HALF_OPEN, generation=4)
     async with kernel.store.transaction() as tx:
-        found = await breakers.lock(tx, api.name, now)
-        await breakers.swap(tx, api.name, found.state, half_open, now)
+        found = await providers.lock(tx, api.name, now)
+        await providers.swap(tx, api.name, found.state, half_open, now)
     await look_again(kernel, api, CallPermit("t", 4), None)
     with pytest.raises(ProviderHeld):
         await look_again(kernel, api, CallPermit("t", 3), None)

@@ -26,8 +26,8 @@ from holdfast.kernel.observe.trace import span
 from holdfast.kernel.record import CallPermit, Cost, Report, record
 from holdfast.kernel.running.eager import first_step, rest
 from holdfast.stores.seam import Tx
-from holdfast.tables import breakers
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import providers
+from holdfast.tables.providers import ProviderRow
 
 T = TypeVar("T")
 HELD_RECHECK_MS = 1_000
@@ -193,19 +193,19 @@ async def give_back(kernel: Kernel, provider: Provider, permit: CallPermit) -> N
         return
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        row = await breakers.lock(tx, provider.name, now)
+        row = await providers.lock(tx, provider.name, now)
         if permit.id in row.places:
-            await breakers.set_places(tx, provider.name, places.give_back(row.places, now, permit.id))
+            await providers.set_places(tx, provider.name, places.give_back(row.places, now, permit.id))
         state = breaker.release(row.state, permit.generation, permit.id)
-        await breakers.swap(tx, provider.name, row.state, state, now)
+        await providers.swap(tx, provider.name, row.state, state, now)
 
 
 async def _read_as_holder(kernel: Kernel, provider: Provider, job: Claimed | None) -> ProviderRow:
     """The provider's row, for an attempt that still holds its job."""
     async with kernel.store.reading() as tx:
         if job is None:
-            return await breakers.read(tx, provider.name)
-        row, held = await breakers.asked(tx, provider.name, job.id, job.attempt)
+            return await providers.read(tx, provider.name)
+        row, held = await providers.read_with_lease(tx, provider.name, job.id, job.attempt)
     kernel.gates[provider.name] = row.state.gate
     if not held:
         raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was called.")
@@ -221,7 +221,7 @@ def may_call_now(provider: Provider, row: ProviderRow, now: int) -> bool:
 async def _admit_locked(
     kernel: Kernel, tx: Tx, provider: Provider, permit_id: str, now: int, place_for_ms: int
 ) -> CallPermit:
-    row = await breakers.lock(tx, provider.name, now)
+    row = await providers.lock(tx, provider.name, now)
     _refuse_before(kernel, provider, row.not_before, now)
     if provider.concurrency is not None:
         await _take_place(tx, provider, row, permit_id, now, now + place_for_ms)
@@ -235,7 +235,7 @@ async def _admit_locked(
     if isinstance(admission, Refused):
         raise ProviderHeld(provider.name, admission.reason, admission.retry_at or now + HELD_RECHECK_MS)
     assert isinstance(admission, Admitted)
-    await breakers.swap(tx, provider.name, row.state, state, now)
+    await providers.swap(tx, provider.name, row.state, state, now)
     return CallPermit(permit_id, admission.generation)
 
 
@@ -254,7 +254,7 @@ async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, permit_id: s
     if taken is None:
         reason = f"its limit of {provider.concurrency} calls at once is reached"
         raise ProviderHeld(provider.name, reason, now + HELD_RECHECK_MS, parks=True)
-    await breakers.set_places(tx, provider.name, taken)
+    await providers.set_places(tx, provider.name, taken)
 
 
 async def _spend(tx: Tx, provider: Provider, row: ProviderRow, now: int) -> None:
@@ -264,7 +264,7 @@ async def _spend(tx: Tx, provider: Provider, row: ProviderRow, now: int) -> None
     if isinstance(after, int):
         reason = f"its limit of {provider.per_minute} calls a minute is reached"
         raise ProviderHeld(provider.name, reason, after, parks=True)
-    await breakers.spend(tx, provider.name, after)
+    await providers.spend(tx, provider.name, after)
 
 
 def room(provider: Provider, row: ProviderRow, now: int) -> int | None:

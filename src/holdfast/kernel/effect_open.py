@@ -20,9 +20,9 @@ from holdfast.kernel.gather import write_together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import CallPermit
 from holdfast.stores.seam import Tx
-from holdfast.tables import breakers, effects
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import effects, providers
 from holdfast.tables.effects import Begin, Plan, planned_row
+from holdfast.tables.providers import ProviderRow
 
 ASK_AGAIN_S = (0.2, 1.0, 3.0)
 """How long after a lost answer of the database to ask again."""
@@ -108,7 +108,7 @@ async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[EffectPla
 async def _open_at_once(kernel: Kernel, intents: Sequence[Intent], *, inserts: bool) -> list[EffectPlan | Exception]:
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
+        gates = await providers.read_all(tx, {intent.provider.name for intent in intents})
         kernel.gates |= {name: row.state.gate for name, row in gates.items()}
         free = [intent for intent in intents if may_call_now(intent.provider, gates[intent.provider.name], now)]
         opened = await _begin_new(tx, free, gates, now) if inserts else {}

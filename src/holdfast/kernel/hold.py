@@ -16,8 +16,8 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.pausing import release_once
 from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
-from holdfast.tables import audit, breakers, jobs
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import audit, jobs, providers
+from holdfast.tables.providers import ProviderRow
 
 RAMP_MAX = 2_000
 PROBE_TIMEOUT_S = 10.0
@@ -46,7 +46,7 @@ async def _need_attention(kernel: Kernel) -> dict[str, bool]:
         passed = kernel.now() - SLACK_MS
         async with kernel.store.reading() as tx:
             floors = {name: at for (name, _), at in claiming.floors.items()}
-            views = await breakers.attention(tx, kernel.registry.queues, floors)
+            views = await providers.read_watched(tx, kernel.registry.queues, floors)
         claiming.reached = {(view.name, 0): passed if view.first is None else view.first for view in views}
     return {view.name: view.ours for view in views if view.gate != Gate.CLOSED or view.first is not None}
 
@@ -61,7 +61,7 @@ async def _probe(kernel: Kernel, provider: Provider) -> bool | None:
     if provider.probe is None:
         return None
     async with kernel.store.reading() as tx:
-        row = await breakers.read(tx, provider.name)
+        row = await providers.read(tx, provider.name)
     if row.state.gate is not Gate.OPEN or row.state.forced:
         return None
     try:
@@ -75,11 +75,11 @@ async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> i
     policy = policy_of(provider)
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        row = await breakers.lock(tx, provider.name, now)
+        row = await providers.lock(tx, provider.name, now)
         state = breaker.tick(row.state, policy, now)
         if healthy is not None:
             state = breaker.probe(state, policy, now, healthy)
-        await breakers.swap(tx, provider.name, row.state, state, now)
+        await providers.swap(tx, provider.name, row.state, state, now)
         kernel.gates[provider.name] = state.gate
         if state.gate is not row.state.gate:
             kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
@@ -109,7 +109,7 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
     if size == 0:
         return 0
     released = await _let_through(kernel, tx, provider, None, size, now)
-    await breakers.set_ramp(tx, provider.name, size if released else 0, now)
+    await providers.set_ramp(tx, provider.name, size if released else 0, now)
     return released
 
 
@@ -128,11 +128,11 @@ async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: st
         now = kernel.now()
         if name not in kernel.registry.providers:
             raise NotFound(f"No loaded app declares a provider named '{name}'.")
-        row = await breakers.lock(tx, name, now)
+        row = await providers.lock(tx, name, now)
         state = breaker.force_open(row.state, now, reason) if open else breaker.force_close(row.state, now)
-        await breakers.swap(tx, name, row.state, state, now)
+        await providers.swap(tx, name, row.state, state, now)
         if not open:
-            await breakers.lift_gate(tx, name)
+            await providers.lift_gate(tx, name)
         action = "breaker.opened" if open else "breaker.closed"
         await audit.write(tx, actor, action, f"breaker:{name}", {"reason": reason}, now)
         await tx.notify("breakers")

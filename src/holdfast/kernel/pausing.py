@@ -47,7 +47,7 @@ async def set_paused(kernel: Kernel, sort: Sort, name: str, *, paused: bool, act
 async def release_once(kernel: Kernel) -> int:
     """Let go what was set aside for kinds that are paused no longer; returns how many jobs that were."""
     async with kernel.store.reading() as tx:
-        over = [pause.name for pause in await pauses.every(tx) if pause.sort == "kind" and not pause.is_paused]
+        over = [pause.name for pause in await pauses.read_every(tx) if pause.sort == "kind" and not pause.is_paused]
     return sum([await _release(kernel, kind) for kind in over if kind in kernel.registry.kinds])
 
 

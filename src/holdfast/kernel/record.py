@@ -22,10 +22,10 @@ from holdfast.errors import StoreDown
 from holdfast.kernel.gather import write_together
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, audit, batch, breakers, calls, effects, jobs
+from holdfast.tables import answers, audit, batch, calls, effects, jobs, providers
 from holdfast.tables.answers import NewAnswer
-from holdfast.tables.breakers import ProviderRow
 from holdfast.tables.effects import Mark, Refusal
+from holdfast.tables.providers import ProviderRow
 
 T = TypeVar("T")
 UNRECORDED_MAX = 1_000
@@ -233,11 +233,11 @@ async def _update_provider(kernel: Kernel, tx: Tx, new_records: Sequence[Record]
     asked_until = max((ended + _asked_ms(report) for report, ended in new_records if _asked_ms(report)), default=None)
     if provider.breaker is None and asked_until is None and provider.concurrency is None:
         return
-    row = await breakers.lock(tx, provider.name, now)
+    row = await providers.lock(tx, provider.name, now)
     if provider.concurrency is not None:
         await _give_places_back(kernel, tx, provider, row, reports, now)
     if asked_until is not None:
-        await breakers.gate_until(tx, provider.name, asked_until)
+        await providers.set_not_before(tx, provider.name, asked_until)
     if provider.breaker is None:
         return
     state = row.state
@@ -247,7 +247,7 @@ async def _update_provider(kernel: Kernel, tx: Tx, new_records: Sequence[Record]
             state = breaker.record(state, provider.breaker, now, permit.generation, permit.id, failure is None)
         else:
             state = breaker.release(state, permit.generation, permit.id)
-    await breakers.swap(tx, provider.name, row.state, state, now)
+    await providers.swap(tx, provider.name, row.state, state, now)
     kernel.gates[provider.name] = state.gate
     if state.gate is not row.state.gate:
         await tx.notify("breakers")
@@ -270,7 +270,7 @@ async def _give_places_back(
     free = row.places
     for report in reports:
         free = places.give_back(free, now, report.permit.id)
-    await breakers.set_places(tx, provider.name, free)
+    await providers.set_places(tx, provider.name, free)
     if row.state.gate is Gate.CLOSED:
         floor = kernel.floors.parked_since(provider.name)
         for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now, floor)):

@@ -29,7 +29,7 @@ from holdfast.kernel.declare.path import done_after, former_names_done, stage_af
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, breakers, events, jobs, joins, logs, outbox, results, secrets
+from holdfast.tables import answers, batch, events, jobs, joins, logs, outbox, providers, results, secrets
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
@@ -138,7 +138,7 @@ async def gates_of(kernel: Kernel, endings: Sequence[Ending]) -> Gates:
 
 async def gates_in(tx: Tx, endings: Sequence[Ending]) -> Gates:
     names = _providers_concerned(endings)
-    return {name: row.state for name, row in (await breakers.read_all(tx, names)).items()} if names else {}
+    return {name: row.state for name, row in (await providers.read_all(tx, names)).items()} if names else {}
 
 
 def _providers_concerned(endings: Sequence[Ending]) -> set[str]:

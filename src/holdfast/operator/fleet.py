@@ -26,7 +26,7 @@ async def list_workers(desk: Desk) -> dict[str, Any]:
     for system in desk.systems:
         oldest = system.kernel.now() - WORKER_FRESH_MS
         async with system.kernel.store.reading() as tx:
-            for row in await workers.every(tx):
+            for row in await workers.read_every(tx):
                 about = {
                     "alive": row["seen_at"] >= oldest,
                     "state": _worker_state(row, oldest),
@@ -79,7 +79,7 @@ async def drain_worker(desk: Desk, name: str, *, drain: bool, actor: str) -> dic
 
 async def _workers_of(system: OpenSystem) -> Sequence[Row]:
     async with system.kernel.store.reading() as tx:
-        return await workers.every(tx)
+        return await workers.read_every(tx)
 
 
 async def list_stranded(desk: Desk) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.http.stream import Event
 from holdfast.http.tickets import iso
-from holdfast.kit import Gate, Row, Tx, breakers, events
+from holdfast.kit import Gate, Row, Tx, events, providers
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 
@@ -120,6 +120,6 @@ def _event(job_id: str, place: events.Place, row: Row) -> Event | None:
 
 async def banner(tx: Tx, provider: str, now: int) -> str | None:
     """What to tell users while dispatch is paused, by the breaker or because the converter asked for it."""
-    row = await breakers.read(tx, provider)
+    row = await providers.read(tx, provider)
     asked = row.not_before is not None and row.not_before > now
     return BANNER if asked or row.state.gate is not Gate.CLOSED else None
