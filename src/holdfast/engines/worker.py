@@ -29,7 +29,7 @@ from holdfast.kernel.go_on import Look, may_go_on, next_look
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.observe.attempt_log import keep_logs
-from holdfast.kernel.running.eager import first_step, rest
+from holdfast.kernel.running.eager import first_step, resume
 from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.turn import turn
 from holdfast.tables import leases
@@ -230,7 +230,7 @@ class Worker:
                 if not ended:
                     running.task = asyncio.current_task()
                     self._spawn(taken)
-                    got = await rest(attempt, got, run)
+                    got = await resume(attempt, got, run)
             except asyncio.CancelledError:
                 self._ended(leased.job, Ending(leased.job, Released()) if self._draining else None)
             except BaseException as error:

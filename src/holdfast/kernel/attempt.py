@@ -37,7 +37,7 @@ from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
-from holdfast.kernel.running.eager import first_step, rest
+from holdfast.kernel.running.eager import first_step, resume
 from holdfast.kernel.sealing import KeyMissing, open_input
 from holdfast.kernel.settle import Ending, LeasedJob
 
@@ -108,7 +108,7 @@ async def _outcome(
         if not ended:
             limit = context.limit = asyncio.timeout(_limit_s(kernel, stage, taken))
             async with limit:
-                answer = await rest(handler, answer)
+                answer = await resume(handler, answer)
         if context.promised:
             context.check_awaited()
     except LeaseLost:

@@ -24,7 +24,7 @@ from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, 
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.record import CallPermit, Cost, Report, record
-from holdfast.kernel.running.eager import first_step, rest
+from holdfast.kernel.running.eager import first_step, resume
 from holdfast.stores.seam import Tx
 from holdfast.tables import providers
 from holdfast.tables.providers import ProviderRow
@@ -130,12 +130,12 @@ async def make_call(
     limit: asyncio.Timeout | None = None
     try:
         with span(f"call {provider.name}"):
-            calling = kernel.reach(provider, run, effect)
+            calling = kernel.call_through(provider, run, effect)
             ended, value = first_step(calling)
             if not ended:
                 limit = asyncio.timeout(limit_ms / 1_000)
                 async with limit:
-                    value = await rest(calling, value)
+                    value = await resume(calling, value)
     except (LeaseLost, ProviderHeld, StoreDown):  # nothing was called
         raise
     except Exception as error:
