@@ -149,7 +149,7 @@ async def keep(kernel: Kernel) -> None:
             _, claiming.reached = await lanes.due_ids(tx, "flat", declared, now, bells.window, claiming.floors)
         await leases.held_by(tx, "w", leases.since(now, 60.0))
         await leases.renew_owned(tx, "w", leases.since(now, 60.0), now + 60_000)
-        await jobs.unpark(tx, "api", None, 10, now, kernel.floors.parked_since("api"))
+        await jobs.unpark(tx, "api", 10, now, kernel.floors.parked_since("api"))
         await incidents.held_for(tx, "api", kernel.floors.parked_since("api"))
         await incidents.due_in(tx, "flat", ready_floors(kernel, "flat"))
         await incidents.last_answer(tx, "api", now - HOUR_MS)

@@ -20,7 +20,7 @@ from holdfast.operator.audit import audit
 from holdfast.stores.statement import statement_of
 from holdfast.tables import depth, events
 from holdfast.tables import jobs as jobs_table
-from holdfast.tables.events import BEGINNING, Place
+from holdfast.tables.events import BEGINNING, EventPosition
 from holdfast.testing import HandClock
 from tests.kernel.places import Place as Where
 from tests.kernel.places import close_all, rows
@@ -56,7 +56,7 @@ async def take(kernel: Kernel, *ended: Ending, limit: int = 10, goes_on: bool = 
     return [taken.job for taken in leased]
 
 
-async def story(kernel: Kernel, job_id: str, after: Place = BEGINNING, limit: int = 1_000) -> Sequence[Any]:
+async def story(kernel: Kernel, job_id: str, after: EventPosition = BEGINNING, limit: int = 1_000) -> Sequence[Any]:
     async with kernel.store.reading() as tx:
         return await events.of_job(tx, job_id, after, limit)
 
@@ -123,8 +123,8 @@ async def test_whoever_follows_a_job_gets_each_step_once_and_in_order(kernel: Ke
 
     async def follow() -> None:
         nonlocal place
-        for at, row in events.places_of(await story(kernel, other, place), place):
-            place = Place.parse(str(at))
+        for at, row in events.positions_of(await story(kernel, other, place), place):
+            place = EventPosition.parse(str(at))
             followed.append(row)
 
     async def note(type: str, attempt: int) -> None:
@@ -244,8 +244,10 @@ async def test_an_attempt_of_older_code_that_we_end_tells_its_claim_once(kernel:
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1.", "1.1.1", "٣", "9" * 19, "1." + "9" * 19, "1.1\n", None])
 def test_what_is_no_place_is_the_beginning(text: str | None) -> None:
-    assert Place.parse(text) == BEGINNING
+    assert EventPosition.parse(text) == BEGINNING
 
 
 def test_a_place_is_read_back_as_it_was_written() -> None:
-    assert [Place.parse(str(place)) for place in (Place(7), Place(7, 1), Place(0, 2))] == [(7, 0), (7, 1), (0, 2)]
+    assert [
+        EventPosition.parse(str(place)) for place in (EventPosition(7), EventPosition(7, 1), EventPosition(0, 2))
+    ] == [(7, 0), (7, 1), (0, 2)]

@@ -109,7 +109,7 @@ async def test_what_is_let_through_is_not_due_before_its_time(deploy: Deploy) ->
         parking = "UPDATE holdfast_jobs SET parked = 1, provider = 'rare.api', run_at = :at, updated_at = :since"
         await write(world, f"{parking} WHERE CAST(id AS TEXT) = :id", at=now + 5_000, since=now - number, id=job_id)
     async with world.kernel.store.transaction() as tx:
-        assert (await jobs.unpark(tx, "rare.api", None, 2, now)).total() == 2
+        assert (await jobs.unpark(tx, "rare.api", 2, now)).total() == 2
     assert [await row(world, job_id, "parked", "run_at") for job_id in ids] == [
         (1, now + 5_000),
         (0, now + 5_000),

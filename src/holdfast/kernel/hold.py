@@ -95,7 +95,7 @@ async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state:
     room = breaker.trial_room(state, policy_of(provider), now)
     if room <= 0:
         return 0
-    return await _let_through(kernel, tx, provider, "trial", room, now)
+    return await _let_through(kernel, tx, provider, room, now, is_trial=True)
 
 
 async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, now: int) -> int:
@@ -108,13 +108,14 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
     size = size if free is None else min(size, free)
     if size == 0:
         return 0
-    released = await _let_through(kernel, tx, provider, None, size, now)
+    released = await _let_through(kernel, tx, provider, size, now, is_trial=False)
     await providers.set_ramp(tx, provider.name, size if released else 0, now)
     return released
 
 
-async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, hold: str | None, limit: int, now: int) -> int:
-    queues = await jobs.unpark(tx, provider.name, hold, limit, now, kernel.floors.parked_since(provider.name))
+async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, limit: int, now: int, *, is_trial: bool) -> int:
+    floor = kernel.floors.parked_since(provider.name)
+    queues = await jobs.unpark(tx, provider.name, limit, now, floor, is_trial=is_trial)
     for queue in sorted(queues):
         await tx.notify(f"queue:{queue}")
     return queues.total()

@@ -273,5 +273,5 @@ async def _give_places_back(
     await providers.set_places(tx, provider.name, free)
     if row.state.gate is Gate.CLOSED:
         floor = kernel.floors.parked_since(provider.name)
-        for queue in sorted(await jobs.unpark(tx, provider.name, None, len(reports), now, floor)):
+        for queue in sorted(await jobs.unpark(tx, provider.name, len(reports), now, floor)):
             await tx.notify(f"queue:{queue}")

@@ -1,8 +1,8 @@
 """Faults at a person's command, in the process that `holdfast up` runs: a provider that is down, slow, busy or silent
 after it acted, and workers that die in the middle of their work.
 
-A fault stands between the kernel and the provider (`kernel.call_through`): breaker, retries, ledger and leases meet it as they
-meet the world. Nothing of it is stored: a restart ends every fault.
+A fault stands between the kernel and the provider (`kernel.call_through`): breaker, retries, ledger and leases meet it
+as they meet the world. Nothing of it is stored: a restart ends every fault.
 """
 
 from __future__ import annotations

@@ -83,6 +83,7 @@ class Claim(NamedTuple):
         return [(queue, priority) for priority in PRIORITIES for queue in self.queues] if self.limit > 0 else []
 
 
+Endings = Sequence[EndingRow]
 NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 
@@ -99,9 +100,7 @@ class TurnResult(NamedTuple):
     entered: Floors
 
 
-async def turn(
-    tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int, channels: Sequence[str] = ()
-) -> TurnResult:
+async def turn(tx: Tx, endings: Endings, claim: Claim, now: int, channels: Sequence[str] = ()) -> TurnResult:
     """End attempts, each behind its own fence, and lease due jobs that are declared, the most urgent first, of these
     the oldest; log both, keep the results, notify the channels. Ids that do not come back were refused. Nothing
     that is put back here is leased here."""
@@ -122,9 +121,7 @@ def _split_leased(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
     return leased, len(taken) - len(leased)
 
 
-async def _turn_at_once(
-    tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int, channels: Sequence[str]
-) -> TurnResult:
+async def _turn_at_once(tx: Tx, endings: Endings, claim: Claim, now: int, channels: Sequence[str]) -> TurnResult:
     scanned = claim.lanes
     later = claim.queues if scanned else ()
     rows = await tx.rows(
@@ -169,7 +166,7 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
     return floors, lowest(*({(q, pr): least} for q, pr, _, _, _, _, least in seen if least is not None))
 
 
-def _put_back(endings: Sequence[EndingRow], went_on: set[str], claim: Claim, now: int) -> Floors:
+def _put_back(endings: Endings, went_on: set[str], claim: Claim, now: int) -> Floors:
     """The lanes that ended attempts entered, and the oldest job of each."""
     queued = [ending for ending in endings if ending.decision.state is State.QUEUED and ending.decision.hold != "limit"]
     back = [ending.job for ending in queued if ending.job.id not in went_on and _is_due(ending, claim, now)]
@@ -229,7 +226,7 @@ async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | No
     return Claimed._make(rows[0]) if rows else None
 
 
-async def _end(tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int) -> tuple[set[str], set[str]]:
+async def _end(tx: Tx, endings: Endings, claim: Claim, now: int) -> tuple[set[str], set[str]]:
     """End attempts; return the jobs whose end was accepted, and those of them that went on."""
     rows = {ending.job.id: _ended(ending, claim, now) for ending in endings}
     ended = await tx.rows(sql.end, batch=batch.keyed(rows), lease_until=claim.lease_until, now=now)
@@ -244,7 +241,7 @@ async def _end(tx: Tx, endings: Sequence[EndingRow], claim: Claim, now: int) -> 
     return set(states), {job_id for job_id, state in states.items() if state == State.PROCESSING}
 
 
-def _steps_to_write(accepted: Sequence[EndingRow], rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+def _steps_to_write(accepted: Endings, rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     """The rows whose ends are written as events: of the successes of a kind one, with the number of the others."""
     successes = {ending.job.id: ending.job.kind for ending in accepted if rows[ending.job.id][_EVENT] == "succeeded"}
     steps = {ending.job.id: rows[ending.job.id] for ending in accepted if ending.job.id not in successes}
@@ -314,9 +311,11 @@ async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> 
     return bool(await tx.rows(sql.correct, id=job_id, payload=payload, version=version, now=now))
 
 
-async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int, floor: int = BOTTOM) -> Counter[str]:
-    """Release up to `limit` held jobs of a provider, those that were parked first; return how many of each queue."""
-    rows = await tx.rows(sql.unpark, provider=provider, hold=hold, floor=floor, limit=limit, now=now)
+async def unpark(tx: Tx, name: str, limit: int, now: int, floor: int = BOTTOM, is_trial: bool = False) -> Counter[str]:
+    """Release up to `limit` held jobs of a provider, the first parked first, as trials if its breaker is not closed yet
+    (their `hold` says so); return how many of each queue."""
+    hold = "trial" if is_trial else None
+    rows = await tx.rows(sql.unpark, provider=name, hold=hold, floor=floor, limit=limit, now=now)
     return Counter(row["queue"] for row in rows)
 
 
