@@ -197,11 +197,12 @@ class _Connection(HttpToolsProtocol):
 
     def _make_room(self) -> bool:
         """Close a connection of the address that holds most, if that is another's. False if none can be spared."""
-        held = Counter(each._origin for each in self.connections)
+        others = [each for each in self.connections if isinstance(each, _Connection)]
+        held = Counter(each._origin for each in others)
         greediest, count = held.most_common(1)[0]
         if count <= held[self._origin]:
             return False
-        for each in self.connections:
+        for each in others:
             if each._origin == greediest and each.can_be_spared:
                 each.transport.abort()
                 self.connections.discard(each)
