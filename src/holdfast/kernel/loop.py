@@ -15,6 +15,7 @@ from holdfast.kernel.kernel import Kernel
 
 FIRST_BACKOFF_S = 0.5
 RUNNING = "running"
+AWAITED = "waits for the database"
 CANCEL_S = 1.0
 T = TypeVar("T")
 
