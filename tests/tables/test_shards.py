@@ -39,6 +39,7 @@ COLUMNS = {
 }
 REFERENCE = {
     "holdfast_breakers": "a row for each provider",
+    "holdfast_provider_use": "a row for each provider",
     "holdfast_breaker_events": "what happened to them",
     "holdfast_schedules": "a row for each schedule",
     "holdfast_workers": "a row for each worker",
@@ -86,7 +87,11 @@ CROSSING = {
 }
 LISTED = {name for names in CROSSING.values() for name in names.split()}
 _TABLE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(holdfast_\w+)")
-_VIEWS = {"holdfast_every_call": "holdfast_calls", "holdfast_every_event": "holdfast_job_events"}
+_VIEWS = {
+    "holdfast_every_call": "holdfast_calls",
+    "holdfast_every_event": "holdfast_job_events",
+    "holdfast_workers_now": "holdfast_workers",
+}
 
 
 def statements() -> dict[str, Statement]:

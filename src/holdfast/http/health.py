@@ -39,7 +39,8 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz")
 async def readyz(request: Request) -> dict[str, Any]:
     """Every database takes a write and has a schema this code works with, and messages are sent and received; else 503
-    NOT_READY, with the reason by system. Of databases that are only shown, one is enough. `duties` says what this process does, and what each duty waits for."""
+    NOT_READY, with the reason by system. Of databases that are only shown, one is enough. `duties` says what this
+    process does, and what each duty waits for."""
     opened: tuple[OpenSystem, ...] = request.app.state.systems
     states = {one.name: await readiness(one) for one in opened}
     shown = [one.name for one in opened if SHOW in one.kernel.duties]
