@@ -23,7 +23,7 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.relay import relay_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.kernel.upkeep.prune import prune_once
@@ -32,7 +32,7 @@ from holdfast.operator.rollup import roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Tx
-from holdfast.tables import breakers, cases, incidents, jobs, keepers, lanes, leases, ops, pauses, workers
+from holdfast.tables import cases, incidents, jobs, keepers, lanes, leases, ops, pauses, providers, workers
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Message
@@ -122,10 +122,10 @@ async def work(kernel: Kernel) -> None:
     held = {one.job.id: one.job.attempt for one in taken}
     async with kernel.store.transaction() as tx:
         assert len(await leases.renew(tx, held, kernel.now() + 60_000)) == 20
-    again, _ = await turn(kernel, "w", ["flat"], [Settlement(one.job, Next(1), "1") for one in taken], 20)
+    again, _ = await turn(kernel, "w", ["flat"], [Ending(one.job, Next(1), "1") for one in taken], 20)
     again += (await turn(kernel, "w", ["flat"], [], 20))[0]
     assert len(again) == 20, "a worker finds at once what it puts back for the next stage"
-    done = [Settlement(one.job, Done(None), None, messages=[_message(kernel, one.job.id)]) for one in again]
+    done = [Ending(one.job, Done(None), None, messages=[_message(kernel, one.job.id)]) for one in again]
     await turn(kernel, "w", ["flat"], done, 0)
     while await relay_once(kernel):
         pass
@@ -151,7 +151,7 @@ async def keep(kernel: Kernel) -> None:
             _, claiming.reached = await lanes.due_ids(tx, "flat", declared, now, bells.window, claiming.floors)
         await leases.held_by(tx, "w", leases.since(now, 60.0))
         await leases.renew_owned(tx, "w", leases.since(now, 60.0), now + 60_000)
-        await jobs.unpark(tx, "api", None, 10, now, kernel.floors.parked_since("api"))
+        await jobs.unpark(tx, "api", 10, now, kernel.floors.parked_since("api"))
         await incidents.held_for(tx, "api", kernel.floors.parked_since("api"))
         await incidents.due_in(tx, "flat", ready_floors(kernel, "flat"))
         await incidents.last_answer(tx, "api", now - HOUR_MS)
@@ -165,13 +165,13 @@ async def keep(kernel: Kernel) -> None:
 
 async def call_provider(tx: Tx, now: int) -> None:
     """What a call of a provider with a breaker and limits reads and writes."""
-    await breakers.read(tx, "api")
-    await breakers.asked(tx, "api", jobs.NIL, 1)
-    row = await breakers.lock(tx, "api", now)
-    await breakers.spend(tx, "api", row.usage)
-    await breakers.set_places(tx, "api", {})
-    await breakers.swap(tx, "api", row.state, replace(row.state, window=row.state.window + "1"), now)
-    await breakers.set_ramp(tx, "api", 1, now)
+    await providers.read(tx, "api")
+    await providers.read_with_lease(tx, "api", jobs.NIL, 1)
+    row = await providers.lock(tx, "api", now)
+    await providers.spend(tx, "api", row.usage)
+    await providers.set_places(tx, "api", {})
+    await providers.swap(tx, "api", row.state, replace(row.state, window=row.state.window + "1"), now)
+    await providers.set_ramp(tx, "api", 1, now)
 
 
 async def look_at_lists(kernel: Kernel) -> None:

@@ -124,8 +124,8 @@ def _is_away(task: asyncio.Task[None]) -> bool:
 
 
 async def show_later(first: asyncio.Task[None], one: OpenSystem, stop: asyncio.Event) -> None:
-    """Wait for a database as long as this process runs. A schema that does not fit is told again and again, too: it may be
-    migrated at any time."""
+    """Wait for a database as long as this process runs. A schema that does not fit is logged too, and looked
+    at again: it may be migrated at any time."""
     task = first
     while True:
         try:

@@ -35,7 +35,7 @@ SELECT DISTINCT queues, declared FROM holdfast_workers_now WHERE seen_at >= :sin
 SELECT name FROM holdfast_workers_now
  WHERE heeds = 1 AND seen_at >= :since AND queues = :queues AND declared = :declared ORDER BY name
 
--- name: every
+-- name: read_every
 SELECT name, queues, started_at, seen_at, in_flight, drain_at, release FROM holdfast_workers_now ORDER BY name
 
 -- name: drain

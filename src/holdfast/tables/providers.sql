@@ -2,9 +2,18 @@
 INSERT INTO holdfast_breakers (name, updated_at) VALUES (:name, CAST(:now AS BIGINT))
 ON CONFLICT (name) DO NOTHING
 
--- name: read
--- The newest row of what is counted is the one that stands. Its number is asked for first, from that end of the index:
--- those before it may lie there as a held snapshot left them.
+-- name: read @postgres
+-- Of what is counted the newest row stands. It is looked for from that end of the index: those before it may lie there as a
+-- held snapshot left them.
+SELECT b.name, b.gate, b.state, b.not_before, u.state AS counted, COALESCE(u.tokens, b.tokens) AS tokens,
+       COALESCE(u.tokens_at, b.tokens_at) AS tokens_at, COALESCE(u.recent, b.recent) AS recent,
+       COALESCE(u.places, b.places) AS places
+  FROM holdfast_breakers AS b
+  LEFT JOIN LATERAL (SELECT n.state, n.tokens, n.tokens_at, n.recent, n.places FROM holdfast_provider_use AS n
+                      WHERE n.name = b.name ORDER BY n.seq DESC LIMIT 1) AS u ON TRUE
+ WHERE b.name IN (SELECT e.key FROM json_each(:names) AS e)
+
+-- name: read @sqlite
 SELECT b.name, b.gate, b.state, b.not_before, u.state AS counted, COALESCE(u.tokens, b.tokens) AS tokens,
        COALESCE(u.tokens_at, b.tokens_at) AS tokens_at, COALESCE(u.recent, b.recent) AS recent,
        COALESCE(u.places, b.places) AS places
@@ -13,8 +22,8 @@ SELECT b.name, b.gate, b.state, b.not_before, u.state AS counted, COALESCE(u.tok
    AND u.seq = (SELECT n.seq FROM holdfast_provider_use AS n WHERE n.name = b.name ORDER BY n.seq DESC LIMIT 1)
  WHERE b.name IN (SELECT e.key FROM json_each(:names) AS e)
 
--- name: asked
--- The provider's row, if it has one, and whether the attempt that wants to call still holds its job.
+-- name: read_with_lease @postgres
+-- The provider's row, if it has one, and whether the attempt that wants to call still holds its job's lease.
 SELECT b.name, b.gate, b.state, b.not_before, u.state AS counted, COALESCE(u.tokens, b.tokens) AS tokens,
        COALESCE(u.tokens_at, b.tokens_at) AS tokens_at, COALESCE(u.recent, b.recent) AS recent,
        COALESCE(u.places, b.places) AS places,
@@ -22,8 +31,19 @@ SELECT b.name, b.gate, b.state, b.not_before, u.state AS counted, COALESCE(u.tok
          WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = CAST(:attempt AS BIGINT)
            AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END) AS held
   FROM (SELECT CAST(:name AS TEXT) AS name) AS q LEFT JOIN holdfast_breakers AS b ON b.name = q.name
-  LEFT JOIN holdfast_provider_use AS u ON u.name = q.name
-   AND u.seq = (SELECT n.seq FROM holdfast_provider_use AS n WHERE n.name = q.name ORDER BY n.seq DESC LIMIT 1)
+  LEFT JOIN LATERAL (SELECT n.state, n.tokens, n.tokens_at, n.recent, n.places FROM holdfast_provider_use AS n
+                      WHERE n.name = b.name ORDER BY n.seq DESC LIMIT 1) AS u ON TRUE
+
+-- name: read_with_lease @sqlite
+SELECT b.name, b.gate, b.state, b.not_before, u.state AS counted, COALESCE(u.tokens, b.tokens) AS tokens,
+       COALESCE(u.tokens_at, b.tokens_at) AS tokens_at, COALESCE(u.recent, b.recent) AS recent,
+       COALESCE(u.places, b.places) AS places,
+       (SELECT COUNT(*) FROM holdfast_jobs AS j
+         WHERE j.id = CAST(:job_id AS /*id*/) AND j.attempt = CAST(:attempt AS BIGINT)
+           AND CASE j.state WHEN 'processing' THEN TRUE ELSE FALSE END) AS held
+  FROM (SELECT CAST(:name AS TEXT) AS name) AS q LEFT JOIN holdfast_breakers AS b ON b.name = q.name
+  LEFT JOIN holdfast_provider_use AS u ON u.name = b.name
+   AND u.seq = (SELECT n.seq FROM holdfast_provider_use AS n WHERE n.name = b.name ORDER BY n.seq DESC LIMIT 1)
 
 -- name: lock
 SELECT name, gate, state, not_before FROM holdfast_breakers WHERE name = :name /*for_update*/
@@ -48,7 +68,7 @@ UPDATE holdfast_provider_use SET seq = seq + 1, state = :state
  WHERE name = :name AND seq = (SELECT n.seq FROM holdfast_provider_use AS n WHERE n.name = :name
                                 ORDER BY n.seq DESC LIMIT 1)
 
--- name: gate_until
+-- name: set_not_before
 UPDATE holdfast_breakers SET not_before = CAST(:not_before AS BIGINT)
  WHERE name = :name AND (not_before IS NULL OR not_before < CAST(:not_before AS BIGINT))
 
@@ -78,7 +98,7 @@ INSERT INTO holdfast_breaker_events (name, gate, at, reason) VALUES (:name, :gat
 SELECT name, gate, at, reason FROM holdfast_breaker_events
  WHERE CAST(:name AS TEXT) IS NULL OR name = :name ORDER BY seq DESC LIMIT :limit
 
--- name: every
+-- name: read_every
 SELECT b.name, b.gate, b.state, b.not_before, b.updated_at,
        (SELECT n.state FROM holdfast_provider_use AS n WHERE n.name = b.name ORDER BY n.seq DESC LIMIT 1) AS counted
   FROM holdfast_breakers AS b ORDER BY b.name
@@ -86,7 +106,7 @@ SELECT b.name, b.gate, b.state, b.not_before, b.updated_at,
 -- name: names
 SELECT name FROM holdfast_breakers ORDER BY name
 
--- name: attention
+-- name: read_watched
 -- When the first job was parked that each breaker still holds back, from its floor on; `ours` if jobs of our queues wait.
 SELECT b.name, b.gate,
        (SELECT j.updated_at FROM holdfast_jobs AS j
