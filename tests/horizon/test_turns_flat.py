@@ -11,12 +11,13 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
+from holdfast.operator.snapshot import snapshot
 from holdfast.testing import HandClock
 from tests.horizon.explaining import ExplainingStore
 from tests.horizon.test_flat import A_FEW, MORE, held_snapshot, vacuum
 
 JOBS, KEYS = 4_000, 40
-STATEMENTS = ("turns.lanes", "turns.next_keys", "turns.admit")
+STATEMENTS = ("turns.lanes", "turns.next_keys", "turns.admit", "depth.in_line")
 END = (  # as a job does: let in, claimed, ended
     "UPDATE holdfast_jobs SET hold = NULL, parked = 0, run_at = run_at + 1 WHERE hold = 'turn'",
     "UPDATE holdfast_jobs SET state = 'processing', attempt = 1, lease_owner = 'w', lease_until = 1"
@@ -47,11 +48,13 @@ async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> 
     """What each statement of a turn costs at the most: with nothing to do, and with twenty jobs of two keys."""
     clock.advance(60)
     await turn(kernel, "w", ["turns_flat"], [], 20)  # the look from the bottom
+    await snapshot(kernel)
     clock.advance(0.6)
     store.forget()
     await turn(kernel, "w", ["turns_flat"], [], 20)
     for owner in ("noisy", "quiet"):
         await fill(kernel, owner, 10)
+    assert [depth.jobs for depth in (await snapshot(kernel)).lanes] == [20]
     taken, _ = await turn(kernel, "w", ["turns_flat"], [], 20)
     assert len(taken) == 20
     await turn(kernel, "w", ["turns_flat"], [Ending(one.job, Done(None), None) for one in taken], 20)
