@@ -10,7 +10,8 @@ from holdfast.core.outcome import Done
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
-from holdfast.kernel.turn import turn
+from holdfast.kernel.turn import claim_one, turn
+from holdfast.kernel.upkeep.taking_turns import let_newcomers_in
 from holdfast.operator.snapshot import snapshot
 from holdfast.testing import HandClock
 from tests.horizon.explaining import ExplainingStore
@@ -103,3 +104,29 @@ async def test_a_newcomer_costs_no_more_behind_a_backlog_that_no_statistics_know
     behind = {name: store.buffers[name] for name in STATEMENTS}
     await store.close()
     assert {name: (empty[name], behind[name]) for name in STATEMENTS if behind[name] > MORE * empty[name] + A_FEW} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K25")
+async def test_a_newcomer_behind_a_backlog_waits_for_fewer_statements_than_an_idle_pick_up(postgres_url: str) -> None:
+    """The statements that follow each other between the ring and the start; wall times say little on a busy machine."""
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    await measured(kernel, store, clock)
+    await fill(kernel, "first", 1)
+    store.forget()
+    taken, _ = await turn(kernel, "w", ["turns_flat"], [], 4)
+    idle = set(store.buffers)
+    await fill(kernel, "noisy", JOBS)
+    await turn(kernel, "w", ["turns_flat"], [Ending(one.job, Done(None), None) for one in taken], 4)
+    await fill(kernel, "new", 1)
+    store.forget()
+    (job_id,) = await let_newcomers_in(kernel, ["turns_flat"], 1, {"noisy"})
+    leased = await claim_one(kernel, "w", job_id)
+    await store.close()
+
+    assert leased is not None and leased.job.owner == "new"
+    assert idle == {"turns.lanes", "turns.next_keys", "turns.admit", "jobs.turn"}
+    assert set(store.buffers) == {"turns.next_keys", "turns.admit", "jobs.claim_one"}

@@ -220,10 +220,13 @@ async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:
 
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
-    """Lease one job, whatever its queue; the caller logs it."""
+    """Lease one job, whatever its queue, and note it among its events."""
     lease = {"owner": claim.owner, "lease_until": claim.lease_until}
     rows = await tx.rows(sql.claim_one, id=job_id, declared=claim.declared, now=now, **lease)
-    return Claimed._make(rows[0]) if rows else None
+    job = Claimed._make(rows[0]) if rows else None
+    if job is not None and tx.dialect == "sqlite":
+        await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
+    return job
 
 
 async def _end(tx: Tx, endings: Endings, claim: Claim, now: int) -> tuple[set[str], set[str]]:
