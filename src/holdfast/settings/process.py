@@ -63,6 +63,12 @@ class Settings:
     rabbitmq_queue_type: str = setting(
         "RABBITMQ_QUEUE_TYPE", "classic", "Type of the queues that are declared", choices=("classic", "quorum")
     )
+    rabbitmq_publisher: str = setting(
+        "RABBITMQ_PUBLISHER",
+        "fast",
+        "How messages are written: in one piece a turn, past the driver's own publish, or plainly by that",
+        choices=("fast", "plain"),
+    )
     message_keys: str = setting(
         "HOLDFAST_MESSAGE_KEYS",
         "",
