@@ -253,7 +253,31 @@ def test_what_a_provider_asked_for_earlier_is_kept_for_a_replay_however_the_job_
 @pytest.mark.spec("K4", "001.5")
 def test_of_two_providers_that_put_a_job_off_the_stricter_bound_ends_it() -> None:
     standings = (*at(hold_max_ms=5_000), Standing("stt", 1, False, 900_000))
-    assert decide(job(), Failed(limited(30), standings), PLAN, AFTER, NOW, 0.0, CLOSED).buried == "exhausted"
+    first, then = play([(Failed(limited(30), standings), CLOSED)] * 2)
+    assert (first.run_at, first.buried, then.buried) == (NOW + 5_000, None, "exhausted")
+
+
+@pytest.mark.spec("K4", "001.5")
+@pytest.mark.parametrize("asked_s", [61, 7_200])
+def test_a_wait_longer_than_the_bound_lasts_as_long_as_the_bound_and_then_ends_the_job(asked_s: int) -> None:
+    wait = (Failed(limited(asked_s), at(hold_max_ms=60_000)), CLOSED)
+    held = (Held("llm", "it asked", NOW + asked_s * 1_000, asked=True, hold_max_ms=60_000), CLOSED)
+    for first in (wait, held):
+        begun, ended = play([first, held])
+        assert (begun.state, begun.run_at, begun.buried) == (State.QUEUED, NOW + 60_000, None)
+        assert (ended.buried, ended.failures) == ("exhausted", 0)
+        assert ended.failure is not None and "has put the job off for 60 s" in ended.failure.message
+    free = (Held("llm", "it asked", NOW, asked=True, hold_max_ms=60_000), CLOSED)
+    assert play([wait, free])[-1].buried is None, "it may be called now: nothing puts the job off"
+
+
+@pytest.mark.spec("K4", "000.20")
+def test_a_wait_past_the_deadline_ends_the_job_at_once_whatever_the_bound_leaves() -> None:
+    late = job(deadline_at=NOW + 90_000)
+    wait = Failed(limited(7_200), at(hold_max_ms=60_000))
+    held = Held("llm", "it asked", NOW + 7_200_000, asked=True, hold_max_ms=60_000)
+    for outcome in (wait, held):
+        assert decide(late, outcome, PLAN, AFTER, NOW, 0.0, CLOSED).buried == "no_time"
 
 
 @pytest.mark.spec("K4")

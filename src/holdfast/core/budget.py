@@ -114,8 +114,9 @@ def with_wait(tally: Tally, wait_ms: int) -> Tally:
     return replace(tally, waits=tally.waits + 1, held_ms=tally.held_ms + wait_ms)
 
 
-def held_too_long(tally: Tally, hold_max_ms: int | None) -> bool:
-    return hold_max_ms is not None and tally.held_ms > hold_max_ms
+def hold_left_ms(tally: Tally, hold_max_ms: int | None) -> int | None:
+    """For how long the provider may still put the job off; None: for any time."""
+    return None if hold_max_ms is None else max(0, hold_max_ms - tally.held_ms)
 
 
 def _has_left(name: str, generation: int, gates: Gates) -> bool:
