@@ -158,7 +158,7 @@ def _rejected(status: int, path: str, headers: httpx.Headers, content: bytes, no
         return CallError.of(Category.BUG, "UPSTREAM_REDIRECTED", message, status=status)
     if code in _REFUSAL_CODES:
         return CallError.of(Category.POLICY, "CONTENT_FILTERED", message, status=status)
-    return CallError.from_status(status, message, answer.headers, now_ms=now_ms, code=code)
+    return CallError.from_status(status, message, answer.headers, now_ms=now_ms, code=code, words=answer.words)
 
 
 def _status_within(error: object) -> int:

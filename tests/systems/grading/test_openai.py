@@ -132,6 +132,7 @@ async def test_http_failures_are_classified_with_the_provider_s_code() -> None:
         ({"code": 429, "message": "slow down"}, Category.RATE_LIMIT, "RATE_LIMITED"),
         ({"code": 403, "type": "rate_limit_exceeded"}, Category.RATE_LIMIT, "RATE_LIMITED"),
         ({"code": "daily_quota_exceeded"}, Category.RATE_LIMIT, "QUOTA_WINDOW"),
+        ({"code": 403, "message": "The quota of 50 requests per day is used up."}, Category.RATE_LIMIT, "QUOTA_WINDOW"),
         ({"code": "insufficient_quota"}, Category.AUTH, "QUOTA_EXHAUSTED"),
         ({"code": 401, "message": "no key"}, Category.AUTH, "AUTH_INVALID"),
         ({"code": 200, "message": "odd"}, Category.UPSTREAM, "UPSTREAM_INTERNAL"),
