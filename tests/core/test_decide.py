@@ -265,18 +265,16 @@ def test_a_wait_longer_than_the_bound_lasts_as_long_as_the_bound_and_then_ends_t
     for first in (wait, held):
         begun, ended = play([first, held])
         assert (begun.state, begun.run_at, begun.buried) == (State.QUEUED, NOW + 60_000, None)
-        assert (ended.buried, ended.failures) == ("exhausted", 0)
-        assert ended.failure is not None and "has put the job off for 60 s" in ended.failure.message
+        assert (ended.buried, ended.failures) == ("exhausted", 0) and "for 60 s" in str(ended.failure)
     free = (Held("llm", "it asked", NOW, asked=True, hold_max_ms=60_000), CLOSED)
-    assert play([wait, free])[-1].buried is None, "it may be called now: nothing puts the job off"
+    assert play([wait, free])[-1].buried is None
 
 
 @pytest.mark.spec("K4", "000.20")
 def test_a_wait_past_the_deadline_ends_the_job_at_once_whatever_the_bound_leaves() -> None:
     late = job(deadline_at=NOW + 90_000)
-    wait = Failed(limited(7_200), at(hold_max_ms=60_000))
     held = Held("llm", "it asked", NOW + 7_200_000, asked=True, hold_max_ms=60_000)
-    for outcome in (wait, held):
+    for outcome in (Failed(limited(7_200), at(hold_max_ms=60_000)), held):
         assert decide(late, outcome, PLAN, AFTER, NOW, 0.0, CLOSED).buried == "no_time"
 
 
@@ -302,7 +300,10 @@ outcomes = st.sampled_from(
         Held("llm", "x", NOW + 1_000),
     ]
 )
-stories = st.lists(st.tuples(outcomes, st.sampled_from([CLOSED, OPEN, HALF_OPEN, CLOSED_AGAIN])), max_size=12)
+gates = st.lists(st.integers(0, 3), min_size=12, max_size=12).map(
+    lambda turns: [(CLOSED, OPEN, HALF_OPEN, CLOSED_AGAIN)[turn] for turn in sorted(turns)]  # as a breaker goes on
+)
+stories = st.tuples(st.lists(outcomes, max_size=12), gates).map(lambda drawn: list(zip(*drawn, strict=False)))
 ATTEMPTS = 4
 
 

@@ -60,7 +60,13 @@ def test_an_address_is_masked_whole(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["4111 1111 1111 1111", "5555-5555-5555-4444", "4111111111111111", "3782 822463 10005", "DE89 3704 0044 0532 0130 00"],
+    [
+        "4111 1111 1111 1111",
+        "5555-5555-5555-4444",
+        "4111111111111111",
+        "3782 822463 10005",
+        "GB82 WEST 1234 5698 7654 32",
+    ],
 )
 def test_the_number_of_a_card_or_an_account_is_masked(text: str) -> None:
     assert redact_message(f"card {text} declined") == "card [account] declined"
@@ -68,7 +74,9 @@ def test_the_number_of_a_card_or_an_account_is_masked(text: str) -> None:
 
 def test_a_quotation_between_letters_is_masked_too() -> None:
     text = "\u79c1\u306f\u6d77\u306e\u8fd1\u304f\u306e\u5c0f\u3055\u306a\u6751\u3067\u80b2\u3061\u307e\u3057\u305f"
-    assert redact_message(f"\u672c\u6587\u300c{text}\u300d\u304c") == "\u672c\u6587\u300c[text of 17 characters]\u300d\u304c"
+    assert redact_message(f"\u672c\u6587\u300c{text}\u300d\u304c") == (
+        "\u672c\u6587\u300c[text of 17 characters]\u300d\u304c"
+    )
     assert redact_message("\u5217\u300c\u540d\u524d\u300d\u304c") == "\u5217\u300c\u540d\u524d\u300d\u304c"
 
 

@@ -114,9 +114,14 @@ def with_wait(tally: Tally, wait_ms: int) -> Tally:
     return replace(tally, waits=tally.waits + 1, held_ms=tally.held_ms + wait_ms)
 
 
-def hold_left_ms(tally: Tally, hold_max_ms: int | None) -> int | None:
-    """For how long the provider may still put the job off; None: for any time."""
-    return None if hold_max_ms is None else max(0, hold_max_ms - tally.held_ms)
+def within_hold(tally: Tally, run_at: int, now: int, hold_max_ms: int | None) -> int | None:
+    """When to look at a job again that its provider puts off until `run_at`: no later than the bound on all its waits
+    allows, None where nothing is left of that. A job that is still put off at the bound dies then; one whose
+    wait somebody has ended meanwhile is saved."""
+    if hold_max_ms is None or run_at <= now:
+        return run_at
+    left_ms = hold_max_ms - tally.held_ms
+    return min(run_at, now + left_ms) if left_ms > 0 else None
 
 
 def _has_left(name: str, generation: int, gates: Gates) -> bool:

@@ -187,8 +187,8 @@ def _again(job: Claimed, plan: StagePlan, event: str, run_at: int, note: str | N
 
 
 def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
-    """Nothing was called. A wait that the provider asked for ends the job where it could only end too late, or where
-    nothing is left of the bound on them all: the provider is then the cause, as for the job that it told so."""
+    """Nothing was called. A wait that the provider asked for ends the job if it could only end too late, or nothing is
+    left of the bound on them all: the provider is then the cause, as for the job that it told so."""
     if held.parks and held.provider == plan.provider:  # due at once, and parked until there is room
         return replace(_again(job, plan, "held", now, note=held.reason), hold="limit")
     run_at = max(now, held.retry_at)
@@ -196,25 +196,15 @@ def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
     if not held.asked:
         return decision
     tally = budget.from_text(job.tally)
-    left_ms = budget.hold_left_ms(tally, held.hold_max_ms)
     message = (
-        f"The provider '{held.provider}' asks to be called in {(run_at - now) // 1_000} s; "
-        f"it has put the job off for {tally.held_ms // 1_000} s."
+        f"The provider '{held.provider}' wants a later call and has put the job off for {tally.held_ms // 1_000} s."
     )
     why = failure(Category.RATE_LIMIT, "RATE_LIMITED", message, retry_after_ms=run_at - now)
-    if left_ms == 0 and run_at > now:
-        return _buried(job, plan, why, "exhausted", now, tally=tally)
-    if passes(run_at, job.deadline_at):
-        return _buried(job, plan, why, "no_time", now, tally=tally)
-    decision.run_at = _within(run_at, now, left_ms)
-    decision.tally = budget.to_text(replace(tally, held_ms=tally.held_ms + decision.run_at - now))
-    return decision
-
-
-def _within(run_at: int, now: int, left_ms: int | None) -> int:
-    """A wait is no longer than what is left of the bound. Then the job is looked at again: it dies if it is still put
-    off, and is saved if somebody has ended that meanwhile."""
-    return run_at if left_ms is None else min(run_at, now + left_ms)
+    look_at = budget.within_hold(tally, run_at, now, held.hold_max_ms)
+    if look_at is None or passes(run_at, job.deadline_at):
+        return _buried(job, plan, why, "no_time" if look_at else "exhausted", now, tally=tally)
+    tally = replace(tally, held_ms=tally.held_ms + look_at - now)
+    return replace(decision, run_at=look_at, tally=budget.to_text(tally))
 
 
 def _waiting(job: Claimed, plan: StagePlan, key: str, until: int) -> Decision:
@@ -282,14 +272,10 @@ def _put_off(
     is not a call a second; a bound on them all ends the job."""
     why = failed.failure
     run_at = now + plan.retry.delay_ms(tally.waits + 1, draw, why.retry_after_ms)
-    left_ms = budget.hold_left_ms(tally, _hold_max_ms(failed.standings))
-    if left_ms == 0:
-        return _buried(job, plan, why, "exhausted", now, failures, tally=tally)
-    if passes(run_at, job.deadline_at):
-        return _buried(job, plan, why, "no_time", now, failures, tally=tally)
-    run_at = _within(run_at, now, left_ms)
-    tally = budget.with_wait(tally, run_at - now)
-    return _retried(job, plan, why, run_at, failures, tally, now, note=ASKED_NOTE)
+    look_at = budget.within_hold(tally, run_at, now, _hold_max_ms(failed.standings))
+    if look_at is None or passes(run_at, job.deadline_at):
+        return _buried(job, plan, why, "no_time" if look_at else "exhausted", now, failures, tally=tally)
+    return _retried(job, plan, why, look_at, failures, budget.with_wait(tally, look_at - now), now, note=ASKED_NOTE)
 
 
 def _hold_max_ms(standings: tuple[Standing, ...]) -> int | None:

@@ -204,7 +204,8 @@ def from_status(
     """Classify an HTTP answer of 400 or more. `code` is the provider's own error code, if it gave one, and `words` are
     its own about it, which are looked at and not kept."""
     assert status >= 400
-    category, error_class = _by_code(status, words or message, headers, code) or BY_STATUS.get(status) or _by_hundred(status)
+    by_code = _by_code(status, words or message, headers, code)
+    category, error_class = by_code or BY_STATUS.get(status) or _by_hundred(status)
     retryable = category in RETRYABLE
     asked = should_retry(headers)
     if asked is not None and error_class != "QUOTA_EXHAUSTED":

@@ -1,8 +1,9 @@
 """Takes personal data out of what somebody else wrote, before a message is stored with a job or its dead letter.
 
-Behind the secrets of `secret_text` it masks e-mail addresses, phone, card and account numbers, and quoted or named free text (a prompt,
-an essay, a transcript that a provider repeats in its error). Names of people cannot be told from other words;
-they go only where they stand in such a text. When in doubt it is masked: alerts match the error class, not the message.
+Behind the secrets of `secret_text` it masks e-mail addresses, phone, card and account numbers, and quoted or named free
+text (a prompt, an essay, a transcript that a provider repeats in its error). Names of people cannot be told from other
+words; they go only where they stand in such a text. When in doubt it is masked: alerts match the error class, not the
+message.
 
 Every pattern is bounded and the quotes are read in one pass, so that hostile input costs linear time.
 """
@@ -67,10 +68,13 @@ _PHONE = re.compile(
 )
 # 4111 1111 1111 1111 and DE89 3704 0044 0532 0130 00: what passes the sum that such numbers carry.
 _ACCOUNT = re.compile(
-    _EDGE + r"(?:[3-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{2,7}|3[47]\d{2}[ -]\d{6}[ -]\d{5}|[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,3})?)" + _END
+    _EDGE
+    + r"(?:[3-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{2,7}|3[47]\d{2}[ -]\d{6}[ -]\d{5}"
+    + r"|[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,3})?)"
+    + _END
 )
 _NAMED_TEXT = re.compile(
-    r"(?i)(?P<key>\b(?:(?:prompt|essay|transcript|completion|user[ _]message|user[ _]input|input[ _]text|letter[ _]text)"
+    r"(?i)(?P<key>\b(?:(?:prompt|essay|transcript|completion|user[ _](?:message|input)|(?:input|letter)[ _]text)"
     r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?:content|input|text|body|question|answer)=))(?P<text>[^\n]{1,4000})"
 )
 # From the first backslash of a row on, and never again from within it: a long row without a quote costs one look.
