@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from holdfast.core import budget
-from holdfast.core.budget import Gates, Standing, Tally
+from holdfast.core.budget import Gates, Tally
 from holdfast.core.deadline import passes
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.job import Claimed, State
@@ -201,8 +201,10 @@ def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
     )
     why = failure(Category.RATE_LIMIT, "RATE_LIMITED", message, retry_after_ms=run_at - now)
     look_at = budget.within_hold(tally, run_at, now, held.hold_max_ms)
-    if look_at is None or passes(run_at, job.deadline_at):
-        return _buried(job, plan, why, "no_time" if look_at else "exhausted", now, tally=tally)
+    if look_at is None:
+        return _buried(job, plan, why, "exhausted", now, tally=tally)
+    if passes(run_at, job.deadline_at):
+        return _buried(job, plan, why, "no_time", now, tally=tally)
     tally = replace(tally, held_ms=tally.held_ms + look_at - now)
     return replace(decision, run_at=look_at, tally=budget.to_text(tally))
 
@@ -272,14 +274,12 @@ def _put_off(
     is not a call a second; a bound on them all ends the job."""
     why = failed.failure
     run_at = now + plan.retry.delay_ms(tally.waits + 1, draw, why.retry_after_ms)
-    look_at = budget.within_hold(tally, run_at, now, _hold_max_ms(failed.standings))
-    if look_at is None or passes(run_at, job.deadline_at):
-        return _buried(job, plan, why, "no_time" if look_at else "exhausted", now, failures, tally=tally)
+    look_at = budget.within_hold(tally, run_at, now, budget.strictest_hold_ms(failed.standings))
+    if look_at is None:
+        return _buried(job, plan, why, "exhausted", now, failures, tally=tally)
+    if passes(run_at, job.deadline_at):
+        return _buried(job, plan, why, "no_time", now, failures, tally=tally)
     return _retried(job, plan, why, look_at, failures, budget.with_wait(tally, look_at - now), now, note=ASKED_NOTE)
-
-
-def _hold_max_ms(standings: tuple[Standing, ...]) -> int | None:
-    return min((standing.hold_max_ms for standing in standings if standing.hold_max_ms is not None), default=None)
 
 
 def _retried(
