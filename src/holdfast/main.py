@@ -63,9 +63,12 @@ def place_in(url: str, schema: str | None) -> str:
 def open_transport(settings: Settings) -> Transport:
     if settings.rabbitmq_url is None:
         return MemoryTransport()
+    from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
+    from holdfast.transports.rabbitmq.publisher import Publisher
     from holdfast.transports.rabbitmq.transport import RabbitTransport
 
-    rabbit = RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type)
+    publisher = FastPublisher if settings.rabbitmq_publisher == "fast" else Publisher
+    rabbit = RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type, publisher=publisher)
     return SignedTransport(rabbit, settings.signing_keys) if settings.signing_keys else rabbit
 
 

@@ -17,7 +17,7 @@ from holdfast.core.correction import (
     value_of_text,
     with_values,
 )
-from holdfast.core.redact import MASK
+from holdfast.core.redact import MASK, redact
 
 ORDER: dict[str, Any] = {
     "title": "a",
@@ -109,3 +109,13 @@ def test_a_replay_begins_where_the_input_has_changed(failed: str, changed: set[s
 def test_a_stage_that_does_not_say_what_it_reads_is_run_again() -> None:
     stages = [StageInput("read", None), StageInput("ask", None)]
     assert replay_start(stages, "ask", frozenset({"x"})) == "read"
+
+
+@pytest.mark.spec("K8")
+def test_what_is_added_to_a_list_with_masked_values_is_kept() -> None:
+    original = {"hosts": [{"password": "hunter2-hunter2"}]}
+    shown = redact(original, emails=False)
+    assert isinstance(shown, dict)
+    given = {"hosts": [*shown["hosts"], {"password": "another"}]}
+    assert keep_masked(given, original) == {"hosts": [{"password": "hunter2-hunter2"}, {"password": "another"}]}
+    assert keep_masked({"hosts": []}, original) == {"hosts": []}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from holdfast import App, Context, Job, stage
+from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.run import _reap
 from holdfast.engines.worker import Worker
 from holdfast.testing import World
-from tests.kernel.places import Deploy
+from tests.kernel.places import Deploy, rows, take
 
 app = App("still")
 gates: dict[str, asyncio.Event] = {}
@@ -41,3 +43,25 @@ async def test_a_reaper_does_not_take_what_its_own_worker_holds(deploy: Deploy) 
     stop.set()
     await asyncio.wait_for(running, 30)
     assert await world.state(job_id) == "succeeded"
+
+
+@pytest.mark.spec("K3", "K27")
+async def test_a_loop_that_never_comes_back_does_not_keep_its_jobs(deploy: Deploy) -> None:
+    """The thread that stands in for a blocked loop does so for `blocked_max_s`, and not a moment longer."""
+    world: World = await deploy(app)
+    await world.enqueue(Long, "x")
+    await take(world.kernel)
+    tuning, renewal = world.kernel.tuning, Renewal(world.kernel, "w1", lambda: True)
+
+    async def renewed_after(blocked_s: float) -> bool:
+        """Whether the lease is longer than before, when the loop has shown no sign for so long."""
+        before = await rows(world.kernel.store, "SELECT lease_until FROM holdfast_jobs")
+        world.clock.advance(1)
+        now = time.monotonic()
+        renewal._asked_at, renewal._renewed_at = now - blocked_s, now - 2 * LATE * tuning.renew_s
+        await asyncio.to_thread(renewal._look, now, 0.0)
+        return await rows(world.kernel.store, "SELECT lease_until FROM holdfast_jobs") != before
+
+    assert await renewed_after(tuning.blocked_max_s - 1)
+    assert not await renewed_after(tuning.blocked_max_s + 1)
+    await asyncio.to_thread(renewal._close)

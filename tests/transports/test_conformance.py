@@ -10,6 +10,8 @@ import pytest
 
 from holdfast.errors import NotHandled, StoreUnavailable, TransportDown, Unroutable
 from holdfast.transports.memory import MemoryTransport
+from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
+from holdfast.transports.rabbitmq.publisher import Publisher
 from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery, Transport
 from tests.transports.parts import DEAD, PATIENCE_S, REQUESTS, Seen, consuming, insist, request
@@ -177,10 +179,11 @@ class TestMemory(Conformance):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("publisher", [FastPublisher, Publisher])
 class TestRabbitMQ(Conformance):
     @pytest.fixture
-    async def transport(self, rabbitmq_url: str) -> AsyncIterator[Transport]:
-        transport = RabbitTransport(rabbitmq_url)
+    async def transport(self, rabbitmq_url: str, publisher: type[Publisher]) -> AsyncIterator[Transport]:
+        transport = RabbitTransport(rabbitmq_url, publisher=publisher)
         await transport.declare([REQUESTS, DEAD])
         yield transport
         await transport.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Unroutable
-from holdfast.transports.rabbitmq.publisher import Publisher, encoded
+from holdfast.transports.rabbitmq.fast_publisher import TRIED, FastPublisher, encoded
 from holdfast.transports.seam import Message
 
 CHANNEL, BODY_MAX = 3, 1_000
@@ -88,8 +89,8 @@ class Channel:
     def is_closed(self) -> bool:
         return self.closing.done()
 
-    def publisher(self) -> Publisher:
-        return Publisher(SimpleNamespace(transport=None), SimpleNamespace(), self)  # type: ignore[arg-type]
+    def publisher(self) -> FastPublisher:
+        return FastPublisher(SimpleNamespace(transport=None), SimpleNamespace(), self)  # type: ignore[arg-type]
 
     async def begun(self, count: int) -> list[asyncio.Task[None]]:
         """That many messages on their way, none confirmed."""
@@ -158,3 +159,8 @@ async def test_a_channel_that_closes_fails_what_is_in_flight_and_takes_nothing_m
     assert [type(answer) for answer in answers] == [type(None), wanted, wanted]
     with pytest.raises(ChannelInvalidStateError):
         await channel.publisher().publish(Message("late", "a/b", b""))
+
+
+def test_the_fast_way_was_tried_with_the_driver_that_is_installed() -> None:
+    """It reaches past the driver's public names. After an upgrade run tests/transports, then name the version."""
+    assert version("aiormq") in TRIED

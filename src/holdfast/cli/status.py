@@ -27,16 +27,20 @@ def status(
     """What asks for a person, and how each system is. Green: nothing does; red: somebody should be awake."""
     from holdfast.operator.overview import show_overview
 
-    lights: list[str] = []
+    view: dict[str, Any] = {"items": []}
 
     def ask() -> dict[str, Any]:
-        view = at_desk(look(system, app), show_overview)
-        lights[:] = [item["light"] for item in view["items"]]
+        view.update(at_desk(look(system, app), show_overview))
         return view
 
     show(ask, draw_status, as_json, watch)
-    if fail_if_red and "red" in lights:
+    if fail_if_red and has_red(view):
         raise typer.Exit(1)
+
+
+def has_red(view: dict[str, Any]) -> bool:
+    """Whether any system's light is red."""
+    return any(item["light"] == "red" for item in view["items"])
 
 
 def draw_status(view: dict[str, Any]) -> RenderableType:

@@ -63,6 +63,12 @@ class Settings:
     rabbitmq_queue_type: str = setting(
         "RABBITMQ_QUEUE_TYPE", "classic", "Type of the queues that are declared", choices=("classic", "quorum")
     )
+    rabbitmq_publisher: str = setting(
+        "RABBITMQ_PUBLISHER",
+        "fast",
+        "How messages are written: in one piece a turn, past the driver's own publish, or plainly by that",
+        choices=("fast", "plain"),
+    )
     message_keys: str = setting(
         "HOLDFAST_MESSAGE_KEYS",
         "",
@@ -192,33 +198,55 @@ class Settings:
 
     def problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
-        found = [f"{one} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for one in self.tuning().problems()]
-        found += database_problems("DATABASE_URL", self.database_url)
+        return [
+            *(f"{problem} (WORKER_LEASE_TTL_SEC, HOLDFAST_RENEW_SEC)" for problem in self.tuning().problems()),
+            *self._address_problems(),
+            *self._engine_problems(),
+            *self._production_problems(),
+            *self._key_problems(),
+            *self._oidc_problems(),
+        ]
+
+    def _address_problems(self) -> list[str]:
+        found = [*database_problems("DATABASE_URL", self.database_url), *broker_problems(self.rabbitmq_url)]
         for name, url in (("HOLDFAST_LISTEN_URL", self.listen_url), ("HOLDFAST_READ_ONLY_URL", self.read_only_url)):
             if url is not None and urlsplit(plain_url(url)).scheme not in POSTGRES:
                 found.append(f"{name} must start with postgresql://.")
-        found += broker_problems(self.rabbitmq_url)
-        if self.engine == "celery" and not self.rabbitmq_url:
-            found.append("HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL.")
-        if self.engine == "celery" and find_spec("celery") is None:
-            found.append("HOLDFAST_ENGINE is celery, which is not installed: install holdfast[celery].")
-        if self.env == "production" and self.failpoints:
-            found.append("HOLDFAST_FAILPOINTS is for tests; unset it where HOLDFAST_ENV is production.")
-        if self.env == "production" and not (self.jwt_secret or self.jwks_url):
-            found.append("HOLDFAST_ENV is production: set HOLDFAST_JWT_SECRET or HOLDFAST_JWKS_URL.")
-        if self.callback_secret is not None and len(self.callback_secret) < 32:
-            found.append("HOLDFAST_CALLBACK_SECRET is too short: 32 characters or more.")
         if self.public_url is not None and urlsplit(self.public_url).scheme not in ("http", "https"):
             found.append("HOLDFAST_PUBLIC_URL must start with http:// or https://.")
-        if any(len(key) < KEY_LENGTH_MIN for key in self.signing_keys):
-            found.append(f"Each key in HOLDFAST_MESSAGE_KEYS must have at least {KEY_LENGTH_MIN} characters.")
-        if any(len(key) < KEY_LENGTH_MIN for key in self.sealing_keys):
-            found.append(f"Each key in HOLDFAST_SECRETS_KEYS must have at least {KEY_LENGTH_MIN} characters.")
+        return found
+
+    def _engine_problems(self) -> list[str]:
+        if self.engine != "celery":
+            return []
+        found = [] if self.rabbitmq_url else ["HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL."]
+        if find_spec("celery") is None:
+            found.append("HOLDFAST_ENGINE is celery, which is not installed: install holdfast[celery].")
+        return found
+
+    def _production_problems(self) -> list[str]:
+        if self.env != "production":
+            return []
+        found = []
+        if self.failpoints:
+            found.append("HOLDFAST_FAILPOINTS is for tests; unset it where HOLDFAST_ENV is production.")
+        if not (self.jwt_secret or self.jwks_url):
+            found.append("HOLDFAST_ENV is production: set HOLDFAST_JWT_SECRET or HOLDFAST_JWKS_URL.")
+        return found
+
+    def _key_problems(self) -> list[str]:
+        found = []
+        if self.callback_secret is not None and len(self.callback_secret) < 32:
+            found.append("HOLDFAST_CALLBACK_SECRET is too short: 32 characters or more.")
+        keys = (("HOLDFAST_MESSAGE_KEYS", self.signing_keys), ("HOLDFAST_SECRETS_KEYS", self.sealing_keys))
+        for name, given in keys:
+            if any(len(key) < KEY_LENGTH_MIN for key in given):
+                found.append(f"Each key in {name} must have at least {KEY_LENGTH_MIN} characters.")
         if self.sealing_keys and find_spec("cryptography") is None:
             found.append("HOLDFAST_SECRETS_KEYS needs the package cryptography: pip install 'holdfast[http]'.")
         if self.jwt_secret is not None and len(self.jwt_secret) < 32:
             found.append("HOLDFAST_JWT_SECRET must have at least 32 characters.")
-        return found + self._oidc_problems()
+        return found
 
     def _oidc_problems(self) -> list[str]:
         if self.oidc_issuer is None:

@@ -25,6 +25,7 @@ from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq.consumer import consume
+from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
 from holdfast.transports.rabbitmq.link import LOSSES, Link, is_blocked, is_cancelled, retrieve
 from holdfast.transports.rabbitmq.look import look
 from holdfast.transports.rabbitmq.publisher import Publisher
@@ -38,8 +39,16 @@ class RabbitTransport:
     """Nothing is connected until it is needed. Publishing and consuming have a connection each: an alarm that blocks
     the one must not keep the other from acking. `url` may name several brokers of a cluster: they are tried in turn."""
 
-    def __init__(self, url: str, *, timeout_s: float = PUBLISH_TIMEOUT_S, queue_type: str = "classic") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+        queue_type: str = "classic",
+        publisher: type[Publisher] = FastPublisher,
+    ) -> None:
         self._timeout_s = timeout_s
+        self._publisher_type = publisher
         self._queues: dict[str, Queue] = {}
         self._undeclared: dict[str, Queue] = {}
         self._outward = Link(url, "holdfast publisher", self._queues, timeout_s, queue_type)
@@ -110,7 +119,7 @@ class RabbitTransport:
 
     async def _open(self) -> Publisher:
         async with asyncio.timeout(self._timeout_s):
-            return await Publisher.on(await self._outward.connection())
+            return await self._publisher_type.on(await self._outward.connection())
 
     async def _publish_alone(self, message: Message) -> None:
         """On a channel of its own: if the broker closes that, it is this message's doing."""
