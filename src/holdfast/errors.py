@@ -224,10 +224,17 @@ class CallError(HoldfastError):
 
     @classmethod
     def from_status(
-        cls, status: int, message: str, headers: Mapping[str, str], *, now_ms: int | None, code: str | None = None
+        cls,
+        status: int,
+        message: str,
+        headers: Mapping[str, str],
+        *,
+        now_ms: int | None,
+        code: str | None = None,
+        words: str = "",
     ) -> CallError:
-        """A failure read from an HTTP answer of 400 or more."""
-        return cls(from_status(status, message, headers, now_ms=now_ms, code=code))
+        """A failure read from an HTTP answer of 400 or more. `words` are the provider's own; they are not kept."""
+        return cls(from_status(status, message, headers, now_ms=now_ms, code=code, words=words))
 
 
 class ProviderHeld(CallError):

@@ -253,7 +253,29 @@ def test_what_a_provider_asked_for_earlier_is_kept_for_a_replay_however_the_job_
 @pytest.mark.spec("K4", "001.5")
 def test_of_two_providers_that_put_a_job_off_the_stricter_bound_ends_it() -> None:
     standings = (*at(hold_max_ms=5_000), Standing("stt", 1, False, 900_000))
-    assert decide(job(), Failed(limited(30), standings), PLAN, AFTER, NOW, 0.0, CLOSED).buried == "exhausted"
+    first, then = play([(Failed(limited(30), standings), CLOSED)] * 2)
+    assert (first.run_at, first.buried, then.buried) == (NOW + 5_000, None, "exhausted")
+
+
+@pytest.mark.spec("K4", "001.5")
+@pytest.mark.parametrize("asked_s", [61, 7_200])
+def test_a_wait_longer_than_the_bound_lasts_as_long_as_the_bound_and_then_ends_the_job(asked_s: int) -> None:
+    wait = (Failed(limited(asked_s), at(hold_max_ms=60_000)), CLOSED)
+    held = (Held("llm", "it asked", NOW + asked_s * 1_000, asked=True, hold_max_ms=60_000), CLOSED)
+    for first in (wait, held):
+        begun, ended = play([first, held])
+        assert (begun.state, begun.run_at, begun.buried) == (State.QUEUED, NOW + 60_000, None)
+        assert (ended.buried, ended.failures) == ("exhausted", 0) and "for 60 s" in str(ended.failure)
+    free = (Held("llm", "it asked", NOW, asked=True, hold_max_ms=60_000), CLOSED)
+    assert play([wait, free])[-1].buried is None
+
+
+@pytest.mark.spec("K4", "000.20")
+def test_a_wait_past_the_deadline_ends_the_job_at_once_whatever_the_bound_leaves() -> None:
+    late = job(deadline_at=NOW + 90_000)
+    held = Held("llm", "it asked", NOW + 7_200_000, asked=True, hold_max_ms=60_000)
+    for outcome in (Failed(limited(7_200), at(hold_max_ms=60_000)), held):
+        assert decide(late, outcome, PLAN, AFTER, NOW, 0.0, CLOSED).buried == "no_time"
 
 
 @pytest.mark.spec("K4")
@@ -278,7 +300,10 @@ outcomes = st.sampled_from(
         Held("llm", "x", NOW + 1_000),
     ]
 )
-stories = st.lists(st.tuples(outcomes, st.sampled_from([CLOSED, OPEN, HALF_OPEN, CLOSED_AGAIN])), max_size=12)
+gates = st.lists(st.integers(0, 3), min_size=12, max_size=12).map(
+    lambda turns: [(CLOSED, OPEN, HALF_OPEN, CLOSED_AGAIN)[turn] for turn in sorted(turns)]  # as a breaker goes on
+)
+stories = st.tuples(st.lists(outcomes, max_size=12), gates).map(lambda drawn: list(zip(*drawn, strict=False)))
 ATTEMPTS = 4
 
 

@@ -42,14 +42,49 @@ def test_a_phone_number_is_masked(text: str, around: str) -> None:
     assert digits[-4:] not in "".join(letter for letter in clean.replace("550", "") if letter.isdigit())
 
 
-@pytest.mark.parametrize("text", ["john.doe@example.com", "o'brien@example.com", '"john doe"@example.com', "a%40b.com"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "john.doe@example.com",
+        "o'brien@example.com",
+        '"john doe"@example.com',
+        "a%40b.com",
+        "john\uff20example.com",
+        "john.doe [at] example.com",
+        "john(at)mail[dot]example[dot]com",
+    ],
+)
 def test_an_address_is_masked_whole(text: str) -> None:
     assert redact_message(f"550 no such user {text} here") == "550 no such user [email] here"
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "4111 1111 1111 1111",
+        "5555-5555-5555-4444",
+        "4111111111111111",
+        "3782 822463 10005",
+        "GB82 WEST 1234 5698 7654 32",
+    ],
+)
+def test_the_number_of_a_card_or_an_account_is_masked(text: str) -> None:
+    assert redact_message(f"card {text} declined") == "card [account] declined"
+
+
+def test_a_quotation_between_letters_is_masked_too() -> None:
+    text = "\u79c1\u306f\u6d77\u306e\u8fd1\u304f\u306e\u5c0f\u3055\u306a\u6751\u3067\u80b2\u3061\u307e\u3057\u305f"
+    assert redact_message(f"\u672c\u6587\u300c{text}\u300d\u304c") == (
+        "\u672c\u6587\u300c[text of 17 characters]\u300d\u304c"
+    )
+    assert redact_message("\u5217\u300c\u540d\u524d\u300d\u304c") == "\u5217\u300c\u540d\u524d\u300d\u304c"
+
+
+@pytest.mark.parametrize(
     "around",
     [
+        "content={}",
+        "cannot read text={}",
         'invalid prompt: "{}"',
         "could not convert string to float: '{}'",
         "input was \u201c{}\u201d, refused",
@@ -79,6 +114,8 @@ def test_a_sentence_that_is_quoted_is_somebodys_text(around: str) -> None:
         "{'error': {'message': 'Rate limit reached for gpt-4 in organization org-a on tokens per min: Limit 10000'}}",
         "at 2026-11-16T21:35:00.123 and 2026-11-16 21:35:00 from 10.0.0.12:5432 after 0.0213 s at 1700000000000",
         "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "text: Input should be a valid string, content: Input should have at most 100 characters",
+        "order 4111 1111 1111 1112 of AB12 CDEF 3456 7890 at 1700000000000000, meet [at] noon",
         "HTTPStatusError: Server error '503 Service Unavailable' for url 'http://provider.test:8080/v1'",
     ],
 )

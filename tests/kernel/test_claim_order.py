@@ -258,6 +258,9 @@ async def test_nothing_is_claimed_in_the_turn_of_the_stop(place: Place, clock: H
     await close_all(place)
 
 
+STATUS = "SELECT CAST(id AS TEXT) AS id, attempt_count FROM holdfast_job_status"
+
+
 @pytest.mark.spec("001.33")
 async def test_the_readable_view_has_the_sources_states_and_a_retry_after_only_where_there_is_one(
     deploy: Deploy,
@@ -279,4 +282,7 @@ async def test_the_readable_view_has_the_sources_states_and_a_retry_after_only_w
     assert [seen[one]["status"] for one in ids] == ["complete", "failed", "queued", "cancelled", "processing"]
     assert seen[ids[2]]["retry_after"] is not None and seen[waiting]["retry_after"] is not None
     assert [seen[ids[n]]["retry_after"] for n in (0, 1, 3, 4)] == [None] * 4
-    assert seen[ids[4]]["leased_by"] == "w1" and seen[ids[2]]["attempt_count"] == 1
+    assert seen[ids[4]]["leased_by"] == "w1"
+    assert [seen[one]["attempt_count"] for one in (*ids, waiting)] == [1, 1, 1, 0, 1, 0]
+    shared = {row["id"]: row["attempt_count"] for row in await rows(kernel.store, STATUS)}
+    assert shared == {job_id: row["attempt_count"] for job_id, row in seen.items()}

@@ -114,8 +114,19 @@ def with_wait(tally: Tally, wait_ms: int) -> Tally:
     return replace(tally, waits=tally.waits + 1, held_ms=tally.held_ms + wait_ms)
 
 
-def held_too_long(tally: Tally, hold_max_ms: int | None) -> bool:
-    return hold_max_ms is not None and tally.held_ms > hold_max_ms
+def strictest_hold_ms(standings: Sequence[Standing]) -> int | None:
+    """The least of the bounds that the providers of a failed call set to holding; None if none does."""
+    return min((standing.hold_max_ms for standing in standings if standing.hold_max_ms is not None), default=None)
+
+
+def within_hold(tally: Tally, run_at: int, now: int, hold_max_ms: int | None) -> int | None:
+    """When to look at a job again that its provider puts off until `run_at`: no later than the bound on all its waits
+    allows, None where nothing is left of that. A job that is still put off at the bound dies then; one whose
+    wait somebody has ended meanwhile is saved."""
+    if hold_max_ms is None or run_at <= now:
+        return run_at
+    left_ms = hold_max_ms - tally.held_ms
+    return min(run_at, now + left_ms) if left_ms > 0 else None
 
 
 def _has_left(name: str, generation: int, gates: Gates) -> bool:

@@ -16,11 +16,13 @@ BODY_BYTES_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What an exception says of the answer behind it. `code` is the provider's own word for the error."""
+    """What an exception says of the answer behind it. `code` is the provider's own word for the error, `words` its
+    sentence about it: to be judged by, not to be shown."""
 
     status: int
     code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    words: str = ""
 
 
 def attribute(subject: object, name: str) -> Any:
@@ -51,7 +53,7 @@ def read_http(error: BaseException) -> HttpAnswer | None:
 def read_answer(status: int, headers: object, content: bytes) -> HttpAnswer:
     """An answer that was read by hand: with the provider's own code, and when to come back, from its body too."""
     body = _parsed(content)
-    return HttpAnswer(status, _code_in(body), {**plain_headers(headers), **_waits_in(body)})
+    return HttpAnswer(status, _code_in(body), {**plain_headers(headers), **_waits_in(body)}, _words_in(body))
 
 
 def status_of(value: object) -> int | None:
@@ -149,6 +151,11 @@ def _code_in(body: Mapping[str, Any]) -> str | None:
 
 def _is_code(word: object) -> TypeGuard[str]:
     return isinstance(word, str) and 0 < len(word) <= 100
+
+
+def _words_in(body: Mapping[str, Any]) -> str:
+    places = [each for each in (body.get("error"), body) if isinstance(each, Mapping)]
+    return next((place["message"] for place in places if isinstance(place.get("message"), str)), "")
 
 
 def _waits_in(body: Mapping[str, Any]) -> dict[str, str]:

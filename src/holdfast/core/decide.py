@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from holdfast.core import budget
-from holdfast.core.budget import Gates, Standing, Tally
+from holdfast.core.budget import Gates, Tally
 from holdfast.core.deadline import passes
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.job import Claimed, State
@@ -187,8 +187,8 @@ def _again(job: Claimed, plan: StagePlan, event: str, run_at: int, note: str | N
 
 
 def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
-    """Nothing was called. A wait that the provider asked for ends the job if it is too long or could only end too
-    late: the provider is then the cause, as for the job that it told so."""
+    """Nothing was called. A wait that the provider asked for ends the job if it could only end too late, or nothing is
+    left of the bound on them all: the provider is then the cause, as for the job that it told so."""
     if held.parks and held.provider == plan.provider:  # due at once, and parked until there is room
         return replace(_again(job, plan, "held", now, note=held.reason), hold="limit")
     run_at = max(now, held.retry_at)
@@ -196,15 +196,17 @@ def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
     if not held.asked:
         return decision
     tally = budget.from_text(job.tally)
-    tally = replace(tally, held_ms=tally.held_ms + run_at - now)
-    decision.tally = budget.to_text(tally)
-    message = f"The provider '{held.provider}' asked to be called later, for {tally.held_ms // 1_000} s in all."
+    message = (
+        f"The provider '{held.provider}' wants a later call and has put the job off for {tally.held_ms // 1_000} s."
+    )
     why = failure(Category.RATE_LIMIT, "RATE_LIMITED", message, retry_after_ms=run_at - now)
-    if budget.held_too_long(tally, held.hold_max_ms):
+    look_at = budget.within_hold(tally, run_at, now, held.hold_max_ms)
+    if look_at is None:
         return _buried(job, plan, why, "exhausted", now, tally=tally)
     if passes(run_at, job.deadline_at):
         return _buried(job, plan, why, "no_time", now, tally=tally)
-    return decision
+    tally = replace(tally, held_ms=tally.held_ms + look_at - now)
+    return replace(decision, run_at=look_at, tally=budget.to_text(tally))
 
 
 def _waiting(job: Claimed, plan: StagePlan, key: str, until: int) -> Decision:
@@ -272,14 +274,12 @@ def _put_off(
     is not a call a second; a bound on them all ends the job."""
     why = failed.failure
     run_at = now + plan.retry.delay_ms(tally.waits + 1, draw, why.retry_after_ms)
-    tally = budget.with_wait(tally, run_at - now)
-    if budget.held_too_long(tally, _hold_max_ms(failed.standings)):
+    look_at = budget.within_hold(tally, run_at, now, budget.strictest_hold_ms(failed.standings))
+    if look_at is None:
         return _buried(job, plan, why, "exhausted", now, failures, tally=tally)
-    return _retried(job, plan, why, run_at, failures, tally, now, note=ASKED_NOTE)
-
-
-def _hold_max_ms(standings: tuple[Standing, ...]) -> int | None:
-    return min((standing.hold_max_ms for standing in standings if standing.hold_max_ms is not None), default=None)
+    if passes(run_at, job.deadline_at):
+        return _buried(job, plan, why, "no_time", now, failures, tally=tally)
+    return _retried(job, plan, why, look_at, failures, budget.with_wait(tally, look_at - now), now, note=ASKED_NOTE)
 
 
 def _retried(

@@ -193,11 +193,19 @@ BY_STATUS: Mapping[int, tuple[Category, str]] = {
 
 
 def from_status(
-    status: int, message: str, headers: Mapping[str, str], *, now_ms: int | None, code: str | None = None
+    status: int,
+    message: str,
+    headers: Mapping[str, str],
+    *,
+    now_ms: int | None,
+    code: str | None = None,
+    words: str = "",
 ) -> Failure:
-    """Classify an HTTP answer of 400 or more. `code` is the provider's own error code, if it gave one."""
+    """Classify an HTTP answer of 400 or more. `code` is the provider's own error code, if it gave one, and `words` are
+    its own about it, which are looked at and not kept."""
     assert status >= 400
-    category, error_class = _by_code(status, message, headers, code) or BY_STATUS.get(status) or _by_hundred(status)
+    by_code = _by_code(status, words or message, headers, code)
+    category, error_class = by_code or BY_STATUS.get(status) or _by_hundred(status)
     retryable = category in RETRYABLE
     asked = should_retry(headers)
     if asked is not None and error_class != "QUOTA_EXHAUSTED":
@@ -214,13 +222,13 @@ def from_status(
     )
 
 
-def _by_code(status: int, message: str, headers: Mapping[str, str], code: str | None) -> tuple[Category, str] | None:
+def _by_code(status: int, words: str, headers: Mapping[str, str], code: str | None) -> tuple[Category, str] | None:
     """What the provider's code, or its words about a quota, say beyond the status."""
     word = _plain_code(code) if code else ""
     if word in QUOTA_CODES:
         return Category.AUTH, "QUOTA_EXHAUSTED"
     either = word in QUOTA_OR_WINDOW_CODES
-    speaks_of_window = (status in _LIMIT_STATUSES or either) and _WINDOW_WORDS.search(message[:2_000]) is not None
+    speaks_of_window = (status in _LIMIT_STATUSES or either) and _WINDOW_WORDS.search(words[:2_000]) is not None
     says_when = either and (retry_after_ms(headers, None) is not None or retry_after_ms(headers, 0) is not None)
     if word in WINDOW_CODES or speaks_of_window or says_when:
         return Category.RATE_LIMIT, "QUOTA_WINDOW"

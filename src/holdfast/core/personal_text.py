@@ -1,8 +1,9 @@
 """Takes personal data out of what somebody else wrote, before a message is stored with a job or its dead letter.
 
-Behind the secrets of `secret_text` it masks e-mail addresses, phone numbers, and quoted or named free text (a prompt,
-an essay, a transcript that a provider repeats in its error). Names of people cannot be told from other words;
-they go only where they stand in such a text. When in doubt it is masked: alerts match the error class, not the message.
+Behind the secrets of `secret_text` it masks e-mail addresses, phone, card and account numbers, and quoted or named free
+text (a prompt, an essay, a transcript that a provider repeats in its error). Names of people cannot be told from other
+words; they go only where they stand in such a text. When in doubt it is masked: alerts match the error class, not the
+message.
 
 Every pattern is bounded and the quotes are read in one pass, so that hostile input costs linear time.
 """
@@ -15,16 +16,18 @@ from holdfast.core.address import mask_addresses
 from holdfast.core.secret_text import redact_emails, redact_text
 
 PHONE_MASK = "[phone]"
+ACCOUNT_MASK = "[account]"
 QUOTED_LENGTH_MAX = 40
 """A longer quotation of several words is somebody's text, not a name, a type or a field."""
 QUOTED_WORDS_MAX = 6
 
 
 def redact_message(text: str) -> str:
-    """The text without secrets, credentials and queries of URLs, e-mail addresses, phone numbers, quoted free text."""
+    """The text without secrets, credentials and queries of URLs, addresses, numbers of phones, cards and accounts,
+    quoted free text."""
     clean = _without_quotations(redact_emails(redact_text(mask_addresses(text))))
     clean = _NAMED_TEXT.sub(_named, clean) if ":" in clean or "=" in clean else clean
-    return _PHONE.sub(_phone, clean) if _DIGITS.search(clean) else clean
+    return _PHONE.sub(_phone, _ACCOUNT.sub(_account, clean)) if _DIGITS.search(clean) else clean
 
 
 def redact_lines(text: str) -> str:
@@ -63,13 +66,24 @@ _PHONE = re.compile(
     + r"|(?i:(?<=phone)|(?<=mobile)|(?<=tel)|(?<=fax)|(?<=sms)|(?<=call)|(?<=whatsapp))"
     r"(?P<gap>(?:[ ]?(?:number|no\.?|nr\.?))?[ \t\"'=:]{1,4})\+?\d(?:[ ./()-]{0,2}\d){5,14}(?![\w])"
 )
+# 4111 1111 1111 1111 and DE89 3704 0044 0532 0130 00: what passes the sum that such numbers carry.
+_ACCOUNT = re.compile(
+    _EDGE
+    + r"(?:[3-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{2,7}|3[47]\d{2}[ -]\d{6}[ -]\d{5}"
+    + r"|[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,3})?)"
+    + _END
+)
 _NAMED_TEXT = re.compile(
-    r"(?i)(?P<key>\b(?:prompt|essay|transcript|completion|user[ _]message|user[ _]input|input[ _]text|letter[ _]text)"
-    r"[\"']?[ \t]{0,4}[:=][ \t]{0,4})(?P<text>[^\n]{1,4000})"
+    r"(?i)(?P<key>\b(?:(?:prompt|essay|transcript|completion|user[ _](?:message|input)|(?:input|letter)[ _]text)"
+    r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?:content|input|text|body|question|answer)=))(?P<text>[^\n]{1,4000})"
 )
 # From the first backslash of a row on, and never again from within it: a long row without a quote costs one look.
-_QUOTES = re.compile(r"(?<!\\)\\*+[\"'`\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb]")
+_QUOTES = re.compile(r"(?<!\\)\\*+[\"'`\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb\u300c-\u300f]")
 _CLOSES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
+_CLOSES |= {"\u300c": "\u300d", "\u300e": "\u300f"}
+_BRACKETS = frozenset("\u300c\u300d\u300e\u300f")
+"""Quotes that stand between letters: the scripts that use them have no spaces."""
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # What a provider says of an error stands under these; quotations inside it are looked at on their own.
 _EXPLAINS = re.compile(
     r"(?:message|msg|details?|title|reason|description|error|error_description|hint|summary)"
@@ -79,6 +93,20 @@ _EXPLAINS = re.compile(
 
 def _phone(match: re.Match[str]) -> str:
     return f"{match['gap'] or ''}{PHONE_MASK}"
+
+
+def _account(match: re.Match[str]) -> str:
+    number = re.sub(r"[ -]", "", match[0])
+    return ACCOUNT_MASK if (_is_card(number) if number.isdigit() else _is_iban(number)) else match[0]
+
+
+def _is_card(number: str) -> bool:
+    doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(number))]
+    return sum(digit - 9 * (digit > 9) for digit in doubled) % 10 == 0
+
+
+def _is_iban(number: str) -> bool:
+    return len(number) >= 15 and int("".join(str(int(sign, 36)) for sign in number[4:] + number[:4])) % 97 == 1
 
 
 def _named(match: re.Match[str]) -> str:
@@ -91,7 +119,8 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _is_text(text: str, words_max: int, length_max: int) -> bool:
-    return len(text) > length_max and len(text.split(None, words_max)) > words_max
+    wide = len(_WIDE.findall(text))  # one such character says about as much as half a word
+    return len(text) + 2 * wide > length_max and len(text.split(None, words_max)) + wide // 2 > words_max
 
 
 def _mask(text: str) -> str:
@@ -124,7 +153,9 @@ def _without_quotations(text: str) -> str:
 def _opens(text: str, mark: re.Match[str]) -> bool:
     """Whether a quotation begins here: an apostrophe inside a word does not, nor does an explanation's own quote."""
     start = mark.start()
-    if mark[0][-1] not in _CLOSES or (start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_")):
+    if mark[0][-1] not in _CLOSES:
+        return False
+    if mark[0][-1] not in _BRACKETS and start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
         return False
     return _EXPLAINS.search(text[max(0, start - 40) : start].lower()) is None
 
@@ -134,4 +165,4 @@ def _ends(text: str, opened: re.Match[str], mark: re.Match[str]) -> bool:
     if mark[0][-1] != _CLOSES[opened[0][-1]] or len(mark[0]) != len(opened[0]):
         return False
     after = text[mark.end() : mark.end() + 1]
-    return not (after.isalnum() or after == "_")
+    return mark[0][-1] in _BRACKETS or not (after.isalnum() or after == "_")

@@ -41,8 +41,9 @@ def redact_text(text: str) -> str:
 
 
 def redact_emails(text: str) -> str:
-    """The text with every e-mail address masked, also where the @ is percent-encoded."""
-    return _EMAIL.sub(EMAIL_MASK, text) if any(sign in text for sign in _AT_SIGNS) else text
+    """The text with every e-mail address masked, also where the @ is percent-encoded, wide, or spelt `[at]`."""
+    text = _EMAIL.sub(EMAIL_MASK, text) if any(sign in text for sign in _AT_SIGNS) else text
+    return _SPELT_EMAIL.sub(EMAIL_MASK, text) if _SPELT_AT.search(text) else text
 
 
 def looks_random(word: str) -> bool:
@@ -55,10 +56,14 @@ def _whole_words(text: str) -> str:
     return text.rstrip() if text[-1].isspace() else text.rpartition(" ")[0]
 
 
-_AT_SIGNS = ("@", "%40", "&#64;", "\\u0040")
+_AT_SIGNS = ("@", "\uff20", "%40", "&#64;", "\\u0040")
 _EMAIL = re.compile(
-    r"(?:[\w.+%-][\w.!#$'*+^~%-]{0,63}|\"[^\"\n@]{1,64}\")(?:@|%40|&#64;|\\u0040)"
+    r"(?:[\w.+%-][\w.!#$'*+^~%-]{0,63}|\"[^\"\n@]{1,64}\")(?:[@\uff20]|%40|&#64;|\\u0040)"
     r"(?:(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}|\[[\d.:a-fA-F]{3,45}\])"
+)
+_SPELT_AT = re.compile(r"(?i)[\[({<]at[\])}>]")
+_SPELT_EMAIL = re.compile(
+    r"(?i)[\w.+-]{1,64}[ ]?[\[({<]at[\])}>][ ]?[\w-]{1,63}(?:(?:\.|[ ]?[\[({<]dot[\])}>][ ]?)[\w-]{1,63}){1,8}"
 )
 
 _STRONG = (

@@ -131,7 +131,11 @@ class OpenAIClient:
             answer = json.loads(content)
         except (ValueError, RecursionError):
             _malformed("is not JSON")
-        return (answer, headers) if isinstance(answer, dict) else _malformed("is not an object")
+        if not isinstance(answer, dict):
+            _malformed("is not an object")
+        if answer.get("error") and not answer.get("choices") and "text" not in answer:
+            raise _rejected(_status_within(answer["error"]), path, headers, content, self._now_ms())
+        return answer, headers
 
     async def _exchange(
         self, path: str, timeout_s: float, key: str | None, body: dict[str, Any]
@@ -154,7 +158,14 @@ def _rejected(status: int, path: str, headers: httpx.Headers, content: bytes, no
         return CallError.of(Category.BUG, "UPSTREAM_REDIRECTED", message, status=status)
     if code in _REFUSAL_CODES:
         return CallError.of(Category.POLICY, "CONTENT_FILTERED", message, status=status)
-    return CallError.from_status(status, message, answer.headers, now_ms=now_ms, code=code)
+    return CallError.from_status(status, message, answer.headers, now_ms=now_ms, code=code, words=answer.words)
+
+
+def _status_within(error: object) -> int:
+    """The status of an error that came with a good one, as some servers in front of models answer: its own number, or
+    that of a server's fault."""
+    number = error.get("code") if isinstance(error, dict) else None
+    return number if isinstance(number, int) and 400 <= number <= 599 else 500
 
 
 def _content(answer: dict[str, Any]) -> str:

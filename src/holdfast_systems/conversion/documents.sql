@@ -8,7 +8,7 @@ VALUES (CAST(:id AS /*id*/), :owner, :filename, :source, :size, :sha256, :priori
 SELECT CAST(d.id AS TEXT) AS id, d.owner, d.filename, d.source, d.size, d.sha256, d.priority, d.webhook_url,
        d.created_at, d.queued_at, d.updated_at, d.finished_at, d.outcome, d.attempts, d.error_code, d.error_message,
        d.result_size, d.result_sha256, d.expires_at, d.source_until, d.source_gone,
-       j.state, j.failures, j.hold, j.run_at, j.started_at, j.last_attempt_at, j.updated_at AS job_updated_at, j.epoch
+       j.state, j.attempt_count, j.hold, j.run_at, j.started_at, j.last_attempt_at, j.updated_at AS job_updated_at, j.epoch
   FROM conversion_documents AS d LEFT JOIN holdfast_job_status AS j ON j.id = d.id
  WHERE d.id = CAST(:id AS /*id*/)
 
@@ -17,7 +17,7 @@ SELECT CAST(d.id AS TEXT) AS id, d.owner, d.filename, d.source, d.size, d.sha256
 SELECT CAST(d.id AS TEXT) AS id, d.owner, d.filename, d.source, d.size, d.sha256, d.priority, d.webhook_url,
        d.created_at, d.queued_at, d.updated_at, d.finished_at, d.outcome, d.attempts, d.error_code, d.error_message,
        d.result_size, d.result_sha256, d.expires_at, d.source_until, d.source_gone,
-       j.state, j.failures, j.hold, j.run_at, j.started_at, j.last_attempt_at, j.updated_at AS job_updated_at, j.epoch
+       j.state, j.attempt_count, j.hold, j.run_at, j.started_at, j.last_attempt_at, j.updated_at AS job_updated_at, j.epoch
   FROM conversion_documents AS d LEFT JOIN holdfast_job_status AS j ON j.id = d.id
  WHERE d.owner = :owner AND (CAST(:before AS TEXT) IS NULL OR d.id < CAST(:before AS /*id*/))
  ORDER BY d.id DESC LIMIT :limit

@@ -60,7 +60,7 @@ def job_json(row: Row, now: int) -> dict[str, Any]:
         "updatedAt": iso(max(row["updated_at"], row["job_updated_at"] or 0)),
         "startedAt": _when(row["started_at"]),
         "finishedAt": _when(row["finished_at"] if status in FINAL else None),
-        "attemptCount": _attempts(row, status),
+        "attemptCount": _attempts(row),
         "lastAttemptAt": _when(row["last_attempt_at"]),
         "retryAfter": iso(row["run_at"]) if waiting else None,
         "waitingFor": _waits_for(row, error, waiting) if status == "queued" else None,
@@ -82,11 +82,9 @@ def _waits_for(row: Row, error: dict[str, Any] | None, waiting: bool) -> str | N
     return str(error["message"]) if error else COME_BACK
 
 
-def _attempts(row: Row, status: str) -> int:
-    """Attempts made, the one under way included."""
-    if row["state"] is None:
-        return int(row["attempts"])
-    return int(row["failures"]) + (status in ("processing", "complete", "expired"))
+def _attempts(row: Row) -> int:
+    """Attempts that count, the one under way included; by the document's own note where the job's row is gone."""
+    return int(row["attempts"] if row["state"] is None else row["attempt_count"])
 
 
 def _result(row: Row) -> dict[str, Any]:

@@ -121,7 +121,8 @@ class HttpMailNotifier:
             text = "The mail provider refuses this recipient; correct the address."
             return CallError.of(Category.VALIDATION, "INVALID_RECIPIENT", text, status=status)
         text = f"The mail provider answered {status}."
-        return CallError.from_status(status, text, read.headers, now_ms=self.now_ms(), code=read.code)
+        now_ms = self.now_ms()
+        return CallError.from_status(status, text, read.headers, now_ms=now_ms, code=read.code, words=read.words)
 
 
 def _unreadable() -> CallError:

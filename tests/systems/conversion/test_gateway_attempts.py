@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.kernel.places import rows
 from tests.systems.conversion.place import XML, AnyStore, Place, environment, opened
 
 from holdfast.core.failure import Category
@@ -36,7 +37,11 @@ class Wire:
         self.calls += 1
         if self.answers:
             return self.answers.pop(0)
-        return httpx.Response(200, content=XML, headers={"Content-Type": "application/xml"})
+        return converted()
+
+
+def converted() -> httpx.Response:
+    return httpx.Response(200, stream=httpx.ByteStream(XML), headers={"Content-Type": "application/xml"})
 
 
 @pytest.fixture
@@ -111,4 +116,42 @@ async def test_waits_are_bounded_in_calls_and_in_time(place: Place, wire: Wire, 
     failed = await place.job(job["id"])
     assert (failed["status"], failed["error"]["code"]) == ("failed", "GW_5XX")
     assert wire.calls <= 12
-    assert place.world.clock.now_ms() - began_ms <= (3_600 + 1) * 1_000, "GATEWAY_HOLD_MAX_SEC ends it"
+    assert place.world.clock.now_ms() - began_ms <= (3_600 + 10) * 1_000, "the bound, and the breaker's pause"
+
+
+@pytest.mark.spec("C3", "001.5", "001.19")
+async def test_a_wait_beyond_the_bound_fails_a_document_at_the_bound_and_none_before(place: Place, wire: Wire) -> None:
+    wire.answers = answers(429, 1, retry_after_s=7_200)
+    first = await place.upload()
+    await place.work()
+    second = await place.upload()
+    await place.work()
+    place.world.clock.advance(3_599)
+    await place.work()
+    for job in (first, second):
+        shown = await place.job(job["id"])
+        assert (shown["status"], shown["error"]) == ("queued", None) and shown["waitingFor"]
+    place.world.clock.advance(2)
+    await place.work()
+    failed, waiting = await place.job(first["id"]), await place.job(second["id"])
+    assert (failed["status"], failed["error"]["code"], failed["attemptCount"]) == ("failed", "GW_5XX", 0)
+    assert (waiting["status"], wire.calls) == ("failed", 1)
+
+
+@pytest.mark.spec("C3", "001.8", "001.33")
+async def test_attempts_are_counted_alike_by_the_api_and_in_the_readable_view(place: Place, wire: Wire) -> None:
+    wire.answers = [*answers(502, 1), converted(), *answers(400, 1), *answers(502, 1)]
+    counts = []
+    for _ in range(2):
+        job = await place.upload()
+        await place.world.run_until_idle()
+        counts.append((job["id"], "complete" if not counts else "failed"))
+    job = await place.upload()
+    await place.work()
+    counts.append((job["id"], "queued"))
+    view = "SELECT CAST(id AS TEXT) AS id, status, attempt_count FROM holdfast_jobs_readable"
+    seen = {row["id"]: row for row in await rows(place.kernel.store, view)}
+    for (job_id, status), attempts in zip(counts, (2, 1, 1), strict=True):
+        shown = await place.job(job_id)
+        assert (shown["status"], shown["attemptCount"]) == (status, attempts)
+        assert (seen[job_id]["status"], seen[job_id]["attempt_count"]) == (status, attempts)

@@ -86,5 +86,5 @@ def test_every_event_that_ends_a_job_ends_its_stream() -> None:
 COLUMNS = [
     *("id", "owner", "filename", "source", "size", "sha256", "priority", "created_at", "queued_at", "updated_at"),
     *("finished_at", "outcome", "attempts", "error_code", "error_message", "result_size", "result_sha256"),
-    *("expires_at", "source_gone", "failures", "run_at", "started_at", "last_attempt_at", "job_updated_at"),
+    *("expires_at", "source_gone", "attempt_count", "run_at", "started_at", "last_attempt_at", "job_updated_at"),
 ]

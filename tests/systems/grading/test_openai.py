@@ -124,6 +124,30 @@ async def test_http_failures_are_classified_with_the_provider_s_code() -> None:
     assert moved.failure.error_class == "UPSTREAM_REDIRECTED" and not moved.failure.retryable
 
 
+@pytest.mark.spec("K5", "004.1")
+@pytest.mark.parametrize(
+    ("error", "category", "error_class"),
+    [
+        ({"code": "rate_limit_exceeded"}, Category.RATE_LIMIT, "RATE_LIMITED"),
+        ({"code": 429, "message": "slow down"}, Category.RATE_LIMIT, "RATE_LIMITED"),
+        ({"code": 403, "type": "rate_limit_exceeded"}, Category.RATE_LIMIT, "RATE_LIMITED"),
+        ({"code": "daily_quota_exceeded"}, Category.RATE_LIMIT, "QUOTA_WINDOW"),
+        ({"code": 403, "message": "The quota of 50 requests per day is used up."}, Category.RATE_LIMIT, "QUOTA_WINDOW"),
+        ({"code": "insufficient_quota"}, Category.AUTH, "QUOTA_EXHAUSTED"),
+        ({"code": 401, "message": "no key"}, Category.AUTH, "AUTH_INVALID"),
+        ({"code": 200, "message": "odd"}, Category.UPSTREAM, "UPSTREAM_INTERNAL"),
+        ("internal_error", Category.UPSTREAM, "UPSTREAM_INTERNAL"),
+    ],
+)
+async def test_an_error_that_comes_with_status_200_is_what_it_says(
+    error: Any, category: Category, error_class: str
+) -> None:
+    failure = (await failed(says(200, {"error": error}, retry_after="7"))).failure
+    assert (failure.category, failure.error_class) == (category, error_class)
+    assert category is not Category.RATE_LIMIT or failure.retry_after_ms == 7_000
+    assert (await ask(says(200, {**chat(), "error": None}))).data == 3
+
+
 @pytest.mark.spec("G6")
 async def test_the_client_never_retries_by_itself() -> None:
     calls: list[str] = []

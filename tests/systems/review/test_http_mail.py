@@ -113,6 +113,8 @@ async def test_a_connection_that_never_was_is_definite() -> None:
         (403, "invalid_api_key", "", Category.AUTH, "AUTH_DENIED", False),
         (429, "daily_quota_exceeded", "", Category.RATE_LIMIT, "QUOTA_WINDOW", False),
         (403, "hourly_quota_exceeded", "", Category.RATE_LIMIT, "QUOTA_WINDOW", False),
+        (403, "", "You have reached your daily sending limit.", Category.RATE_LIMIT, "QUOTA_WINDOW", False),
+        (403, "", "You may not send from this domain.", Category.AUTH, "AUTH_DENIED", False),
         (429, "monthly_quota_exceeded", "", Category.AUTH, "QUOTA_EXHAUSTED", False),
         (422, "rate_limit_exceeded", "", Category.RATE_LIMIT, "RATE_LIMITED", False),
         (409, "concurrent_idempotent_requests", "", Category.CONFLICT, "SEND_IN_PROGRESS", True),
