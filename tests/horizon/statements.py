@@ -24,7 +24,7 @@ EXCUSED = {
         "incidents.follow", "incidents.reopen", "incidents.over",
         "incidents.acknowledge", "incidents.assign", "incidents.close", "incidents.show",
         "incidents.hit", "incidents.jobs_hit", "incidents.letters_by_minute", "incidents.acts_between",
-        "jobs.claim_one", "answers.parked", "callbacks.take", "joins.of_stage", "joins.grow", "joins.seal",
+        "jobs.claim_one", "answers.parked", "callbacks.take", "callbacks.is_kept", "joins.of_stage", "joins.grow", "joins.seal",
         "joins.count_down", "joins.move", "joins.leave", "joins.unended", "joins.outcomes", "joins.outcome_of",
         "joins.of_parent", "joins.parent_of", "joins.children_of", "search.forget",
         "joins.forget", "schedules.pause", "schedules.remove", "schedules.is_live",

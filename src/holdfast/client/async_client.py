@@ -121,8 +121,8 @@ class Client:
         await operate.cancel(self._kernel, (await read_status(self._kernel, job_id)).id, actor)
 
     async def answer(self, key: str, value: object, *, message_id: str | None = None) -> bool:
-        """Answer what a job waits for under `key` with a JSON value, before or after it comes to wait. Whether it was
-        handed over at once. The same `message_id` again changes nothing; without one, the same answer again."""
+        """Answer what a job waits for under `key` with a JSON value, before or after it comes to wait. Whether a
+        job has it; else it is kept. The same `message_id` again changes nothing; without one, the same answer again."""
         try:
             body = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
