@@ -197,7 +197,6 @@ class Worker:
         finally:
             self._stepping -= 1
             self._reserved -= kept
-        self.completed += len(finished)
         self._look = next_look(self._look, room, began, *done)
         return done
 
@@ -240,6 +239,7 @@ class Worker:
                     raise
             else:
                 self._ended(leased.job, got)
+            self.completed += 1
             if running.task is not None:
                 return
 
