@@ -239,7 +239,8 @@ async def test_an_address_for_a_callback_needs_its_own_signature(access: Access)
     queue = access.place.systems[0].kernel.registry.queues[0]
     for client in (access.place.client(), access.place.client("olga", "operator")):
         for signature in ("", "0" * 64):
-            answer = await client.post(f"/api/callbacks/{queue}?key=k&expires=9999999999999&signature={signature}", json=1)
+            url = f"/api/callbacks/{queue}?key=k&expires=9999999999999&signature={signature}"
+            answer = await client.post(url, json=1)
             assert answer.status_code == 403, answer.text
 
 
