@@ -106,13 +106,20 @@ def load_app(path: str) -> App:
     module = import_own(module_name)
     found = getattr(module, name, None)
     if found is None:
-        raise SettingsError([f"'{module_name}' has no app named '{name}'."])
+        raise SettingsError([_no_app(module, name)])
     made = found() if not isinstance(found, App) and _needs_nothing(found) else found
     if not isinstance(made, App):
         raise SettingsError(
             [f"'{path}' is not an app: it must be an App, or a function without arguments that makes one."]
         )
     return made
+
+
+def _no_app(module: ModuleType, name: str) -> str:
+    apps = ", ".join(key for key, value in vars(module).items() if isinstance(value, App))
+    if getattr(module, "__file__", None) is None and hasattr(module, "__path__"):
+        return f"'{module.__name__}' is a folder here and no module; go to where {module.__name__}.py is."
+    return f"'{module.__name__}' has no app named '{name}'{f'; it has {apps}' if apps else ''}."
 
 
 def import_own(module_name: str) -> ModuleType:

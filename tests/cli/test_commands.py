@@ -148,7 +148,8 @@ MUST_BE = "it must be an App, or a function without arguments that makes one."
     [
         ("nope", "'nope' does not name an app; write module:app."),
         ("nope.nope:app", "The module 'nope.nope' cannot be imported: No module named 'nope'."),
-        ("tests.cli.shop:nope", "'tests.cli.shop' has no app named 'nope'."),
+        ("tests.cli.shop:nope", "'tests.cli.shop' has no app named 'nope'; it has app, rival."),
+        ("docs:app", "'docs' is a folder here and no module; go to where docs.py is."),
         ("tests.cli.shop:number", "'tests.cli.shop:number' is not an app: " + MUST_BE),
         ("tests.cli.shop:Bill", "'tests.cli.shop:Bill' is not an app: " + MUST_BE),
     ],
