@@ -71,9 +71,10 @@ async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
         pass
     finally:
         _unbind(bound)
-    if context.written is not None:  # in the caller's own commit
+    if context.written is not None:
         context.written.committed()
-    if context.written is not None or outcome is None:
+        return Ending(job, Next(None), is_written=True)
+    if outcome is None:
         return None
     return Ending(
         job,
