@@ -130,10 +130,14 @@ _HOMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
+        from holdfast.core.suggest import give_names, nearest
+
         if name not in _HOMES:
-            raise AttributeError(f"module 'holdfast' has no attribute '{name}'")
+            near = None if name.startswith("_") else nearest(name, __all__)
+            meant = f"; did you mean '{near}'?" if near else ""
+            raise AttributeError(f"module 'holdfast' has no attribute '{name}'{meant}")
         module, _, attribute = _HOMES[name].partition(":")
-        return globals().setdefault(name, getattr(import_module(module), attribute))
+        return globals().setdefault(name, give_names(getattr(import_module(module), attribute), name))
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

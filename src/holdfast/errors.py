@@ -210,6 +210,8 @@ class CallError(HoldfastError):
         status: int | None = None,
     ) -> CallError:
         """A failure whose retryability follows from its category."""
+        if not isinstance(category, Category):
+            raise TypeError(f"A CallError needs a Category, as Category.NETWORK, not {category!r}.")
         return cls(
             failure(
                 category,

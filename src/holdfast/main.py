@@ -8,10 +8,12 @@ import inspect
 import logging
 import re
 import sys
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import urlsplit
 
 from holdfast.errors import SettingsError
@@ -96,26 +98,57 @@ def open_kernel(
     )
 
 
+NOTHING_TO_RUN = "There is nothing to run: name your app with --app module:app (see holdfast check)."
+
+
 def load_app(path: str) -> App:
     """The app behind `module:name`: an `App`, or a function that makes one."""
     module_name, _, name = path.partition(":")
     if not name:
         raise SettingsError([f"'{path}' does not name an app; write module:app."])
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise SettingsError([f"The module '{module_name}' cannot be imported: {error}."]) from None
+    module = import_own(module_name)
     found = getattr(module, name, None)
     if found is None:
-        raise SettingsError([f"'{module_name}' has no app named '{name}'."])
+        raise SettingsError([_no_app(module, name)])
     made = found() if not isinstance(found, App) and _needs_nothing(found) else found
     if not isinstance(made, App):
         raise SettingsError(
             [f"'{path}' is not an app: it must be an App, or a function without arguments that makes one."]
         )
     return made
+
+
+def _no_app(module: ModuleType, name: str) -> str:
+    apps = ", ".join(key for key, value in vars(module).items() if isinstance(value, App))
+    if getattr(module, "__file__", None) is None and hasattr(module, "__path__"):
+        return f"'{module.__name__}' is a folder here and no module; go to where {module.__name__}.py is."
+    return f"'{module.__name__}' has no app named '{name}'{f'; it has {apps}' if apps else ''}."
+
+
+def import_own(module_name: str) -> ModuleType:
+    """A module of the person who types the command, from the present folder or wherever Python finds it. One that
+    cannot be imported is a `SettingsError` that says where it fails."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise SettingsError([f"The module '{module_name}' cannot be imported: {error}."]) from None
+    except Exception as error:
+        words = error.msg if isinstance(error, SyntaxError) else str(error).rstrip(".")
+        why = f"{type(error).__name__}: {words} ({_place_of(error)})"
+        raise SettingsError([f"The module '{module_name}' cannot be imported: {why}."]) from error
+
+
+def _place_of(error: Exception) -> str:
+    """Where an import failed: the innermost line that is not a library's, so that the person can mend it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    here = Path.cwd()
+    own = [each for each in frames if Path(each.filename).is_relative_to(here) and "site-packages" not in each.filename]
+    place = (own or frames)[-1]
+    return f"{Path(place.filename).name}, line {place.lineno}"
 
 
 def _needs_nothing(found: object) -> bool:
@@ -181,7 +214,7 @@ async def open_systems(
     that are not installed."""
     chosen = [*(load_systems(names) if names or not own else []), *extra]
     if not chosen and not own:
-        raise SettingsError(["There is nothing to run: name your app with --app module:app (see holdfast check)."])
+        raise SettingsError([NOTHING_TO_RUN])
     for sentence in [] if names or own else missing_systems():
         (watch or LogWatch()).log("system.missing", level=logging.WARNING, reason=sentence)
     transport = open_transport(settings)

@@ -148,7 +148,8 @@ MUST_BE = "it must be an App, or a function without arguments that makes one."
     [
         ("nope", "'nope' does not name an app; write module:app."),
         ("nope.nope:app", "The module 'nope.nope' cannot be imported: No module named 'nope'."),
-        ("tests.cli.shop:nope", "'tests.cli.shop' has no app named 'nope'."),
+        ("tests.cli.shop:nope", "'tests.cli.shop' has no app named 'nope'; it has app, rival."),
+        ("docs:app", "'docs' is a folder here and no module; go to where docs.py is."),
         ("tests.cli.shop:number", "'tests.cli.shop:number' is not an app: " + MUST_BE),
         ("tests.cli.shop:Bill", "'tests.cli.shop:Bill' is not an app: " + MUST_BE),
     ],
@@ -159,6 +160,32 @@ def test_an_app_that_cannot_be_loaded_is_said_in_one_sentence(
 ) -> None:
     done = place.run(*command.split(), "--app", path)
     assert (done.exit_code, done.stdout, done.stderr.strip()) == (1, "", sentence)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("from holdfast import App\napp = App('x'", "SyntaxError: '(' was never closed (broken_shop.py, line 2)"),
+        ("def look():\n    return {}['x']\nlook()", "KeyError: 'x' (broken_shop.py, line 2)"),
+        ("from holdfast import App\napp = App('My App')", "BadDeclaration: The app name 'My App' must start with"),
+    ],
+)
+@pytest.mark.parametrize("command", ["worker --app {}:app", "check --app {}:app", "run {}:Job 1"])
+def test_code_that_cannot_be_imported_is_said_with_its_line(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: str, why: str
+) -> None:
+    (tmp_path / "broken_shop.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = place.run(*command.format("broken_shop").split())
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"The module 'broken_shop' cannot be imported: {why}")
+    assert "Traceback" not in done.stderr
+
+
+def test_reload_waits_for_no_change_that_could_not_help(place: Place) -> None:
+    done = place.run("worker", "--reload", "--app", "shop")
+    assert (done.exit_code, done.stderr.strip()) == (1, "'shop' does not name an app; write module:app.")
 
 
 def test_a_taken_port_is_said_in_one_sentence_before_anything_is_opened(place: Place) -> None:

@@ -24,7 +24,7 @@ SPELT_LIKE_A_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 # and a submission's status (in the contract).
 NO_CODES = re.compile(
     r"(GIT|SSL|SSH|OTEL|COMP|LC|NO|OPENBLAS|OMP|MKL|CGO)_\w+|HTTPS_PROXY|CONSOLE_URL|EMAIL_MASK|"
-    r"HOLDFAST_(APP|TOKEN|URL)|REVIEW_REQUIRED|POSTCARDS_DATABASE_URL"
+    r"HOLDFAST_(APP|TOKEN|URL)|REVIEW_REQUIRED"
 )
 REHEARSALS = ("holdfast_proof/", "holdfast/testing/", "holdfast/demo")
 

@@ -15,7 +15,7 @@ UNREACHABLE = {"DATABASE_URL": "postgresql://ann:hush@127.0.0.1:1/shop"}
 MISTAKES: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (("jobs", "list", "--app", "shop"), {}, "'shop' does not name an app; write module:app."),
     (("jobs", "list", "--app", "tests.cli.shap:app"), {}, "The module 'tests.cli.shap' cannot be imported: "),
-    (("jobs", "list", "--app", "tests.cli.shop:ap"), {}, "'tests.cli.shop' has no app named 'ap'."),
+    (("jobs", "list", "--app", "tests.cli.shop:ap"), {}, "'tests.cli.shop' has no app named 'ap'; it has app"),
     (
         ("jobs", "list", "--app", "tests.cli.shop:number"),
         {},

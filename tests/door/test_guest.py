@@ -137,7 +137,7 @@ async def test_the_tables_lie_in_a_schema_of_their_own_and_are_found_from_every_
         connection.execute("CREATE TABLE greetings (name TEXT)")
         first = enqueue(connection, Greet, "ann").id
         enqueue_many(connection, Thank, ["bob", "eve"])
-    async with Client.open(app, url=os.environ["GUEST_URL"]) as client:
+    async with Client.open(app, database=os.environ["GUEST_URL"]) as client:
         assert await client.enqueue_many(Thank, [str(number) for number in range(120)])
         await Worker(kernel).run_until_idle()
         assert await client.result(Greet, first) == "hello ann"
@@ -167,7 +167,7 @@ async def test_a_right_that_is_refused_is_a_sentence(postgres_url: str) -> None:
         owner.execute(VISITOR)
         try:
             url = postgres_url.replace("holdfast@", "visitor@")
-            async with Client.open(shop, url=url) as client:
+            async with Client.open(shop, database=url) as client:
                 with pytest.raises(StoreForbidden, match=sentence):
                     await client.enqueue(Pay, 1)
             with psycopg.connect(url) as connection:
@@ -255,7 +255,7 @@ async def test_alembic_brings_the_tables_forward_once(
     kernel = open_kernel(read(Settings, {"DATABASE_URL": url}), [app])
     assert await kernel.migrate() == [], "nothing is pending"
     await kernel.store.close()
-    async with Client.open(app, url=url) as client:
+    async with Client.open(app, database=url) as client:
         assert (await client.status(await client.enqueue(Thank, "ann"))).state == "queued"
 
 
@@ -321,5 +321,5 @@ async def test_django_brings_the_tables_forward_once(kind: str, tmp_path: Path, 
     kernel = open_kernel(read(Settings, {"DATABASE_URL": url}), [app])
     assert await kernel.migrate() == [], "nothing is pending"
     await kernel.store.close()
-    async with Client.open(app, url=url) as client:
+    async with Client.open(app, database=url) as client:
         assert (await client.status(await client.enqueue(Thank, "ann"))).state == "queued"

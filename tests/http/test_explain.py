@@ -53,7 +53,7 @@ async def test_a_due_job_without_a_worker_says_so_and_with_one_waits_its_turn() 
         w.clock.advance(30)
         found = await why(w, job)
         assert found.facts["code"] == "NO_WORKER"
-        assert "due since 30 s" in found.sentence and "holdfast worker" in found.sentence
+        assert "been due for 30 s" in found.sentence and "holdfast worker" in found.sentence
         async with w.kernel.store.transaction() as tx:
             await workers.seen(tx, "w1", "tales,other", 7, w.kernel.now())
         found = await why(w, job)

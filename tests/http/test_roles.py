@@ -13,7 +13,7 @@ from tests.roles import ROLES
 
 ANYONE: frozenset[str] = frozenset()
 PUBLIC = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs.css"}
-SIGNED = {"POST /api/callbacks/{queue}/{key}"}
+SIGNED = {"POST /api/callbacks/{queue}"}
 """The signature in the address is the permission; the test of callbacks forges some."""
 ALLOWED: dict[str, frozenset[str]] = {
     "POST /api/tickets": frozenset(ROLES),

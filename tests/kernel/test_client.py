@@ -210,21 +210,21 @@ async def test_an_answer_that_is_no_json_is_refused(kernel: Kernel, value: objec
 
 
 async def test_a_client_is_opened_by_its_app_and_a_url(place: Place) -> None:
-    async with Client.open(app, url=url_of(place)) as client:
+    async with Client.open(app, database=url_of(place)) as client:
         assert (await client.status(await client.enqueue(Pay, Order(1)))).state == "queued"
     await close_all(place)
 
 
 async def test_a_database_without_tables_is_refused_with_what_to_do(tmp_path: Any) -> None:
     with pytest.raises(SchemaMismatch, match="The database of 'shop' has no Holdfast tables; run holdfast migrate"):
-        async with Client.open(app, url=f"sqlite:///{tmp_path / 'none.db'}"):
+        async with Client.open(app, database=f"sqlite:///{tmp_path / 'none.db'}"):
             pass
     with pytest.raises(BadDeclaration, match="A client needs the app whose jobs it is for"):
-        Client.open(url="sqlite:///x.db")
+        Client.open(database="sqlite:///x.db")
 
 
 def test_threads_without_a_loop_share_one_client(place: Place) -> None:
-    with SyncClient.open(app, url=url_of(place)) as client, ThreadPoolExecutor(8) as pool:
+    with SyncClient.open(app, database=url_of(place)) as client, ThreadPoolExecutor(8) as pool:
         ids = list(pool.map(lambda number: client.enqueue(Pay, Order(number)), range(24)))
         assert len(set(ids)) == 24
         assert client.status(ids[0]).state == "queued"
@@ -240,7 +240,7 @@ def test_threads_without_a_loop_share_one_client(place: Place) -> None:
 
 
 def test_a_fork_begins_anew(place: Place) -> None:
-    with SyncClient.open(app, url=url_of(place)) as client:
+    with SyncClient.open(app, database=url_of(place)) as client:
         first = client.enqueue(Pay, Order(1))
         child = os.fork()
         if child == 0:
@@ -254,7 +254,7 @@ def test_a_fork_begins_anew(place: Place) -> None:
 
 
 async def test_a_sync_client_blocks_no_loop(place: Place) -> None:
-    client = SyncClient.open(app, url=url_of(place))
+    client = SyncClient.open(app, database=url_of(place))
     with pytest.raises(NotAllowed, match="would block the event loop that runs here; use Client and await it"):
         client.status(NOBODY)
     client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from holdfast import App, Context, InvalidInput, Job, SyncContext, enqueue, stage
+from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
 from holdfast.testing import World
 from tests.kernel.places import Deploy, Place, rows
@@ -127,6 +129,18 @@ def ways(place: Place) -> dict[str, Callable[[], Any]]:
     }
 
 
+def connected_here(place: Place) -> Callable[[], Any]:
+    """For a plain `with`, in a thread."""
+
+    @contextmanager
+    def opened() -> Any:
+        session: Any = sqlite3.connect(place.url) if place.dialect == "sqlite" else psycopg.connect(place.url)
+        yield session
+        session.close()
+
+    return opened
+
+
 @pytest.fixture
 async def paying(deploy: Deploy, place: Place) -> AsyncIterator[World]:
     for notes in (opening, during, runs):
@@ -173,6 +187,21 @@ async def test_all_or_nothing_with_every_library(paying: World, place: Place) ->
         assert await kept(paying) == (number, number)
         assert await paying.results(job) == {"pay": "17", "then": "18"}
     assert runs.count("pay") == 2 * len(ways(place))
+
+
+@pytest.mark.spec("K26")
+@pytest.mark.parametrize("job_class", [Pays, PaysInThread])
+async def test_what_ends_in_the_callers_commit_is_logged_and_counted_too(
+    paying: World, place: Place, caplog: pytest.LogCaptureFixture, job_class: type[Job[str]]
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast")
+    opening[:] = [ways(place)["session"] if job_class is Pays else connected_here(place)]
+    job = await paying.enqueue(job_class, "x")
+    ended = await Worker(paying.kernel).run_until_idle()
+    logged = [vars(record).get("holdfast", {}) for record in caplog.records]
+    attempts = [line for line in logged if "duration_ms" in line]
+    stages = [line["stage"] for line in attempts if line["job_id"] == job]
+    assert stages == [each.name for each in job_class.__holdfast__.stages] and ended == len(attempts)
 
 
 @pytest.mark.spec("K26")
@@ -230,15 +259,7 @@ async def test_an_attempt_that_lost_its_job_writes_nothing_of_yours(paying: Worl
 
 @pytest.mark.spec("K26", "K23")
 async def test_a_plain_def_commits_with_its_own_connection(paying: World, place: Place) -> None:
-    make = (lambda: sqlite3.connect(place.url)) if place.dialect == "sqlite" else (lambda: psycopg.connect(place.url))
-
-    @contextmanager
-    def opened() -> Any:
-        session: Any = make()
-        yield session
-        session.close()
-
-    opening[:] = [opened]
+    opening[:] = [connected_here(place)]
     job = await paying.enqueue(PaysInThread, "x")
     await paying.run_until_idle()
     assert await paying.results(job) == {"pay": "17"} and await kept(paying) == (1, 1)

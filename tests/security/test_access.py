@@ -35,7 +35,7 @@ TABLE = """
 everybody: GET /; GET /login; GET /instructor; GET /console; GET /static/{name}; GET /docs; GET /docs.css;
 everybody: GET /openapi.json; GET /login/oidc; GET /login/callback;
 everybody: GET /healthz; GET /readyz; GET /metrics; GET /asyncapi.yaml; GET /convert; GET /static/{system}/{name};
-everybody: POST /api/callbacks/{queue}/{key};
+everybody: POST /api/callbacks/{queue};
 anyone: POST /api/tickets; GET /api/session; POST /api/session; DELETE /api/session;
 anyone: POST /api/jobs; GET /api/jobs; GET /api/jobs/events;
 anyone owner: GET /api/jobs/{job_id}; GET /api/jobs/{job_id}/events; GET /api/jobs/{job_id}/result;
@@ -111,7 +111,7 @@ def rules() -> dict[str, Rule]:
 
 
 RULES = rules()
-SIGNED = {"POST /api/callbacks/{queue}/{key}"}
+SIGNED = {"POST /api/callbacks/{queue}"}
 """Whoever has an address that was signed may use it, and nobody else, whatever token they have."""
 STREAMS = {request for request in RULES if request.endswith("/events")} | {"GET /api/ops/changes"}
 
@@ -239,7 +239,8 @@ async def test_an_address_for_a_callback_needs_its_own_signature(access: Access)
     queue = access.place.systems[0].kernel.registry.queues[0]
     for client in (access.place.client(), access.place.client("olga", "operator")):
         for signature in ("", "0" * 64):
-            answer = await client.post(f"/api/callbacks/{queue}/k?expires=9999999999999&signature={signature}", json=1)
+            url = f"/api/callbacks/{queue}?key=k&expires=9999999999999&signature={signature}"
+            answer = await client.post(url, json=1)
             assert answer.status_code == 403, answer.text
 
 

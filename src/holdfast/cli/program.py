@@ -21,6 +21,7 @@ from holdfast.cli.start import (
     AppPath,
     AsJson,
     SystemNames,
+    check_named,
     check_served,
     own_apps,
     run_to_end,
@@ -137,6 +138,7 @@ def worker(
 
     settings = settings_now()
     if reload:
+        check_named(app)
         run_and_reload(sys.argv[1:], settings.grace_s)
         return
     start_logging(settings)

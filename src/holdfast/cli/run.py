@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from datetime import datetime
@@ -49,14 +48,12 @@ def load_job(path: str) -> tuple[App, type[Job[Any]]]:
     """The job class behind `module:Class`, and the app that declares it."""
     from holdfast.errors import BadDeclaration, SettingsError
     from holdfast.kernel.app import App, kind_of
+    from holdfast.main import import_own
 
     module_name, _, name = path.partition(":")
     if not name:
         raise SettingsError([f"'{path}' does not name a job; write module:Class."])
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise SettingsError([f"The module '{module_name}' cannot be imported: {error}."]) from None
+    module = import_own(module_name)
     job = getattr(module, name, None)
     if job is None:
         raise SettingsError([f"'{module_name}' has no job named '{name}'."])

@@ -11,7 +11,7 @@ import typer
 from holdfast.cli import complete
 from holdfast.cli.migrate import migrate
 from holdfast.cli.reach import fail, finite
-from holdfast.cli.start import AppPath, AsJson, SystemNames, settings_now
+from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, settings_now
 
 
 def add_to(cli: typer.Typer, panel: str) -> None:
@@ -31,8 +31,9 @@ def check(
     app: AppPath = None,
 ) -> None:
     """Check every setting and print all problems in sentences, and what works but leaves a risk. Exits 1 on a
-    problem. With --deploy: list the jobs that the loaded code could not run, and exit 1 if there are any. With
-    --connect: reach everything that is configured, and exit 1 if something is not as it must be."""
+    problem. With --app: load that app too, and say what is wrong with it. With --deploy: list the jobs that the loaded
+    code could not run, and exit 1 if there are any. With --connect: reach everything that is configured, and exit 1 if
+    something is not as it must be."""
     from holdfast.cli.connect import check_connect
     from holdfast.cli.deploy import check_deploy
     from holdfast.main import load_systems, missing_systems
@@ -44,6 +45,7 @@ def check(
         check_deploy(system, app, as_json)
     if connect:
         check_connect(system, app, as_json)
+    own_apps(app)
     groups: list[type[Any]] = [
         Settings,
         IncidentSettings,

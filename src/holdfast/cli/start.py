@@ -61,6 +61,17 @@ def settings_now(**given: Any) -> Settings:
         raise typer.Exit(1) from None
 
 
+def check_named(paths: list[str] | None) -> None:
+    """Stop where no change of code could make the command work: nothing is named, or what is named is no app."""
+    from holdfast.main import NOTHING_TO_RUN, installed_names
+
+    if not paths and not installed_names():
+        fail(NOTHING_TO_RUN)
+    for path in paths or ():
+        if not path.partition(":")[2]:
+            fail(f"'{path}' does not name an app; write module:app.")
+
+
 def own_apps(paths: list[str] | None) -> list[App]:
     from holdfast.errors import HoldfastError
     from holdfast.main import load_app

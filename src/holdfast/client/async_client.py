@@ -42,13 +42,13 @@ class Client:
         self._kernel = kernel
 
     @classmethod
-    def open(cls, *apps: App, url: str | None = None) -> Self:
-        """A client of these apps' jobs on the database at `url`, or else on the one that the environment names. Nothing
-        is connected yet."""
+    def open(cls, *apps: App, database: str | None = None) -> Self:
+        """A client of these apps' jobs on the database at this URL, or else on the one that the environment names.
+        Nothing is connected yet."""
         if not apps or not all(isinstance(app, App) for app in apps):
-            raise BadDeclaration("A client needs the app whose jobs it is for: Client.open(app, url=...).")
+            raise BadDeclaration("A client needs the app whose jobs it is for: Client.open(app, database=...).")
         settings = read(Settings, os.environ)
-        return cls(open_kernel(settings if url is None else replace(settings, database_url=url), apps))
+        return cls(open_kernel(settings if database is None else replace(settings, database_url=database), apps))
 
     async def __aenter__(self) -> Self:
         """Connect; a database that does not fit this code is refused with what to do about it."""
@@ -121,8 +121,8 @@ class Client:
         await operate.cancel(self._kernel, (await read_status(self._kernel, job_id)).id, actor)
 
     async def answer(self, key: str, value: object, *, message_id: str | None = None) -> bool:
-        """Answer what a job waits for under `key` with a JSON value, before or after it comes to wait. Whether it was
-        handed over at once. The same `message_id` again changes nothing; without one, the same answer again."""
+        """Answer what a job waits for under `key` with a JSON value, before or after it comes to wait. Whether a
+        job has it; else it is kept. The same `message_id` again changes nothing; without one, the same answer again."""
         try:
             body = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:

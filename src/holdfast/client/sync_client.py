@@ -34,11 +34,11 @@ class SyncClient:
         self._running: _Running | None = None
 
     @classmethod
-    def open(cls, *apps: App, url: str | None = None) -> Self:
-        """A client of these apps' jobs on the database at `url`, or else on the one that the environment names. Nothing
-        is connected yet."""
-        Client.open(*apps, url=url)  # what is wrong with the settings is said here
-        return cls(lambda: Client.open(*apps, url=url))
+    def open(cls, *apps: App, database: str | None = None) -> Self:
+        """A client of these apps' jobs on the database at this URL, or else on the one that the environment names.
+        Nothing is connected yet."""
+        Client.open(*apps, database=database)  # what is wrong with the settings is said here
+        return cls(lambda: Client.open(*apps, database=database))
 
     def __enter__(self) -> Self:
         """Connect; a database that does not fit this code is refused with what to do about it."""

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.client import Client
+from holdfast.core.suggest import give_names
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.errors import BadDeclaration, NotAllowed
 from holdfast.kernel.app import App
@@ -30,6 +31,7 @@ from holdfast.system import OpenSystem, System
 HostLifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
+@give_names
 class Lifespan:
     """Runs the jobs of `apps` for as long as the application does.
 

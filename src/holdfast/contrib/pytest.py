@@ -36,8 +36,10 @@ class OpenWorld(Protocol):
 def holdfast_world() -> OpenWorld:
     """Opens a world that fails the test on forgotten awaits, on a blocked event loop, and on exceptions that nothing
     recognises."""
+    from holdfast.core.suggest import give_names
     from holdfast.testing import world
 
+    @give_names
     def open_world(
         *apps: App, seed: int = 1, database: str | None = None, strict: bool = True
     ) -> AbstractAsyncContextManager[World]:

@@ -325,6 +325,9 @@ def _problem(policy: BreakerPolicy) -> str | None:
     for name in NUMBERS:
         if not isinstance(value := getattr(policy, name), int | float | None) or isinstance(value, bool):
             return f"A breaker needs a number for {name}, not {value!r}."
+    for name in ("window", "trials", "min_calls", "failures_in_a_row"):
+        if isinstance(value := getattr(policy, name), float):
+            return f"A breaker needs a whole number for {name}, not {value!r}."
     for name in ("window", "trials"):
         if getattr(policy, name) < 1:
             return f"A breaker needs a {name} of 1 or more, not {getattr(policy, name)}."

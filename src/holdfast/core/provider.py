@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from holdfast.core.breaker import BreakerPolicy
 from holdfast.core.failure import Failure
 
+NAME_LENGTH_MAX = 200
 EffectClass = Literal["token", "lookup", "neither"]
 Lookup = Callable[[str], Awaitable[str | None]]
 HasId = Callable[[str], Awaitable[bool]]
@@ -74,6 +75,8 @@ class Provider:
 def _problem(provider: Provider) -> str | None:
     if not isinstance(provider.name, str) or not provider.name:
         return "needs a name, which is a text."
+    if len(provider.name) > NAME_LENGTH_MAX or not provider.name.isprintable():
+        return f"needs a name of up to {NAME_LENGTH_MAX} characters, without line breaks and the like."
     if provider.breaker is not None and not isinstance(provider.breaker, BreakerPolicy):
         return f"has a breaker of {provider.breaker!r}; write breaker=Breaker(...)."
     if provider.effects not in get_args(EffectClass):

@@ -71,8 +71,8 @@ def _problem(policy: Retry) -> str | None:
     for name in ("attempts", "base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
         if not isinstance(value := getattr(policy, name), int | float | None) or isinstance(value, bool):
             return f"A retry policy needs a number for {name}, not {value!r}."
-    if policy.attempts < 1:
-        return f"A retry policy needs attempts of 1 or more (the first call counts), not {policy.attempts}."
+    if not isinstance(policy.attempts, int) or policy.attempts < 1:
+        return f"A retry policy needs attempts, a whole number of 1 or more with the first call, not {policy.attempts}."
     for name in ("base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
         value = getattr(policy, name)
         if value is not None and (not math.isfinite(value) or value < 0):

@@ -184,7 +184,7 @@ class Runner:
 
     async def _settle(self, ending: Ending | None, taken: LeasedJob) -> None:
         """Through the same door as everybody. Fenced, so that settling again after a lost answer is harmless."""
-        if ending is None:
+        if ending is None or ending.is_written:
             return
         give_up_at = self.kernel.now() + int(self.kernel.tuning.lease_s * 1_000)
         backoff_s = SETTLE_BACKOFF_S

@@ -190,15 +190,15 @@ class Worker:
         self._reserved += kept
         began = self.kernel.now()
         try:
-            done = await turn(self.kernel, self.name, self.queues, finished, room, goes_on=goes_on, look=self._look)
+            endings = [ending for ending in finished if not ending.is_written]
+            done = await turn(self.kernel, self.name, self.queues, endings, room, goes_on=goes_on, look=self._look)
         except BaseException:
             self._finished = finished + self._finished  # fenced: settling again after a lost answer is harmless
             raise
         finally:
             self._stepping -= 1
             self._reserved -= kept
-        self.completed += len(finished)
-        self._look = next_look(self._look, room, began, *done)
+        self._look, self.completed = next_look(self._look, room, began, *done), self.completed + len(finished)
         return done
 
     def _start(self, taken: Sequence[LeasedJob]) -> None:

@@ -16,11 +16,11 @@ from holdfast.kernel.kernel import Kernel
 router = APIRouter(tags=["callbacks"])
 
 
-@router.post("/api/callbacks/{queue}/{key}", status_code=202)
+@router.post("/api/callbacks/{queue}", status_code=202)
 async def take_callback(
     request: Request,
     queue: str,
-    key: str,
+    key: Annotated[str, Query(description="What the job waits for.")],
     expires: Annotated[int, Query(description="Until when the address is good, in milliseconds since the epoch.")],
     signature: Annotated[str, Query(description="Of the queue, the key and `expires`.", max_length=128)],
 ) -> dict[str, Any]:

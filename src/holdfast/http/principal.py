@@ -15,6 +15,10 @@ class Principal:
     sub: str
     roles: AbstractSet[str]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.roles, AbstractSet):
+            raise TypeError(f"The roles of a Principal are a set, as {{'operator'}}, not {self.roles!r}.")
+
     def may(self, *roles: str) -> bool:
         """True with any of these roles; with none named, any caller may."""
         return not roles or not self.roles.isdisjoint(roles)

@@ -34,7 +34,8 @@ from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.core.turns import Limit
 from holdfast.errors import BadDeclaration, InvalidInput
-from holdfast.kernel.declare.declaring import check_formerly, declared_turns, refuse_bare
+from holdfast.kernel.declare import declaring
+from holdfast.kernel.declare.arguments import checks_types
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.kernel.sealing import Sealer
 from holdfast.stores.statement import Migration
@@ -180,13 +181,15 @@ def stage(
 
     An `async def` runs on the worker's event loop and must not block it. A plain `def` runs in a thread of the worker;
     with `cpu` in a process of its own, so that it may compute. Its `ctx` is a `SyncContext`."""
-    refuse_bare("stage", bare)
+    declaring.refuse_bare("stage", bare)
 
     def mark(function: S) -> S:
-        named = None if reads is None else frozenset(reads)
+        declaring.refuse_second(function)
+        named = None if reads is None else declaring.check_reads(reads)
         rules = Rules(retry_on, never)
         policy = Retry() if retry is None else retry
-        left = StageMark(policy, provider, timeout_s, named, rules, check_formerly(formerly), upgrade, cpu)
+        names, bring = declaring.check_formerly(formerly), declaring.check_upgrade(upgrade)
+        left = StageMark(policy, provider, timeout_s, named, rules, names, bring, cpu)
         function.__holdfast_stage__ = left  # type: ignore[attr-defined]
         return function
 
@@ -227,9 +230,10 @@ class App:
                 f"The app name '{self.name}' must start with a letter and hold only a-z, 0-9, '_', '-' and '.'."
             )
 
-        if self.schema is not None and not SCHEMA.match(self.schema):
+        if self.schema is not None and (not isinstance(self.schema, str) or not SCHEMA.match(self.schema)):
             raise BadDeclaration(f"The schema '{self.schema}' must start with a letter and hold only a-z, 0-9 and '_'.")
 
+    @checks_types
     def job(
         self,
         bare: None = None,
@@ -266,10 +270,10 @@ class App:
 
         `search` names fields of the input, by their paths, that a person finds the job by, however many jobs there
         are: `input.order_id:7`."""
-        refuse_bare("app.job", bare)
+        declaring.refuse_bare("app.job", bare)
 
         def declare(cls: J) -> J:
-            turns = declared_turns(cls.__name__, fair_by, weights, limit)
+            turns = declaring.declared_turns(cls.__name__, fair_by, weights, limit)
             given = (deadline_s, priority, announce, retries, self.never, version, upgrade, seals, self.sealer, turns)
             kind = job_kind(self.name, cls, name, *given, search)
             if queue is not None:
@@ -312,6 +316,7 @@ class App:
 
         return declare
 
+    @checks_types
     def schedule(
         self,
         cron: str,
@@ -332,6 +337,7 @@ class App:
         kind = kind_of(job)
         if kind.name not in self.kinds:
             raise BadDeclaration(f"'{kind.name}' is not a job of the app '{self.name}'; schedule it in its own app.")
+        declaring.check_schedule_name(kind.name, name)
         schedule = Schedule(name or f"{self.name}.{job.__name__}", cron, job, input, timezone, float(jitter_s), overlap)
         if any(known.name == schedule.name for known in self.schedules):
             raise BadDeclaration(f"The schedule '{schedule.name}' is declared twice; give one of them another name=.")

@@ -62,15 +62,20 @@ async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
     context = Context(kernel, kind, stage, job, started)
     book = AttemptLog()
     bound = ATTEMPT_LOG.set(book)
+    outcome: Outcome | None = None
+    value: str | None = None
     try:
         with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
             outcome, value = await _outcome(kernel, context, kind, stage, taken)
     except LeaseLost:
-        return None
+        pass
     finally:
         _unbind(bound)
-    if context.is_written:
-        return None  # in the caller's own commit
+    if context.written is not None:
+        context.written.committed()
+        return Ending(job, Next(None), is_written=True)
+    if outcome is None:
+        return None
     return Ending(
         job,
         outcome,

@@ -23,6 +23,7 @@ from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.call import call
 from holdfast.kernel.compose.checkpoint import checkpoint
 from holdfast.kernel.compose.children import gather, spawn
+from holdfast.kernel.compose.foreign import ForeignTx
 from holdfast.kernel.compose.own_rows import StageCommit, committing
 from holdfast.kernel.compose.waiting import wait_for
 from holdfast.kernel.effects import perform
@@ -70,7 +71,6 @@ class Context:
         "_stage",
         "began",
         "events",
-        "is_written",
         "job",
         "kept",
         "kernel",
@@ -81,6 +81,7 @@ class Context:
         "paid",
         "promised",
         "provider_status",
+        "written",
     )
 
     def __init__(self, kernel: Kernel, kind: JobKind, stage: Stage, job: Claimed, began: int) -> None:
@@ -95,7 +96,7 @@ class Context:
         self.limit: asyncio.Timeout | None = None
         self.kept: dict[str, KeptAnswer] | None = None
         self.numbers: dict[str, int] = {}
-        self.is_written = False
+        self.written: ForeignTx | None = None
         self.provider_status: int | None = None
         self.promised: list[tuple[str, Coroutine[Any, Any, Any]]] = []
 

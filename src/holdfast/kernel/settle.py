@@ -72,6 +72,8 @@ class Ending:
     """Whether answers are kept for this stage: they go when the job leaves it."""
     is_unwritable: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
+    is_written: bool = False
+    """Ended in a commit of the handler's own: there is nothing left to write."""
     taken: LeasedJob | None = None
     """What the attempt was given, if its worker may go on with the job's next stage."""
     log: str | None = None

@@ -7,10 +7,10 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from holdfast.core.job import PRIORITIES
+from holdfast.core.suggest import nearest
 from holdfast.core.turns import Turns
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job, kind_of
@@ -84,8 +84,8 @@ def order_of(
 
 
 def _unknown_option(name: str) -> str:
-    near = get_close_matches(name, OPTIONS, n=1)
-    meant = f"did you mean '{near[0]}'? They are" if near else "they are"
+    near = nearest(name, OPTIONS)
+    meant = f"did you mean '{near}'? They are" if near else "they are"
     return f"There is no option '{name}' of a job; {meant} {', '.join(OPTIONS)}."
 
 

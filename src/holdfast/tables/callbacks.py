@@ -22,6 +22,11 @@ async def take(tx: Tx, key: str) -> str | None:
     return str(rows[0]["body"]) if rows else None
 
 
+async def is_kept(tx: Tx, key: str) -> bool:
+    """Whether an answer of the key is there that no job has taken."""
+    return bool(await tx.rows(sql.is_kept, key=key))
+
+
 async def awaited(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
     """Keys that have an answer and a job that waits for it, by when the answer came."""
     return [(row["key"], row["received_at"]) for row in await tx.rows(sql.awaited, limit=limit, floor=floor)]

@@ -8,6 +8,9 @@ RETURNING key
 DELETE FROM holdfast_callbacks WHERE key = :key
 RETURNING body
 
+-- name: is_kept
+SELECT 1 AS kept FROM holdfast_callbacks WHERE key = :key
+
 -- name: awaited
 -- Answers that came before their job waited for them.
 SELECT c.key, c.received_at FROM holdfast_callbacks AS c

@@ -23,8 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
+from holdfast.client import Client
 from holdfast.core.family import NEVER_MS
 from holdfast.core.provider import Provider
+from holdfast.core.suggest import give_names
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate, submit
 from holdfast.kernel.app import App, Job
@@ -74,6 +76,7 @@ class EffectCount:
     sends: int
 
 
+@give_names
 class World:
     """One deployment in one test: a store, a clock, and workers that may crash."""
 
@@ -143,6 +146,11 @@ class World:
         self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[submit.Options]
     ) -> str:
         return await submit.submit(self.kernel, job, input, key=key, **options)
+
+    @property
+    def client(self) -> Client:
+        """What code outside of jobs may do with them, on this world's database: answer, cancel, ask for a result."""
+        return Client(self.kernel)
 
     async def run_until_idle(self, *, turn_s: float = 1.0, limit_s: float = 7 * 86_400) -> None:
         """Run everything that is due, turn the clock to what is due next, and so on until nothing is left to do.
@@ -306,6 +314,7 @@ class World:
         return min(moments, default=None)
 
 
+@give_names
 @asynccontextmanager
 async def world(*apps: App, seed: int = 1, database: str | None = None, strict: bool = False) -> AsyncIterator[World]:
     """A fresh deployment of these apps on a private SQLite database.

@@ -94,7 +94,7 @@ class Weigh(Job[Order, float]):
 
 
 async def outside() -> float:
-    async with Client.open(app, url="sqlite:///shop.db") as client:
+    async with Client.open(app, database="sqlite:///shop.db") as client:
         job_id: str = await client.enqueue(Weigh, Order(1), key="a", priority=Priority.HIGH)
         await client.enqueue_many(Weigh, [Order(1)], key=lambda order: str(order.id))
         text: str = (await client.wait(job_id, timeout_s=5)).why

@@ -31,6 +31,7 @@ class ForeignTx:
         self.is_async = is_async
         self.schema: str | None = None
         self._run = run
+        self._callbacks: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         try:
@@ -43,7 +44,14 @@ class ForeignTx:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
 
     def after_commit(self, callback: Callable[[], None]) -> None:
-        """Nobody tells us when the caller commits."""
+        """Kept for `committed`. Where the caller commits, nobody hears of it, and they are not called."""
+        self._callbacks.append(callback)
+
+    def committed(self) -> None:
+        """Call what was to be called after the commit, once."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
 
 
 def _translated(error: Exception, schema: str | None) -> StoreError | None:

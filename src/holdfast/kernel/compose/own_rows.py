@@ -18,6 +18,7 @@ from holdfast.core.outcome import Next
 from holdfast.errors import BadDeclaration, InvalidInput, LeaseLost
 from holdfast.kernel.compose.foreign import ForeignTx, foreign_tx, library_of
 from holdfast.kernel.enqueue import finish
+from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import end
 from holdfast.tables import jobs
@@ -56,7 +57,7 @@ async def committing(ctx: Context, session: C) -> AsyncIterator[StageCommit[C]]:
     except BaseException:
         await _done(doors.rollback(session, begun))
         raise
-    ctx.is_written = True
+    ctx.written = tx
     await ctx.kernel.failpoint("own_rows.after_commit")
 
 
@@ -77,11 +78,11 @@ def committing_here(ctx: Context, session: C) -> Iterator[StageCommit[C]]:
     except BaseException:
         doors.rollback(session, begun)
         raise
-    ctx.is_written = True
+    ctx.written = tx
 
 
 def _prepare(ctx: Context, session: Any) -> ForeignTx:
-    if ctx.is_written:
+    if ctx.written is not None:
         raise BadDeclaration(f"The stage '{ctx.stage}' has ended in an earlier ctx.transaction; it can end once.")
     tx = foreign_tx(session, ctx.kind.schema, autocommit=True)
     if tx.dialect != ctx.kernel.store.dialect:
@@ -107,13 +108,17 @@ async def _end_stage(ctx: Context, tx: ForeignTx, commit: StageCommit[Any]) -> N
     if commit.value is None and not stage.may_be_none:
         raise BadDeclaration(f"The stage '{stage.name}' ended its transaction without saying what it returns.")
     text = stage.dump(commit.value)
+    book = ATTEMPT_LOG.get()
     ending = Ending(
         ctx.job,
         Next(commit.value),
         None if text == "null" else text,
         messages=ctx.messages,
         events=ctx.events,
+        duration_ms=ctx.now() - ctx.began,
+        provider_status=ctx.provider_status,
         has_answers=ctx.paid is not None or bool(ctx.kept),
+        log=None if book is None else book.dump(),
     )
     if ctx.job.id not in await end(ctx.kernel, tx, [ending]):
         raise LeaseLost(f"Job {ctx.job.id} was taken over while attempt {ctx.job.attempt} wrote its rows.")

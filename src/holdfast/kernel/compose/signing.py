@@ -25,8 +25,9 @@ class CallbackSigner:
                 "A callback URL needs HOLDFAST_PUBLIC_URL (where holdfast serve is reached) and "
                 "HOLDFAST_CALLBACK_SECRET."
             )
-        where = f"{self.public_url.rstrip('/')}{PATH}/{quote(queue, safe='')}/{quote(key, safe='')}"
-        return f"{where}?expires={expires_at}&signature={self._sign(queue, key, expires_at)}"
+        # The key is no part of the path: servers and proxies decode and tidy paths, and a key may hold any text.
+        where = f"{self.public_url.rstrip('/')}{PATH}/{quote(queue, safe='')}"
+        return f"{where}?key={quote(key, safe='')}&expires={expires_at}&signature={self._sign(queue, key, expires_at)}"
 
     def is_signed(self, queue: str, key: str, expires_at: int, signature: str) -> bool:
         if not self.secret:

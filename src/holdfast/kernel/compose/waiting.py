@@ -73,7 +73,7 @@ def _read(text: str) -> Answered | None:
 
 
 async def answer(kernel: Kernel, key: str, body: str, *, message_id: str | None = None) -> bool:
-    """Answer what a job waits for, or will wait for, under `key`, with JSON. Whether it was handed over at once.
+    """Answer what a job waits for, or will wait for, under `key`, with JSON. Whether a job has it; else it is kept.
 
     The first answer of a key stands until a job has taken it. The same `message_id` again changes nothing; without one,
     the same answer again does not."""
@@ -84,7 +84,10 @@ async def answer(kernel: Kernel, key: str, body: str, *, message_id: str | None 
         if first:
             await callbacks.put(tx, key, body, kernel.now())
             await tx.notify("wakes")
-    return await hand_over(kernel, key)
+    if await hand_over(kernel, key):
+        return True
+    async with kernel.store.reading() as tx:  # the fleet was rung, and somebody else may have handed it over
+        return not await callbacks.is_kept(tx, key)
 
 
 async def hand_over(kernel: Kernel, key: str) -> bool:

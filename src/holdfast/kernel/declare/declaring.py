@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 import types
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -19,7 +20,10 @@ from holdfast.core.retry import Retry
 from holdfast.core.turns import OWNER, Limit, Turns
 from holdfast.errors import BadDeclaration
 
+U = TypeVar("U")
 HOOK = "on_settled"
+HOOKS = {HOOK: 0.8, "corrected": 0.9, "taken_back": 0.9, "public_failure": 0.9, "log_fields": 0.9}
+"""What a class may write, and how like it a name must be to be taken for it misspelt."""
 KIND = re.compile(r"[\w.:-]{1,200}\Z")
 
 
@@ -63,6 +67,26 @@ def check_formerly(formerly: object) -> tuple[str, ...]:
     return tuple(formerly)
 
 
+def check_reads(reads: object) -> frozenset[str]:
+    if isinstance(reads, str) or not isinstance(reads, Iterable):
+        raise BadDeclaration(f"reads={reads!r} must be fields of the input: write reads=('field',).")
+    return frozenset(reads)
+
+
+def check_upgrade(upgrade: U) -> U:
+    if upgrade is not None and not callable(upgrade):
+        raise BadDeclaration(f"upgrade={upgrade!r} must be a function that takes a stored result.")
+    return upgrade
+
+
+def refuse_second(function: object) -> None:
+    """A class that writes two stages of one name has only the second; the first would be lost without a word."""
+    name = getattr(function, "__name__", "")
+    body = sys._getframe(2).f_locals  # where the stage is written, which is the class while it is made
+    if "__qualname__" in body and hasattr(body.get(name), "__holdfast_stage__"):
+        raise BadDeclaration(f"'{body['__qualname__']}' has two stages '{name}'; give one of them another name.")
+
+
 def check_options(place: str, method: object, retry: object, provider: object, timeout_s: object) -> None:
     if isinstance(method, classmethod):
         raise BadDeclaration(
@@ -100,6 +124,9 @@ def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> Non
     missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
     if missing:
         raise BadDeclaration(f"'{place}' has version {version} but no upgrade from version {missing[0]}.")
+    for step, upgrade in upgrades.items():
+        if not callable(upgrade):
+            raise BadDeclaration(f"'{place}' has an upgrade from version {step} that is no function, but {upgrade!r}.")
     beyond = [step for step in upgrades if not 1 <= step < version]
     if beyond:
         raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")
@@ -120,8 +147,10 @@ def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
     method whose name is nearly that."""
     for name, method in vars(cls).items():
         is_own = inspect.isfunction(method) and not name.startswith("_") and not hasattr(method, "__holdfast_stage__")
-        if is_own and name != HOOK and get_close_matches(name, [HOOK], cutoff=0.8):
-            raise BadDeclaration(f"'{cls.__name__}.{name}' is called by nobody; did you mean {HOOK}(self, tx, change)?")
+        if is_own and name not in HOOKS:
+            _refuse_misspelt(cls.__name__, name)
+        if name in HOOKS and hasattr(method, "__holdfast_stage__"):
+            raise BadDeclaration(f"'{cls.__name__}.{name}' is a stage, but that is the name of a hook; rename it.")
     hook: Callable[..., Awaitable[None]] = getattr(cls, HOOK)
     if hook.__module__ == "holdfast.kernel.app":
         return None
@@ -132,6 +161,13 @@ def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
     except TypeError:
         raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must take (self, tx, change).") from None
     return hook
+
+
+def _refuse_misspelt(place: str, name: str) -> None:
+    for hook, cutoff in HOOKS.items():
+        if get_close_matches(name, [hook], cutoff=cutoff):
+            signature = f"{hook}(self, tx, change)" if hook == HOOK else hook
+            raise BadDeclaration(f"'{place}.{name}' is called by nobody; did you mean {signature}?")
 
 
 def check_type(place: str, parameter: str, hints: dict[str, Any], given: Any, source: str) -> None:
@@ -158,17 +194,17 @@ def _spelled(type_: Any) -> str:
 def may_hold(wanted: Any, given: Any) -> bool:
     """Whether a parameter of the type `wanted` may be given a value of the type `given`. False only if it never can:
     what is hard to judge is left to the type checker."""
-    wanted_members, given_members = _members(wanted), _members(given)
+    wanted_members, given_members = members_of(wanted), members_of(given)
     return any(_fits(each, value) for each in wanted_members for value in given_members)
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def members_of(annotation: Any) -> tuple[Any, ...]:
     """The alternatives of a type, each without its decoration."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated or isinstance(annotation, typing.NewType):
-        return _members(annotation.__origin__ if origin else annotation.__supertype__)
+        return members_of(annotation.__origin__ if origin else annotation.__supertype__)
     if origin in (typing.Union, types.UnionType):
-        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
+        return tuple(member for part in typing.get_args(annotation) for member in members_of(part))
     if origin is typing.Literal:
         return tuple(type(value) for value in typing.get_args(annotation))
     return (dict,) if typing.is_typeddict(annotation) else (annotation,)
@@ -239,6 +275,11 @@ def checked_paths(place: str, verb: str, paths: Sequence[str], takes: Any) -> tu
                 f"'{place}' {verb} '{path}', which is no field of its input; write field or field.inner."
             )
     return tuple(paths)
+
+
+def check_schedule_name(kind: str, name: str | None) -> None:
+    if name is not None and not (0 < len(name) <= 200 and name.isprintable()):
+        raise BadDeclaration(f"The schedule of '{kind}' has the name {name!r}; it must be 1 to 200 characters.")
 
 
 def hints_of(method: Any, place: str) -> dict[str, Any]:

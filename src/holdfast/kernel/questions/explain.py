@@ -112,7 +112,7 @@ def _queued(story: Story) -> Explanation:
     waited = _span(now - job["run_at"])
     if not fresh:
         sentence = (
-            f"It is due since {waited} and no worker of the queue '{job['queue']}' has reported lately: "
+            f"It has been due for {waited} and no worker of the queue '{job['queue']}' has reported lately: "
             "start one with `holdfast worker`."
         )
         return Explanation(sentence, {"code": "NO_WORKER", **facts})
@@ -120,7 +120,7 @@ def _queued(story: Story) -> Explanation:
         return _undeclared(job, {**facts, "version": job["version"]})
     busy = sum(worker["in_flight"] for worker in fresh)
     sentence = (
-        f"It is due since {waited} and waits its turn: {_count(len(fresh), 'worker')} of the queue "
+        f"It has been due for {waited} and waits its turn: {_count(len(fresh), 'worker')} of the queue "
         f"'{job['queue']}' had {_count(busy, 'job')} in flight."
     )
     return Explanation(sentence, {"code": "DUE", "in_flight": busy, **facts})

@@ -1,0 +1,88 @@
+"""Answers a misspelt keyword argument with the names that there are.
+
+`give_names` is put on what is public, where it is handed out, so that every public call has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from enum import Enum
+from functools import wraps
+from typing import Any, NoReturn, TypeVar, cast
+
+T = TypeVar("T")
+_CONSTRUCTORS = ("__init__", "__new__")
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant, or None if none is like it."""
+    near = get_close_matches(name, list(names), n=1)
+    return near[0] if near else None
+
+
+def give_names(public: T, name: str | None = None) -> T:
+    """The same function or class, whose calls name the right argument where a wrong one was given. A class is changed
+    in place, its constructor and its public methods; other values are returned as they are. `name` is what it is
+    known by, where that is not its own name."""
+    if inspect.isfunction(public):
+        return cast(T, _with_names(public, name or public.__qualname__))
+    if isinstance(public, type) and not issubclass(public, Enum):
+        for owner in (each for each in public.__mro__ if each.__module__.partition(".")[0] == "holdfast"):
+            _name_methods(owner, name if owner is public and name else owner.__qualname__)
+    return public
+
+
+def _name_methods(owner: type, known_as: str) -> None:
+    for name, member in list(vars(owner).items()):
+        if name.startswith("_") and name not in _CONSTRUCTORS:
+            continue
+        place = known_as if name in _CONSTRUCTORS else f"{known_as}.{name}"
+        if inspect.isfunction(member):
+            setattr(owner, name, _with_names(member, place))
+        elif isinstance(member, classmethod | staticmethod) and inspect.isfunction(member.__func__):
+            setattr(owner, name, type(member)(_with_names(member.__func__, place)))
+
+
+def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    if hasattr(function, "__holdfast_names__"):
+        return function
+
+    def refuse(error: TypeError, given: dict[str, Any]) -> NoReturn:
+        problem = _unknown_name(function, place, given) if given else None
+        if problem is None:
+            raise error
+        raise TypeError(problem) from None
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            refuse(error, kwargs)
+
+    @wraps(function)
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except TypeError as error:
+            refuse(error, kwargs)
+
+    wrapper: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call
+    wrapper.__holdfast_names__ = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _unknown_name(function: Callable[..., Any], place: str, given: dict[str, Any]) -> str | None:
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    names = [name for name in names if name not in ("self", "cls")]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is None:
+        return None
+    near = nearest(unknown, names)
+    meant = f"did you mean '{near}'? It takes" if near else "it takes"
+    return f"{place}() has no argument '{unknown}'; {meant} {', '.join(names) or 'none by name'}."

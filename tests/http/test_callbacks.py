@@ -1,0 +1,48 @@
+"""A signed address answers the one wait that it was made for, whatever its key is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.http.conftest import Client
+from tests.http.wishes import web_for
+
+from holdfast.kernel.compose.signing import CallbackSigner
+from holdfast.kernel.kernel import Kernel
+from holdfast.settings import Settings
+from holdfast.tables import callbacks
+from holdfast.testing import HandClock
+
+pytestmark = pytest.mark.spec("K24")
+KEYS = ["gateway", "approve/7", "a//b/../c", "why?&expires=1", "50 % ü", "/"]
+
+
+@pytest.fixture
+def signed(kernel: Kernel) -> Kernel:
+    return replace(kernel, callbacks=CallbackSigner("http://holdfast", "a secret of the tests"))
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_an_address_answers_the_wait_of_its_key(
+    signed: Kernel, settings: Settings, client: Client, key: str
+) -> None:
+    url = signed.callbacks.url("wishes", key, signed.now() + 1_000)
+    answer = await client(to=web_for(settings, signed)).post(url, json={"by": "ann"})
+    assert (answer.status_code, answer.json()) == (202, {"delivered": False}), answer.text
+    async with signed.store.transaction() as tx:
+        assert await callbacks.take(tx, key) == '{"by":"ann"}'
+
+
+async def test_an_address_is_good_for_its_own_key_and_time(
+    signed: Kernel, settings: Settings, client: Client, clock: HandClock
+) -> None:
+    web = client(to=web_for(settings, signed))
+    url = signed.callbacks.url("wishes", "approve/7", signed.now() + 1_000)
+    assert (await web.post(url.replace("approve%2F7", "approve%2F8"), json=1)).status_code == 403
+    assert (await web.get(url)).status_code == 405, "whoever only looks at it answers nothing"
+    clock.advance(2)
+    expired = await web.post(url, json=1)
+    assert (expired.status_code, expired.json()["code"]) == (410, "CALLBACK_EXPIRED")
+    async with signed.store.reading() as tx:
+        assert not await callbacks.is_kept(tx, "approve/7")
