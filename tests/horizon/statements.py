@@ -42,7 +42,13 @@ EXCUSED = {
         "places.set_priority", "places.run_now", "places.remove", "logs.of_job", "logs.forget",
         "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
     },
+    "letters of one group or of one replay, while a person looks": {
+        "replays.enrol", "replays.upcoming", "replays.mark", "replays.progress", "replays.troubles",
+        "replays.effects_of", "replays.costs_of", "replays.results_of", "replays.owners_of", "replays.letters_of",
+        "replays.prune_letters",
+    },
     "only inserts": {
+        "replays.begin",
         "logs.put", "turns.open", "secrets.put", "search.put", "callbacks.put", "incidents.open",
         "joins.begin", "effects.begin_new", "new_jobs.insert", "new_jobs.insert_one",
         "events.append", "events.append_once", "results.put",
@@ -57,6 +63,8 @@ EXCUSED = {
         "incidents.begun_between", "ops.gate_changes",
         "workers.company", "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
+        "replays.due", "replays.advance", "replays.pause", "replays.resume", "replays.stop", "replays.show",
+        "replays.page", "replays.ids", "replays.prune",
         "breakers.read", "breakers.asked", "breakers.lock", "breakers.swap", "breakers.gate_until",
         "breakers.lift_gate", "breakers.spend",
         "breakers.set_places", "breakers.set_ramp", "workers.gone", "schedules.due", "schedules.every",

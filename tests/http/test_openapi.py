@@ -184,8 +184,20 @@ async def _letters(here: Yard) -> None:
     await here.do("bulk_replay", body={**which, "per_minute": 60})
     refused = await here.do("bulk_resolve", body={**which, "notes": "done"})
     assert refused["refused"], "they have not run"
+    await _group(here)
     assert (await here.do("list_groups"))["items"] and (await here.do("list_cases"))["items"]
     await here.do("show_case", case_id=(await here.do("list_cases"))["items"][0]["id"])
+
+
+async def _group(here: Yard) -> None:
+    group = (await here.do("show_case", case_id=await here.letter()))["fingerprint"]
+    preview = {"dry_run": True, "set": {"fails": ""}, "per_minute": 60}
+    assert (await here.do("mend_group", fingerprint=group, body=preview))["letters"] == 3
+    begun = await here.do("mend_group", fingerprint=group, body={"evidence": "seen", "per_minute": 60})
+    assert (await here.do("list_replays"))["items"]
+    for verb in ("pause_replay", "resume_replay", "stop_replay"):
+        await here.do(verb, replay_id=begun["id"])
+    assert (await here.do("show_replay", replay_id=begun["id"][:13]))["state"] == "stopped"
 
 
 async def _service(here: Yard, clock: HandClock) -> None:

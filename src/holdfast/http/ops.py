@@ -33,6 +33,7 @@ from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, JobId, Limit, OnPa
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_control import router as control_router
 from holdfast.http.ops_incidents import router as incidents_router
+from holdfast.http.ops_replays import router as replays_router
 from holdfast.operator import deliveries, fleet, job_bulk, jobs, overview, providers, story
 from holdfast.operator.page import PAGE_MAX, ListPage
 
@@ -40,6 +41,7 @@ router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATO
 router.include_router(cases_router)
 router.include_router(incidents_router)
 router.include_router(control_router)
+router.include_router(replays_router)
 
 MESSAGE_STATUS = Literal["pending", "published", "failed"]
 EFFECT_STATUS = Literal["planned", "sending", "unknown", "sent", "failed", "review"]

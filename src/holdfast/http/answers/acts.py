@@ -10,7 +10,7 @@ from holdfast.core.breaker import Gate
 from holdfast.core.case import CaseState, Cause
 from holdfast.core.control import Action, Sort
 from holdfast.core.job import State
-from holdfast.http.answers.rows import Change, EffectStatus, StageEffect
+from holdfast.http.answers.rows import EffectStatus, StageEffect, ValueChange
 
 
 class JobEnded(TypedDict):
@@ -110,7 +110,7 @@ class LetterCorrected(LetterStep):
     job_id: str
     kind: str
     dry_run: bool
-    changes: list[Change]
+    changes: list[ValueChange]
     replay_from: str
     replay_reason: str
     results_kept: list[str]
@@ -175,7 +175,7 @@ class PauseSet(TypedDict):
     reason: str
 
 
-class Ticket(TypedDict):
+class TicketIssued(TypedDict):
     ticket: str
     expiresAt: str
 

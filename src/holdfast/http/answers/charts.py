@@ -62,7 +62,7 @@ class ProviderChart(TypedDict):
     points: list[CallPoint]
 
 
-class Mark(TypedDict):
+class ChartMark(TypedDict):
     """What happened meanwhile; `href` is a place of the console."""
 
     at: str
@@ -86,7 +86,7 @@ class SystemCharts(TypedDict):
     errors: list[ErrorCount]
     stages: list[StageCount]
     providers: list[ProviderChart]
-    marks: list[Mark]
+    marks: list[ChartMark]
 
 
 class ChartsAnswer(TypedDict):

@@ -21,7 +21,7 @@ class LastError(TypedDict):
     message: str
 
 
-class Change(TypedDict):
+class ValueChange(TypedDict):
     path: str
     before: Document
     after: Document

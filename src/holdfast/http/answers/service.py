@@ -115,7 +115,7 @@ class MessagePage(TypedDict):
     next: str | None
 
 
-class EffectRow(JobEffect):
+class EffectAnswerRow(JobEffect):
     system: str
     kind: str
     job_id: str | None
@@ -124,7 +124,7 @@ class EffectRow(JobEffect):
 
 
 class EffectPage(TypedDict):
-    items: list[EffectRow]
+    items: list[EffectAnswerRow]
     next: str | None
 
 

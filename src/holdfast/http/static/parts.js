@@ -168,8 +168,11 @@ export function say(words, kind = "good") {
   else setTimeout(() => one.remove(), 6000);
 }
 
-// Run an action of a person: its problem is shown where it was asked for, and the view is drawn anew.
-export const doing = (run, done, again) => async (event) => {
+// Run an action of a person: its problem is shown where it was asked for, and the view is drawn anew. `act` is the
+// address of what it does in the API: nobody who may not do that gets to see it.
+export const doing = (run, done, again, act = null) => acting(act, handle(run, done, again));
+export const acting = (act, handler) => Object.assign(handler, { act });
+const handle = (run, done, again) => async (event) => {
   event?.preventDefault?.();
   const button = event?.submitter ?? event?.currentTarget;
   const typed = event?.type === "submit" ? fieldsOf(event.currentTarget) : [];
