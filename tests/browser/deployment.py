@@ -119,4 +119,4 @@ async def deployed(
     finally:
         await close_systems(opened)
         sabotage.book.close()
-    assert described.problems == [], "answers that the OpenAPI document does not describe"
+    assert not described.problems, f"answers that the document does not describe: {described.problems[:5]}"

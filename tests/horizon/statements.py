@@ -80,6 +80,7 @@ EXCUSED = {
         "turns.begun", "depth.in_line",
     },
     "the letters of an incident's own time, while it goes on": {"incidents.join_dead"},
+    "the newest ten thousand letters of a quarter of an hour": {"depth.dying"},
     "leases that have not run out: as many as there were in a minute": {"workers.expire"},
     "PostgreSQL's own statistics": {"horizon.holder", "horizon.dead_versions"},
     "asked for by a person, or by a command": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache, partial
 from typing import Any
 
 import jsonschema_rs
@@ -49,7 +50,7 @@ class Described:
                 if str(status) not in answers:
                     self.problems.append(f"{name}: {status} is not described")
                     return
-                found = [_say(error) for error in answers[str(status)].iter_errors(json.loads(body))]
+                found = [_say(error) for error in answers[str(status)]().iter_errors(json.loads(body))]
                 self.problems += [f"{name}: {each}" for each in found[:3]]
                 return
 
@@ -73,6 +74,10 @@ def routes_of(document: dict[str, Any]) -> Iterator[tuple[re.Pattern[str], str, 
                 if status.startswith("2") and JSON in answer.get("content", {})
             }
             yield pattern, method.upper(), f"{method.upper()} {path}", answers
+
+
+def make_validator(schema: dict[str, Any], components: dict[str, Any]) -> Any:
+    return jsonschema_rs.validator_for({**close(schema), "components": components})
 
 
 def close(schema: Any) -> Any:

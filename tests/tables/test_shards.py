@@ -81,6 +81,7 @@ CROSSING = {
         " ops.job_ids ops.letter_ids"
         " ops.outbox_page ops.effects_page ops.mark ops.at_risk"
         " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"
+        " depth.dying"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
         " depth.waiting search.jobs_matching search.jobs_by_term incidents.jobs_hit incidents.letters_by_minute"
         " pauses.held workers.running schedules.runs replays.enrol replays.troubles"

@@ -18,7 +18,7 @@ from holdfast.core.failure import Category
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.questions.horizon import held_back
 from holdfast.operator.shape import shape_row
-from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, Lane, Snapshot
+from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, DyingJobs, Lane, Snapshot
 from holdfast.tables.incidents import Hit
 
 OUTBOX_LAG_S = 60.0
@@ -28,6 +28,8 @@ WAIT_FACTOR = 5.0
 """Waiting is unusual from so many times the usual wait on, and never below a minute."""
 UNUSUAL_S = LOOK_CLOSER_S
 OUTAGE_LONG_S = 900.0
+DYING_MANY = 10
+"""More jobs than these that died of one thing in a quarter of an hour wake somebody."""
 
 
 class Severity(StrEnum):
@@ -50,6 +52,7 @@ class Topic(StrEnum):
     DOUBT = "effects_in_doubt"
     ESCALATED = "letters_escalated"
     BUG = "letters_of_bugs"
+    DYING = "jobs_dying"
     LETTERS = "letters_open"
     HORIZON = "old_transaction"
     PAUSED = "paused"
@@ -68,6 +71,7 @@ TO_DO: dict[Topic, str] = {
     Topic.DOUBT: "Ask the provider, and record for each whether it happened.",
     Topic.ESCALATED: "Have an engineer triage them anew: the last fix did not help.",
     Topic.BUG: "Fix the code or the configuration, then replay the group.",
+    Topic.DYING: "See the last error; pause the kind if more would die; then mend and replay the group.",
     Topic.LETTERS: "Triage them group by group.",
     Topic.HORIZON: "End the transaction that is named.",
     Topic.PAUSED: "Resume it when the reason is gone; deadlines run meanwhile.",
@@ -271,9 +275,20 @@ def _letters(view: Snapshot) -> Iterator[AttentionNotice]:
     if bugs:
         sentence = f"{_count(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
         yield AttentionNotice(Topic.BUG, Severity.PAGE, sentence, bugs)
-    rest = view.dead_letters_open - escalated - bugs
-    if rest:
+    many = [dying for dying in view.dying if dying.letters > DYING_MANY and dying.category != Category.BUG]
+    yield from map(_dying, many)
+    rest = view.dead_letters_open - escalated - bugs - sum(dying.letters for dying in many)
+    if rest > 0:
         yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{_count(rest, 'dead letter')} to work on.", rest)
+
+
+def _dying(jobs: DyingJobs) -> AttentionNotice:
+    sentence = (
+        f"{_count(jobs.letters, 'job')} of '{jobs.kind}' died of {jobs.error_class} in '{jobs.stage}' since "
+        f"{_clock(jobs.first_at)}, and nobody has looked yet."
+    )
+    subject = f"{jobs.kind}/{jobs.stage}/{jobs.error_class}"
+    return AttentionNotice(Topic.DYING, Severity.PAGE, sentence, jobs.letters, subject, since_at=jobs.first_at)
 
 
 def _horizon(view: Snapshot) -> Iterator[AttentionNotice]:
