@@ -50,12 +50,20 @@ def limited(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, too_late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=sys.__stderr__)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The last resort: a test's setup, call and teardown together have three limits."""
+    faulthandler.dump_traceback_later(3 * limit_of(item) + GRACE_S, exit=True, file=sys.__stderr__)
+    try:
+        return (yield)
+    finally:
         faulthandler.cancel_dump_traceback_later()
 
 

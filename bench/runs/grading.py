@@ -57,19 +57,19 @@ async def callback(count: int) -> Figures:
 
 async def _round_trip(main: Kernel) -> float:
     """Milliseconds from the call to the committed end of the submission."""
-    bell = main.store.bell(submissions.CHANNEL)
+    listener = main.store.listen(submissions.CHANNEL)
     new = NewSubmission(skill="writing", payload={"text": TEXT, "taskType": "essay", "questionId": "q"})
     who = Principal("ann", frozenset({"learner"}))
     began = time.perf_counter()
     answer = await create_submission(main, MainSettings(), who, new, main.new_uuid4(), Accepting(main))
     made = json.loads(bytes(answer.body))
     while True:
-        await bell.wait(10.0)
+        await listener.wait(10.0)
         async with main.store.reading() as tx:
             found = await submissions.show(tx, made["id"])
         if found is not None and found.state.status not in ("PENDING", "PROCESSING"):
             break
-    bell.close()
+    listener.close()
     waited_ms = (time.perf_counter() - began) * 1_000
     await asyncio.sleep(PAUSE_S)
     return waited_ms

@@ -47,7 +47,7 @@ async def drained(kernel: Kernel, attempts: int, jobs: int) -> Figures:
 
 
 async def noop2(count: int) -> Figures:
-    """Empty jobs, two worker processes, from the word go to the last settlement."""
+    """Empty jobs, two worker processes, from the word go to the last ending."""
     async with kernel_over() as kernel:
         await submit_orders(kernel, orders(kernel, count))
         database_s = database_cpu_s()

@@ -11,13 +11,14 @@
      │   └─ NotAllowed           the state machine has no such step from here
      ├─ SettingsError          settings that cannot work; says all of them
      ├─ StoreError             the database failed
-     │   ├─ StoreUnavailable     it cannot be reached; the write may or may not have happened
-     │   │   ├─ StoreStandby       it follows another server and takes no writes; nothing was written
-     │   │   └─ StoreStarting      it is there and starts or recovers; it will answer
-     │   ├─ StoreBusy            another writer held it for too long
+     │   ├─ StoreDown            it takes no writes now, whoever asks
+     │   │   ├─ StoreUnavailable   it cannot be reached; the write may or may not have happened
+     │   │   │   ├─ StoreStandby     it follows another server and takes no writes; nothing was written
+     │   │   │   └─ StoreStarting    it is there and starts or recovers; it will answer
+     │   │   ├─ StoreBusy          another writer held it for too long
+     │   │   └─ StoreFull          no space left; nothing was written
+     │   │       └─ StoreReadOnly    it may be read but not written; nothing was written
      │   ├─ StoreConflict        a row with this key is there already
-     │   ├─ StoreFull            no space left; nothing was written
-     │   │   └─ StoreReadOnly      it may be read but not written; nothing was written
      │   ├─ StoreForbidden       the database's role lacks a right; nothing was written
      │   └─ SchemaMismatch       newer than this code, or not migrated
      ├─ TransportError         the broker failed
@@ -104,7 +105,11 @@ class StoreError(HoldfastError):
     """The database failed."""
 
 
-class StoreUnavailable(StoreError):
+class StoreDown(StoreError):
+    """The database takes no writes now, whoever asks: no job and no row is to blame."""
+
+
+class StoreUnavailable(StoreDown):
     """The database cannot be reached. A write that was under way may or may not have happened."""
 
 
@@ -118,7 +123,7 @@ class StoreStarting(StoreUnavailable):
     takes. Nothing was written."""
 
 
-class StoreBusy(StoreError):
+class StoreBusy(StoreDown):
     """Another writer held the database for longer than the busy timeout. Nothing was written."""
 
 
@@ -126,7 +131,7 @@ class StoreConflict(StoreError):
     """A row with this key is there already; nothing was written."""
 
 
-class StoreFull(StoreError):
+class StoreFull(StoreDown):
     """The database cannot grow: its disk is full, or not to be written. Nothing was written."""
 
 

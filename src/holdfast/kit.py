@@ -31,7 +31,7 @@ from holdfast.kernel.sealing import open_own
 from holdfast.kernel.submit import JobToEnqueue, prepare, submit_in
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_migrations, load_statements
-from holdfast.tables import audit, batch, breakers, cases, effects, events, idempotency, inbox, jobs, outbox, secrets
+from holdfast.tables import audit, batch, cases, effects, events, idempotency, inbox, jobs, outbox, providers, secrets
 from holdfast.transports.seam import Delivery, HeldMessage, Lookable, Queue
 
 __all__ = [
@@ -60,7 +60,6 @@ __all__ = [
     "ask_person",
     "audit",
     "batch",
-    "breakers",
     "cases",
     "classify",
     "correct",
@@ -82,6 +81,7 @@ __all__ = [
     "operate",
     "outbox",
     "prepare",
+    "providers",
     "read_answer",
     "redact",
     "redact_message",

@@ -18,7 +18,7 @@ from holdfast.errors import SettingsError
 from holdfast.extras import missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.signing import CallbackSigner
-from holdfast.kernel.failpoint import armed, nowhere
+from holdfast.kernel.failpoint import no_failpoint, parse_failpoints
 from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
 from holdfast.kernel.observe.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.kernel.sealing import Sealer
@@ -85,7 +85,7 @@ def open_kernel(
         registry=registry,
         transport=transport,
         tuning=settings.tuning(),
-        failpoint=armed(settings.failpoints) if settings.failpoints else nowhere,
+        failpoint=parse_failpoints(settings.failpoints) if settings.failpoints else no_failpoint,
         watch=watch or LogWatch(),
         auto_migrate=AutoMigrate(settings.auto_migrate),
         callbacks=CallbackSigner(settings.public_url, settings.callback_secret),

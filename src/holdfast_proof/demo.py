@@ -35,7 +35,7 @@ from holdfast.kernel.observe.watch import LogWatch
 from holdfast.main import close_systems, load_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers, cases, jobs
+from holdfast.tables import cases, jobs, providers
 from holdfast_proof import demo_work
 from holdfast_proof.demo_account import Account, AccountRow, account, no_message_pending, show
 from holdfast_proof.demo_work import DESK, TRANSLATOR, PostcardDesk, Translator
@@ -130,7 +130,7 @@ async def outage(on: DemoStage, own: Postcards) -> list[DemoAccepted]:
     calls = translator.calls
     async with kernel.store.reading() as tx:
         held = [row for row in await jobs.page(tx, limit=1_000) if row["parked"]]
-        reason = (await breakers.read(tx, TRANSLATOR)).state.reason
+        reason = (await providers.read(tx, TRANSLATOR)).state.reason
     unspent = sum(row["failures"] == 0 for row in held)
     on.say(f"the breaker is [red]open[/]: {reason}")
     on.say(f"{len(held)} jobs are held; {unspent} of them have not spent a single attempt")
@@ -196,7 +196,7 @@ async def _parked(kernel: Kernel, least: int) -> bool:
 
 async def _gate(kernel: Kernel, gate: Gate) -> bool:
     async with kernel.store.reading() as tx:
-        return (await breakers.read(tx, TRANSLATOR)).state.gate is gate
+        return (await providers.read(tx, TRANSLATOR)).state.gate is gate
 
 
 async def _nothing_live(kernel: Kernel) -> bool:

@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 
 from holdfast.errors import StoreBusy, StoreUnavailable
-from holdfast.stores.bells import Bells
+from holdfast.stores.listeners import Listeners
 from holdfast.stores.migration import pending
 from holdfast.stores.seam import Row, Store
 from holdfast.stores.sqlite import SqliteStore, _Lane, _translated
@@ -156,7 +156,7 @@ class SimStore(SqliteStore):
         self._arena = arena
         self._loop: SimLoop = host.loop
         self._dice = dice
-        self._bells: SimBells = SimBells(self)
+        self._listeners: SimListeners = SimListeners(self)
         self._writer: _Lane = WritingLane(arena, host, self)
         self._reader: _Lane = ReadingLane(arena, host)
         arena.stores.append(self)
@@ -203,17 +203,17 @@ class SimStore(SqliteStore):
     def notify(self, channel: str) -> None:
         """Tell the other processes, a little later; or not."""
         for store in self._arena.stores:
-            if store is self or not store._bells.has(channel):
+            if store is self or not store._listeners.has(channel):
                 continue
             if self._dice.random() < self._arena.faults.hint_lost:
                 self._arena.done["hint_lost"] += 1
             else:
                 delay_ms = self._dice.randint(1, NOTIFY_MS_MAX)
-                self._loop.world.after_ms(delay_ms, store._bells.ring_here, channel)
+                self._loop.world.after_ms(delay_ms, store._listeners.wake_here, channel)
 
 
-class SimBells(Bells):
-    """A store's own bells. A ring after a commit of its own is heard in other processes too."""
+class SimListeners(Listeners):
+    """A store's own listeners. A wake-up after a commit of its own is heard in other processes too."""
 
     def __init__(self, store: SimStore) -> None:
         super().__init__()
@@ -222,12 +222,12 @@ class SimBells(Bells):
     def has(self, channel: str) -> bool:
         return bool(self._listeners.get(channel))
 
-    def ring(self, channel: str, ticket: str = "") -> None:
-        super().ring(channel, ticket)
+    def wake(self, channel: str, ticket: str = "") -> None:
+        super().wake(channel, ticket)
         self._store.notify(channel)
 
-    def ring_here(self, channel: str) -> None:
-        super().ring(channel)
+    def wake_here(self, channel: str) -> None:
+        super().wake(channel)
 
 
 class SimLane(_Lane):

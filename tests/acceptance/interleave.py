@@ -17,7 +17,7 @@ import asyncpg
 from holdfast.errors import StoreBusy
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.postgres import PostgresStore, PostgresTx
-from holdfast.stores.seam import Bell, Dialect, Row
+from holdfast.stores.seam import Dialect, Listener, Row
 from holdfast.stores.statement import Migration, Statement
 
 NEWS_S = 0.004
@@ -141,7 +141,7 @@ class GatedStore:
             if gated.touched:
                 await self.party.gate("commit")
 
-    def alone(self) -> AbstractAsyncContextManager[GatedTx]:
+    def single_statement(self) -> AbstractAsyncContextManager[GatedTx]:
         """With a commit of its own, so that there is a moment between the statement's locks and their end."""
         return self.transaction()
 
@@ -150,8 +150,8 @@ class GatedStore:
         async with self.inner.reading() as tx:
             yield GatedTx(tx, self.party)
 
-    def bell(self, channel: str) -> Bell:
-        return self.inner.bell(channel)
+    def listen(self, channel: str) -> Listener:
+        return self.inner.listen(channel)
 
     def now(self) -> int:
         return self.inner.now()
@@ -184,11 +184,11 @@ class GatedTx:
     async def load(self, table: str, columns: Sequence[str], lines: str) -> None:
         await self.inner.load(table, columns, lines)
 
-    async def hint(self, channel: str) -> None:
-        await self.inner.hint(channel)
+    async def notify(self, channel: str) -> None:
+        await self.inner.notify(channel)
 
-    def then(self, tell: Callable[[], None]) -> None:
-        self.inner.then(tell)
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self.inner.after_commit(callback)
 
 
 def again(work: Work, tries: int = 5) -> Work:

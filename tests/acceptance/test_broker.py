@@ -79,7 +79,7 @@ async def put(kernel: Kernel, count: int, *, aggregate: str | None = None, key: 
     rows = [(one, aggregate or one, f"vstep.exchange/{key}", "grading.request", '{"n": 1}', "{}") for one in ids]
     async with kernel.store.transaction() as tx:
         await outbox.put(tx, rows, kernel.now())
-        await tx.hint("outbox")
+        await tx.notify("outbox")
     return ids
 
 

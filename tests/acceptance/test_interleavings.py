@@ -23,7 +23,7 @@ from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.operate import cancel, remediate, replay, triage
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.relay import relay_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
 from holdfast.stores.connecting import Connecting
@@ -83,7 +83,7 @@ async def at(kernel: Kernel, gate: str) -> None:
 
 
 async def end(kernel: Kernel, job: Claimed) -> Any:
-    return await turn(kernel, "w1", ["pairs"], [Settlement(job, Next(7), "7")], 0)
+    return await turn(kernel, "w1", ["pairs"], [Ending(job, Next(7), "7")], 0)
 
 
 async def claim(kernel: Kernel, _: Any) -> list[Claimed]:

@@ -117,7 +117,7 @@ async def test_settings_in_the_url_hold_for_every_transaction_through_a_pooler(
     await blind.close()
     store = PostgresStore(pooled_url, connecting=Connecting(listen_url=postgres_url))
     assert len(await store.migrate(KERNEL)) == len(KERNEL)
-    async with store.alone() as tx:
+    async with store.single_statement() as tx:
         await workers.seen(tx, "w1", "x", 0, 1)
     direct, elsewhere = PostgresStore(apart), PostgresStore(postgres_url)
     async with direct.reading() as tx:
@@ -176,14 +176,16 @@ async def test_notifications_are_heard_where_a_session_lasts(
         server = postgres_url.rpartition("/")[0]  # the database is that of the other URL
         connecting = replace(connecting, listen_url=server)
     store = PostgresStore(pgbouncer(mode).url(postgres_url), connecting=connecting)
-    bell = store.bell("queue:x")
-    assert await bell.wait(HEARD_S if hears else 1.0) is hears  # every bell rings once when the listener has connected
+    listener = store.listen("queue:x")
+    assert (
+        await listener.wait(HEARD_S if hears else 1.0) is hears
+    )  # every listener is woken once when the connection stands
     assert store.is_heard() is hears
     if hears:
         async with store.transaction() as tx:
-            await tx.hint("queue:x")
-        assert await bell.wait(HEARD_S)
-    bell.close()
+            await tx.notify("queue:x")
+        assert await listener.wait(HEARD_S)
+    listener.close()
     await store.close()
 
 

@@ -35,7 +35,7 @@ async def test_a_session_that_stands_still_in_the_middle_of_a_statement_is_ended
         await connection.execute("BEGIN")
         await connection.prepare("SELECT 1")  # parsed, and not yet bound: PostgreSQL waits, and does not call it idle
     store = PostgresStore(site.url)
-    store.bell("anything")
+    store.listen("anything")
 
     async def ended() -> bool:
         return stuck.is_closed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +96,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place({"HOLDFAST_DATA_DIR": str(tmp_path / "data")})
 
 
-@pytest.fixture
-def migrated(place: Place) -> None:
-    """The shop's tables, and its rival's, are there: to look makes none."""
+@pytest.fixture(scope="session")
+def migrated_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder as `holdfast migrate` leaves it, for the shop and its rival."""
+    folder = tmp_path_factory.mktemp("migrated") / "data"
     for path in ("tests.cli.shop:app", "tests.cli.shop:rival"):
-        assert place.run("migrate", "--app", path).exit_code == 0
+        assert Place({"HOLDFAST_DATA_DIR": str(folder)}).run("migrate", "--app", path).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def migrated(place: Place, migrated_folder: Path) -> None:
+    """The shop's tables, and its rival's, are there: to look makes none."""
+    shutil.copytree(migrated_folder, place.env["HOLDFAST_DATA_DIR"])

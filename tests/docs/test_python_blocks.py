@@ -126,7 +126,7 @@ def test_the_page_about_limits_runs(tmp_path: Path) -> None:
         await announce_schedules(kernel)
         async with kernel.store.reading() as tx:
             found = await jobs.page(tx, limit=5_000)
-            return [row["priority"] for row in found], [row["name"] for row in await schedules.every(tx)]
+            return [row["priority"] for row in found], [row["name"] for row in await schedules.read_every(tx)]
 
     priorities, names = asyncio.run(written())
     assert (len(priorities), min(priorities)) == (2_002, int(holdfast.Priority.HIGH)) and names == ["weekly report"]

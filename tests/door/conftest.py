@@ -1,5 +1,5 @@
 """Every test here runs on both databases; see tests/kernel/places.py."""
 
-from tests.kernel.places import clock, deploy, place, postgres_database, sqlite_template, store
+from tests.kernel.places import clock, deploy, place, postgres_database, store
 
-__all__ = ["clock", "deploy", "place", "postgres_database", "sqlite_template", "store"]
+__all__ = ["clock", "deploy", "place", "postgres_database", "store"]

@@ -53,7 +53,7 @@ class ExplainingStore(PostgresStore):
 class ExplainingTx(PostgresTx):
     def __init__(self, store: ExplainingStore, tx: PostgresTx) -> None:
         super().__init__(tx.connection)
-        self._store, self._tellers = store, tx._tellers
+        self._store, self._callbacks = store, tx._callbacks
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         given = [params[name] for name in statement.order]

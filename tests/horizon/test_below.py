@@ -17,7 +17,7 @@ from holdfast.errors import CallError, StoreUnavailable
 from holdfast.kernel import operate
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.relay import relay_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end, turn
 from holdfast.kernel.upkeep.floors import OUTBOX
@@ -85,7 +85,7 @@ async def test_what_comes_back_is_above_every_floor(place: Place, clock: HandClo
     assert await take(ours) == await take(theirs) == []
     bug = Failed(CallError.of(Category.VALIDATION, "BAD", "never").failure)
     async with ours.store.transaction() as tx:
-        await end(ours, tx, [Settlement(released, Released()), Settlement(replayed, bug)])
+        await end(ours, tx, [Ending(released, Released()), Ending(replayed, bug)])
     assert [job.id for job in await take(theirs)] == [released.id]
     (case,) = await rows(ours.store, "SELECT CAST(id AS TEXT) AS id FROM holdfast_dead_letters")
     await operate.triage(ours, case["id"], cause="code", actor="ann")
@@ -93,13 +93,13 @@ async def test_what_comes_back_is_above_every_floor(place: Place, clock: HandClo
     await operate.replay(ours, case["id"], actor="ann")
     assert [job.id for job in await take(theirs)] == [replayed.id]
     await force(ours, "api", open=True, actor="ann", reason="outage")
-    await turn(ours, "w1", ["below"], [Settlement(parked, Next("x"), '"x"')], 9)
+    await turn(ours, "w1", ["below"], [Ending(parked, Next("x"), '"x"')], 9)
     assert await take(ours) == []
     clock.advance(0.9)
     await force(ours, "api", open=False, actor="ann", reason="over")
     assert await hold_once(ours) == 1
     assert [job.id for job in await take(theirs)] == [parked.id], "it was let through, and is seen by everybody"
-    await turn(ours, "w1", ["below"], [Settlement(advanced, Next("x"), '"x"')], 9)
+    await turn(ours, "w1", ["below"], [Ending(advanced, Next("x"), '"x"')], 9)
     assert [job.id for job in await take(ours)] == [advanced.id], "whoever puts it back knows of it"
     await close_all(place)
 
@@ -117,7 +117,7 @@ async def test_what_a_claim_leaves_is_not_passed_over_by_another_that_was_under_
     clock.advance(1)
     async with kernel.store.transaction() as tx:
         back = [older] if left_is_new else [older, younger]
-        await end(kernel, tx, [Settlement(job, Released()) for job in back])
+        await end(kernel, tx, [Ending(job, Released()) for job in back])
     left = await submit(kernel, Note, "new") if left_is_new else younger.id
     claims = kernel.floors.claims
     beside = claims.begin(clock.now_ms())

@@ -22,7 +22,7 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.relay import relay_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.kernel.upkeep.prune import prune_once
@@ -120,10 +120,10 @@ async def work(kernel: Kernel) -> None:
     held = {one.job.id: one.job.attempt for one in taken}
     async with kernel.store.transaction() as tx:
         assert len(await leases.renew(tx, held, kernel.now() + 60_000)) == 20
-    again, _ = await turn(kernel, "w", ["flat"], [Settlement(one.job, Next(1), "1") for one in taken], 20)
+    again, _ = await turn(kernel, "w", ["flat"], [Ending(one.job, Next(1), "1") for one in taken], 20)
     again += (await turn(kernel, "w", ["flat"], [], 20))[0]
     assert len(again) == 20, "a worker finds at once what it puts back for the next stage"
-    done = [Settlement(one.job, Done(None), None, messages=[_message(kernel, one.job.id)]) for one in again]
+    done = [Ending(one.job, Done(None), None, messages=[_message(kernel, one.job.id)]) for one in again]
     await turn(kernel, "w", ["flat"], done, 0)
     while await relay_once(kernel):
         pass
@@ -149,7 +149,7 @@ async def keep(kernel: Kernel) -> None:
             _, claiming.reached = await lanes.due_ids(tx, "flat", declared, now, bells.window, claiming.floors)
         await leases.held_by(tx, "w", leases.since(now, 60.0))
         await leases.renew_owned(tx, "w", leases.since(now, 60.0), now + 60_000)
-        await jobs.unpark(tx, "api", None, 10, now, kernel.floors.parked_since("api"))
+        await jobs.unpark(tx, "api", 10, now, kernel.floors.parked_since("api"))
         await incidents.held_for(tx, "api", kernel.floors.parked_since("api"))
         await incidents.due_in(tx, "flat", ready_floors(kernel, "flat"))
         await incidents.last_answer(tx, "api", now - HOUR_MS)

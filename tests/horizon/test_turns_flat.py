@@ -8,7 +8,7 @@ import pytest
 from holdfast import App, Context, Job, stage
 from holdfast.core.outcome import Done
 from holdfast.kernel.kernel import Kernel, Registry
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.testing import HandClock
@@ -54,7 +54,7 @@ async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> 
         await fill(kernel, owner, 10)
     taken, _ = await turn(kernel, "w", ["turns_flat"], [], 20)
     assert len(taken) == 20
-    await turn(kernel, "w", ["turns_flat"], [Settlement(one.job, Done(None), None) for one in taken], 20)
+    await turn(kernel, "w", ["turns_flat"], [Ending(one.job, Done(None), None) for one in taken], 20)
     return {name: store.buffers[name] for name in STATEMENTS}
 
 

@@ -10,13 +10,13 @@ import pytest
 from fastapi import FastAPI
 from tests.http.described import Described
 from tests.http.wishes import SECRET, app, web_for
+from tests.services.sqlite import open_migrated
 
 from holdfast.http.auth import token_for
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.settings import Settings
 from holdfast.stores.clock import Clock
 from holdfast.stores.seam import Store
-from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 
@@ -33,7 +33,7 @@ def clock() -> HandClock:
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens one and the same database as often as it is called, as several processes would."""
     if request.param == "sqlite":
-        return lambda clock: SqliteStore(tmp_path / "wishes.db", clock=clock)
+        return lambda clock: open_migrated(tmp_path / "wishes.db", clock, inline=False)
     from holdfast.stores.postgres import PostgresStore
 
     url = request.getfixturevalue("postgres_server").emptied("http")

@@ -67,9 +67,7 @@ def routes_of(document: dict[str, Any]) -> Iterator[tuple[re.Pattern[str], str, 
         pattern = re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path)))
         for method, operation in methods.items():
             answers = {
-                status: jsonschema_rs.validator_for(
-                    {**close(answer["content"][JSON]["schema"]), "components": components}
-                )
+                status: cache(partial(make_validator, answer["content"][JSON]["schema"], components))
                 for status, answer in operation["responses"].items()
                 if status.startswith("2") and JSON in answer.get("content", {})
             }

@@ -218,7 +218,8 @@ async def _service(here: Yard, clock: HandClock) -> None:
     await here.job()
     await Worker(kernel).run_until_idle()
     await watch_incidents(kernel)
-    incident = (await here.do("list_incidents"))["items"][0]["id"]
+    incidents = (await here.do("list_incidents"))["items"]
+    incident = next(row["id"] for row in incidents if row["topic"] == "provider_down")
     await here.do("acknowledge", incident_id=incident)
     await here.do("assign", incident_id=incident, body={"assignee": "ben"})
     await here.do("comment", incident_id=incident, body={"text": "asked"})

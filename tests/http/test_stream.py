@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spec("G13")
 async def tell(kernel: Kernel, job_id: str, *types: str) -> None:
     async with kernel.store.transaction() as tx:
         await events.append(tx, [(job_id, 1, one, None) for one in types], kernel.now())
-        await tx.hint("events")
+        await tx.notify("events")
 
 
 def parsed(answer: httpx.Response) -> list[tuple[str, str]]:

@@ -68,8 +68,8 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     @router.get("/api/wishes/{wish_id}/events")
     async def follow(request: Request, wish_id: str, who: Annotated[Principal, WATCHER]) -> Any:
         async def fetch(tx: Tx, after: str | None) -> list[Event]:
-            place = events.Place.parse(after)
-            steps = events.places_of(await events.of_job(tx, wish_id, place), place)
+            place = events.EventPosition.parse(after)
+            steps = events.positions_of(await events.of_job(tx, wish_id, place), place)
             return [Event(str(at), row["type"], {}, row["type"] == "succeeded") for at, row in steps]
 
         return stream(kernel, request, last_event_id=last_event_id(request), fetch=fetch, heartbeat_s=0.05)

@@ -7,7 +7,6 @@ the test turns and workers that may crash; a crash cuts the connections, and no 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from holdfast.tables.schema import KERNEL
 from holdfast.testing import HandClock, World
 from holdfast.transports.memory import MemoryTransport
 from tests.services.postgres import PostgresServer
+from tests.services.sqlite import copy_migrated, open_migrated
 
 AnyStore = SqliteStore | PostgresStore
 DIALECTS = ("sqlite", "postgres")
@@ -46,23 +46,12 @@ class Place:
         if self.dialect == "postgres":
             self.opened.append(PostgresStore(self.url, clock=clock, connecting=Connecting(connections=6)))
         else:
-            made = SqliteStore(self.url, clock=clock, inline=True)
-            # Nothing here pulls the plug: crashes are of processes, and what they wrote stays. Waiting for the disk
-            # would be most of the suite's time.
-            made._writer._execute("PRAGMA synchronous = OFF", None)
-            self.opened.append(made)
+            self.opened.append(open_migrated(Path(self.url), clock))
         return self.opened[-1]
 
     def kernel(self, *apps: App, clock: Clock, seed: int = 1, **given: Any) -> Kernel:
         given.setdefault("transport", MemoryTransport())
         return Kernel(store=self.open(clock), registry=Registry(apps), dice=SeededDice(seed), **given)
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    asyncio.run(_migrated(SqliteStore(path)))
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -85,25 +74,13 @@ async def _migrated(store: AnyStore) -> None:
 @pytest.fixture(params=DIALECTS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
-        _empty(url)
+        url: str = request.getfixturevalue("postgres_database")
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        server.empty(url)
         return Place("postgres", url)
     path = tmp_path / "kernel.db"
-    shutil.copy(request.getfixturevalue("sqlite_template"), path)
+    copy_migrated(path)
     return Place("sqlite", str(path))
-
-
-def _empty(url: str) -> None:
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        tables = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE tablename LIKE 'holdfast_%' AND tablename <> 'holdfast_schema'"
-        ).fetchall()
-        for (table,) in tables:
-            connection.execute(f"DELETE FROM {table}".encode())
 
 
 @pytest.fixture

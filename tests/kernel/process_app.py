@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast import App, Context, Job, stage
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.engines.stopping import stop_on_signals
-from holdfast.kernel.failpoint import armed, nowhere
+from holdfast.kernel.failpoint import no_failpoint, parse_failpoints
 from holdfast.kernel.kernel import Kernel, Registry, Tuning
 from holdfast.main import open_store
 
@@ -63,7 +63,7 @@ async def main() -> None:
         store=open_store(sys.argv[1]),
         registry=Registry([app]),
         tuning=TUNING,
-        failpoint=armed(failpoints) if failpoints else nowhere,
+        failpoint=parse_failpoints(failpoints) if failpoints else no_failpoint,
     )
     await prepare(kernel)
     await run(kernel, Duties(relay=False, consume=False, concurrency=8, grace_s=float(os.environ["GRACE_S"])), stop)

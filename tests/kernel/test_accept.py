@@ -49,7 +49,7 @@ async def test_a_jobs_history_begins_with_its_own_row(deploy: Deploy) -> None:
     created = {"seq": 0, "part": 0, "attempt": 0, "type": "created", "at": kernel.now(), "data": None}
     async with kernel.store.reading() as tx:
         assert [dict(row) for row in await events.of_job(tx, job_id)] == [created]  # type: ignore[call-overload]
-        assert not await events.of_job(tx, job_id, after=events.Place(0)), "whoever has seen it is not told again"
+        assert not await events.of_job(tx, job_id, after=events.EventPosition(0)), "seen, and not shown again"
 
 
 @pytest.mark.spec("K1")

@@ -13,7 +13,7 @@ from holdfast.kernel.attempt import standings_of
 from holdfast.kernel.call import call
 from holdfast.kernel.hold import force
 from holdfast.kernel.questions.explain import explain
-from holdfast.tables import breakers
+from holdfast.tables import providers
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
 
@@ -67,7 +67,7 @@ def asking(provider: Provider, retry: Retry | None = None, **declared: Any) -> t
 
 async def not_before(world: World, name: str) -> int:
     async with world.kernel.store.reading() as tx:
-        return (await breakers.read(tx, name)).not_before or 0
+        return (await providers.read(tx, name)).not_before or 0
 
 
 async def live_through(world: World, seconds: int, step_s: int = 10) -> None:

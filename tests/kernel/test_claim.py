@@ -11,7 +11,7 @@ from holdfast.core.outcome import Released
 from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
 from holdfast.kernel.hold import force
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import claim_one, end
 from holdfast.testing import HandClock
@@ -74,7 +74,7 @@ async def test_what_is_queued_again_is_claimed_although_its_lease_would_still_ru
     (job,) = await take(world.kernel, "w1")
     assert await take(world.kernel, "w2") == [], "the lease is another worker's"
     async with world.kernel.store.transaction() as tx:
-        assert await end(world.kernel, tx, [Settlement(job, Released())])
+        assert await end(world.kernel, tx, [Ending(job, Released())])
     assert [job.id for job in await take(world.kernel, "w2")] == [job_id]
 
 

@@ -15,7 +15,7 @@ from holdfast.engines.worker import Worker
 from holdfast.errors import CallError
 from holdfast.kernel import operate
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import JobToEnqueue, prepare, submit, submit_many, submit_orders
 from holdfast.kernel.turn import claim_one, end
 from holdfast.tables import lanes, new_jobs
@@ -50,7 +50,7 @@ async def test_a_retry_goes_before_what_came_after_it(deploy: Deploy) -> None:
     assert first.id == old
     failed = Failed(CallError.of(Category.NETWORK, "FLAKY", "once").failure)
     async with world.kernel.store.transaction() as tx:
-        await end(world.kernel, tx, [Settlement(first, failed)])
+        await end(world.kernel, tx, [Ending(first, failed)])
     assert [job.id for job in await take(world.kernel, limit=1)] == later[:1], "it is not due yet"
     world.clock.advance(2)
     assert [job.id for job in await take(world.kernel, limit=1)] == [old], "it is due again, and the oldest"
@@ -89,7 +89,7 @@ async def test_a_job_goes_on_before_younger_ones_begin(deploy: Deploy) -> None:
     await world.enqueue(Note, "second")
     (job,) = await take(world.kernel, limit=1)
     async with world.kernel.store.transaction() as tx:
-        await end(world.kernel, tx, [Settlement(job, Next("x"), '"x"')])
+        await end(world.kernel, tx, [Ending(job, Next("x"), '"x"')])
     assert [(job.id, job.stage) for job in await take(world.kernel, limit=1)] == [(first, "send")]
 
 
@@ -119,7 +119,7 @@ async def test_every_way_into_the_queue_says_whether_the_job_is_due(deploy: Depl
     final = Failed(CallError.of(Category.VALIDATION, "BAD", "never").failure)
     outcomes: dict[str, Outcome] = {snoozed: Snooze(30), retried: failed, released: Released(), dead: final}
     async with kernel.store.transaction() as tx:
-        await end(kernel, tx, [Settlement(taken[one], outcome) for one, outcome in outcomes.items()])
+        await end(kernel, tx, [Ending(taken[one], outcome) for one, outcome in outcomes.items()])
     due = await marks(kernel)
     assert (due[snoozed], due[retried], due[released]) == (0, 0, 0), "what comes back enters where every claim looks"
     case = (await rows(kernel.store, "SELECT CAST(id AS TEXT) AS id FROM holdfast_dead_letters"))[0]["id"]
@@ -200,29 +200,29 @@ async def test_a_job_is_the_same_row_whether_it_comes_alone_in_a_batch_or_in_bul
 @pytest.mark.spec("K2", "K19")
 @pytest.mark.parametrize("many", [1, 3], ids=["alone", "batch"])
 async def test_a_new_job_rings_for_its_queue(place: Place, clock: HandClock, many: int) -> None:
-    kernel, listener = place.kernel(app, clock=clock), place.open(clock)
-    bell = listener.bell("queue:order") if place.dialect == "postgres" else kernel.store.bell("queue:order")
-    await bell.wait(0.2)  # whatever is rung while it begins to listen
+    kernel, other = place.kernel(app, clock=clock), place.open(clock)
+    listener = other.listen("queue:order") if place.dialect == "postgres" else kernel.store.listen("queue:order")
+    await listener.wait(0.2)  # whatever is rung while it begins to listen
     async with asyncio.timeout(10):
         await submit_many(kernel, Note, [str(number) for number in range(many)])
-        assert await bell.wait(5)
-    bell.close()
+        assert await listener.wait(5)
+    listener.close()
     await close_all(place)
 
 
 @pytest.mark.spec("K2", "K19")
 async def test_a_stage_that_advances_rings_for_the_next(place: Place, clock: HandClock) -> None:
-    kernel, listener = place.kernel(app, clock=clock), place.open(clock)
+    kernel, other = place.kernel(app, clock=clock), place.open(clock)
     await submit(kernel, Note, "x")
     (job,) = await take(kernel)
-    bell = listener.bell("queue:order") if place.dialect == "postgres" else kernel.store.bell("queue:order")
-    await bell.wait(0.2)
+    listener = other.listen("queue:order") if place.dialect == "postgres" else kernel.store.listen("queue:order")
+    await listener.wait(0.2)
     from holdfast.kernel.turn import turn
 
     async with asyncio.timeout(10):
-        await turn(kernel, "w1", kernel.registry.queues, [Settlement(job, Next("x"), '"x"')], 0)
-        assert await bell.wait(5)
-    bell.close()
+        await turn(kernel, "w1", kernel.registry.queues, [Ending(job, Next("x"), '"x"')], 0)
+        assert await listener.wait(5)
+    listener.close()
     await close_all(place)
 
 
@@ -234,7 +234,7 @@ async def test_the_last_error_stays_on_the_row_until_there_is_another(deploy: De
     for outcome in (failed, Snooze(1)):
         (job,) = await take(world.kernel)
         async with world.kernel.store.transaction() as tx:
-            await end(world.kernel, tx, [Settlement(job, outcome)])
+            await end(world.kernel, tx, [Ending(job, outcome)])
         world.clock.advance(2)
     assert "FLAKY" in (await world.job(job_id))["error"]
 
@@ -270,7 +270,7 @@ async def test_the_readable_view_has_the_sources_states_and_a_retry_after_only_w
     failed = Failed(CallError.of(Category.NETWORK, "FLAKY", "once").failure)
     final = Failed(CallError.of(Category.VALIDATION, "BAD", "never").failure)
     hows: tuple[Outcome, ...] = (Done("x"), final, failed)
-    ends = [Settlement(taken[one], how) for one, how in zip(ids, hows, strict=False)]
+    ends = [Ending(taken[one], how) for one, how in zip(ids, hows, strict=False)]
     async with kernel.store.transaction() as tx:
         await end(kernel, tx, ends)
     await operate.cancel(kernel, ids[3], "ann")

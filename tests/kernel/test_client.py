@@ -130,13 +130,13 @@ async def test_whoever_waits_is_woken_by_the_end(
     client = Client(kernel)
     job_id = await client.enqueue(Slow, 7)
     async with working(worker):
-        bell = worker.store.bell("heard")
+        listener = worker.store.listen("heard")
         while apart and is_heard and not (worker.store.is_heard() and kernel.store.is_heard()):
-            kernel.store.bell("heard")
-            await bell.wait(0.01)
+            kernel.store.listen("heard")
+            await listener.wait(0.01)
         waiting = asyncio.create_task(client.result(Slow, job_id, timeout_s=7_200))
         while is_heard and job_id not in worker.awaited:
-            await bell.wait(0.01)
+            await listener.wait(0.01)
         gate.set()
         async with asyncio.timeout(20):
             assert await waiting == 7

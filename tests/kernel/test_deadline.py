@@ -10,7 +10,7 @@ from holdfast import App, Context, Done, Job, Wait, stage
 from holdfast.core.outcome import Released
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end, turn
 from holdfast.testing import HandClock, World
@@ -78,7 +78,7 @@ async def test_a_result_after_the_deadline_is_kept_as_late_and_changes_nothing(
     if swept_first:
         await sweep_once(world.kernel)
     async with world.kernel.store.transaction() as tx:
-        accepted = await end(world.kernel, tx, [Settlement(job, Done(), '"too late"')])
+        accepted = await end(world.kernel, tx, [Ending(job, Done(), '"too late"')])
     assert accepted == (set() if swept_first else {job_id})
     assert await world.state(job_id) == "dead" and await died_of(world) == [("DEADLINE_EXCEEDED", "deadline")]
     assert await rows(world.kernel.store, LATE) == [{"stage": "run", "value": '"too late"'}]
@@ -98,7 +98,7 @@ async def test_a_result_decided_in_time_and_written_after_the_deadline_is_late(d
             world.clock.advance(2)
 
     world.kernel.failpoint = stands_still
-    await turn(world.kernel, "w1", (), [Settlement(job, Done(), '"too late"')], 0)
+    await turn(world.kernel, "w1", (), [Ending(job, Done(), '"too late"')], 0)
     assert await world.state(job_id) == "dead" and await died_of(world) == [("DEADLINE_EXCEEDED", "deadline")]
     assert await rows(world.kernel.store, LATE) == [{"stage": "run", "value": '"too late"'}]
 
@@ -110,7 +110,7 @@ async def test_a_result_at_the_very_deadline_is_in_time(deploy: Deploy) -> None:
     (job,) = await take(world.kernel)
     world.clock.advance(60)
     async with world.kernel.store.transaction() as tx:
-        assert await end(world.kernel, tx, [Settlement(job, Done(), '"x"')]) == {job_id}
+        assert await end(world.kernel, tx, [Ending(job, Done(), '"x"')]) == {job_id}
     assert await world.state(job_id) == "succeeded"
 
 
@@ -132,9 +132,9 @@ async def test_a_lost_worker_past_the_deadline_ends_the_job_once(deploy: Deploy)
     world.clock.advance(61)
     await reap_once(world.kernel)
     await sweep_once(world.kernel)
-    assert await run_attempt(world.kernel, Taken(job)) is not None
+    assert await run_attempt(world.kernel, LeasedJob(job)) is not None
     async with world.kernel.store.transaction() as tx:
-        assert await end(world.kernel, tx, [Settlement(job, Released())]) == set()
+        assert await end(world.kernel, tx, [Ending(job, Released())]) == set()
     assert await world.state(job_id) == "dead" and len(await died_of(world)) == 1
 
 

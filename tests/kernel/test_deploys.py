@@ -289,10 +289,10 @@ async def test_a_result_that_does_not_fit_is_upgraded_or_waits_for_code_that_fit
     await submit(kernels[0], texts[1], "x")
     (job,) = await take(kernels[0], limit=1)
     from holdfast.core.outcome import Next
-    from holdfast.kernel.settle import Settlement
+    from holdfast.kernel.settle import Ending
 
     async with kernels[0].store.transaction() as tx:
-        await end(kernels[0], tx, [Settlement(job, Next("7"), '"7"')])
+        await end(kernels[0], tx, [Ending(job, Next("7"), '"7"')])
     await Worker(kernels[1]).run_until_idle()
     (row,) = await rows(kernels[0].store, "SELECT state, hold, failures FROM holdfast_jobs")
     assert (row["state"], row["hold"], row["failures"]) == ("queued", "unfit", 0)

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import App, Context, Job, stage
 from holdfast.engines.worker import Worker
-from holdfast.kernel.running.eager import first_step, rest
+from holdfast.kernel.running.eager import first_step, resume
 from holdfast.kernel.submit import submit
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows
@@ -137,7 +137,7 @@ async def test_the_rest_of_a_coroutine_goes_on_as_if_it_had_been_awaited() -> No
         coroutine = work()
         ended, got = first_step(coroutine)
         assert not ended
-        return str(await rest(coroutine, got))
+        return str(await resume(coroutine, got))
 
     task = asyncio.create_task(driver())
     for _ in range(3):

@@ -133,7 +133,7 @@ async def test_a_lost_answer_before_the_send_is_no_doubt_about_it(
         begun = await intact(tx, plans, now)
         if not lost:
             lost.append(plans)
-            tx.then(away)
+            tx.after_commit(away)
         return begun
 
     def away() -> None:

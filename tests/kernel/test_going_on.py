@@ -17,11 +17,11 @@ from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.go_on import GOES_ON_MS, Look, may_go_on
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.operate import cancel
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
 from holdfast.operator.audit import audit
-from holdfast.tables import breakers, events, rollups
+from holdfast.tables import events, providers, rollups
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all, rows
 
@@ -50,16 +50,16 @@ class Walker:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    async def take(self) -> Taken:
+    async def take(self) -> LeasedJob:
         (taken,), _ = await turn(self.kernel, "w1", ["going"], [], 5)
         return taken
 
-    async def run(self, taken: Taken) -> Settlement:
+    async def run(self, taken: LeasedJob) -> Ending:
         ended = await run_attempt(self.kernel, taken)
         assert ended is not None
         return ended
 
-    async def settle(self, *ended: Settlement, goes_on: bool = True) -> list[Taken]:
+    async def settle(self, *ended: Ending, goes_on: bool = True) -> list[LeasedJob]:
         taken, _ = await turn(self.kernel, "w1", ["going"], ended, 0, goes_on=goes_on)
         return taken
 
@@ -107,7 +107,7 @@ async def test_the_end_of_a_stage_and_the_claim_of_the_next_are_one_row_to_write
     store = walker.kernel.store
     failed = Failed(CallError.of(Category.UPSTREAM, "BAD", "try again").failure)
     first = await walker.take()
-    await walker.settle(Settlement(first.job, failed))
+    await walker.settle(Ending(first.job, failed))
     clock.advance(3_600)
     (second,) = await walker.settle(await walker.run(await walker.take()))
     written = await rows(store, "SELECT type, attempt FROM holdfast_job_events ORDER BY seq")
@@ -126,7 +126,7 @@ async def test_the_end_of_a_stage_and_the_claim_of_the_next_are_one_row_to_write
 @pytest.mark.spec("K3")
 async def test_a_job_that_was_taken_away_is_not_gone_on_with(walker: Walker, clock: HandClock) -> None:
     ended = await walker.run(await walker.take())
-    await walker.settle(Settlement(ended.job, ended.outcome, ended.value), goes_on=False)
+    await walker.settle(Ending(ended.job, ended.outcome, ended.value), goes_on=False)
     (other,), _ = await turn(walker.kernel, "w2", ["going"], [], 5)
     assert await walker.settle(ended) == []
     row = await walker.row()
@@ -159,8 +159,8 @@ async def test_a_lost_answer_is_not_gone_on_with_twice(walker: Walker) -> None:
 async def test_a_stage_whose_provider_is_held_is_not_entered(walker: Walker) -> None:
     ended = await walker.run(await walker.take())
     async with walker.kernel.store.transaction() as tx:
-        row = await breakers.lock(tx, api.name, walker.kernel.now())
-        await tx.rows(breakers.sql.swap, name=api.name, gate="open", state="{}", now=walker.kernel.now())
+        row = await providers.lock(tx, api.name, walker.kernel.now())
+        await tx.rows(providers.sql.swap, name=api.name, gate="open", state="{}", now=walker.kernel.now())
         assert row.places == {}
     assert await walker.settle(ended) == []
     assert [(await walker.row())[name] for name in ("state", "stage", "attempt", "parked")] == [
@@ -207,7 +207,7 @@ async def test_a_job_keeps_its_place_while_nobody_more_urgent_waits(walker: Walk
 
 async def test_a_result_that_was_there_before_is_read_and_not_handed_on(walker: Walker) -> None:
     taken = await walker.take()
-    known = Settlement(taken.job, Next("new"), '"new"', taken=Taken(taken.job, {"first": '"old"'}, taken.since))
+    known = Ending(taken.job, Next("new"), '"new"', taken=LeasedJob(taken.job, {"first": '"old"'}, taken.since))
     assert await walker.settle(known) == []
 
 

@@ -14,7 +14,7 @@ from holdfast.kernel.call import admit, call
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.submit import submit
 from holdfast.operator.depth import read_depths
-from holdfast.tables import audit, breakers
+from holdfast.tables import audit, providers
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
 
@@ -71,7 +71,7 @@ def fresh() -> None:
 
 async def gate(world: World, name: str = "llm") -> str:
     async with world.kernel.store.reading() as tx:
-        return (await breakers.read(tx, name)).state.gate
+        return (await providers.read(tx, name)).state.gate
 
 
 async def backlog(world: World, job: Any, count: int) -> list[str]:
@@ -203,15 +203,15 @@ async def test_another_systems_held_breaker_on_the_same_database_is_left_to_that
 ) -> None:
     ours, theirs = place.kernel(app, clock=clock), place.kernel(App("elsewhere"), clock=clock, seed=2)
     async with ours.store.transaction() as tx:
-        row = await breakers.lock(tx, "gateway", ours.now())
+        row = await providers.lock(tx, "gateway", ours.now())
         state = row.state
         for number in range(4):
             state = record(state, gateway.breaker or QUICK, ours.now(), state.generation, str(number), False)
-        await breakers.swap(tx, "gateway", row.state, state, ours.now())
+        await providers.swap(tx, "gateway", row.state, state, ours.now())
     clock.advance(3_600)
     await hold_once(theirs)
     async with ours.store.reading() as tx:
-        assert (await breakers.read(tx, "gateway")).state.gate == "open"
+        assert (await providers.read(tx, "gateway")).state.gate == "open"
     await close_all(place)
 
 
@@ -294,7 +294,7 @@ async def test_a_person_opens_and_closes_a_breaker_and_is_audited(deploy: Deploy
         assert await world.state(job_id) == "succeeded"
         async with world.kernel.store.reading() as tx:
             said = [(row["actor"], row["action"]) for row in await audit.of_subject(tx, f"breaker:{name}")]
-            history = [row["gate"] for row in await breakers.history(tx, name)]
+            history = [row["gate"] for row in await providers.history(tx, name)]
         assert said == [("ann", "breaker.opened"), ("bob", "breaker.closed")] and history == ["closed", "open"]
     with pytest.raises(NotFound, match="unheard"):
         await force(world.kernel, "unheard", open=True, actor="ann", reason="?")

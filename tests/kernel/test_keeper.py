@@ -71,12 +71,12 @@ async def test_code_that_sweeps_differently_has_a_keeper_of_its_own(place: Place
     assert lease_name(kernels[0]) != lease_name(kernels[1])
     assert lease_name(kernels[0]) == lease_name(Kernel(kernels[0].store, Registry([App("kept")])))
     for kernel in kernels:
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             assert await keepers.take(tx, lease_name(kernel), "a", 10**15, kernel.now())
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             assert not await keepers.take(tx, lease_name(kernel), "b", 10**15, kernel.now())
         async with kernel.store.transaction() as tx:
             await keepers.release_owned(tx, "a")
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             assert await keepers.take(tx, lease_name(kernel), "b", 10**15, kernel.now())
         await kernel.store.close()

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import App, CallError, Category, Context, Job, Retry, Snooze, stage
 from holdfast.core.outcome import Done, Failed, Held, Next, Outcome, Released
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import turn
 from tests.kernel.places import Deploy, rows, take
 
@@ -32,7 +32,7 @@ async def test_the_last_error_stays_until_another_takes_its_place(deploy: Deploy
 
     async def ended(outcome: Outcome) -> str | None:
         (job,) = await take(world.kernel)
-        await turn(world.kernel, "w1", (), [Settlement(job, outcome)], 0)
+        await turn(world.kernel, "w1", (), [Ending(job, outcome)], 0)
         world.clock.advance(120)
         (row,) = await rows(world.kernel.store, "SELECT error FROM holdfast_jobs")
         return json.loads(row["error"])["message"] if row["error"] else None

@@ -13,7 +13,7 @@ from holdfast.engines.worker import Worker
 from holdfast.kernel import operate
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.reap import reap_once
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end, turn
 from holdfast.tables import effects, results
@@ -50,7 +50,7 @@ class Mail(Job[str]):
 async def late(world: World, job: Claimed, value: str = '"late"') -> set[str]:
     """A stalled worker wakes up and hands in its result."""
     async with world.kernel.store.transaction() as tx:
-        return await end(world.kernel, tx, [Settlement(job, Next(), value)])
+        return await end(world.kernel, tx, [Ending(job, Next(), value)])
 
 
 @pytest.mark.spec("K3", "001.15", "001.35")
@@ -143,7 +143,7 @@ async def test_two_ends_of_one_job_in_one_group_keep_only_the_newer(deploy: Depl
     await reap_once(world.kernel)
     world.clock.advance(5)
     (again,) = await take(world.kernel)
-    ends = [Settlement(again, Next(), '"new"'), Settlement(stalled, Next(), '"old"')]
+    ends = [Ending(again, Next(), '"new"'), Ending(stalled, Next(), '"old"')]
     async with world.kernel.store.transaction() as tx:
         assert await end(world.kernel, tx, ends if newer_first else ends[::-1]) == {job_id}
     async with world.kernel.store.reading() as tx:
@@ -196,7 +196,7 @@ async def test_a_worker_that_stood_still_calls_nobody_without_the_lease(deploy: 
     world.kernel.failpoint = pause
     job_id = await world.enqueue(Ask, "why")
     (job,) = await take(world.kernel)
-    assert await run_attempt(world.kernel, Taken(job)) is None and called == []
+    assert await run_attempt(world.kernel, LeasedJob(job)) is None and called == []
     await world.run_until_idle()
     assert called == ["why"] and await world.state(job_id) == "succeeded"
 
@@ -209,7 +209,7 @@ async def test_an_effect_is_not_begun_without_the_lease(deploy: Deploy) -> None:
     (job,) = await take(world.kernel)
     world.clock.advance(61)
     await reap_once(world.kernel)
-    assert await run_attempt(world.kernel, Taken(job)) is None
+    assert await run_attempt(world.kernel, LeasedJob(job)) is None
     assert sent == []
     begin = effects.Begin("mail/ann", job_id, job.attempt, epoch=0, sends=0)
     async with world.kernel.store.transaction() as tx:

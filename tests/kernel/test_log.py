@@ -120,7 +120,7 @@ class Unheard(LogWatch):
     """Fails whoever makes a line that nobody hears."""
 
     def log(self, event: str, **fields: Any) -> None:
-        assert self.hears(event), f"the line about {event} was made for nobody"
+        assert self.is_enabled(event), f"the line about {event} was made for nobody"
 
 
 unsure = App("unsure")

@@ -16,7 +16,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.pausing import set_paused
 from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.reap import sweep_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import claim_one, turn
 from holdfast.tables import audit, lanes, workers
@@ -54,7 +54,7 @@ class Office:
         """The kinds of what a worker leases; it gives all of it back as done."""
         kernel = kernel or self.kernel
         taken, _ = await turn(kernel, "w", ["pausing"], [], 5)
-        await turn(kernel, "w", ["pausing"], [Settlement(one.job, Done(None)) for one in taken], 0)
+        await turn(kernel, "w", ["pausing"], [Ending(one.job, Done(None)) for one in taken], 0)
         return [one.job.kind for one in taken]
 
     async def pause(self, name: str, sort: Any = "kind") -> None:

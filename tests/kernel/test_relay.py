@@ -341,7 +341,7 @@ async def test_a_commit_wakes_the_relay_at_once(kernel: Kernel, broker: Broker, 
         async with kernel.store.transaction() as tx:
             message = (kernel.new_uuid4(), name, "x/y", "t", json.dumps({"n": name}), "{}")
             await outbox.put(tx, [message], kernel.now())
-            await tx.hint("outbox")
+            await tx.notify("outbox")
         async with asyncio.timeout(5):
             assert await broker.arrived.get() == name
     stop.set()

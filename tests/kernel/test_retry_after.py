@@ -12,7 +12,7 @@ from holdfast.kernel import record as recording
 from holdfast.kernel.call import call, place_ms
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.record import write_late
-from holdfast.tables import breakers
+from holdfast.tables import providers
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
 
@@ -81,7 +81,7 @@ class Away:
 
 async def not_before(world: World, name: str = "llm") -> int | None:
     async with world.kernel.store.reading() as tx:
-        return (await breakers.read(tx, name)).not_before
+        return (await providers.read(tx, name)).not_before
 
 
 @pytest.mark.spec("K4", "K9")
@@ -139,12 +139,12 @@ async def test_a_record_that_was_written_although_its_answer_was_lost_teaches_no
         await call(world.kernel, llm, answer)
     (one,) = await rows(world.kernel.store, "SELECT CAST(id AS TEXT) AS id FROM holdfast_calls WHERE status = 500")
     report = recording.Report(
-        llm, recording.Ticket(one["id"], 0), None, 0, CallError.from_status(500, "d", {}, now_ms=0).failure
+        llm, recording.CallPermit(one["id"], 0), None, 0, CallError.from_status(500, "d", {}, now_ms=0).failure
     )
     world.kernel.unrecorded.append((report, world.clock.now_ms()))
     assert await write_late(world.kernel) == 1
     async with world.kernel.store.reading() as tx:
-        assert (await breakers.read(tx, "llm")).state.window == "1"
+        assert (await providers.read(tx, "llm")).state.window == "1"
 
 
 @pytest.mark.spec("K4", "K9")
@@ -154,8 +154,8 @@ async def test_who_stood_still_looks_at_the_provider_again_before_it_calls(deplo
     async def stand_still(name: str) -> None:
         if name == "call.before":
             async with world.kernel.store.transaction() as tx:  # another process was told
-                await breakers.lock(tx, "llm", world.clock.now_ms())
-                await breakers.gate_until(tx, "llm", world.clock.now_ms() + 60_000)
+                await providers.lock(tx, "llm", world.clock.now_ms())
+                await providers.set_not_before(tx, "llm", world.clock.now_ms() + 60_000)
             world.clock.advance(2)
 
     world.kernel.failpoint = stand_still
@@ -163,7 +163,7 @@ async def test_who_stood_still_looks_at_the_provider_again_before_it_calls(deplo
     await world.work()
     assert asked == [] and (await world.job(job_id))["failures"] == 0
     async with world.kernel.store.reading() as tx:
-        assert dict((await breakers.read(tx, "llm")).places) == {}, "its place is free again"
+        assert dict((await providers.read(tx, "llm")).places) == {}, "its place is free again"
     assert place_ms(llm, None) > 0
 
 
@@ -175,8 +175,8 @@ async def test_an_effect_that_was_not_sent_after_all_leaves_no_doubt(deploy: Dep
         if name == "effect.before_send" and not asked and not told:
             told.append(name)
             async with world.kernel.store.transaction() as tx:
-                await breakers.lock(tx, "mail", world.clock.now_ms())
-                await breakers.gate_until(tx, "mail", world.clock.now_ms() + 60_000)
+                await providers.lock(tx, "mail", world.clock.now_ms())
+                await providers.set_not_before(tx, "mail", world.clock.now_ms() + 60_000)
             world.clock.advance(2)
 
     told: list[str] = []

@@ -10,12 +10,12 @@ import pytest
 from holdfast import App, Context, Job, stage
 from holdfast.core.outcome import Next
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import LOAD_ROWS_MIN, prepare, submit, submit_many, submit_orders
 from holdfast.kernel.turn import turn
 from holdfast.stores.clock import SystemClock
 from holdfast.stores.postgres import PostgresStore
-from holdfast.stores.seam import Bell
+from holdfast.stores.seam import Listener
 from tests.kernel.places import Place, close_all, take
 
 app = App("bells")
@@ -52,7 +52,7 @@ async def by_bulk_load(kernel: Kernel) -> None:
 
 async def by_the_end_of_a_stage(kernel: Kernel) -> None:
     taken = await take(kernel, limit=1)
-    await turn(kernel, "w1", kernel.registry.queues, [Settlement(taken[0], Next('"x"'))], 0)
+    await turn(kernel, "w1", kernel.registry.queues, [Ending(taken[0], Next('"x"'))], 0)
 
 
 WAYS: tuple[Callable[[Kernel], Coroutine[Any, Any, None]], ...] = (
@@ -65,14 +65,14 @@ async def test_work_that_was_made_elsewhere_rings(place: Place) -> None:
     kernel = place.kernel(app, clock=SystemClock())
     # Another process hears PostgreSQL's notifications; SQLite's file rings in its own process only.
     other = place.open() if place.dialect == "postgres" else kernel.store
-    bell = other.bell("queue:bells")
+    listener = other.listen("queue:bells")
     if isinstance(other, PostgresStore):
-        assert await bell.wait(30), "every bell rings once when the listener has connected"
+        assert await listener.wait(30), "every listener is woken once when the connection stands"
     for way in WAYS:
-        await silent(bell)
+        await silent(listener)
         await way(kernel)
-        assert await bell.wait(5), f"{way.__name__} rings nobody"
-    bell.close()
+        assert await listener.wait(5), f"{way.__name__} rings nobody"
+    listener.close()
     await close_all(place)
 
 
@@ -81,18 +81,18 @@ async def test_every_ring_for_a_queue_has_a_ticket_so_that_one_worker_answers_it
     """SQLite's processes do not ring each other."""
     kernel, heard = place.kernel(app, clock=SystemClock()), place.open()
     tickets: list[str] = []
-    bell = heard.bell("queue:bells", lambda ticket: bool(tickets.append(ticket)) or True)
+    listener = heard.listen("queue:bells", lambda ticket: bool(tickets.append(ticket)) or True)
     if isinstance(heard, PostgresStore):
-        assert await bell.wait(30)
+        assert await listener.wait(30)
         for way in WAYS:
-            await silent(bell)
+            await silent(listener)
             tickets.clear()
             await way(kernel)
-            assert await bell.wait(5) and tickets and all(tickets), way.__name__
-    bell.close()
+            assert await listener.wait(5) and tickets and all(tickets), way.__name__
+    listener.close()
     await close_all(place)
 
 
-async def silent(bell: Bell) -> None:
-    while await bell.wait(0.05):
+async def silent(listener: Listener) -> None:
+    while await listener.wait(0.05):
         pass

@@ -13,14 +13,14 @@ from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Lost, Next, Parked, Released
 from holdfast.errors import CallError
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import end, turn
 from holdfast.operator.audit import audit
 from holdfast.stores.statement import statement_of
 from holdfast.tables import depth, events
 from holdfast.tables import jobs as jobs_table
-from holdfast.tables.events import BEGINNING, Place
+from holdfast.tables.events import BEGINNING, EventPosition
 from holdfast.testing import HandClock
 from tests.kernel.places import Place as Where
 from tests.kernel.places import close_all, rows
@@ -51,12 +51,12 @@ async def kernel(place: Where, clock: HandClock) -> Any:
     await close_all(place)
 
 
-async def take(kernel: Kernel, *ended: Settlement, limit: int = 10, goes_on: bool = False) -> list[Claimed]:
+async def take(kernel: Kernel, *ended: Ending, limit: int = 10, goes_on: bool = False) -> list[Claimed]:
     leased, _ = await turn(kernel, "w", ["steps"], ended, limit, goes_on=goes_on)
     return [taken.job for taken in leased]
 
 
-async def story(kernel: Kernel, job_id: str, after: Place = BEGINNING, limit: int = 1_000) -> Sequence[Any]:
+async def story(kernel: Kernel, job_id: str, after: EventPosition = BEGINNING, limit: int = 1_000) -> Sequence[Any]:
     async with kernel.store.reading() as tx:
         return await events.of_job(tx, job_id, after, limit)
 
@@ -74,7 +74,7 @@ async def test_a_turn_writes_one_claim_and_one_success_of_a_kind_and_every_job_t
     jobs = await take(kernel)
     claimed_at = kernel.now()
     clock.advance(1)
-    await take(kernel, *(Settlement(job, Done(None)) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     written = await rows(kernel.store, "SELECT type, data FROM holdfast_job_events ORDER BY seq")
     assert [row["type"] for row in written] == ["claimed", "succeeded", "succeeded"]
     assert sorted(row["data"] or "" for row in written) == ["", "1", "4"]
@@ -99,13 +99,13 @@ async def test_every_attempt_that_ended_shows_when_it_was_claimed(kernel: Kernel
     for outcome in (BROKEN, Lost(), Released(), Next(1)):
         claims.append(kernel.now())
         clock.advance(1)
-        ended = [Settlement(job, outcome, "1" if isinstance(outcome, Next) else None) for job in jobs]
+        ended = [Ending(job, outcome, "1" if isinstance(outcome, Next) else None) for job in jobs]
         leased = await take(kernel, *ended)
         clock.advance(3_600)
         jobs = leased or await take(kernel)
         assert len(jobs) == 3
     claims.append(jobs[0].last_attempt_at or 0)
-    await take(kernel, *(Settlement(job, Done(None)) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     for job in jobs:
         read = await story(kernel, job.id)
         assert [row["type"] for row in read[1::2]] == ["claimed"] * 5
@@ -123,8 +123,8 @@ async def test_whoever_follows_a_job_gets_each_step_once_and_in_order(kernel: Ke
 
     async def follow() -> None:
         nonlocal place
-        for at, row in events.places_of(await story(kernel, other, place), place):
-            place = Place.parse(str(at))
+        for at, row in events.positions_of(await story(kernel, other, place), place):
+            place = EventPosition.parse(str(at))
             followed.append(row)
 
     async def note(type: str, attempt: int) -> None:
@@ -135,18 +135,18 @@ async def test_whoever_follows_a_job_gets_each_step_once_and_in_order(kernel: Ke
     jobs = await take(kernel)
     await follow()
     await note("progress", 1)
-    await take(kernel, *(Settlement(job, BROKEN) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, BROKEN) for job in jobs), limit=0)
     await follow()
     clock.advance(3_600)
     jobs = await take(kernel)
     await follow()
     await note("stale", 1)
     await note("progress", 2)
-    jobs = await take(kernel, *(Settlement(job, Next(1), "1") for job in jobs), goes_on=False)
+    jobs = await take(kernel, *(Ending(job, Next(1), "1") for job in jobs), goes_on=False)
     jobs = jobs or await take(kernel)
     await follow()
     await note("stale", 2)
-    await take(kernel, *(Settlement(job, Done(None)) for job in jobs), limit=0)
+    await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     await follow()
     await note("stale", 3)
     await note("result_expired", 3)
@@ -174,10 +174,10 @@ async def ids(kernel: Kernel) -> list[str]:
 async def test_a_job_that_waited_tells_its_claim_once(kernel: Kernel) -> None:
     await submit_many(kernel, One, range(2))
     jobs = await take(kernel)
-    waiting = [Settlement(job, Parked(f"k{n}", kernel.now() + 60_000)) for n, job in enumerate(jobs)]
+    waiting = [Ending(job, Parked(f"k{n}", kernel.now() + 60_000)) for n, job in enumerate(jobs)]
     await take(kernel, *waiting, limit=0)
     async with kernel.store.transaction() as tx:
-        called = [Settlement(job, Called("1"), "1", expected=State.WAITING) for job in jobs]
+        called = [Ending(job, Called("1"), "1", expected=State.WAITING) for job in jobs]
         await end(kernel, tx, called)
     for job in jobs:
         told = [("created", 0), ("claimed", 1), ("waiting", 1), ("succeeded", 1)]
@@ -236,7 +236,7 @@ async def test_an_attempt_of_older_code_that_we_end_tells_its_claim_once(kernel:
     held = await rows(kernel.store, "SELECT CAST(id AS TEXT) AS id FROM holdfast_jobs")
     async with kernel.store.transaction() as tx:
         locked = [await jobs_table.lock_one(tx, row["id"]) for row in held]
-        await end(kernel, tx, [Settlement(found[0], BROKEN) for found in locked if found is not None])
+        await end(kernel, tx, [Ending(found[0], BROKEN) for found in locked if found is not None])
     expected = [("created", 0), ("claimed", 1), ("advanced", 1), ("claimed", 2), ("retried", 2)]
     assert [steps(await story(kernel, row["id"])) for row in held] == [expected] * 2
     assert await audit(kernel) == []
@@ -244,8 +244,10 @@ async def test_an_attempt_of_older_code_that_we_end_tells_its_claim_once(kernel:
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1.", "1.1.1", "٣", "9" * 19, "1." + "9" * 19, "1.1\n", None])
 def test_what_is_no_place_is_the_beginning(text: str | None) -> None:
-    assert Place.parse(text) == BEGINNING
+    assert EventPosition.parse(text) == BEGINNING
 
 
 def test_a_place_is_read_back_as_it_was_written() -> None:
-    assert [Place.parse(str(place)) for place in (Place(7), Place(7, 1), Place(0, 2))] == [(7, 0), (7, 1), (0, 2)]
+    assert [
+        EventPosition.parse(str(place)) for place in (EventPosition(7), EventPosition(7, 1), EventPosition(0, 2))
+    ] == [(7, 0), (7, 1), (0, 2)]

@@ -14,7 +14,7 @@ from holdfast.errors import StoreError
 from holdfast.kernel import operate
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import claim_one, end
 from holdfast.stores.statement import _statement
 from holdfast.tables import jobs, leases
@@ -69,12 +69,12 @@ async def test_an_attempt_ends_only_a_job_that_it_holds(deploy: Deploy, state: S
     job_id, job = await brought_to(world, state)
     before = await world.job(job_id)
     async with world.kernel.store.transaction() as tx:
-        accepted = await end(world.kernel, tx, [Settlement(job, outcome, '"v"')])
+        accepted = await end(world.kernel, tx, [Ending(job, outcome, '"v"')])
     after = await world.job(job_id)
     if state is State.PROCESSING:
         assert accepted == {job_id} and (state, State(after["state"])) in EDGES
         async with world.kernel.store.transaction() as tx:
-            assert await end(world.kernel, tx, [Settlement(job, Done("v"), '"v"')]) == set(), "only once"
+            assert await end(world.kernel, tx, [Ending(job, Done("v"), '"v"')]) == set(), "only once"
         assert await world.job(job_id) == after
     else:
         assert accepted == set() and after == before
@@ -87,7 +87,7 @@ async def test_an_edge_that_is_not_in_the_table_is_not_written(deploy: Deploy) -
     before = await world.job(job_id)
     with pytest.raises(AssertionError, match="never goes from queued to queued"):
         async with world.kernel.store.transaction() as tx:
-            await end(world.kernel, tx, [Settlement(job, Released(), expected=State.QUEUED)])
+            await end(world.kernel, tx, [Ending(job, Released(), expected=State.QUEUED)])
     assert await world.job(job_id) == before
 
 

@@ -18,7 +18,7 @@ from holdfast.kernel import operate
 from holdfast.kernel.hold import force
 from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.reap import sweep_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import end
 from holdfast.operator.audit import audit
@@ -141,7 +141,7 @@ async def test_a_job_takes_its_turn_once(deploy: Deploy) -> None:
     await enqueue(world, "noisy", 30)
     async with world.kernel.store.transaction() as tx:
         failed = Failed(CallError.of(Category.NETWORK, "FLAKY", "once").failure)
-        await end(world.kernel, tx, [Settlement(job, failed)])
+        await end(world.kernel, tx, [Ending(job, failed)])
     world.clock.advance(2)
     assert (await take(world.kernel, limit=1))[0].id == begun
 
@@ -211,10 +211,10 @@ async def test_no_key_has_more_begun_than_its_limit_and_a_place_is_free_at_the_e
     first, second = (job for job in running if job.owner == "a")
     async with world.kernel.store.transaction() as tx:
         failed = Failed(CallError.of(Category.NETWORK, "FLAKY", "once").failure)
-        await end(world.kernel, tx, [Settlement(first, failed)])
+        await end(world.kernel, tx, [Ending(first, failed)])
     assert await take(world.kernel, limit=9) == [], "it waits for its retry, and keeps its place"
     async with world.kernel.store.transaction() as tx:
-        await end(world.kernel, tx, [Settlement(second, Done(None))])
+        await end(world.kernel, tx, [Ending(second, Done(None))])
     assert owners(await take(world.kernel, limit=9)) == {"a": 1}
     world.clock.advance(3)
     assert [job.id for job in await take(world.kernel, limit=9)] == [first.id]
@@ -239,7 +239,7 @@ async def test_a_replay_stands_in_line_again(deploy: Deploy) -> None:
     dead = await world.enqueue(Crawl, "wrong", owner="a")
     (job,) = await take(world.kernel, limit=1)
     async with world.kernel.store.transaction() as tx:
-        await end(world.kernel, tx, [Settlement(job, Failed(CallError.of(Category.BUG, "BROKEN", "no").failure))])
+        await end(world.kernel, tx, [Ending(job, Failed(CallError.of(Category.BUG, "BROKEN", "no").failure))])
     for number in range(4):
         await world.enqueue(Crawl, f"a {number}", owner="a")
     assert owners(await take(world.kernel, limit=9)) == {"a": 2}

@@ -121,6 +121,12 @@ def test_a_burst_of_deaths_is_named_once_and_the_other_letters_beside_it() -> No
     assert [notice.topic for notice in what_asks(dying(11, Category.BUG))] == [Topic.BUG], "a bug is named as such"
 
 
+def test_what_was_not_counted_to_its_end_is_at_least_so_many() -> None:
+    (waiting,) = what_asks(lane("queued", 10_000, 1.0))
+    assert waiting.sentence.startswith("At least 10,000 jobs of the queue 'essays' queued")
+    assert what_asks(lane("queued", 9_999, 1.0))[0].sentence.startswith("9,999 jobs")
+
+
 def test_a_database_that_does_not_answer_is_red() -> None:
     (notice,) = what_asks(None)
     assert (notice.topic, light_of([notice])) == (Topic.STORE, "red")

@@ -22,7 +22,7 @@ from holdfast.operator.incident_watch import choose_notices, compare, incidents_
 from holdfast.operator.page import ListPage
 from holdfast.operator.postmortem import write_postmortem
 from holdfast.system import OpenSystem, System
-from holdfast.tables import breakers, incidents, workers
+from holdfast.tables import incidents, providers, workers
 from holdfast.tables.incidents import Incident
 from holdfast.testing import World
 
@@ -278,7 +278,7 @@ async def test_the_breakers_row_is_what_it_was(deploy: Deploy) -> None:
     """To look changes nothing of what is looked at."""
     world = await outage(deploy)
     async with world.kernel.store.reading() as tx:
-        before = await breakers.read(tx, "llm")
+        before = await providers.read(tx, "llm")
     await look(world)
     async with world.kernel.store.reading() as tx:
-        assert await breakers.read(tx, "llm") == before
+        assert await providers.read(tx, "llm") == before

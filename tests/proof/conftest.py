@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.places import clock, deploy, place, postgres_database, sqlite_template
+from tests.kernel.places import clock, deploy, place, postgres_database
 
-__all__ = ["clock", "deploy", "place", "postgres_database", "sqlite_template"]
+__all__ = ["clock", "deploy", "place", "postgres_database"]
 
 HERE = Path(__file__).parent
 SLOW = ("has_one_history_in_every_process", "leaves_nothing_behind")

@@ -145,7 +145,7 @@ def evidence_not_asked_for() -> Iterator[None]:
     async def sent(row: Any, send: Any) -> Any:
         await send(row.token)
 
-    with swapped(effects, "_sent", sent):
+    with swapped(effects, "_run_send", sent):
         yield
 
 

@@ -46,9 +46,7 @@ def strangers_buried() -> Iterator[None]:
     async def bury(kernel: Any, taken: Any) -> Any:
         if kernel.registry.knows(taken.job.kind, taken.job.stage):
             return await intact(kernel, taken)
-        return settle.Settlement(
-            taken.job, Failed(failure(Category.VALIDATION, "STAGE_UNKNOWN", "It is unknown here."))
-        )
+        return settle.Ending(taken.job, Failed(failure(Category.VALIDATION, "STAGE_UNKNOWN", "It is unknown here.")))
 
     with stages_ignored_by_the_claim(), swapped(worker, "run_attempt", bury):
         yield

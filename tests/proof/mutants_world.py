@@ -104,7 +104,7 @@ def early_callback_dropped() -> Iterator[None]:
             if not first or locked is None:
                 return False
             job, provider = locked
-            one = settle.Settlement(job, intake.Called(body), body, expected=intake.State.WAITING, provider=provider)
+            one = settle.Ending(job, intake.Called(body), body, expected=intake.State.WAITING, provider=provider)
             await turn.end(kernel, tx, [one])
         return True
 
@@ -133,12 +133,12 @@ def trial_permit_leaked() -> Iterator[None]:
 def open_breaker_ignored() -> Iterator[None]:
     """Nobody asks the breaker before a call."""
 
-    async def always(kernel: Any, *asked: Any) -> call.Ticket:
-        return call.Ticket(kernel.new_id(), 0)
+    async def always(kernel: Any, *asked: Any) -> call.CallPermit:
+        return call.CallPermit(kernel.new_id(), 0)
 
     claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
     claims_at_once = "SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'"
-    freely = swapped(effect_open, "unhindered", lambda *asked: True)
+    freely = swapped(effect_open, "may_call_now", lambda *asked: True)
     with (
         freely,
         swapped(call, "admit", always),
@@ -202,20 +202,20 @@ def answered_before_commit() -> Iterator[None]:
 @contextmanager
 def unguarded_provider_called_early() -> Iterator[None]:
     """A provider without breaker or limit is not asked when it wants to be called again."""
-    intact, free = call.admit, call.unhindered
+    intact, free = call.admit, call.may_call_now
 
-    async def admit(kernel: Any, provider: Any, *rest: Any) -> call.Ticket:
+    async def admit(kernel: Any, provider: Any, *rest: Any) -> call.CallPermit:
         if provider.breaker is None and provider.per_minute is None:
-            return call.Ticket(kernel.new_id(), 0)
+            return call.CallPermit(kernel.new_id(), 0)
         return await intact(kernel, provider, *rest)
 
-    def unhindered(provider: Any, row: Any, now: int) -> bool:
+    def may_call_now(provider: Any, row: Any, now: int) -> bool:
         return free(provider, row._replace(not_before=None), now)
 
     with (
         swapped(call, "admit", admit),
         swapped(effects, "admit", admit),
-        swapped(effect_open, "unhindered", unhindered),
+        swapped(effect_open, "may_call_now", may_call_now),
     ):
         yield
 

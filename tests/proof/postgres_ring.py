@@ -191,10 +191,10 @@ class RingStore(SimStore):
                 raise
             self._ring.writing = None
             await self.committed()
-        for channel in sorted(tx.hints):
-            self._bells.ring(channel)
-        for tell in tx.tellers:
-            tell()
+        for channel in sorted(tx.channels):
+            self._listeners.wake(channel)
+        for callback in tx.callbacks:
+            callback()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Any]:
@@ -239,7 +239,7 @@ class RingTx(SqliteTx):
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         self.check()
-        self.hints.update(params.get("hints", ()))
+        self.channels.update(params.get("channels", ()))
         try:
             self.connection.say_who(self.store._host)
             asked = self.connection.execute(statement.postgres, [params[name] for name in statement.order])

@@ -20,7 +20,7 @@ from typing import IO
 import pytest
 
 from holdfast.sandbox import probe
-from holdfast.sandbox.parent import Confines, Ending, Sandbox, SandboxDown
+from holdfast.sandbox.parent import Confines, Sandbox, SandboxDown, SandboxExit
 from holdfast.sandbox.seccomp import _AUDIT_ARCHITECTURES, _program
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="reads /proc")
@@ -42,7 +42,7 @@ def files() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         yield source, output
 
 
-def run(box: Sandbox, confines: Confines = CONFINES, **options: int) -> Ending:
+def run(box: Sandbox, confines: Confines = CONFINES, **options: int) -> SandboxExit:
     with files() as (source, output):
         return box.run_blocking(source, output, confines, {"parent": os.getpid(), **options})
 
@@ -70,9 +70,9 @@ def test_what_a_weaker_system_leaves_possible_is_told_in_a_sentence() -> None:
     assert all(word in found for word in ("open files", "open connections", "start processes", "signal processes"))
 
     class Weak(Sandbox):
-        def run_blocking(self, source: IO[bytes], output: IO[bytes], *_: object) -> Ending:
+        def run_blocking(self, source: IO[bytes], output: IO[bytes], *_: object) -> SandboxExit:
             output.write(found.encode())
-            return Ending(0, 0.0)
+            return SandboxExit(0, 0.0)
 
     (sentence,) = probe.weaknesses(Weak(NAME))
     assert "open connections" in sentence and "seccomp" in sentence

@@ -64,13 +64,13 @@ class Deployment:
 
     async def until(self, system: str, reached: Callable[[], Awaitable[bool]], within_s: float = 240) -> None:
         """Wait until a question is answered with yes; asked anew whenever something happens in the system."""
-        bell = self.system(system).kernel.store.bell("events")
+        listener = self.system(system).kernel.store.listen("events")
         try:
             async with asyncio.timeout(within_s):
                 while not await reached():
-                    await bell.wait(0.2)
+                    await listener.wait(0.2)
         finally:
-            bell.close()
+            listener.close()
 
     async def submission(self, sub: str, text: str = ESSAY, **payload: Any) -> dict[str, Any]:
         body = {"skill": "writing", "payload": {"text": text, "taskType": "email", "questionId": "q", **payload}}

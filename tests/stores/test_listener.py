@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from holdfast.stores.postgres import CLOCK_EVERY_S, PostgresStore
-from holdfast.stores.seam import Bell
+from holdfast.stores.seam import Listener
 from tests.services.postgres import PostgresServer
 
 
-async def until_still(bell: Bell) -> None:
-    """Every bell rings once whenever the listener has connected."""
-    assert await bell.wait(CLOCK_EVERY_S / 3), "the listener has not connected"
-    while await bell.wait(0.2):
+async def until_still(listener: Listener) -> None:
+    """Every listener is woken once whenever the connection stands."""
+    assert await listener.wait(CLOCK_EVERY_S / 3), "the listener has not connected"
+    while await listener.wait(0.2):
         pass
 
 
@@ -24,15 +24,15 @@ async def test_a_hint_rings_again_after_the_server_has_restarted(
     postgres_server: PostgresServer, immediate: bool
 ) -> None:
     store = PostgresStore(postgres_server.create_database())
-    bell = store.bell("queue:x")
-    await until_still(bell)
+    listener = store.listen("queue:x")
+    await until_still(listener)
     await asyncio.to_thread(postgres_server.halt, immediate=immediate)
     postgres_server.resume()  # in this thread: a server ends with the thread that started it
-    await until_still(bell)
+    await until_still(listener)
     other = PostgresStore(store._url)
     async with other.transaction() as tx:
-        await tx.hint("queue:x")
-    assert await bell.wait(5)
-    bell.close()
+        await tx.notify("queue:x")
+    assert await listener.wait(5)
+    listener.close()
     await other.close()
     await store.close()

@@ -149,20 +149,20 @@ async def test_writers_of_many_tasks_and_stores_take_turns(place: Place) -> None
 @pytest.mark.spec("K19")
 async def test_a_hint_rings_after_the_commit_and_never_after_a_rollback(place: Place) -> None:
     store = threaded(place)
-    bell, other = store.bell("outbox"), store.bell("queue:x")
-    while await bell.wait(0.3) or await other.wait(0.01):
-        pass  # PostgreSQL's listener rings every bell once when it connects
+    listener, other = store.listen("outbox"), store.listen("queue:x")
+    while await listener.wait(0.3) or await other.wait(0.01):
+        pass  # PostgreSQL's connection wakes every listener once when it stands
     with pytest.raises(ValueError):
         async with store.transaction() as tx:
-            await tx.hint("outbox")
+            await tx.notify("outbox")
             raise ValueError
-    assert not await bell.wait(0.05)
+    assert not await listener.wait(0.05)
     async with store.transaction() as tx:
-        await tx.hint("outbox")
-        assert not await bell.wait(0.02), "not before the commit"
-    assert await bell.wait(5)
-    assert not await bell.wait(0.02) and not await other.wait(0.01)
-    bell.close()
+        await tx.notify("outbox")
+        assert not await listener.wait(0.02), "not before the commit"
+    assert await listener.wait(5)
+    assert not await listener.wait(0.02) and not await other.wait(0.01)
+    listener.close()
     other.close()
     await close_all(place)
 
@@ -262,15 +262,15 @@ async def test_what_is_to_be_told_is_told_after_the_commit_and_never_after_a_rol
     told: list[str] = []
     async with store.transaction() as tx:
         await note(tx, "kept")
-        tx.then(lambda: told.append("kept"))
+        tx.after_commit(lambda: told.append("kept"))
         assert told == []
-    async with store.alone() as tx:
+    async with store.single_statement() as tx:
         await note(tx, "alone")
-        tx.then(lambda: told.append("alone"))
+        tx.after_commit(lambda: told.append("alone"))
     with pytest.raises(ValueError):
         async with store.transaction() as tx:
             await note(tx, "gone")
-            tx.then(lambda: told.append("gone"))
+            tx.after_commit(lambda: told.append("gone"))
             raise ValueError
     assert told == await notes(store) == ["kept", "alone"]
     await close_all(place)

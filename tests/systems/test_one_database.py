@@ -9,7 +9,7 @@ import pytest
 from holdfast.engines.run import prepare
 from holdfast.main import close_systems, load_systems, open_systems
 from holdfast.settings import Settings, read
-from holdfast.tables import breakers
+from holdfast.tables import providers
 
 
 def review_url(env: dict[str, str]) -> str:
@@ -42,9 +42,9 @@ async def test_neither_sees_what_the_other_does(request: pytest.FixtureRequest, 
             await prepare(one.kernel)
         for one in opened:
             async with one.kernel.store.transaction() as tx:
-                await breakers.ensure(tx, f"only of {one.name}", 1)
+                await providers.ensure(tx, f"only of {one.name}", 1)
         for one in opened:
             async with one.kernel.store.reading() as tx:
-                assert [row["name"] for row in await breakers.every(tx)] == [f"only of {one.name}"]
+                assert [row["name"] for row in await providers.read_every(tx)] == [f"only of {one.name}"]
     finally:
         await close_systems(opened)

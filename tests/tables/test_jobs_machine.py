@@ -25,7 +25,7 @@ from holdfast.kernel import operate
 from holdfast.kernel.intake import called_back
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.reap import reap_once, sweep_once
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end
 from holdfast.stores.clock import SeededDice
@@ -131,13 +131,13 @@ class JobsMachine(RuleBasedStateMachine):
             "release": Released(),
             "wait": Wait(job.id, within_s=100),
         }
-        accepted = self.run(self._settle(Settlement(job, answers[outcome], '"v"')))
+        accepted = self.run(self._settle(Ending(job, answers[outcome], '"v"')))
         held = known.state is State.PROCESSING and known.attempt == job.attempt
         assert accepted == ({job.id} if held else set())
         if held:
             self._expect(known, outcome)
 
-    async def _settle(self, one: Settlement) -> set[str]:
+    async def _settle(self, one: Ending) -> set[str]:
         async with self.kernel.store.transaction() as tx:
             return await end(self.kernel, tx, [one])
 

@@ -14,11 +14,11 @@ from holdfast.core.job import PRIORITIES
 from holdfast.errors import CallError, ProviderHeld
 from holdfast.kernel import operate
 from holdfast.kernel.call import look_again
-from holdfast.kernel.record import Ticket
+from holdfast.kernel.record import CallPermit
 from holdfast.kernel.turn import claim_one
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.stores.statement import _statement
-from holdfast.tables import breakers, jobs
+from holdfast.tables import jobs, providers
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
 
@@ -109,7 +109,7 @@ async def test_what_is_let_through_is_not_due_before_its_time(deploy: Deploy) ->
         parking = "UPDATE holdfast_jobs SET parked = 1, provider = 'rare.api', run_at = :at, updated_at = :since"
         await write(world, f"{parking} WHERE CAST(id AS TEXT) = :id", at=now + 5_000, since=now - number, id=job_id)
     async with world.kernel.store.transaction() as tx:
-        assert (await jobs.unpark(tx, "rare.api", None, 2, now)).total() == 2
+        assert (await jobs.unpark(tx, "rare.api", 2, now)).total() == 2
     assert [await row(world, job_id, "parked", "run_at") for job_id in ids] == [
         (1, now + 5_000),
         (0, now + 5_000),
@@ -149,8 +149,8 @@ async def test_a_trial_that_stood_still_is_still_a_trial(deploy: Deploy) -> None
     kernel, now = world.kernel, world.kernel.now()
     half_open = BreakerState(gate=Gate.HALF_OPEN, generation=4)
     async with kernel.store.transaction() as tx:
-        found = await breakers.lock(tx, api.name, now)
-        await breakers.swap(tx, api.name, found.state, half_open, now)
-    await look_again(kernel, api, Ticket("t", 4), None)
+        found = await providers.lock(tx, api.name, now)
+        await providers.swap(tx, api.name, found.state, half_open, now)
+    await look_again(kernel, api, CallPermit("t", 4), None)
     with pytest.raises(ProviderHeld):
-        await look_again(kernel, api, Ticket("t", 3), None)
+        await look_again(kernel, api, CallPermit("t", 3), None)

@@ -56,7 +56,7 @@ async def test_a_missed_stretch_is_caught_up_with_one_job(deploy: Deploy) -> Non
     world.clock.advance(3_600)
     assert [await schedule_once(world.kernel) for _ in range(3)] == [1, 0, 0]
     async with world.kernel.store.reading() as tx:
-        (row,) = await schedules.every(tx)
+        (row,) = await schedules.read_every(tx)
     assert row["next_at"] == world.clock.now_ms() + 300_000
 
 

@@ -66,7 +66,7 @@ CROSSING = {
         " joins.children_of joins.unended joins.outcomes"
     ),
     "the keeper sweeps: once for all, some hundred rows at a time": (
-        "jobs.unpark workers.known workers.expire breakers.attention callbacks.awaited effects.in_doubt"
+        "jobs.unpark workers.known workers.expire providers.read_watched callbacks.awaited effects.in_doubt"
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
         " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"

@@ -107,20 +107,20 @@ async def _schema(kernels: list[Kernel]) -> tuple[str, bool]:
 
 async def _notifications(store: Store) -> str:
     """Ring once, and listen for it."""
-    bell = store.bell(CHANNEL)
+    listener = store.listen(CHANNEL)
     try:
         async with asyncio.timeout(HEARD_S):
             while not store.is_heard():
-                if not await bell.wait(0.1) and await _cannot_hear(store):
+                if not await listener.wait(0.1) and await _cannot_hear(store):
                     return "notifications do not arrive: workers poll"
-        await bell.wait(0)
+        await listener.wait(0)
         async with store.transaction() as tx:
-            await tx.hint(CHANNEL)
-        return "notifications arrive" if await bell.wait(HEARD_S) else "notifications do not arrive: workers poll"
+            await tx.notify(CHANNEL)
+        return "notifications arrive" if await listener.wait(HEARD_S) else "notifications do not arrive: workers poll"
     except TimeoutError:
         return "notifications do not arrive: workers poll"
     finally:
-        bell.close()
+        listener.close()
 
 
 async def _cannot_hear(store: Store) -> bool:

@@ -7,21 +7,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 Places = Mapping[str, int]
-"""Ticket -> when the place comes free by itself, in ms."""
+"""Permit -> when the place comes free by itself, in ms."""
 
 
 def free(places: Places, limit: int, now: int) -> int:
     return max(0, limit - len(_held(places, now)))
 
 
-def take(places: Places, limit: int, now: int, ticket: str, until: int) -> Places | None:
+def take(places: Places, limit: int, now: int, permit: str, until: int) -> Places | None:
     """The places with one more taken; None if all are."""
-    return _held(places, now) | {ticket: until} if free(places, limit, now) else None
+    return _held(places, now) | {permit: until} if free(places, limit, now) else None
 
 
-def give_back(places: Places, now: int, ticket: str) -> Places:
-    return {holder: until for holder, until in _held(places, now).items() if holder != ticket}
+def give_back(places: Places, now: int, permit: str) -> Places:
+    return {holder: until for holder, until in _held(places, now).items() if holder != permit}
 
 
 def _held(places: Places, now: int) -> dict[str, int]:
-    return {ticket: until for ticket, until in places.items() if until > now}
+    return {permit: until for permit, until in places.items() if until > now}

@@ -23,7 +23,7 @@ from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.turn import claim_one, turn
 from holdfast.tables import leases, workers
 
@@ -128,7 +128,7 @@ class Runner:
         finally:
             self.idle.set()
 
-    async def _claim(self, job_id: str) -> Taken | None:
+    async def _claim(self, job_id: str) -> LeasedJob | None:
         try:
             if self._doubt:
                 await self._disown()
@@ -142,11 +142,11 @@ class Runner:
         """After a lost answer we may hold a job that we do not know of: give it back."""
         async with self.kernel.store.reading() as tx:
             held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
-        lost = [Settlement(job, Released(), provider=provider) for job, provider in held]
+        lost = [Ending(job, Released(), provider=provider) for job, provider in held]
         await turn(self.kernel, self.name, [], lost, 0)
         self._doubt = False
 
-    async def _attempt(self, taken: Taken) -> Settlement | None:
+    async def _attempt(self, taken: LeasedJob) -> Ending | None:
         attempt = asyncio.ensure_future(run_attempt(self.kernel, taken))
         renewal = asyncio.ensure_future(self._renew(taken, attempt))
         try:
@@ -156,12 +156,12 @@ class Runner:
                 return None  # the lease was lost: another attempt owns the job
             attempt.cancel()
             await asyncio.wait([attempt])
-            return Settlement(taken.job, Released())
+            return Ending(taken.job, Released())
         finally:
             renewal.cancel()
             await asyncio.wait([renewal])
 
-    async def _renew(self, taken: Taken, attempt: asyncio.Future[Settlement | None]) -> None:
+    async def _renew(self, taken: LeasedJob, attempt: asyncio.Future[Ending | None]) -> None:
         """Extend the lease until it is lost; then stop the attempt."""
         tuning = self.kernel.tuning
         while True:
@@ -182,15 +182,15 @@ class Runner:
                 attempt.cancel()
                 return
 
-    async def _settle(self, settlement: Settlement | None, taken: Taken) -> None:
+    async def _settle(self, ending: Ending | None, taken: LeasedJob) -> None:
         """Through the same door as everybody. Fenced, so that settling again after a lost answer is harmless."""
-        if settlement is None:
+        if ending is None:
             return
         give_up_at = self.kernel.now() + int(self.kernel.tuning.lease_s * 1_000)
         backoff_s = SETTLE_BACKOFF_S
         while True:
             try:
-                await turn(self.kernel, self.name, [], [settlement], 0)
+                await turn(self.kernel, self.name, [], [ending], 0)
                 return
             except StoreError as error:
                 self.kernel.watch.log("worker.store_failed", job_id=taken.job.id, error=str(error), wait_s=backoff_s)

@@ -55,7 +55,7 @@ class Keeper:
 
     async def run(self) -> None:
         """Take the lease when it is to be had, and renew it, until the stop."""
-        bell = self._kernel.store.bell(CHANNEL)
+        listener = self._kernel.store.listen(CHANNEL)
         lease_s = self._kernel.tuning.keeper_s
         try:
             while not self._stop.is_set():
@@ -64,9 +64,9 @@ class Keeper:
                 except StoreError as error:
                     self._kernel.duties[KEEP] = f"failed, tries again in {lease_s / 3:g} s: {error}"
                     wait_s = lease_s / 3
-                await unless_stopped(self._stop, bell.wait(wait_s))
+                await unless_stopped(self._stop, listener.wait(wait_s))
         finally:
-            bell.close()
+            listener.close()
         await self._release()
 
     async def _take(self) -> float:
@@ -80,7 +80,7 @@ class Keeper:
             if lease is not None and lease.owner != self._owner and lease.until >= now:
                 kernel.duties[KEEP] = f"kept by {lease.owner}"
                 return min(lease_s, (lease.until - now) / 1_000 + 0.001)
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             if not await keepers.take(tx, self._name, self._owner, now + int(lease_s * 1_000), now):
                 self._until = 0.0
                 return lease_s / 3
@@ -99,7 +99,7 @@ class Keeper:
             async with asyncio.timeout(RELEASE_S), self._kernel.store.transaction() as tx:
                 await keepers.release(tx, self._name, self._owner)
                 await keepers.forget(tx, self._kernel.now() - FORGET_MS)
-                await tx.hint(CHANNEL)
+                await tx.notify(CHANNEL)
         except (StoreError, TimeoutError):
             await pause(asyncio.Event(), 0)  # the lease runs out
 

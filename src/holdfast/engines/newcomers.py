@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from holdfast.core.job import Claimed
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Taken
+from holdfast.kernel.settle import LeasedJob
 from holdfast.kernel.turn import claim_one
 from holdfast.kernel.upkeep.taking_turns import key_of, let_newcomers_in
 
@@ -46,7 +46,7 @@ class Newcomers:
         queues: Sequence[str],
         places: Callable[[], int],
         running: Callable[[], Iterable[Claimed]],
-        start: Callable[[Sequence[Taken]], None],
+        start: Callable[[Sequence[LeasedJob]], None],
         doubt: Callable[[], None],
     ) -> None:
         self._kernel, self._name, self._queues = kernel, name, queues

@@ -11,7 +11,7 @@ from holdfast.engines.roster import Roster
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
-from holdfast.stores.seam import Bell, Tx
+from holdfast.stores.seam import Listener, Tx
 from holdfast.tables import workers
 
 FRESH = 2.5
@@ -45,8 +45,8 @@ class Wakeups:
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Listen from now on; the tasks run until they are cancelled."""
         store = self._kernel.store
-        listening = [self._listen(store.bell(f"queue:{queue}", self._heed)) for queue in self._queues]
-        rest = [self._watch_company(store.bell(COMPANY)), self._poll(), self._pass_on()]
+        listening = [self._listen(store.listen(f"queue:{queue}", self._heed)) for queue in self._queues]
+        rest = [self._watch_company(store.listen(COMPANY)), self._poll(), self._pass_on()]
         return [group.create_task(each) for each in (*listening, *rest)]
 
     async def report(self, tx: Tx, in_flight: int, now: int) -> None:
@@ -60,7 +60,7 @@ class Wakeups:
         lately = now - int(FRESH * self._kernel.tuning.renew_s * 1_000)
         self._roster.update(await workers.company(tx, queues, declared, lately) if heeds else [])
         if heeds != bool(self._heeds):
-            await tx.hint(COMPANY)
+            await tx.notify(COMPANY)
         self._heeds = heeds
 
     async def _say(self, tx: Tx, queues: str, declared: str, in_flight: int, now: int) -> bool:
@@ -76,7 +76,7 @@ class Wakeups:
         try:
             async with asyncio.timeout(SIGN_OFF_S), self._kernel.store.transaction() as tx:
                 await workers.gone(tx, self._name, self._kernel.now() - 3_600_000)
-                await tx.hint(COMPANY)
+                await tx.notify(COMPANY)
         except (StoreError, TimeoutError):
             await pause(asyncio.Event(), 0)  # its row is for people only, and goes with the next prune
 
@@ -84,25 +84,25 @@ class Wakeups:
         """There may be more than this worker takes."""
         self._surplus.set()
 
-    async def _listen(self, bell: Bell) -> None:
+    async def _listen(self, listener: Listener) -> None:
         try:
             while True:
-                if await bell.wait(60.0):
+                if await listener.wait(60.0):
                     self._look()
         finally:
-            bell.close()
+            listener.close()
 
-    async def _watch_company(self, bell: Bell) -> None:
+    async def _watch_company(self, listener: Listener) -> None:
         store = self._kernel.store
         try:
             while True:
-                if await bell.wait(self._kernel.tuning.renew_s) and store.is_heard():
+                if await listener.wait(self._kernel.tuning.renew_s) and store.is_heard():
                     await asyncio.sleep(self._roster.share() * LOOK_ROUND_S)
                     self.company_changed.set()
                 if self._heeds is not None and (store.is_heard() and not self.is_drained) != self._heeds:
                     self.company_changed.set()
         finally:
-            bell.close()
+            listener.close()
 
     def _heed(self, ticket: str) -> bool:
         """Whether a ring for one of many is for this worker. If it has no room, all the others hear of it."""
@@ -130,6 +130,6 @@ class Wakeups:
                 with suppress(StoreError):
                     async with self._kernel.store.transaction() as tx:
                         for queue in self._queues:
-                            await tx.hint(f"queue:{queue}", to_all=True)
+                            await tx.notify(f"queue:{queue}", to_all=True)
             await asyncio.sleep(self._kernel.tuning.poll_s)
             self._surplus.clear()

@@ -29,15 +29,15 @@ from holdfast.kernel.go_on import Look, may_go_on, next_look
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.observe.attempt_log import keep_logs
-from holdfast.kernel.running.eager import first_step, rest
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.running.eager import first_step, resume
+from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.turn import turn
 from holdfast.tables import leases
 
 STORE_BACKOFF_S = 0.5
 STORE_BACKOFF_CAP_S = 10.0
 GIVE_BACK_S = 2.0
-"""How long after the grace time the last settlements may take. Then the leases are left to expire."""
+"""How long after the grace time the last endings may take. Then the leases are left to expire."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Worker:
         # By job and attempt: after a lost lease the same job may run here twice for a moment.
         self._running: dict[tuple[str, int], Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._finished: list[Settlement] = []
+        self._finished: list[Ending] = []
         self._reserved = 0
         self._wake = asyncio.Event()
         self._rings = 0
@@ -90,7 +90,7 @@ class Worker:
         self._wakeups = Wakeups(kernel, self.name, self.queues, self._room, self._look_again)
         self._kept = kept_places(kernel, self.queues, concurrency)
         self._resting = 0
-        hooks = (self._spare, lambda: [one.job for one in self._running.values()], self._start, self._doubt.set)
+        hooks = (self._spare, lambda: [running.job for running in self._running.values()], self._start, self._doubt.set)
         self._newcomers = Newcomers(kernel, self.name, self.queues, *hooks)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -154,7 +154,7 @@ class Worker:
             finally:
                 self._reserved -= room
             if room > 0:
-                self._more = sum(not one.went_on for one in taken) >= room
+                self._more = sum(not leased.went_on for leased in taken) >= room
                 if self._more:
                     self._wakeups.note_surplus()
                 # Less than there was room for is all there was. What comes later rings, or the poll finds it.
@@ -180,9 +180,9 @@ class Worker:
     def _going_on(self) -> int:
         """How many of the finished may keep their places."""
         now = self.kernel.now()
-        return sum(may_go_on(one, now, self._look) for one in self._finished)
+        return sum(may_go_on(ending, now, self._look) for ending in self._finished)
 
-    async def _step(self, room: int) -> tuple[list[Taken], int]:
+    async def _step(self, room: int) -> tuple[list[LeasedJob], int]:
         kept = self._going_on()
         finished, self._finished = self._finished, []
         goes_on = not (self._draining or self._stop.is_set() or self._wakeups.is_drained)
@@ -201,60 +201,60 @@ class Worker:
         self._look = next_look(self._look, room, began, *done)
         return done
 
-    def _start(self, taken: Sequence[Taken]) -> None:
+    def _start(self, taken: Sequence[LeasedJob]) -> None:
         if self._draining:
-            self._finished += [Settlement(one.job, Released()) for one in taken]
+            self._finished += [Ending(leased.job, Released()) for leased in taken]
             return
-        for one in taken:
-            self._running[one.job.id, one.job.attempt] = Running(one.job)
+        for leased in taken:
+            self._running[leased.job.id, leased.job.attempt] = Running(leased.job)
         if taken:
             if self._renewal is not None:
                 self._renewal.begin()
             self._spawn(iter(taken))
 
-    def _spawn(self, taken: Iterator[Taken]) -> None:
+    def _spawn(self, taken: Iterator[LeasedJob]) -> None:
         task = asyncio.get_running_loop().create_task(self._run_some(taken))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run_some(self, taken: Iterator[Taken]) -> None:
+    async def _run_some(self, taken: Iterator[LeasedJob]) -> None:
         """Run attempts one after the other until one of them waits: then this task is that one's, and another task
         takes the rest. Each attempt has a context of its own, as if it had always had a task of its own."""
-        for one in taken:
-            running = self._running.get((one.job.id, one.job.attempt))
+        for leased in taken:
+            running = self._running.get((leased.job.id, leased.job.attempt))
             if running is None:
                 continue  # lost or given back before it began
-            attempt, run = run_attempt(self.kernel, one), copy_context().run
+            attempt, run = run_attempt(self.kernel, leased), copy_context().run
             try:
                 ended, got = first_step(attempt, run)
                 if not ended:
                     running.task = asyncio.current_task()
                     self._spawn(taken)
-                    got = await rest(attempt, got, run)
+                    got = await resume(attempt, got, run)
             except asyncio.CancelledError:
-                self._ended(one.job, Settlement(one.job, Released()) if self._draining else None)
+                self._ended(leased.job, Ending(leased.job, Released()) if self._draining else None)
             except BaseException as error:
                 # `run_attempt` catches what a handler raises; what comes out of it is a defect of ours, or of a type.
-                self._ended(one.job, Settlement(one.job, Failed(replace(classify(error), stack=redact_stack(error)))))
+                self._ended(leased.job, Ending(leased.job, Failed(replace(classify(error), stack=redact_stack(error)))))
                 if isinstance(error, KeyboardInterrupt | SystemExit):
                     raise
             else:
-                self._ended(one.job, got)
+                self._ended(leased.job, got)
             if running.task is not None:
                 return
 
-    def _ended(self, job: Claimed, settlement: Settlement | None) -> None:
+    def _ended(self, job: Claimed, ending: Ending | None) -> None:
         del self._running[job.id, job.attempt]
-        if settlement is not None:
-            self._finished.append(settlement)
+        if ending is not None:
+            self._finished.append(ending)
         self._wake.set()
 
-    def _abandon(self, one: Running) -> None:
+    def _abandon(self, running: Running) -> None:
         """Stop an attempt. What has not begun is simply forgotten."""
-        if one.task is not None:
-            one.task.cancel()
+        if running.task is not None:
+            running.task.cancel()
         else:
-            self._ended(one.job, Settlement(one.job, Released()) if self._draining else None)
+            self._ended(running.job, Ending(running.job, Released()) if self._draining else None)
 
     async def _until_none_runs(self, limit_s: float | None) -> None:
         with suppress(TimeoutError):
@@ -298,10 +298,10 @@ class Worker:
         self._renewed_at = began
         if self._renewal is not None:
             self._renewal.renewed()
-        for (job_id, attempt), one in list(self._running.items()):
+        for (job_id, attempt), running in list(self._running.items()):
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
-                self._abandon(one)
+                self._abandon(running)
 
     def is_late_to_renew(self) -> bool:
         """Whether the leases here should have been renewed by now: the loop, or the database, stood still."""
@@ -325,8 +325,8 @@ class Worker:
                 return
             async with self.kernel.store.reading() as tx:
                 held = await leases.held_by(tx, self.name, leases.since(self.kernel.now(), self.kernel.tuning.lease_s))
-            known = set(self._running) | {(one.job.id, one.job.attempt) for one in self._finished}
-            lost = [Settlement(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
+            known = set(self._running) | {(ending.job.id, ending.job.attempt) for ending in self._finished}
+            lost = [Ending(job, Released(), provider=p) for job, p in held if (job.id, job.attempt) not in known]
             if lost:
                 await turn(self.kernel, self.name, self.queues, lost, 0)
             self._doubt.clear()
@@ -336,12 +336,12 @@ class Worker:
         self._end_at = asyncio.get_running_loop().time() + self.grace_s
         self._wake.set()
         await self._until_none_runs(self.grace_s)
-        for one in list(self._running.values()):
-            self._abandon(one)
+        for running in list(self._running.values()):
+            self._abandon(running)
         self._wake.set()
 
     async def _until_given_back(self, streams: Sequence[asyncio.Task[None]]) -> None:
-        """Wait for the last settlements, but not for a database that does not answer."""
+        """Wait for the last endings, but not for a database that does not answer."""
         left_s = max(0.0, self._end_at - asyncio.get_running_loop().time())
         _, waiting = await asyncio.wait(streams, timeout=left_s + GIVE_BACK_S)
         for stream in waiting:

@@ -29,7 +29,7 @@ from holdfast.http.answers.service import (
     ScheduleList,
     WorkerList,
 )
-from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, JobId, Limit, OnPage, Operator, Reason, Words
+from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, HumanText, JobId, Limit, OnPage, Operator, Reason
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_control import router as control_router
 from holdfast.http.ops_incidents import router as incidents_router
@@ -51,18 +51,18 @@ Days = Annotated[int, Query(ge=1, le=3660)]
 class EffectAnswer(BaseModel):
     """A person's word about an effect that nobody else can know of."""
 
-    key: Words = Field(min_length=1)
+    key: HumanText = Field(min_length=1)
     sent: bool
-    provider_id: Words | None = None
+    provider_id: HumanText | None = None
 
 
 class JobsAct(BaseModel):
     """Which jobs, by a query or by their ids, and what to do with one page of them."""
 
     action: Action
-    q: Words = ""
-    ids: list[Words] | None = Field(default=None, max_length=PAGE_MAX)
-    evidence: Words | None = None
+    q: HumanText = ""
+    ids: list[HumanText] | None = Field(default=None, max_length=PAGE_MAX)
+    evidence: HumanText | None = None
     priority: int | None = Field(default=None, ge=0, le=3)
     limit: int = Field(default=50, ge=1, le=PAGE_MAX)
     next: str | None = Field(default=None, max_length=4_000)
@@ -150,20 +150,20 @@ async def list_breakers(desk: AtDesk) -> dict[str, Any]:
 
 
 @router.get("/breakers/{name}/history", response_model=documented(GateChanges))
-async def breaker_history(desk: AtDesk, name: Words, limit: Limit = 50) -> dict[str, Any]:
+async def breaker_history(desk: AtDesk, name: HumanText, limit: Limit = 50) -> dict[str, Any]:
     """When its gate changed, and why; the newest first."""
     return await providers.list_gate_changes(desk, name, limit)
 
 
 @router.post("/breakers/{name}/open", response_model=documented(BreakerForced))
-async def open_breaker(desk: AtDesk, name: Words, who: Operator, body: Reason | None = None) -> dict[str, Any]:
+async def open_breaker(desk: AtDesk, name: HumanText, who: Operator, body: Reason | None = None) -> dict[str, Any]:
     """Stop all calls to a provider until a person closes it. Its jobs wait and spend nothing."""
     reason = (body or Reason()).reason
     return await providers.force_breaker(desk, name, open=True, actor=who.sub, reason=reason)
 
 
 @router.post("/breakers/{name}/close", response_model=documented(BreakerForced))
-async def close_breaker(desk: AtDesk, name: Words, who: Operator, body: Reason | None = None) -> dict[str, Any]:
+async def close_breaker(desk: AtDesk, name: HumanText, who: Operator, body: Reason | None = None) -> dict[str, Any]:
     """Let calls through again; what was held drains a few at a time."""
     reason = (body or Reason()).reason
     return await providers.force_breaker(desk, name, open=False, actor=who.sub, reason=reason)

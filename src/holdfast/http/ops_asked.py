@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from holdfast.core.words import Words as Words
 from holdfast.http.auth import Principal, require
 from holdfast.operator.desk import Desk
+from holdfast.operator.human_text import HumanText as HumanText
 from holdfast.operator.ids import complete_id
 from holdfast.operator.page import PAGE_MAX, ListPage
 
 OPERATOR = require("operator")
 Operator = Annotated[Principal, OPERATOR]
 
-Filter = Annotated[Words | None, Query()]
+Filter = Annotated[HumanText | None, Query()]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 SystemName = Annotated[str | None, Query(description="Only this system.")]
 Cursor = Annotated[str | None, Query(alias="next", description="`next` of the page before.", max_length=4_000)]
@@ -33,7 +33,7 @@ def _page(limit: Limit = 50, cursor: Cursor = None) -> ListPage:
 
 AtDesk = Annotated[Desk, Depends(_desk)]
 OnPage = Annotated[ListPage, Depends(_page)]
-IdText = Annotated[Words, Path(description="The id, or its first 8 characters or more.", max_length=100)]
+IdText = Annotated[HumanText, Path(description="The id, or its first 8 characters or more.", max_length=100)]
 
 
 async def _job_id(desk: AtDesk, job_id: IdText) -> str:
@@ -62,4 +62,4 @@ ReplayId = Annotated[str, Depends(_replay_id)]
 class Reason(BaseModel):
     """Why somebody does it; kept with who and when."""
 
-    reason: Words = Field(default="by hand", min_length=1, max_length=1_000)
+    reason: HumanText = Field(default="by hand", min_length=1, max_length=1_000)

@@ -18,7 +18,7 @@ from holdfast.http.answers.acts import (
 )
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.letters import LetterGroups, LetterPage, LetterStory, ReplayPreview
-from holdfast.http.ops_asked import AtDesk, CaseId, Filter, Limit, OnPage, Operator, Words
+from holdfast.http.ops_asked import AtDesk, CaseId, Filter, HumanText, Limit, OnPage, Operator
 from holdfast.operator import letters
 from holdfast.operator.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
 from holdfast.operator.mend import mend_and_replay, preview_replay
@@ -28,13 +28,13 @@ router = APIRouter(prefix="/dead-letters")
 
 class Triage(BaseModel):
     cause: Cause
-    notes: Words | None = None
+    notes: HumanText | None = None
 
 
 class Remediate(BaseModel):
     """What was mended, and how that is known. A replay refuses without it."""
 
-    evidence: Words = Field(min_length=1)
+    evidence: HumanText = Field(min_length=1)
 
 
 class Correct(BaseModel):
@@ -43,9 +43,9 @@ class Correct(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    set: dict[Words, Any] | None = Field(default=None, min_length=1, max_length=200)
+    set: dict[HumanText, Any] | None = Field(default=None, min_length=1, max_length=200)
     input: Any = None
-    reason: Words | None = None
+    reason: HumanText | None = None
     dry_run: bool = False
 
 
@@ -62,8 +62,8 @@ class Mend(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cause: Cause = Cause.TRANSIENT
-    evidence: Words | None = None
-    set: dict[Words, Any] | None = Field(default=None, max_length=200)
+    evidence: HumanText | None = None
+    set: dict[HumanText, Any] | None = Field(default=None, max_length=200)
     full: bool = False
     delay_s: float = Field(default=0.0, ge=0, le=7 * 86_400)
     dry_run: bool = False
@@ -72,8 +72,8 @@ class Mend(BaseModel):
 class Resolve(BaseModel):
     """How it ended; or, where no replay has succeeded, in `without_replay` the reason why none is needed."""
 
-    notes: Words | None = None
-    without_replay: Words | None = None
+    notes: HumanText | None = None
+    without_replay: HumanText | None = None
 
 
 @router.get("", response_model=documented(LetterPage))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.incidents import IncidentFacts, IncidentPage, IncidentStory
-from holdfast.http.ops_asked import AtDesk, IncidentId, OnPage, Operator, Words
+from holdfast.http.ops_asked import AtDesk, HumanText, IncidentId, OnPage, Operator
 from holdfast.operator import incidents
 from holdfast.operator.postmortem import write_postmortem
 
@@ -18,17 +18,17 @@ router = APIRouter(prefix="/incidents")
 
 
 class Assign(BaseModel):
-    assignee: Words = Field(min_length=1, max_length=200)
+    assignee: HumanText = Field(min_length=1, max_length=200)
 
 
 class Comment(BaseModel):
-    text: Words = Field(min_length=1, max_length=incidents.WORDS_LENGTH_MAX)
+    text: HumanText = Field(min_length=1, max_length=incidents.WORDS_LENGTH_MAX)
 
 
 class Close(BaseModel):
     """What was learned."""
 
-    summary: Words = Field(min_length=1, max_length=incidents.WORDS_LENGTH_MAX)
+    summary: HumanText = Field(min_length=1, max_length=incidents.WORDS_LENGTH_MAX)
 
 
 @router.get("", response_model=documented(IncidentPage))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from holdfast.core.case import Cause
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.letters import GroupPreview, ReplayPage, ReplayStory
-from holdfast.http.ops_asked import AtDesk, Filter, OnPage, Operator, ReplayId, Words
+from holdfast.http.ops_asked import AtDesk, Filter, HumanText, OnPage, Operator, ReplayId
 from holdfast.operator import replays
 from holdfast.tables.replays import Group
 
@@ -24,8 +24,8 @@ class MendGroup(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cause: Cause = Cause.TRANSIENT
-    evidence: Words | None = None
-    set: dict[Words, Any] | None = Field(default=None, max_length=200)
+    evidence: HumanText | None = None
+    set: dict[HumanText, Any] | None = Field(default=None, max_length=200)
     full: bool = False
     per_minute: float | None = Field(default=None, gt=0, le=1_000_000)
     ids: list[UUID] | None = Field(default=None, min_length=1, max_length=1_000)
@@ -33,7 +33,7 @@ class MendGroup(BaseModel):
 
 
 @router.post("/dead-letters/groups/{fingerprint}/mend", response_model=documented(ReplayStory | GroupPreview))
-async def mend_group(desk: AtDesk, fingerprint: Words, body: MendGroup, who: Operator) -> dict[str, Any]:
+async def mend_group(desk: AtDesk, fingerprint: HumanText, body: MendGroup, who: Operator) -> dict[str, Any]:
     """Mend and replay all letters of a group, or those with these ids; `dry_run` says what that would change, keep,
     repeat and cost, and until when it would take."""
     group = Group(fingerprint, None if body.ids is None else tuple(str(each) for each in body.ids))

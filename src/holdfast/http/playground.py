@@ -15,11 +15,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from holdfast.core.words import Words
 from holdfast.errors import NotFound
 from holdfast.http.auth import require
 from holdfast.http.problem import Problem
 from holdfast.kernel.submit import submit_many
+from holdfast.operator.human_text import HumanText
 from holdfast.operator.incident_news import APP as INCIDENTS
 from holdfast.operator.mend import describe_input
 from holdfast.operator.providers import list_breakers
@@ -63,15 +63,15 @@ class PlaygroundView(BaseModel):
 class SwitchFault(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    system: Words
-    provider: Words
+    system: HumanText
+    provider: HumanText
     fault: Fault
 
 
 class KillWorkers(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    system: Words
+    system: HumanText
 
 
 class SendJobs(BaseModel):
@@ -79,8 +79,8 @@ class SendJobs(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    system: Words
-    kind: Words
+    system: HumanText
+    kind: HumanText
     input: JsonValue
     count: int = Field(default=1, ge=1, le=JOBS_MAX)
 

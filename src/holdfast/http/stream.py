@@ -1,6 +1,6 @@
 """Server-sent events from rows. What was missed comes first, then what is new, then the end.
 
-The rows are the truth and every process reads them, so that any process serves any stream. A commit rings the bell;
+The rows are the truth and every process reads them, so that any process serves any stream. A commit wakes the listener;
 polling is the net under it.
 """
 
@@ -87,7 +87,7 @@ def last_event_id(request: Request) -> str | None:
 async def _events(
     kernel: Kernel, after: str | None, fetch: Fetch, channel: str, stopping: asyncio.Event
 ) -> AsyncIterator[ServerSentEvent]:
-    bell = kernel.store.bell(channel)
+    listener = kernel.store.listen(channel)
     try:
         while not stopping.is_set():
             found = await _fetched(kernel, after, fetch)
@@ -97,9 +97,9 @@ async def _events(
                     return
                 after = event.id
             if not found:
-                await bell.wait(POLL_S)
+                await listener.wait(POLL_S)
     finally:
-        bell.close()
+        listener.close()
 
 
 async def _fetched(kernel: Kernel, after: str | None, fetch: Fetch) -> Sequence[Event]:

@@ -27,9 +27,7 @@ from holdfast.errors import (
     InvalidInput,
     LeaseLost,
     ProviderHeld,
-    StoreBusy,
-    StoreFull,
-    StoreUnavailable,
+    StoreDown,
 )
 from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.context import Context
@@ -39,28 +37,28 @@ from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
-from holdfast.kernel.running.eager import first_step, rest
+from holdfast.kernel.running.eager import first_step, resume
 from holdfast.kernel.sealing import KeyMissing, open_input
-from holdfast.kernel.settle import Settlement, Taken
+from holdfast.kernel.settle import Ending, LeasedJob
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
 NOTHING = Next()
 
 
-async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
+async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
     """Run the job's present stage once. None: the lease was lost meanwhile, and there is nothing to say."""
     job = taken.job
     kind = kernel.registry.kinds.get(job.kind)
     stage = kind.by_name.get(job.stage) if kind else None
     if kind is None or stage is None:  # the claim takes no such job; whoever handed it over is of other code
-        return Settlement(job, Unfit(f"no app loaded here declares the stage '{job.stage}' of '{job.kind}'"))
+        return Ending(job, Unfit(f"no app loaded here declares the stage '{job.stage}' of '{job.kind}'"))
     earlier = earlier_stage(kind, job, taken.results)
     if earlier is not None:
-        return Settlement(job, Back(earlier.name, earlier.plan.provider))
+        return Ending(job, Back(earlier.name, earlier.plan.provider))
     started = kernel.now()
     if passes(started, job.deadline_at):
-        return Settlement(job, Overdue(begun=False))  # nothing is begun that could only come too late
+        return Ending(job, Overdue(begun=False))  # nothing is begun that could only come too late
     context = Context(kernel, kind, stage, job, started)
     book = AttemptLog()
     bound = ATTEMPT_LOG.set(book)
@@ -73,7 +71,7 @@ async def run_attempt(kernel: Kernel, taken: Taken) -> Settlement | None:
         _unbind(bound)
     if context.is_written:
         return None  # in the caller's own commit
-    return Settlement(
+    return Ending(
         job,
         outcome,
         value,
@@ -94,7 +92,7 @@ def _unbind(bound: Token[AttemptLog | None]) -> None:
 
 
 async def _outcome(
-    kernel: Kernel, context: Context, kind: JobKind, stage: Stage, taken: Taken
+    kernel: Kernel, context: Context, kind: JobKind, stage: Stage, taken: LeasedJob
 ) -> tuple[Outcome, str | None]:
     try:
         arguments = _bind(kind, stage, taken)
@@ -110,12 +108,12 @@ async def _outcome(
         if not ended:
             limit = context.limit = asyncio.timeout(_limit_s(kernel, stage, taken))
             async with limit:
-                answer = await rest(handler, answer)
+                answer = await resume(handler, answer)
         if context.promised:
             context.check_awaited()
     except LeaseLost:
         raise
-    except (StoreUnavailable, StoreBusy, StoreFull):
+    except StoreDown:
         return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
     except Parking as parking:
         return Parked(parking.key, parking.until), None
@@ -142,7 +140,7 @@ def _asked_to_stop() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
+def _bind(kind: JobKind, stage: Stage, taken: LeasedJob) -> list[Any]:
     arguments = [kind.load_input(_payload(kind, taken), taken.job.version)]
     for name in stage.needs:
         earlier = kind.by_name[name]
@@ -156,7 +154,7 @@ def _bind(kind: JobKind, stage: Stage, taken: Taken) -> list[Any]:
     return arguments
 
 
-def _payload(kind: JobKind, taken: Taken) -> str:
+def _payload(kind: JobKind, taken: LeasedJob) -> str:
     """The stored input, its addresses whole."""
     if sealed_number(taken.job.payload) is None or not kind.seals:
         return taken.job.payload
@@ -170,7 +168,7 @@ class _ResultUnfit(Exception):
     """A result of an earlier stage is not what this code needs; that of another worker may do with it."""
 
 
-def _limit_s(kernel: Kernel, stage: Stage, taken: Taken) -> float:
+def _limit_s(kernel: Kernel, stage: Stage, taken: LeasedJob) -> float:
     """The stage's timeout, or what is left until the deadline if that is less."""
     return clip_ms(int(stage.timeout_s * 1_000), taken.job.deadline_at, kernel.now()) / 1_000
 
@@ -209,7 +207,7 @@ def _raised(error: Exception, kernel: Kernel, stage: Stage) -> Failure:
     return replace(verdict, stack=redact_stack(error), origin=name_origin(unwrap(error)) if verdict.unknown else "")
 
 
-def _cut(error: TimeoutError, stage: Stage, taken: Taken, context: Context) -> Failure:
+def _cut(error: TimeoutError, stage: Stage, taken: LeasedJob, context: Context) -> Failure:
     """The stage's own limit ended it, or the job's deadline before that."""
     ran_s = (context.now() - context.began) / 1_000
     deadline = taken.job.deadline_at

@@ -56,7 +56,9 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     data = {"error_class": why.error_class, "reason": decision.buried, "deaths": row["deaths"]}
     await audit.write(tx, "kernel", action, f"case:{row['id']}", data, now)
     cause = kernel.registry.public_failure(job.kind, why, job.stage).cause
-    tx.then(lambda: kernel.watch.count("dead_letters_opened", kind=job.kind, error_class=why.error_class, cause=cause))
+    tx.after_commit(
+        lambda: kernel.watch.count("dead_letters_opened", kind=job.kind, error_class=why.error_class, cause=cause)
+    )
     return str(row["id"])
 
 

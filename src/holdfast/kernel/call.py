@@ -20,14 +20,14 @@ from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreDown
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
-from holdfast.kernel.record import Cost, Report, Ticket, record
-from holdfast.kernel.running.eager import first_step, rest
+from holdfast.kernel.record import CallPermit, Cost, Report, record
+from holdfast.kernel.running.eager import first_step, resume
 from holdfast.stores.seam import Tx
-from holdfast.tables import breakers
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import providers
+from holdfast.tables.providers import ProviderRow
 
 T = TypeVar("T")
 HELD_RECHECK_MS = 1_000
@@ -37,7 +37,7 @@ PLACE_SLACK_MS = 5_000
 """How long after a call's time limit its place comes free by itself, should its process have died."""
 
 
-class Made(NamedTuple, Generic[T]):
+class CallResult(NamedTuple, Generic[T]):
     """One call that was made, and what came of it: `error` unless it went well."""
 
     started: int
@@ -55,7 +55,7 @@ class Made(NamedTuple, Generic[T]):
         return cast(T, self.value)
 
 
-Finish = Callable[[Report, Made[T]], Awaitable[Made[T]]]
+Finish = Callable[[Report, CallResult[T]], Awaitable[CallResult[T]]]
 
 
 async def call(
@@ -69,30 +69,30 @@ async def call(
     finish: Finish[T] | None = None,
 ) -> T:
     """Make one call, and record it. `finish` records it instead, and has the last word on what came of it."""
-    ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
+    permit = await admit(kernel, provider, place_ms(provider, timeout_s), job)
     admitted_at = kernel.now()
 
     async def calling() -> T:
         if kernel.now() - admitted_at > STOOD_STILL_MS:
-            await look_again(kernel, provider, ticket, job)
+            await look_again(kernel, provider, permit, job)
         answer = run()
         if not inspect.isawaitable(answer):
             raise BadDeclaration(_not_async(provider, answer))
         return await answer
 
     try:
-        result = await make(kernel, provider, calling, job=job, timeout_s=timeout_s)
+        result = await make_call(kernel, provider, calling, job=job, timeout_s=timeout_s)
     except ProviderHeld:
-        await give_back(kernel, provider, ticket)
+        await give_back(kernel, provider, permit)
         raise
     spent = cost(result.outcome()) if cost is not None and result.error is None else Cost()
-    report = Report(provider, ticket, job, result.started, result.failure, spent)
+    report = Report(provider, permit, job, result.started, result.failure, spent)
     if finish is None:
         await record(kernel, report)
     else:
         result = await finish(report, result)
     if result.error is not None:
-        result.error.standing = standing_of(provider, ticket, result.error.failure)
+        result.error.standing = standing_of(provider, permit, result.error.failure)
     return result.outcome()
 
 
@@ -103,16 +103,16 @@ def _not_async(provider: Provider, answer: object) -> str:
     )
 
 
-def standing_of(provider: Provider, ticket: Ticket, failure: Failure) -> Standing:
+def standing_of(provider: Provider, permit: CallPermit, failure: Failure) -> Standing:
     """What deciding needs to know of a call that failed, after it was recorded."""
-    return Standing(provider.name, ticket.generation, failure.faults, hold_max_ms(provider))
+    return Standing(provider.name, permit.generation, failure.faults, hold_max_ms(provider))
 
 
 def hold_max_ms(provider: Provider) -> int | None:
     return None if provider.hold_max_s is None else round(provider.hold_max_s * 1_000)
 
 
-async def make(
+async def make_call(
     kernel: Kernel,
     provider: Provider,
     run: Callable[[], Awaitable[T]],
@@ -120,7 +120,7 @@ async def make(
     job: Claimed | None,
     timeout_s: float | None,
     effect: str | None = None,
-) -> Made[T]:
+) -> CallResult[T]:
     """Make one call that was admitted, within its time. Who makes it records it. `effect`: the key of what it brings
     about."""
     await kernel.failpoint("call.before")
@@ -130,19 +130,19 @@ async def make(
     limit: asyncio.Timeout | None = None
     try:
         with span(f"call {provider.name}"):
-            calling = kernel.reach(provider, run, effect)
+            calling = kernel.call_through(provider, run, effect)
             ended, value = first_step(calling)
             if not ended:
                 limit = asyncio.timeout(limit_ms / 1_000)
                 async with limit:
-                    value = await rest(calling, value)
-    except (LeaseLost, ProviderHeld, StoreUnavailable, StoreBusy, StoreFull):  # nothing was called
+                    value = await resume(calling, value)
+    except (LeaseLost, ProviderHeld, StoreDown):  # nothing was called
         raise
     except Exception as error:
         cut_after_ms = limit_ms if limit is not None and limit.expired() else None
-        return Made(started, None, _failed(provider, error, kernel.now(), cut_after_ms))
+        return CallResult(started, None, _failed(provider, error, kernel.now(), cut_after_ms))
     await kernel.failpoint("call.after")
-    return Made(started, value, None)
+    return CallResult(started, value, None)
 
 
 def _failed(provider: Provider, error: Exception, now_ms: int, cut_after_ms: int | None) -> CallError:
@@ -162,81 +162,81 @@ def place_ms(provider: Provider, timeout_s: float | None) -> int:
     return int((timeout_s or provider.timeout_s) * 1_000) + PLACE_SLACK_MS
 
 
-async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Claimed | None = None) -> Ticket:
-    """Ask for leave to call. A closed breaker without limits costs one read: even a provider that has neither may have
-    asked to be called later. A worker that stood still until its lease was gone learns it here, before it pays."""
-    ticket_id = kernel.new_id()
+async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Claimed | None = None) -> CallPermit:
+    """Ask for permission to call. A closed breaker without limits costs one read: even a provider that has neither may
+    have asked to be called later. A worker that stood still until its lease was gone learns it here, before it pays."""
+    permit_id = kernel.new_id()
     now = kernel.now()
-    row = await _holding(kernel, provider, job)
+    row = await _read_as_holder(kernel, provider, job)
     _refuse_before(kernel, provider, row.not_before, now)
-    if unhindered(provider, row, now):
-        return Ticket(ticket_id, row.state.generation)
+    if may_call_now(provider, row, now):
+        return CallPermit(permit_id, row.state.generation)
     async with kernel.store.transaction() as tx:
-        return await _admit_locked(kernel, tx, provider, ticket_id, kernel.now(), place_for_ms)
+        return await _admit_locked(kernel, tx, provider, permit_id, kernel.now(), place_for_ms)
 
 
-async def look_again(kernel: Kernel, provider: Provider, ticket: Ticket, job: Claimed | None) -> None:
-    """For a process that stood still between its leave to call and the call: the lease may be gone by now, and the
+async def look_again(kernel: Kernel, provider: Provider, permit: CallPermit, job: Claimed | None) -> None:
+    """For a process that stood still between its permission to call and the call: the lease may be gone by now, and the
     provider may have asked to be called later, or be known to be down."""
-    row = await _holding(kernel, provider, job)
+    row = await _read_as_holder(kernel, provider, job)
     now = kernel.now()
     _refuse_before(kernel, provider, row.not_before, now)
-    if row.state.gate is not Gate.CLOSED and row.state.generation != ticket.generation:
+    if row.state.gate is not Gate.CLOSED and row.state.generation != permit.generation:
         raise ProviderHeld(
             provider.name, "its breaker has opened meanwhile", row.state.open_until or now + HELD_RECHECK_MS
         )
 
 
-async def give_back(kernel: Kernel, provider: Provider, ticket: Ticket) -> None:
+async def give_back(kernel: Kernel, provider: Provider, permit: CallPermit) -> None:
     """Hand back what a call took that was not made: its place and its trial permit."""
     if provider.breaker is None and provider.concurrency is None:
         return
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        row = await breakers.lock(tx, provider.name, now)
-        if ticket.id in row.places:
-            await breakers.set_places(tx, provider.name, places.give_back(row.places, now, ticket.id))
-        state = breaker.release(row.state, ticket.generation, ticket.id)
-        await breakers.swap(tx, provider.name, row.state, state, now)
+        row = await providers.lock(tx, provider.name, now)
+        if permit.id in row.places:
+            await providers.set_places(tx, provider.name, places.give_back(row.places, now, permit.id))
+        state = breaker.release(row.state, permit.generation, permit.id)
+        await providers.swap(tx, provider.name, row.state, state, now)
 
 
-async def _holding(kernel: Kernel, provider: Provider, job: Claimed | None) -> ProviderRow:
+async def _read_as_holder(kernel: Kernel, provider: Provider, job: Claimed | None) -> ProviderRow:
     """The provider's row, for an attempt that still holds its job."""
     async with kernel.store.reading() as tx:
         if job is None:
-            return await breakers.read(tx, provider.name)
-        row, held = await breakers.asked(tx, provider.name, job.id, job.attempt)
+            return await providers.read(tx, provider.name)
+        row, held = await providers.read_with_lease(tx, provider.name, job.id, job.attempt)
     kernel.gates[provider.name] = row.state.gate
     if not held:
         raise LeaseLost(f"Job {job.id} is no longer held by attempt {job.attempt}; nothing was called.")
     return row
 
 
-def unhindered(provider: Provider, row: ProviderRow, now: int) -> bool:
+def may_call_now(provider: Provider, row: ProviderRow, now: int) -> bool:
     """Nothing stands in the way of a call and nothing needs counting: who has read this may call."""
     waits = row.not_before is not None and row.not_before > now
     return row.state.gate is Gate.CLOSED and provider.per_minute is provider.concurrency is None and not waits
 
 
 async def _admit_locked(
-    kernel: Kernel, tx: Tx, provider: Provider, ticket_id: str, now: int, place_for_ms: int
-) -> Ticket:
-    row = await breakers.lock(tx, provider.name, now)
+    kernel: Kernel, tx: Tx, provider: Provider, permit_id: str, now: int, place_for_ms: int
+) -> CallPermit:
+    row = await providers.lock(tx, provider.name, now)
     _refuse_before(kernel, provider, row.not_before, now)
     if provider.concurrency is not None:
-        await _take_place(tx, provider, row, ticket_id, now, now + place_for_ms)
+        await _take_place(tx, provider, row, permit_id, now, now + place_for_ms)
     if provider.per_minute is not None:
         await _spend(tx, provider, row, now)
     if provider.breaker is None:
         if row.state.forced:
             raise ProviderHeld(provider.name, "a person has opened its breaker", now + HELD_RECHECK_MS)
-        return Ticket(ticket_id, row.state.generation)
-    state, admission = breaker.admit(row.state, provider.breaker, now, ticket_id)
+        return CallPermit(permit_id, row.state.generation)
+    state, admission = breaker.admit(row.state, provider.breaker, now, permit_id)
     if isinstance(admission, Refused):
         raise ProviderHeld(provider.name, admission.reason, admission.retry_at or now + HELD_RECHECK_MS)
     assert isinstance(admission, Admitted)
-    await breakers.swap(tx, provider.name, row.state, state, now)
-    return Ticket(ticket_id, admission.generation)
+    await providers.swap(tx, provider.name, row.state, state, now)
+    return CallPermit(permit_id, admission.generation)
 
 
 def _refuse_before(kernel: Kernel, provider: Provider, not_before: int | None, now: int) -> None:
@@ -248,13 +248,13 @@ def _refuse_before(kernel: Kernel, provider: Provider, not_before: int | None, n
         raise ProviderHeld(provider.name, "it asked to be called later", until, asked=True, hold_max_ms=bound)
 
 
-async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, ticket_id: str, now: int, until: int) -> None:
+async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, permit_id: str, now: int, until: int) -> None:
     assert provider.concurrency is not None
-    taken = places.take(row.places, provider.concurrency, now, ticket_id, until)
+    taken = places.take(row.places, provider.concurrency, now, permit_id, until)
     if taken is None:
         reason = f"its limit of {provider.concurrency} calls at once is reached"
         raise ProviderHeld(provider.name, reason, now + HELD_RECHECK_MS, parks=True)
-    await breakers.set_places(tx, provider.name, taken)
+    await providers.set_places(tx, provider.name, taken)
 
 
 async def _spend(tx: Tx, provider: Provider, row: ProviderRow, now: int) -> None:
@@ -264,7 +264,7 @@ async def _spend(tx: Tx, provider: Provider, row: ProviderRow, now: int) -> None
     if isinstance(after, int):
         reason = f"its limit of {provider.per_minute} calls a minute is reached"
         raise ProviderHeld(provider.name, reason, after, parks=True)
-    await breakers.spend(tx, provider.name, after)
+    await providers.spend(tx, provider.name, after)
 
 
 def room(provider: Provider, row: ProviderRow, now: int) -> int | None:

@@ -210,7 +210,7 @@ class Context:
         """Tell listeners how far the work is, at once."""
         async with self.fenced() as tx:
             await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
-            await tx.hint("events")
+            await tx.notify("events")
 
     @must_await
     async def note_progress(self, /, tx: Tx, **data: object) -> bool:

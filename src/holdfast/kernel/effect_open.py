@@ -15,14 +15,14 @@ from holdfast.core.effect_key import EffectKey, effect_key, former_spelling, was
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, LeaseLost, StoreConflict, StoreUnavailable
-from holdfast.kernel.call import unhindered
-from holdfast.kernel.gather import together
+from holdfast.kernel.call import may_call_now
+from holdfast.kernel.gather import write_together
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.record import Ticket
+from holdfast.kernel.record import CallPermit
 from holdfast.stores.seam import Tx
-from holdfast.tables import breakers, effects
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import effects, providers
 from holdfast.tables.effects import Begin, Plan, planned_row
+from holdfast.tables.providers import ProviderRow
 
 ASK_AGAIN_S = (0.2, 1.0, 3.0)
 """How long after a lost answer of the database to ask again."""
@@ -38,34 +38,34 @@ class Intent(NamedTuple):
     is_ambiguous: bool
     """Whether other keys had the same former spelling."""
     can_look: bool
-    ticket_id: str
+    permit_id: str
 
     def plan(self, *, afresh: bool = False, begins: bool = False) -> Plan:
         job, provider = self.job, self.provider
         about = (job.id, job.kind, job.stage, provider.name, provider.effects, job.epoch, job.attempt)
         former_key = None if afresh else self.former_key
-        return Plan(self.key, token_of(self.key), *about, former_key, self.ticket_id if begins else None)
+        return Plan(self.key, token_of(self.key), *about, former_key, self.permit_id if begins else None)
 
 
-class Begun(NamedTuple):
-    """A send that the ledger knows of: with which leave, when, and the how manyth."""
+class SendStarted(NamedTuple):
+    """A send that the ledger knows of: with which permit, since when, and how many sends it had with this one."""
 
-    ticket: Ticket
+    permit: CallPermit
     at: int
     sends: int
 
 
-class Opened(NamedTuple):
+class EffectPlan(NamedTuple):
     """What the ledger says of an effect, what is to be done, and whether a send has begun already."""
 
     row: EffectRow
     step: Step
-    begun: Begun | None
+    started: SendStarted | None
 
 
 Gates = Mapping[str, ProviderRow]
-AllOpened = dict[str, Opened | Exception]
-"""By the intents' tickets."""
+EffectPlans = dict[str, EffectPlan | Exception]
+"""By the intents' permits."""
 
 
 def intent_of(
@@ -84,41 +84,41 @@ def app_of(kernel: Kernel, kind: str) -> str:
     return kernel.registry.app_names.get(kind) or kind.rpartition(".")[0]
 
 
-async def open_effect(kernel: Kernel, intent: Intent) -> Opened:
+async def open_effect(kernel: Kernel, intent: Intent) -> EffectPlan:
     """Plan, and begin if nothing is in the way. A commit whose answer was lost is asked about while we know that we
     have sent nothing: later, its 'sending' would be a doubt, perhaps one for a person."""
     for pause_s in ASK_AGAIN_S:
         try:
-            return await together(kernel, _open_all, intent)
+            return await write_together(kernel, _open_all, intent)
         except StoreUnavailable:
             await asyncio.sleep(pause_s)
-    return await together(kernel, _open_all, intent)
+    return await write_together(kernel, _open_all, intent)
 
 
-async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[Opened | Exception]:
+async def _open_all(kernel: Kernel, intents: Sequence[Intent]) -> list[EffectPlan | Exception]:
     """Open each effect. Where nothing hinders the provider the send begins in the same commit; elsewhere the provider
-    is asked for leave first. An effect that nobody has written of yet is begun by the insert of its row, unless another
-    process writes of one of them at this very moment."""
+    is asked for permission first. An effect that nobody has written of yet is begun by the insert of its row,
+    unless another process writes of one of them at this very moment."""
     try:
         return await _open_at_once(kernel, intents, inserts=True)
     except StoreConflict:
         return await _open_at_once(kernel, intents, inserts=False)
 
 
-async def _open_at_once(kernel: Kernel, intents: Sequence[Intent], *, inserts: bool) -> list[Opened | Exception]:
+async def _open_at_once(kernel: Kernel, intents: Sequence[Intent], *, inserts: bool) -> list[EffectPlan | Exception]:
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        gates = await breakers.read_all(tx, {intent.provider.name for intent in intents})
+        gates = await providers.read_all(tx, {intent.provider.name for intent in intents})
         kernel.gates |= {name: row.state.gate for name, row in gates.items()}
-        free = [intent for intent in intents if unhindered(intent.provider, gates[intent.provider.name], now)]
+        free = [intent for intent in intents if may_call_now(intent.provider, gates[intent.provider.name], now)]
         opened = await _begin_new(tx, free, gates, now) if inserts else {}
-        known = [intent for intent in intents if intent.ticket_id not in opened]
+        known = [intent for intent in intents if intent.permit_id not in opened]
         if known:
             opened |= await _open_known(kernel, tx, known, gates, now)
-    return [opened[intent.ticket_id] for intent in intents]
+    return [opened[intent.permit_id] for intent in intents]
 
 
-async def _begin_new(tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) -> AllOpened:
+async def _begin_new(tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) -> EffectPlans:
     """Begin what is new; of several jobs with one effect, the first. The rows are as they were before they began."""
     first: dict[str, Intent] = {}
     for intent in intents:
@@ -127,37 +127,37 @@ async def _begin_new(tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) 
         return {}
     plans = {key: intent.plan(begins=True) for key, intent in first.items()}
     begun = await effects.begin_new(tx, plans.values(), now)
-    return {first[key].ticket_id: _begun(first[key], planned_row(plans[key]), gates, now, 1) for key in begun}
+    return {first[key].permit_id: _started(first[key], planned_row(plans[key]), gates, now, 1) for key in begun}
 
 
-async def _open_known(kernel: Kernel, tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) -> AllOpened:
+async def _open_known(kernel: Kernel, tx: Tx, intents: Sequence[Intent], gates: Gates, now: int) -> EffectPlans:
     """Read each effect's row, written if it is new, and begin what is to be sent. What nobody holds the lease for any
     more is answered with `LeaseLost`."""
     rows = await _plan(kernel, tx, intents, now)
     steps = [_step(intent, row, now) for intent, row in zip(intents, rows, strict=True)]
     first: dict[str, Intent] = {}
     for intent, row, step in zip(intents, rows, steps, strict=True):
-        if isinstance(step, Send) and unhindered(intent.provider, gates[intent.provider.name], now):
+        if isinstance(step, Send) and may_call_now(intent.provider, gates[intent.provider.name], now):
             first.setdefault(row.key, intent)  # of several jobs with one effect, one begins
     sends = {row.key: row.sends for row in rows}
-    begins = [begin_of(intent.job, key, sends[key], intent.ticket_id) for key, intent in first.items()]
+    begins = [begin_of(intent.job, key, sends[key], intent.permit_id) for key, intent in first.items()]
     begun = await effects.begin(tx, begins, now) if begins else {}
-    opened: AllOpened = {}
+    opened: EffectPlans = {}
     for intent, row, step in zip(intents, rows, steps, strict=True):
         if first.get(row.key, intent) is not intent:
-            opened[intent.ticket_id] = Opened(row, WaitForSender(), None)
+            opened[intent.permit_id] = EffectPlan(row, WaitForSender(), None)
         elif row.key not in first:
-            opened[intent.ticket_id] = Opened(row, step, None)
+            opened[intent.permit_id] = EffectPlan(row, step, None)
         elif row.key not in begun:
-            opened[intent.ticket_id] = lease_lost(intent.job)
+            opened[intent.permit_id] = lease_lost(intent.job)
         else:
-            opened[intent.ticket_id] = _begun(intent, row, gates, now, begun[row.key])
+            opened[intent.permit_id] = _started(intent, row, gates, now, begun[row.key])
     return opened
 
 
-def _begun(intent: Intent, row: EffectRow, gates: Gates, now: int, sends: int) -> Opened:
-    ticket = Ticket(intent.ticket_id, gates[intent.provider.name].state.generation)
-    return Opened(row, Send(), Begun(ticket, now, sends))
+def _started(intent: Intent, row: EffectRow, gates: Gates, now: int, sends: int) -> EffectPlan:
+    permit = CallPermit(intent.permit_id, gates[intent.provider.name].state.generation)
+    return EffectPlan(row, Send(), SendStarted(permit, now, sends))
 
 
 async def _plan(kernel: Kernel, tx: Tx, intents: Sequence[Intent], now: int) -> list[EffectRow]:
@@ -185,14 +185,14 @@ def _row_of(kernel: Kernel, intent: Intent, rows: dict[str, EffectRow]) -> Effec
 
 
 def _step(intent: Intent, row: EffectRow, now: int) -> Step:
-    if row.status is EffectStatus.SENDING and row.ticket == intent.ticket_id:
+    if row.status is EffectStatus.SENDING and row.ticket == intent.permit_id:
         return Send()  # our own beginning, whose answer was lost: nothing was sent under it
     is_sender = row.sender == intent.job.id
     return next_step(row, intent.provider, intent.job.epoch, now, can_look=intent.can_look, is_sender=is_sender)
 
 
-def begin_of(job: Claimed, key: str, sends: int, ticket_id: str) -> Begin:
-    return Begin(key, job.id, job.attempt, job.epoch, sends, ticket_id)
+def begin_of(job: Claimed, key: str, sends: int, permit_id: str) -> Begin:
+    return Begin(key, job.id, job.attempt, job.epoch, sends, permit_id)
 
 
 def lease_lost(job: Claimed) -> LeaseLost:

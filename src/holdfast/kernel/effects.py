@@ -38,10 +38,10 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_message, redact_text
 from holdfast.errors import CallError, LeaseLost, ProviderHeld
-from holdfast.kernel.call import STOOD_STILL_MS, admit, call, give_back, look_again, make, place_ms, standing_of
-from holdfast.kernel.effect_open import Begun, Intent, Opened, begin_of, intent_of, lease_lost, open_effect
+from holdfast.kernel.call import STOOD_STILL_MS, admit, call, give_back, look_again, make_call, place_ms, standing_of
+from holdfast.kernel.effect_open import EffectPlan, Intent, SendStarted, begin_of, intent_of, lease_lost, open_effect
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.record import Report, Ticket, record
+from holdfast.kernel.record import CallPermit, Report, record
 from holdfast.tables import audit, effects
 from holdfast.tables.effects import Mark, Refusal
 
@@ -66,17 +66,17 @@ async def perform(
     """Bring the effect of `key` about, at most once; return the provider's id of it."""
     find = lookup or provider.lookup
     intent = intent_of(kernel, job, provider, key, can_look=find is not None)
-    row, step, begun = await _open(kernel, intent)
+    row, step, started = await _open(kernel, intent)
     if isinstance(step, LookUp):
-        found = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
-        if found is not None:
-            return found
+        known = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
+        if known is not None:
+            return known
         step = after_not_found(row, provider, kernel.now())
     match step:
         case Skip(provider_id):
             return provider_id
         case Send():
-            return await _send(kernel, intent, row, begun, send, timeout_s)
+            return await _send(kernel, intent, row, started, send, timeout_s)
         case LookLater(at):
             raise ProviderHeld(provider.name, "an earlier send may still arrive", at)
         case Refuse(error_class, message):
@@ -89,7 +89,7 @@ async def perform(
             raise AssertionError("a lookup never asks for another lookup")
 
 
-async def _open(kernel: Kernel, intent: Intent) -> Opened:
+async def _open(kernel: Kernel, intent: Intent) -> EffectPlan:
     """Open the effect; while another attempt is sending it, wait."""
     opened = await open_effect(kernel, intent)
     for pause_s in WAIT_S:
@@ -110,46 +110,51 @@ def _being_sent(kernel: Kernel, provider: Provider, row: EffectRow) -> ProviderH
 
 
 async def _send(
-    kernel: Kernel, intent: Intent, row: EffectRow, begun: Begun | None, send: SendFunction, timeout_s: float | None
+    kernel: Kernel,
+    intent: Intent,
+    row: EffectRow,
+    started: SendStarted | None,
+    send: SendFunction,
+    timeout_s: float | None,
 ) -> str:
     job, provider = intent.job, intent.provider
-    if begun is None:
-        ticket = await admit(kernel, provider, place_ms(provider, timeout_s), job)
-        begun = await _begin(kernel, job, provider, row, ticket, row.sends)
+    if started is None:
+        permit = await admit(kernel, provider, place_ms(provider, timeout_s), job)
+        started = await _begin(kernel, job, provider, row, permit, row.sends)
     await kernel.failpoint("effect.before_send")
-    last: Begun = begun
+    last: SendStarted = started
 
     async def sending() -> str:
         nonlocal last
         while kernel.now() - last.at > STOOD_STILL_MS:
             # We stood still meanwhile: ask the provider's row and for the lease again, and say when we really send.
-            await look_again(kernel, provider, last.ticket, job)
-            last = await _begin(kernel, job, provider, row, last.ticket, last.sends)
+            await look_again(kernel, provider, last.permit, job)
+            last = await _begin(kernel, job, provider, row, last.permit, last.sends)
             await kernel.failpoint("effect.before_send")
-        provider_id = await _sent(row, send)
+        provider_id = await _run_send(row, send)
         await kernel.failpoint("effect.after_send")
         return provider_id
 
     try:
-        made = await make(kernel, provider, sending, job=job, timeout_s=timeout_s, effect=row.key)
+        result = await make_call(kernel, provider, sending, job=job, timeout_s=timeout_s, effect=row.key)
     except ProviderHeld as held:
         await _take_back(kernel, provider, last, _refusal(job, provider, row, held, last.sends))
         raise
-    report = Report(provider, begun.ticket, job, made.started, made.failure)
-    if made.error is not None:
-        await record(kernel, report._replace(refusal=_refusal(job, provider, row, made.error, last.sends)))
-        made.error.standing = standing_of(provider, begun.ticket, made.error.failure)
-        raise made.error
-    provider_id = made.outcome()
+    report = Report(provider, started.permit, job, result.started, result.failure)
+    if result.error is not None:
+        await record(kernel, report._replace(refusal=_refusal(job, provider, row, result.error, last.sends)))
+        result.error.standing = standing_of(provider, started.permit, result.error.failure)
+        raise result.error
+    provider_id = result.outcome()
     marked = await record(kernel, report._replace(mark=Mark(row.key, job.id, job.attempt, provider_id)))
     await kernel.failpoint("effect.after_mark")
     if not marked:
-        return await _overtaken(kernel, job, row)
+        return await _outcome_of_other(kernel, job, row)
     kernel.watch.count("effects_sent", provider=provider.name)
     return provider_id
 
 
-async def _sent(row: EffectRow, send: SendFunction) -> str:
+async def _run_send(row: EffectRow, send: SendFunction) -> str:
     """Call `send`. One that does not say what the provider called it may have sent all the same: a mistake in the
     declaration, which no further attempt mends, and a doubt in the ledger."""
     answer = send(row.token)
@@ -167,35 +172,37 @@ def _no_evidence(row: EffectRow, what: str) -> CallError:
     return CallError.of(Category.BUG, "EFFECT_WITHOUT_ID", message, ambiguous=True)
 
 
-async def _overtaken(kernel: Kernel, job: Claimed, row: EffectRow) -> str:
+async def _outcome_of_other(kernel: Kernel, job: Claimed, row: EffectRow) -> str:
     """The row was not ours to mark any more. If it has its evidence, that stands; else our lease is gone."""
     async with kernel.store.transaction() as tx:
-        found = await effects.lock(tx, row.key)
-    if found is not None and found.status is EffectStatus.SENT and found.provider_id is not None:
-        return found.provider_id
+        current = await effects.lock(tx, row.key)
+    if current is not None and current.status is EffectStatus.SENT and current.provider_id is not None:
+        return current.provider_id
     raise LeaseLost(f"Another attempt took over the effect of job {job.id}; its record stands.")
 
 
-async def _begin(kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, ticket: Ticket, sends: int) -> Begun:
+async def _begin(
+    kernel: Kernel, job: Claimed, provider: Provider, row: EffectRow, permit: CallPermit, sends: int
+) -> SendStarted:
     """Say that the send starts now. Another job with the same effect may have begun meanwhile: what that one comes to
     decides what we do."""
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        begun = await effects.begin(tx, [begin_of(job, row.key, sends, ticket.id)], now)
+        begun = await effects.begin(tx, [begin_of(job, row.key, sends, permit.id)], now)
         if not begun:
-            found = await effects.lock(tx, row.key)
-            if found is not None and found.sends != sends:
-                raise _being_sent(kernel, provider, found)
+            current = await effects.lock(tx, row.key)
+            if current is not None and current.sends != sends:
+                raise _being_sent(kernel, provider, current)
             raise lease_lost(job)
-    return Begun(ticket, now, begun[row.key])
+    return SendStarted(permit, now, begun[row.key])
 
 
-async def _take_back(kernel: Kernel, provider: Provider, begun: Begun, refusal: Refusal) -> None:
+async def _take_back(kernel: Kernel, provider: Provider, started: SendStarted, refusal: Refusal) -> None:
     """Nothing was sent: the row must not say that something may have been. If another job is sending the effect by
     now, its word stands: the entry is fenced by the number of sends."""
     async with kernel.store.transaction() as tx:
         await effects.refuse(tx, [refusal], kernel.now())
-    await give_back(kernel, provider, begun.ticket)
+    await give_back(kernel, provider, started.permit)
 
 
 def _refusal(job: Claimed, provider: Provider, row: EffectRow, error: CallError, sends: int) -> Refusal:
@@ -232,16 +239,16 @@ async def look_up(
         kernel.watch.log("effect.marked_without_evidence", key=redact_text(row.key), provider=provider.name)
         kernel.watch.count("effects_without_evidence", provider=provider.name)
     try:
-        found = await find_at_provider(kernel, provider, row, find, job=job, timeout_s=timeout_s)
+        provider_id = await find_at_provider(kernel, provider, row, find, job=job, timeout_s=timeout_s)
     except CallError as error:
         # Whatever was wrong with the question, the send it was about is still in doubt, and was not refused.
         error.failure = replace(error.failure, ambiguous=True, retryable=True)
         raise
     await kernel.failpoint("reconcile.after_lookup")
-    if found is not None:
+    if provider_id is not None:
         async with kernel.store.transaction() as tx:
-            await effects.backfill(tx, row.key, found, kernel.now(), was=row.provider_id)
-    return found
+            await effects.backfill(tx, row.key, provider_id, kernel.now(), was=row.provider_id)
+    return provider_id
 
 
 async def find_at_provider(

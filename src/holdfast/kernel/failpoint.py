@@ -54,11 +54,11 @@ NAMES = frozenset(
 SIGNALS = {word: getattr(signal, name) for word, name in WORDS.items() if hasattr(signal, name)}
 
 
-async def nowhere(name: str) -> None:
+async def no_failpoint(name: str) -> None:
     """The failpoint of production: nothing."""
 
 
-def armed(text: str) -> Failpoint:
+def parse_failpoints(text: str) -> Failpoint:
     """A failpoint that signals this very process at the named places."""
     plan: dict[tuple[str, int], signal.Signals] = {}
     for part in filter(None, text.split(",")):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import StoreDown
 
 if TYPE_CHECKING:
     from holdfast.kernel.kernel import Kernel
@@ -23,7 +23,6 @@ Given = TypeVar("Given")
 Got = TypeVar("Got")
 Write = Callable[[Sequence[Given]], Awaitable[Sequence[Got | Exception]]]
 ROWS_MAX = 200
-NOBODYS_FAULT = (StoreUnavailable, StoreBusy, StoreFull)
 
 
 class Gather(Generic[Given, Got]):
@@ -65,7 +64,7 @@ class Gather(Generic[Given, Got]):
         try:
             got = await self._write([given for given, _ in part])
         except Exception as error:
-            if len(part) > 1 and not isinstance(error, NOBODYS_FAULT):
+            if len(part) > 1 and not isinstance(error, StoreDown):
                 for entry in part:
                     await self._write_some([entry])
                 return
@@ -79,7 +78,7 @@ class Gather(Generic[Given, Got]):
                 answer.set_result(one_got)
 
 
-async def together(
+async def write_together(
     kernel: Kernel, write: Callable[[Kernel, Sequence[Given]], Awaitable[Sequence[Got | Exception]]], given: Given
 ) -> Got:
     """Hand `given` to `write`, with whatever other tasks of this process hand to it at the same time."""

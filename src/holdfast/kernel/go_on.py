@@ -20,7 +20,7 @@ from holdfast.core.job import Priority
 from holdfast.core.outcome import Next
 from holdfast.kernel.declare.path import done_after
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Ends, Settlement, Taken
+from holdfast.kernel.settle import DecidedEndings, Ending, LeasedJob
 from holdfast.tables import batch
 
 GOES_ON_MS = 1_000
@@ -35,56 +35,54 @@ class Look(NamedTuple):
     priority: int
 
 
-def next_look(before: Look | None, room: int, began: int, taken: Sequence[Taken], again: int) -> Look | None:
+def next_look(before: Look | None, room: int, began: int, taken: Sequence[LeasedJob], again: int) -> Look | None:
     """What a turn with so much room has seen of the queue. A claim takes the most urgent first: what it leaves behind
     is no more urgent than the last that it took."""
-    claimed = [one.job.priority for one in taken if not one.went_on]
+    claimed = [leased.job.priority for leased in taken if not leased.went_on]
     if len(claimed) + again < room:
         return Look(began, Priority.LOW)  # that was all there was
     return Look(began, max(claimed)) if room > 0 and claimed else before
 
 
-def going_on(ends: Ends, now: int, look: Look | None) -> set[str]:
+def going_on(decided: DecidedEndings, now: int, look: Look | None) -> set[str]:
     """The jobs that their holder goes on with, if the write allows it."""
     return {
-        settlement.job.id
-        for settlement, decision in ends
-        if decision.event == "advanced" and may_go_on(settlement, now, look)
+        ending.job.id for ending, decision in decided if decision.event == "advanced" and may_go_on(ending, now, look)
     }
 
 
-def may_go_on(settlement: Settlement, now: int, look: Look | None) -> bool:
+def may_go_on(ending: Ending, now: int, look: Look | None) -> bool:
     """Whether another attempt of the job may follow at once, as far as that is known before it is decided. Where the
     stage has a result already, that stands: the job is claimed anew, and it is read."""
-    taken = settlement.taken
+    taken = ending.taken
     return (
         taken is not None
-        and isinstance(settlement.outcome, Next)
-        and (now - taken.since < GOES_ON_MS or _nobody_waits(settlement, now, look))
-        and settlement.job.stage not in taken.results
+        and isinstance(ending.outcome, Next)
+        and (now - taken.since < GOES_ON_MS or _nobody_waits(ending, now, look))
+        and ending.job.stage not in taken.results
     )
 
 
-def _nobody_waits(settlement: Settlement, now: int, look: Look | None) -> bool:
+def _nobody_waits(ending: Ending, now: int, look: Look | None) -> bool:
     """Whether the worker has just seen that nobody more urgent waits for the job's place."""
-    return look is not None and settlement.job.priority <= look.priority and now - look.at < GOES_ON_MS
+    return look is not None and ending.job.priority <= look.priority and now - look.at < GOES_ON_MS
 
 
-def next_taken(kernel: Kernel, settlement: Settlement, decision: Decision, now: int) -> Taken:
+def next_taken(kernel: Kernel, ending: Ending, decision: Decision, now: int) -> LeasedJob:
     """The job as its row is once it went on, with what its next stage may need."""
-    assert settlement.taken is not None, "only a job that a worker was given goes on"
-    results = settlement.taken.results
-    if settlement.value is not None:
-        results = {**results, settlement.job.stage: batch.storable(settlement.value)}
-    job = settlement.job._replace(
+    assert ending.taken is not None, "only a job that a worker was given goes on"
+    results = ending.taken.results
+    if ending.value is not None:
+        results = {**results, ending.job.stage: batch.storable(ending.value)}
+    job = ending.job._replace(
         stage=decision.stage,
-        attempt=settlement.job.attempt + 1,
+        attempt=ending.job.attempt + 1,
         failures=decision.failures,
         crashes=decision.crashes,
         first_failure_at=decision.first_failure_at,
         not_before=decision.not_before,
-        done=done_after(kernel.registry.kinds[settlement.job.kind], settlement.job),
+        done=done_after(kernel.registry.kinds[ending.job.kind], ending.job),
         tally=decision.tally,
         last_attempt_at=now,
     )
-    return Taken(job, results, settlement.taken.since, went_on=True, sealed=settlement.taken.sealed)
+    return LeasedJob(job, results, ending.taken.since, went_on=True, sealed=ending.taken.sealed)

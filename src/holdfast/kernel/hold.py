@@ -16,8 +16,8 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.pausing import release_once
 from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
-from holdfast.tables import audit, breakers, jobs
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import audit, jobs, providers
+from holdfast.tables.providers import ProviderRow
 
 RAMP_MAX = 2_000
 PROBE_TIMEOUT_S = 10.0
@@ -46,7 +46,7 @@ async def _need_attention(kernel: Kernel) -> dict[str, bool]:
         passed = kernel.now() - SLACK_MS
         async with kernel.store.reading() as tx:
             floors = {name: at for (name, _), at in claiming.floors.items()}
-            views = await breakers.attention(tx, kernel.registry.queues, floors)
+            views = await providers.read_watched(tx, kernel.registry.queues, floors)
         claiming.reached = {(view.name, 0): passed if view.first is None else view.first for view in views}
     return {view.name: view.ours for view in views if view.gate != Gate.CLOSED or view.first is not None}
 
@@ -61,7 +61,7 @@ async def _probe(kernel: Kernel, provider: Provider) -> bool | None:
     if provider.probe is None:
         return None
     async with kernel.store.reading() as tx:
-        row = await breakers.read(tx, provider.name)
+        row = await providers.read(tx, provider.name)
     if row.state.gate is not Gate.OPEN or row.state.forced:
         return None
     try:
@@ -75,11 +75,11 @@ async def _attend(kernel: Kernel, provider: Provider, healthy: bool | None) -> i
     policy = policy_of(provider)
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        row = await breakers.lock(tx, provider.name, now)
+        row = await providers.lock(tx, provider.name, now)
         state = breaker.tick(row.state, policy, now)
         if healthy is not None:
             state = breaker.probe(state, policy, now, healthy)
-        await breakers.swap(tx, provider.name, row.state, state, now)
+        await providers.swap(tx, provider.name, row.state, state, now)
         kernel.gates[provider.name] = state.gate
         if state.gate is not row.state.gate:
             kernel.watch.count("breaker_changes", provider=provider.name, gate=state.gate)
@@ -95,7 +95,7 @@ async def _let_trials_through(kernel: Kernel, tx: Tx, provider: Provider, state:
     room = breaker.trial_room(state, policy_of(provider), now)
     if room <= 0:
         return 0
-    return await _let_through(kernel, tx, provider, "trial", room, now)
+    return await _let_through(kernel, tx, provider, room, now, is_trial=True)
 
 
 async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, now: int) -> int:
@@ -108,15 +108,16 @@ async def _drain(kernel: Kernel, tx: Tx, provider: Provider, row: ProviderRow, n
     size = size if free is None else min(size, free)
     if size == 0:
         return 0
-    released = await _let_through(kernel, tx, provider, None, size, now)
-    await breakers.set_ramp(tx, provider.name, size if released else 0, now)
+    released = await _let_through(kernel, tx, provider, size, now, is_trial=False)
+    await providers.set_ramp(tx, provider.name, size if released else 0, now)
     return released
 
 
-async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, hold: str | None, limit: int, now: int) -> int:
-    queues = await jobs.unpark(tx, provider.name, hold, limit, now, kernel.floors.parked_since(provider.name))
+async def _let_through(kernel: Kernel, tx: Tx, provider: Provider, limit: int, now: int, *, is_trial: bool) -> int:
+    floor = kernel.floors.parked_since(provider.name)
+    queues = await jobs.unpark(tx, provider.name, limit, now, floor, is_trial=is_trial)
     for queue in sorted(queues):
-        await tx.hint(f"queue:{queue}")
+        await tx.notify(f"queue:{queue}")
     return queues.total()
 
 
@@ -128,11 +129,11 @@ async def force(kernel: Kernel, name: str, *, open: bool, actor: str, reason: st
         now = kernel.now()
         if name not in kernel.registry.providers:
             raise NotFound(f"No loaded app declares a provider named '{name}'.")
-        row = await breakers.lock(tx, name, now)
+        row = await providers.lock(tx, name, now)
         state = breaker.force_open(row.state, now, reason) if open else breaker.force_close(row.state, now)
-        await breakers.swap(tx, name, row.state, state, now)
+        await providers.swap(tx, name, row.state, state, now)
         if not open:
-            await breakers.lift_gate(tx, name)
+            await providers.lift_gate(tx, name)
         action = "breaker.opened" if open else "breaker.closed"
         await audit.write(tx, actor, action, f"breaker:{name}", {"reason": reason}, now)
-        await tx.hint("breakers")
+        await tx.notify("breakers")

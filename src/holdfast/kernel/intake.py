@@ -11,7 +11,7 @@ from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Called, Resumed
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import end
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, inbox, jobs
@@ -54,15 +54,15 @@ async def take_answer(kernel: Kernel, tx: Tx, locked: tuple[Claimed, str | None]
     job, provider = locked
     if await answers.parked(tx, [job.id]):
         await answers.put(tx, [NewAnswer(run_of(job, f"wait:{key}"), 0, answered(body))], kernel.now())
-        settlement = Settlement(job, Resumed(), expected=State.WAITING, provider=provider)
+        ending = Ending(job, Resumed(), expected=State.WAITING, provider=provider)
     elif kernel.registry.knows(job.kind, job.stage):
-        settlement = Settlement(job, Called(body), body, expected=State.WAITING, provider=provider)
+        ending = Ending(job, Called(body), body, expected=State.WAITING, provider=provider)
     else:
         raise NotAllowed(
             f"Job {job.id} waits in the stage '{job.stage}' of '{job.kind}', which the code of this process does not "
             "declare: call back through a process that does."
         )
-    await end(kernel, tx, [settlement])
+    await end(kernel, tx, [ending])
 
 
 def run_of(job: Claimed, run: str) -> RunId:

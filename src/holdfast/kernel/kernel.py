@@ -18,7 +18,7 @@ from holdfast.errors import BadDeclaration, UnknownKind
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.awaited import Awaited
 from holdfast.kernel.compose.signing import CallbackSigner
-from holdfast.kernel.failpoint import Failpoint, nowhere
+from holdfast.kernel.failpoint import Failpoint, no_failpoint
 from holdfast.kernel.gather import Gather
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.observe.watch import LogWatch, Watch
@@ -178,11 +178,11 @@ def every_migration(registry: Registry) -> list[Migration]:
     return steps
 
 
-Reach = Callable[[Provider, Callable[[], Awaitable[Any]], str | None], Coroutine[Any, Any, Any]]
+CallThrough = Callable[[Provider, Callable[[], Awaitable[Any]], str | None], Coroutine[Any, Any, Any]]
 """The provider, what calls it, and the key of the effect that the call brings about, if it does."""
 
 
-async def straight(provider: Provider, run: Callable[[], Awaitable[Any]], effect: str | None) -> Any:
+async def call_directly(provider: Provider, run: Callable[[], Awaitable[Any]], effect: str | None) -> Any:
     """How production reaches a provider: by calling it. Tests and the simulator put their own way in between."""
     return await run()
 
@@ -197,8 +197,8 @@ class Kernel:
     transport: Transport | None = None
     dice: Dice = field(default_factory=SystemDice)
     tuning: Tuning = field(default_factory=Tuning)
-    failpoint: Failpoint = nowhere
-    reach: Reach = straight
+    failpoint: Failpoint = no_failpoint
+    call_through: CallThrough = call_directly
     watch: Watch = field(default_factory=LogWatch)
     auto_migrate: AutoMigrate = AutoMigrate.TRUE
     aside: Aside = field(default_factory=Pools)

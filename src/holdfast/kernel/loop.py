@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import StoreError, TransportError
 from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Listener
 
 FIRST_BACKOFF_S = 0.5
 RUNNING = "running"
@@ -31,7 +32,7 @@ async def repeat(
     """Run `step` until `stop`: again at once while it finds work, else every `every_s` or when `channel` rings.
 
     A database or broker that is away costs a bounded, jittered wait and a log line, never the loop."""
-    bell = kernel.store.bell(channel) if channel else None
+    listener = kernel.store.listen(channel) if channel else None
     backoff_s = 0.0
     try:
         while not stop.is_set():
@@ -46,10 +47,10 @@ async def repeat(
                 await pause(stop, backoff_s * (0.5 + kernel.dice.draw() / 2))
                 continue
             if did == 0:
-                await _idle(bell, stop, every_s)
+                await _idle(listener, stop, every_s)
     finally:
-        if bell is not None:
-            bell.close()
+        if listener is not None:
+            listener.close()
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
@@ -76,12 +77,12 @@ async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T
         stopping.cancel()
 
 
-async def _idle(bell: object, stop: asyncio.Event, every_s: float) -> None:
-    if bell is None:
+async def _idle(listener: Listener | None, stop: asyncio.Event, every_s: float) -> None:
+    if listener is None:
         await pause(stop, every_s)
         return
     waiting = [
-        asyncio.ensure_future(bell.wait(every_s)),  # type: ignore[attr-defined]
+        asyncio.ensure_future(listener.wait(every_s)),
         asyncio.ensure_future(stop.wait()),
     ]
     try:

@@ -13,7 +13,7 @@ from holdfast.core.outcome import Withdrawn
 from holdfast.core.redact import redact_text
 from holdfast.errors import InvalidInput, NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import end
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import audit, batch, cases, events, jobs, outbox, results, secrets
@@ -30,8 +30,8 @@ async def cancel(kernel: Kernel, job_id: str, actor: str) -> str:
         job, provider = locked
         if State(job.state) not in LIVE:
             raise NotAllowed(f"Job {job_id} is {job.state}; only a job that has not ended can be cancelled.")
-        settlement = Settlement(job, Withdrawn(actor), expected=State(job.state), provider=provider)
-        await end(kernel, tx, [settlement])
+        ending = Ending(job, Withdrawn(actor), expected=State(job.state), provider=provider)
+        await end(kernel, tx, [ending])
         await audit.write(tx, actor, "job.cancelled", f"job:{job_id}", None, kernel.now())
     return job_id
 
@@ -42,7 +42,7 @@ async def requeue(kernel: Kernel, message_id: str, actor: str) -> bool:
         if not await outbox.requeue(tx, message_id, kernel.now()):
             return False
         await audit.write(tx, actor, "outbox.requeued", f"message:{message_id}", None, kernel.now())
-        await tx.hint("outbox")
+        await tx.notify("outbox")
     return True
 
 
@@ -163,7 +163,7 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     details = {"stage": stage.name, "full": full, "run_at": row["run_at"]}
     data = batch.text(details | ({"corrected": True} if case["replay_stage"] and not full else {}))
     await events.append(tx, [(job_id, row["attempt"], "replayed", data)], now)
-    await tx.hint(f"queue:{row['queue']}")
+    await tx.notify(f"queue:{row['queue']}")
     return Replayed(job_id, stage.name, row["run_at"])
 
 

@@ -37,17 +37,17 @@ async def set_paused(kernel: Kernel, sort: Sort, name: str, *, paused: bool, act
         await pauses.put(tx, pause)
         action = f"{sort}.{'paused' if paused else 'resumed'}"
         await audit.write(tx, actor, action, f"{sort}:{name}", {"reason": pause.reason}, now)
-        await tx.hint("breakers")
+        await tx.notify("breakers")
         if not paused:
             for queue in [name] if sort == "queue" else []:
-                await tx.hint(f"queue:{queue}", to_all=True)
+                await tx.notify(f"queue:{queue}", to_all=True)
     return pause
 
 
 async def release_once(kernel: Kernel) -> int:
     """Let go what was set aside for kinds that are paused no longer; returns how many jobs that were."""
     async with kernel.store.reading() as tx:
-        over = [pause.name for pause in await pauses.every(tx) if pause.sort == "kind" and not pause.is_paused]
+        over = [pause.name for pause in await pauses.read_every(tx) if pause.sort == "kind" and not pause.is_paused]
     return sum([await _release(kernel, kind) for kind in over if kind in kernel.registry.kinds])
 
 
@@ -60,7 +60,7 @@ async def _release(kernel: Kernel, kind: str) -> int:
             async with kernel.store.transaction() as tx:
                 rows = await pauses.release(tx, kind, stages, BATCH, now, scan.start or BOTTOM)
                 for queue in sorted({row["queue"] for row in rows}):
-                    await tx.hint(f"queue:{queue}")
+                    await tx.notify(f"queue:{queue}")
             scan.reached(max(row["updated_at"] for row in rows) if len(rows) >= BATCH else now - SLACK_MS)
         released += len(rows)
         if len(rows) < BATCH:

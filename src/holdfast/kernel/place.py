@@ -23,7 +23,7 @@ async def set_priority(kernel: Kernel, job_id: str, priority: int, *, actor: str
             raise NotAllowed(f"Job {job_id} is {job['state']}; only a job that has not ended has a priority.")
         data = {"from": job["priority"], "to": priority}
         await audit.write(tx, actor, "job.priority", f"job:{job_id}", data, now)
-        await tx.hint(f"queue:{queue}")
+        await tx.notify(f"queue:{queue}")
 
 
 async def run_now(kernel: Kernel, job_id: str, *, actor: str) -> None:
@@ -35,7 +35,7 @@ async def run_now(kernel: Kernel, job_id: str, *, actor: str) -> None:
         if queue is None:
             raise NotAllowed(f"Job {job_id} cannot run now. {why_not_now(job, now)}")
         await audit.write(tx, actor, "job.run_now", f"job:{job_id}", {"run_at": iso(job["run_at"])}, now)
-        await tx.hint(f"queue:{queue}")
+        await tx.notify(f"queue:{queue}")
 
 
 def why_not_now(job: Row, now: int) -> str | None:

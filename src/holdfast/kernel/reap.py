@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from holdfast.core.floor import BOTTOM
 from holdfast.core.job import State
 from holdfast.core.outcome import Lost, Overdue
+from holdfast.errors import StoreDown
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
-from holdfast.kernel.turn import AWAY, end, end_apart
+from holdfast.kernel.settle import Ending
+from holdfast.kernel.turn import end, end_apart
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, leases
 
@@ -23,11 +24,11 @@ SWEEP_LOOK_S = 300.0
 async def reap_once(kernel: Kernel) -> int:
     """Return expired leases to the queue, each counted as a lost worker; the third one buries the job."""
 
-    async def find(tx: Tx) -> list[Settlement]:
+    async def find(tx: Tx) -> list[Ending]:
         now = kernel.now()
         lost = await leases.expired(tx, kernel.registry.queues, now, BATCH, scan.start or BOTTOM)
         scan.reached(now - LEASE_SLACK_MS if len(lost) < BATCH else lost[-1][2])
-        return [Settlement(job, Lost(), provider=provider) for job, provider, _ in lost]
+        return [Ending(job, Lost(), provider=provider) for job, provider, _ in lost]
 
     with kernel.floors.times("expired").scan(kernel.now) as scan:
         reaped = await _end(kernel, find, "reap.before_commit")
@@ -40,18 +41,18 @@ async def sweep_once(kernel: Kernel) -> int:
     """Fail what is past its deadline, and what nobody called back in time. Safe with many instances. Who waits
     inside of a stage goes on there instead (`kernel.wake`)."""
 
-    async def find(tx: Tx) -> list[Settlement]:
+    async def find(tx: Tx) -> list[Ending]:
         now = kernel.now()
         late = await leases.overdue(tx, kernel.registry.queues, now, BATCH, deadlines.start or BOTTOM)
         deadlines.reached(now - DEADLINE_SLACK_MS if len(late) < BATCH else late[-1][0].deadline_at or BOTTOM)
-        ended = [Settlement(job, Overdue(), expected=State(job.state), provider=provider) for job, provider in late]
+        ended = [Ending(job, Overdue(), expected=State(job.state), provider=provider) for job, provider in late]
         known = {job.id for job, _ in late}
         silent = await leases.unanswered(tx, kernel.registry.queues, now, BATCH, callbacks.start or BOTTOM)
         callbacks.reached(now - DEADLINE_SLACK_MS if len(silent) < BATCH else silent[-1][0].run_at)
         known |= await answers.parked(tx, [job.id for job, _ in silent]) if silent else set()
         for job, provider in silent:
             if job.id not in known:
-                ended.append(Settlement(job, Overdue("CALLBACK_OVERDUE"), expected=State.WAITING, provider=provider))
+                ended.append(Ending(job, Overdue("CALLBACK_OVERDUE"), expected=State.WAITING, provider=provider))
         return ended
 
     floors = kernel.floors
@@ -62,16 +63,16 @@ async def sweep_once(kernel: Kernel) -> int:
         return await _end(kernel, find, "sweep.before_commit")
 
 
-async def _end(kernel: Kernel, find: Callable[[Tx], Awaitable[list[Settlement]]], failpoint: str) -> int:
+async def _end(kernel: Kernel, find: Callable[[Tx], Awaitable[list[Ending]]], failpoint: str) -> int:
     """Find, lock and settle in one commit; if one of them cannot be written, each in a commit of its own."""
-    ended: list[Settlement] = []
+    ended: list[Ending] = []
     try:
         async with kernel.store.transaction() as tx:
             ended = await find(tx)
             if ended:
                 await end(kernel, tx, ended)
                 await kernel.failpoint(failpoint)
-    except AWAY:
+    except StoreDown:
         raise
     except Exception as error:  # one bad hook must not keep every other job's lease from being reclaimed
         if not ended:

@@ -85,7 +85,7 @@ async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[Row]:
     lease_until = now + int(kernel.tuning.relay_lease_s * 1_000)
     with kernel.floors.outbox.claim(kernel.now) as claiming:
         start = claiming.floors.get(OUTBOX, BOTTOM)
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             rows = await outbox.claim(tx, token, now, lease_until, kernel.tuning.relay_batch, start)
         is_look = claiming.looks_since is not None
         if is_look or len(rows) < kernel.tuning.relay_batch or claiming.serial % ROUNDS_MAX == 0:
@@ -131,7 +131,7 @@ async def _publish(kernel: Kernel, row: Row, sealed: Mapping[int, str]) -> Trans
 async def _write_down(kernel: Kernel, token: str, pairs: Sequence[tuple[Row, TransportError | None]]) -> None:
     confirmed = [row["seq"] for row, answer in pairs if answer is None]
     if len(confirmed) == len(pairs):
-        async with kernel.store.alone() as tx:
+        async with kernel.store.single_statement() as tx:
             await outbox.published(tx, token, confirmed, kernel.now())
     else:
         async with kernel.store.transaction() as tx:

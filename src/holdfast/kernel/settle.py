@@ -29,7 +29,7 @@ from holdfast.kernel.declare.path import done_after, former_names_done, stage_af
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, breakers, events, jobs, joins, logs, outbox, results, secrets
+from holdfast.tables import answers, batch, events, jobs, joins, logs, outbox, providers, results, secrets
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
@@ -41,7 +41,7 @@ ERASED = (State.SUCCEEDED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LeasedJob:
     """A leased job and the results of its earlier stages."""
 
     job: Claimed
@@ -55,7 +55,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Settlement:
+class Ending:
     """One attempt's end, before it is decided. `value` is the stage's result as JSON."""
 
     job: Claimed
@@ -70,154 +70,144 @@ class Settlement:
     """What the provider answered last, where it was called by a client that notes it."""
     has_answers: bool = False
     """Whether answers are kept for this stage: they go when the job leaves it."""
-    spoiled: bool = False
+    is_unwritable: bool = False
     """Could not be written as it was: it ends as a bug, and its hook is not asked again."""
-    taken: Taken | None = None
+    taken: LeasedJob | None = None
     """What the attempt was given, if its worker may go on with the job's next stage."""
     log: str | None = None
     """What it logged, as JSON."""
 
 
-Ends = Sequence[tuple[Settlement, Decision]]
+DecidedEndings = Sequence[tuple[Ending, Decision]]
 
 
-async def write_beside(kernel: Kernel, tx: Tx, kept: Ends, now: int) -> None:
-    """Write what belongs to the accepted ends beside the jobs' own rows: messages, cases, hooks, answers, logs."""
-    in_time = [message for settlement, d in kept if d.event != "expired" for message in settlement.messages]
+async def write_beside(kernel: Kernel, tx: Tx, kept: DecidedEndings, now: int) -> None:
+    """Write what belongs to the accepted endings beside the jobs' own rows: messages, cases, hooks, answers, logs."""
+    in_time = [message for ending, d in kept if d.event != "expired" for message in ending.messages]
     if in_time:
         await outbox.put(tx, in_time, now)
-        await tx.hint("outbox")
+        await tx.notify("outbox")
     former = _former_results(kernel, kept)
     if former:
         await results.put(tx, former, now)
     logged = [(each.job.id, each.job.attempt, each.log) for each, _ in kept if each.log is not None]
     if logged:
         await logs.put(tx, logged)
-    extra = [event for settlement, _ in kept for event in settlement.events]
+    extra = [event for ending, _ in kept for event in ending.events]
     if extra:
         await events.append(tx, extra, now)
-    left = [
-        settlement.job.id
-        for settlement, d in kept
-        if settlement.has_answers and (d.state in ERASED or d.event == "advanced")
-    ]
+    left = [ending.job.id for ending, d in kept if ending.has_answers and (d.state in ERASED or d.event == "advanced")]
     if left:
         await answers.forget(tx, left)
-    for settlement, decision in kept:
+    for ending, decision in kept:
         if decision.state is State.DEAD:
-            await bury(kernel, tx, settlement.job, decision, now)
-        if not settlement.spoiled:
-            await _hook(kernel, tx, settlement, decision, now)
-    over = [settlement.job.id for settlement, d in kept if d.state in ERASED and _seals(kernel, settlement.job.kind)]
+            await bury(kernel, tx, ending.job, decision, now)
+        if not ending.is_unwritable:
+            await _hook(kernel, tx, ending, decision, now)
+    over = [ending.job.id for ending, d in kept if d.state in ERASED and _seals(kernel, ending.job.kind)]
     if over:
         await secrets.forget(tx, over)
     await _tell_family(tx, kept, now)
 
 
-async def _tell_family(tx: Tx, kept: Ends, now: int) -> None:
+async def _tell_family(tx: Tx, kept: DecidedEndings, now: int) -> None:
     """Count down for parents whose children end here, and leave the children of parents that end otherwise than well. A
     replayed child was counted when it ended first. Last in the transaction: a join's row is held for a moment only."""
-    parents = [settlement.job.id for settlement, decision in kept if decision.state in (State.DEAD, State.CANCELLED)]
+    parents = [ending.job.id for ending, decision in kept if decision.state in (State.DEAD, State.CANCELLED)]
     wakes = await joins.leave(tx, parents, now) if parents else False
     ended = Counter(
-        settlement.job.join_id
-        for settlement, d in kept
-        if _counts(settlement.job, d) and settlement.job.join_id is not None
+        ending.job.join_id for ending, d in kept if _counts(ending.job, d) and ending.job.join_id is not None
     )
     if ended:
         wakes = await joins.count_down(tx, ended, now) or wakes
     if wakes:
-        await tx.hint("wakes")
+        await tx.notify("wakes")
 
 
 def _counts(job: Claimed, decision: Decision) -> bool:
     return job.join_id is not None and job.epoch == 0 and decision.state in TERMINAL
 
 
-async def gates_of(kernel: Kernel, settlements: Sequence[Settlement]) -> Gates:
+async def gates_of(kernel: Kernel, endings: Sequence[Ending]) -> Gates:
     """The breakers that deciding these needs to see. Most groups need none, and read nothing."""
-    if not _providers_concerned(settlements):
+    if not _providers_concerned(endings):
         return {}
     async with kernel.store.reading() as tx:
-        return await gates_in(tx, settlements)
+        return await gates_in(tx, endings)
 
 
-async def gates_in(tx: Tx, settlements: Sequence[Settlement]) -> Gates:
-    names = _providers_concerned(settlements)
-    return {name: row.state for name, row in (await breakers.read_all(tx, names)).items()} if names else {}
+async def gates_in(tx: Tx, endings: Sequence[Ending]) -> Gates:
+    names = _providers_concerned(endings)
+    return {name: row.state for name, row in (await providers.read_all(tx, names)).items()} if names else {}
 
 
-def _providers_concerned(settlements: Sequence[Settlement]) -> set[str]:
+def _providers_concerned(endings: Sequence[Ending]) -> set[str]:
     """Whose calls failed here, and whose faults were counted before."""
     names: set[str] = set()
-    for settlement in settlements:
-        if isinstance(settlement.outcome, Failed):
-            names.update(standing.provider for standing in settlement.outcome.standings)
-        if settlement.job.tally is not None and isinstance(settlement.outcome, (Failed, Next, Called)):
-            names.update(budget.from_text(settlement.job.tally).faults)
+    for ending in endings:
+        if isinstance(ending.outcome, Failed):
+            names.update(standing.provider for standing in ending.outcome.standings)
+        if ending.job.tally is not None and isinstance(ending.outcome, (Failed, Next, Called)):
+            names.update(budget.from_text(ending.job.tally).faults)
     return names
 
 
-def decide_all(kernel: Kernel, settlements: Sequence[Settlement], now: int, gates: Gates) -> Ends:
-    """What becomes of each. A worker that lost a job and claimed it again may bring two ends of it: the newer is
+def decide_all(kernel: Kernel, endings: Sequence[Ending], now: int, gates: Gates) -> DecidedEndings:
+    """What becomes of each. A worker that lost a job and claimed it again may bring two endings of it: the newer is
     the last, and only that can be accepted."""
-    ends = [(settlement, _decision(kernel, settlement, now, gates)) for settlement in settlements]
-    if len({settlement.job.id for settlement in settlements}) < len(ends):
-        ends.sort(key=lambda end: end[0].job.attempt)
-    return ends
+    decided = [(ending, _decision(kernel, ending, now, gates)) for ending in endings]
+    if len({ending.job.id for ending in endings}) < len(decided):
+        decided.sort(key=lambda end: end[0].job.attempt)
+    return decided
 
 
-def lefts(kernel: Kernel, ends: Ends, going: Collection[str] = ()) -> list[jobs.Left]:
+def ending_rows(kernel: Kernel, decided: DecidedEndings, going: Collection[str] = ()) -> list[jobs.EndingRow]:
     """The rows to write: for each job its newest end. `going`: the jobs whose holder would go on with them."""
-    newest = {settlement.job.id: (settlement, decision) for settlement, decision in ends}
-    for settlement, decision in newest.values():
-        edge = (settlement.expected, decision.state)
+    newest = {ending.job.id: (ending, decision) for ending, decision in decided}
+    for ending, decision in newest.values():
+        edge = (ending.expected, decision.state)
         assert edge in EDGES, f"A job never goes from {edge[0]} to {edge[1]}."
     return [
-        jobs.Left(
-            settlement.job,
-            settlement.expected,
+        jobs.EndingRow(
+            ending.job,
+            ending.expected,
             d,
             _error(d),
             _data(d),
-            _value(settlement),
-            _done(kernel, settlement, d),
+            _value(ending),
+            _done(kernel, ending, d),
             job_id in going,
         )
-        for job_id, (settlement, d) in newest.items()
+        for job_id, (ending, d) in newest.items()
     ]
 
 
-def split_accepted(ends: Ends, accepted: set[str]) -> tuple[Ends, Ends]:
-    """The ends that were accepted, and those that were refused."""
-    if len(accepted) == len(ends):
-        return ends, ()
-    newest = {settlement.job.id: settlement for settlement, _ in ends}
-    kept = [
-        (settlement, d)
-        for settlement, d in ends
-        if settlement.job.id in accepted and newest[settlement.job.id] is settlement
-    ]
-    ours = {id(settlement) for settlement, _ in kept}
-    return kept, [(settlement, d) for settlement, d in ends if id(settlement) not in ours]
+def split_accepted(decided: DecidedEndings, accepted: set[str]) -> tuple[DecidedEndings, DecidedEndings]:
+    """The endings that were accepted, and those that were refused."""
+    if len(accepted) == len(decided):
+        return decided, ()
+    newest = {ending.job.id: ending for ending, _ in decided}
+    kept = [(ending, d) for ending, d in decided if ending.job.id in accepted and newest[ending.job.id] is ending]
+    ours = {id(ending) for ending, _ in kept}
+    return kept, [(ending, d) for ending, d in decided if id(ending) not in ours]
 
 
-def is_plain(kernel: Kernel, ends: Ends) -> bool:
+def is_plain(kernel: Kernel, decided: DecidedEndings) -> bool:
     """Whether nothing but the jobs' own rows, events, results and rings is to be written: a single statement."""
-    for settlement, decision in ends:
+    for ending, decision in decided:
         if (
-            settlement.messages
-            or settlement.events
-            or settlement.log
-            or settlement.has_answers
+            ending.messages
+            or ending.events
+            or ending.log
+            or ending.has_answers
             or decision.state in (State.DEAD, State.CANCELLED)
         ):
             return False
-        if settlement.job.join_id is not None and _counts(settlement.job, decision):
+        if ending.job.join_id is not None and _counts(ending.job, decision):
             return False
-    if any(d.state is State.SUCCEEDED and _seals(kernel, settlement.job.kind) for settlement, d in ends):
+    if any(d.state is State.SUCCEEDED and _seals(kernel, ending.job.kind) for ending, d in decided):
         return False
-    return not any(_writes_beside(kernel, kind) for kind in {settlement.job.kind for settlement, _ in ends})
+    return not any(_writes_beside(kernel, kind) for kind in {ending.job.kind for ending, _ in decided})
 
 
 def _seals(kernel: Kernel, name: str) -> bool:
@@ -230,14 +220,14 @@ def _writes_beside(kernel: Kernel, name: str) -> bool:
     return kind is not None and (kind.on_settled is not None or any(stage.formerly for stage in kind.stages))
 
 
-def _decision(kernel: Kernel, settlement: Settlement, now: int, gates: Gates) -> Decision:
-    kind = kernel.registry.kinds.get(settlement.job.kind)
-    stage = kind.by_name.get(settlement.job.stage) if kind else None
-    plan = stage.plan if stage else StagePlan(settlement.job.stage, settlement.provider)
-    after = stage_after(kind, settlement.job) if kind and stage and isinstance(settlement.outcome, VALUED) else None
+def _decision(kernel: Kernel, ending: Ending, now: int, gates: Gates) -> Decision:
+    kind = kernel.registry.kinds.get(ending.job.kind)
+    stage = kind.by_name.get(ending.job.stage) if kind else None
+    plan = stage.plan if stage else StagePlan(ending.job.stage, ending.provider)
+    after = stage_after(kind, ending.job) if kind and stage and isinstance(ending.outcome, VALUED) else None
     following = after.plan if after else None
-    draw = kernel.dice.draw() if isinstance(settlement.outcome, Failed) else 0.0
-    return decide(settlement.job, settlement.outcome, plan, following, now, draw, gates)
+    draw = kernel.dice.draw() if isinstance(ending.outcome, Failed) else 0.0
+    return decide(ending.job, ending.outcome, plan, following, now, draw, gates)
 
 
 def _error(decision: Decision) -> str | None:
@@ -266,71 +256,67 @@ def _data(decision: Decision) -> str | None:
     return batch.text(data) if data else None
 
 
-def _done(kernel: Kernel, settlement: Settlement, decision: Decision) -> str | None:
-    kind = kernel.registry.kinds.get(settlement.job.kind)
-    return done_after(kind, settlement.job) if kind is not None and decision.event == "advanced" else None
+def _done(kernel: Kernel, ending: Ending, decision: Decision) -> str | None:
+    kind = kernel.registry.kinds.get(ending.job.kind)
+    return done_after(kind, ending.job) if kind is not None and decision.event == "advanced" else None
 
 
-def _former_results(kernel: Kernel, kept: Ends) -> list[NewResult]:
+def _former_results(kernel: Kernel, kept: DecidedEndings) -> list[NewResult]:
     """The results once more, under the names their stages had, for workers that know only those."""
     former = []
-    for settlement, decision in kept:
-        kind, value = kernel.registry.kinds.get(settlement.job.kind), _value(settlement)
+    for ending, decision in kept:
+        kind, value = kernel.registry.kinds.get(ending.job.kind), _value(ending)
         if kind is not None and value is not None and decision.event == "advanced":
-            names = former_names_done(kind, settlement.job)
-            former += [(settlement.job.id, name, settlement.job.attempt, 0, value) for name in names]
+            names = former_names_done(kind, ending.job)
+            former += [(ending.job.id, name, ending.job.attempt, 0, value) for name in names]
     return former
 
 
-def _value(settlement: Settlement) -> str | None:
-    return settlement.value if isinstance(settlement.outcome, VALUED) else None
+def _value(ending: Ending) -> str | None:
+    return ending.value if isinstance(ending.outcome, VALUED) else None
 
 
-async def _hook(kernel: Kernel, tx: Tx, settlement: Settlement, decision: Decision, now: int) -> None:
+async def _hook(kernel: Kernel, tx: Tx, ending: Ending, decision: Decision, now: int) -> None:
     """Let the job's own class write what belongs to the change, in the same transaction."""
-    kind = kernel.registry.kinds.get(settlement.job.kind)
+    kind = kernel.registry.kinds.get(ending.job.kind)
     if kind is not None and kind.on_settled is not None:
-        with span(f"{settlement.job.kind} {decision.event}", settlement.job.trace, {"job.id": settlement.job.id}):
-            change = Settled(settlement.job, decision, settlement.value, now)
+        with span(f"{ending.job.kind} {decision.event}", ending.job.trace, {"job.id": ending.job.id}):
+            change = Settled(ending.job, decision, ending.value, now)
             await kind.on_settled(kind.instance, JobTx(kernel, tx), change)
 
 
-async def note_refused(tx: Tx, refused: Ends, now: int) -> None:
+async def note_refused(tx: Tx, refused: DecidedEndings, now: int) -> None:
     """A fence refused them. Either we wrote this before and lost the answer, or the job went on without us: then its
     result is kept as a late one."""
-    for settlement, decision in refused:
-        known = {
-            row["type"]
-            for row in await events.of_job(tx, settlement.job.id)
-            if row["attempt"] == settlement.job.attempt
-        }
+    for ending, decision in refused:
+        known = {row["type"] for row in await events.of_job(tx, ending.job.id) if row["attempt"] == ending.job.attempt}
         if decision.event in known and decision.event != "expired":
             continue  # our own commit, whose answer was lost
-        value = _value(settlement)
+        value = _value(ending)
         if value is not None:
-            await results.put(tx, [(settlement.job.id, settlement.job.stage, settlement.job.attempt, 1, value)], now)
+            await results.put(tx, [(ending.job.id, ending.job.stage, ending.job.attempt, 1, value)], now)
         if decision.event in known:
             continue  # a sweep was faster, or our own commit; the late value is kept once either way
         await events.append(
-            tx, [(settlement.job.id, settlement.job.attempt, "stale", batch.text({"event": decision.event}))], now
+            tx, [(ending.job.id, ending.job.attempt, "stale", batch.text({"event": decision.event}))], now
         )
 
 
-def hints(kernel: Kernel, ends: Ends, now: int, going: Collection[str] = ()) -> list[str]:
-    """Which channels to ring for these ends. Nobody needs to come for a job that its holder goes on with."""
+def channels_to_notify(kernel: Kernel, decided: DecidedEndings, now: int, going: Collection[str] = ()) -> list[str]:
+    """Which channels to notify of these endings. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
     kinds, awaited = kernel.registry.kinds, kernel.awaited
-    for settlement, decision in ends:
-        kind = kinds.get(settlement.job.kind)
+    for ending, decision in decided:
+        kind = kinds.get(ending.job.kind)
         is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
-        if is_due and settlement.job.id not in going:
-            channels.add(f"queue:{settlement.job.queue}")
-        if isinstance(settlement.outcome, Parked):  # what it waits for may be there already
+        if is_due and ending.job.id not in going:
+            channels.add(f"queue:{ending.job.queue}")
+        if isinstance(ending.outcome, Parked):  # what it waits for may be there already
             channels.add("wakes")
         if kind is not None and kind.announce:
             channels.add("events")
         if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:
             channels.add("events")
-        if awaited and decision.state in TERMINAL and settlement.job.id in awaited:
-            channels.add(ended_channel(settlement.job.id))
+        if awaited and decision.state in TERMINAL and ending.job.id in awaited:
+            channels.add(ended_channel(ending.job.id))
     return sorted(channels)

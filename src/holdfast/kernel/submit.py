@@ -15,7 +15,7 @@ from holdfast.core.turns import Turns
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.declare.search_terms import Term, terms_of
-from holdfast.kernel.gather import together
+from holdfast.kernel.gather import write_together
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.observe.trace import traceparent
@@ -176,7 +176,7 @@ async def submit_in(tx: Tx, orders: Sequence[JobToEnqueue], now: int, watch: Wat
     await secrets.put(tx, {order.id: order.secrets for order in orders if order.secrets and order.id in added}, now)
     await search.put(tx, {order.id: order.terms for order in orders if order.terms and order.id in added})
     if watch is not None:
-        tx.then(lambda: _count(watch, [order for order in orders if order.id in added]))
+        tx.after_commit(lambda: _count(watch, [order for order in orders if order.id in added]))
     return [order.id if order.id in added else await _earlier(tx, order) for order in orders]
 
 
@@ -202,7 +202,7 @@ async def submit(
 ) -> str:
     """Accept one job and return its id once it is durable. Callers at the same time share a commit."""
     order = order_of(job, input, options, job_id=kernel.new_id(), now=kernel.now(), key=key)
-    return await together(kernel, submit_orders, order)
+    return await write_together(kernel, submit_orders, order)
 
 
 async def submit_many(
@@ -311,7 +311,7 @@ async def _load(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     async with kernel.store.transaction() as tx:
         assert isinstance(tx, LoadingTx)
         await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
-        tx.then(lambda: _count(kernel.watch, part))
+        tx.after_commit(lambda: _count(kernel.watch, part))
         await kernel.failpoint("submit.before_commit")
     await kernel.failpoint("submit.after_commit")
     return [order.id for order in part]
@@ -320,7 +320,7 @@ async def _load(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
 async def _write_alone(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
     """Where no order could make the others be taken back, the statement is its own commit."""
     await kernel.failpoint("submit.before_commit")
-    async with kernel.store.alone() as tx:
+    async with kernel.store.single_statement() as tx:
         ids = await submit_in(tx, part, kernel.now(), kernel.watch)
     await kernel.failpoint("submit.after_commit")
     return ids

@@ -1,6 +1,6 @@
 """One turn: what attempts came to is decided once, written once, and what is due is leased, in one commit.
 
-    finished --decide_all--> ends --+
+    finished --decide_all--> decided --+
                                  +--> jobs.turn, and what belongs beside it --commit--> leased, refused
     room, declared stages -------+
 
@@ -20,20 +20,20 @@ from holdfast.core.floor import Floors
 from holdfast.core.job import Claimed, State
 from holdfast.core.outcome import Failed
 from holdfast.core.redact import redact_stack
-from holdfast.errors import StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import StoreDown
 from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.report import report
 from holdfast.kernel.settle import (
-    Ends,
-    Settlement,
-    Taken,
+    DecidedEndings,
+    Ending,
+    LeasedJob,
+    channels_to_notify,
     decide_all,
+    ending_rows,
     gates_in,
     gates_of,
-    hints,
     is_plain,
-    lefts,
     note_refused,
     split_accepted,
     write_beside,
@@ -43,20 +43,17 @@ from holdfast.kernel.upkeep.taking_turns import take_turns
 from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, results, secrets
 
-AWAY = (StoreUnavailable, StoreBusy, StoreFull)
-"""The database is not there for anybody: no settlement is to blame."""
-
 
 async def turn(
     kernel: Kernel,
     owner: str,
     queues: Sequence[str],
-    finished: Sequence[Settlement],
+    finished: Sequence[Ending],
     limit: int,
     *,
     goes_on: bool = False,
     look: Look | None = None,
-) -> tuple[list[Taken], int]:
+) -> tuple[list[LeasedJob], int]:
     """End what is finished and lease up to `limit` due jobs, in one commit. A turn does not see what it puts back.
 
     Returns the leases and how much makes another look worth while: jobs that were parked or are due again, and
@@ -70,14 +67,14 @@ async def turn(
             written = None
             while written is None:
                 now = kernel.now()
-                ends = decide_all(kernel, finished, now, gates)
-                plain = is_plain(kernel, ends)
-                going = going_on(ends, now, look) if goes_on else set()
+                decided = decide_all(kernel, finished, now, gates)
+                plain = is_plain(kernel, decided)
+                going = going_on(decided, now, look) if goes_on else set()
                 claim = _claim(kernel, owner, queues, limit, now, claiming.floors)
-                written = await _commit(kernel, ends, going, claim, now, plain)
-            turned, kept, refused = written
-            claiming.reached, claiming.entered = turned.reached, turned.entered
-    except AWAY:
+                written = await _commit(kernel, decided, going, claim, now, plain)
+            result, kept, refused = written
+            claiming.reached, claiming.entered = result.reached, result.entered
+    except StoreDown:
         raise
     except Exception as error:  # an end that cannot be written: find it, and let the others pass
         if not finished:
@@ -89,10 +86,10 @@ async def turn(
     if refused:
         async with kernel.store.transaction() as tx:
             await note_refused(tx, refused, now)
-    kept_on = [next_taken(kernel, settlement, d, now) for settlement, d in kept if settlement.job.id in turned.went_on]
+    kept_on = [next_taken(kernel, ending, d, now) for ending, d in kept if ending.job.id in result.went_on]
     put_back = sum(1 for _, d in kept if d.state is State.QUEUED and d.run_at <= now) - len(kept_on)
-    again = turned.parked + (not plain) + put_back + max(0, let_in - len(turned.leased))
-    return kept_on + await _with_results(kernel, turned.leased, now), again
+    again = result.parked + (not plain) + put_back + max(0, let_in - len(result.leased))
+    return kept_on + await _with_results(kernel, result.leased, now), again
 
 
 def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: int, floors: Floors) -> jobs.Claim:
@@ -101,76 +98,80 @@ def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: i
 
 
 async def _commit(
-    kernel: Kernel, ends: Ends, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
-) -> tuple[jobs.Turned, Ends, Ends] | None:
+    kernel: Kernel, decided: DecidedEndings, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
+) -> tuple[jobs.TurnResult, DecidedEndings, DecidedEndings] | None:
     """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit. None: we stood
     still, and a deadline has passed since it was decided; nothing was written."""
-    place = "settle" if ends else "claim"
+    place = "settle" if decided else "claim"
     if plain:
         await kernel.failpoint(f"{place}.before_commit")
-    async with kernel.store.alone() if plain else kernel.store.transaction() as tx:
-        if _is_overtaken(ends, now, kernel.now()):
+    async with kernel.store.single_statement() if plain else kernel.store.transaction() as tx:
+        if _is_overtaken(decided, now, kernel.now()):
             return None
-        written = await _write(kernel, tx, ends, going, claim, now, plain)
+        written = await _write(kernel, tx, decided, going, claim, now, plain)
         if not plain:
             await kernel.failpoint(f"{place}.before_commit")
     await kernel.failpoint(f"{place}.after_commit")
     return written
 
 
-def _is_overtaken(ends: Ends, decided_at: int, now: int) -> bool:
+def _is_overtaken(decided: DecidedEndings, decided_at: int, now: int) -> bool:
     """Whether a deadline lies between the decision and the write: time of receipt decides."""
     if now == decided_at:
         return False
-    deadlines = [settlement.job.deadline_at for settlement, _ in ends]
+    deadlines = [ending.job.deadline_at for ending, _ in decided]
     return any(at is not None and decided_at <= at < now for at in deadlines)
 
 
 async def _write(
-    kernel: Kernel, tx: Tx, ends: Ends, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
-) -> tuple[jobs.Turned, Ends, Ends]:
-    """The one place where jobs enter and leave `processing`. Returns what came of it, the ends that were accepted,
+    kernel: Kernel, tx: Tx, decided: DecidedEndings, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
+) -> tuple[jobs.TurnResult, DecidedEndings, DecidedEndings]:
+    """The one place where jobs enter and leave `processing`. Returns what came of it, the endings that were accepted,
     and those that a fence refused."""
-    turned = await jobs.turn(tx, lefts(kernel, ends, going), claim, now, hints(kernel, ends, now, going))
-    kept, refused = split_accepted(ends, turned.accepted)
+    result = await jobs.turn(
+        tx, ending_rows(kernel, decided, going), claim, now, channels_to_notify(kernel, decided, now, going)
+    )
+    kept, refused = split_accepted(decided, result.accepted)
     if not plain:
         await write_beside(kernel, tx, kept, now)
-    return turned, kept, refused
+    return result, kept, refused
 
 
-async def end(kernel: Kernel, tx: Tx, settlements: Sequence[Settlement]) -> set[str]:
+async def end(kernel: Kernel, tx: Tx, endings: Sequence[Ending]) -> set[str]:
     """End attempts in the caller's transaction; return the ids that were accepted. The caller commits."""
     now = kernel.now()
-    ends = decide_all(kernel, settlements, now, await gates_in(tx, settlements))
-    turned, kept, refused = await _write(kernel, tx, ends, (), jobs.NO_CLAIM, now, is_plain(kernel, ends))
+    decided = decide_all(kernel, endings, now, await gates_in(tx, endings))
+    result, kept, refused = await _write(kernel, tx, decided, (), jobs.NO_CLAIM, now, is_plain(kernel, decided))
     await note_refused(tx, refused, now)
-    tx.then(lambda: report(kernel, kept, refused))
-    return turned.accepted
+    tx.after_commit(lambda: report(kernel, kept, refused))
+    return result.accepted
 
 
-async def end_apart(kernel: Kernel, settlements: Sequence[Settlement], error: Exception) -> set[str]:
-    """End each in a transaction of its own, because one of them spoiled the group. One bad hook, wait key or message
+async def end_apart(kernel: Kernel, endings: Sequence[Ending], error: Exception) -> set[str]:
+    """End each in a transaction of its own, because one of them cannot be written. One bad hook, wait key or message
     must not hold up its neighbours: what cannot be written as it is becomes a dead letter that says why."""
-    kernel.watch.log("settle.spoiled", jobs=len(settlements), error=f"{type(error).__name__}: {error}")
+    kernel.watch.log("settle.spoiled", jobs=len(endings), error=f"{type(error).__name__}: {error}")
     accepted: set[str] = set()
-    for settlement in settlements:
+    for ending in endings:
         try:
-            accepted |= await _end_alone(kernel, settlement)
-        except AWAY:
+            accepted |= await _end_alone(kernel, ending)
+        except StoreDown:
             raise
         except Exception as problem:
             why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
             bug = Failed(replace(why, stack=redact_stack(problem)))
-            accepted |= await _end_alone(kernel, replace(settlement, outcome=bug, messages=[], events=[], spoiled=True))
+            accepted |= await _end_alone(
+                kernel, replace(ending, outcome=bug, messages=[], events=[], is_unwritable=True)
+            )
     return accepted
 
 
-async def _end_alone(kernel: Kernel, settlement: Settlement) -> set[str]:
+async def _end_alone(kernel: Kernel, ending: Ending) -> set[str]:
     async with kernel.store.transaction() as tx:
-        return await end(kernel, tx, [settlement])
+        return await end(kernel, tx, [ending])
 
 
-async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
+async def claim_one(kernel: Kernel, owner: str, job_id: str) -> LeasedJob | None:
     """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
@@ -183,16 +184,16 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> Taken | None:
     return (await _with_results(kernel, [job], now))[0]
 
 
-async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[Taken]:
+async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[LeasedJob]:
     """What the jobs' stages need from earlier ones; nobody else writes results of a job that we hold."""
     later = [job.id for job in leased if _has_earlier_stage(kernel, job)]
     hidden = [job.id for job in leased if _has_secrets(kernel, job)]
     if not later and not hidden:
-        return [Taken(job, since=now) for job in leased]
+        return [LeasedJob(job, since=now) for job in leased]
     async with kernel.store.reading() as tx:
         stored = await results.of_jobs(tx, later) if later else {}
         sealed = await secrets.of_owners(tx, hidden) if hidden else {}
-    return [Taken(job, stored.get(job.id, {}), now, sealed=sealed.get(job.id, {})) for job in leased]
+    return [LeasedJob(job, stored.get(job.id, {}), now, sealed=sealed.get(job.id, {})) for job in leased]
 
 
 def _has_secrets(kernel: Kernel, job: Claimed) -> bool:

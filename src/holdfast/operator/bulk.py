@@ -13,10 +13,10 @@ from uuid import UUID
 from pydantic import BaseModel, Field, model_validator
 
 from holdfast.core.case import CaseState, Cause, why_not, why_unverified
-from holdfast.core.words import Words
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.kernel import Kernel
+from holdfast.operator.human_text import HumanText
 from holdfast.stores.seam import Row, Tx
 from holdfast.tables import cases
 
@@ -35,10 +35,10 @@ class Which(BaseModel):
 
     ids: list[UUID] | None = Field(default=None, max_length=BULK_MAX)
     state: CaseState | None = None
-    kind: Words | None = None
-    stage: Words | None = None
-    error_class: Words | None = None
-    fingerprint: Words | None = None
+    kind: HumanText | None = None
+    stage: HumanText | None = None
+    error_class: HumanText | None = None
+    fingerprint: HumanText | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Which:
@@ -69,7 +69,7 @@ class BulkTriage(Bulk):
     action = "triage"
 
     cause: Cause
-    notes: Words | None = None
+    notes: HumanText | None = None
 
     async def act(self, kernel: Kernel, case_id: str, number: int, actor: str) -> None:
         await operate.triage(kernel, case_id, cause=self.cause, actor=actor, notes=self.notes)
@@ -78,7 +78,7 @@ class BulkTriage(Bulk):
 class BulkRemediate(Bulk):
     action = "remediate"
 
-    evidence: Words = Field(min_length=1)
+    evidence: HumanText = Field(min_length=1)
 
     async def act(self, kernel: Kernel, case_id: str, number: int, actor: str) -> None:
         await operate.remediate(kernel, case_id, evidence=self.evidence, actor=actor)
@@ -102,8 +102,8 @@ class BulkResolve(Bulk):
 
     action = "resolve"
 
-    notes: Words | None = Field(default=None, min_length=1)
-    without_replay: Words | None = Field(default=None, min_length=1)
+    notes: HumanText | None = Field(default=None, min_length=1)
+    without_replay: HumanText | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _is_justified(self) -> BulkResolve:

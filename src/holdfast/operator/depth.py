@@ -12,7 +12,7 @@ from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.job import PRIORITIES, State
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, depth, pauses
+from holdfast.tables import depth, pauses, providers
 from holdfast.tables.pauses import Pause
 
 PARKED, PAUSED = "parked", "paused"
@@ -72,11 +72,11 @@ async def read_depths(kernel: Kernel, tx: Tx) -> Depths:
     for state, read in ((State.PROCESSING, depth.processing), (State.WAITING, depth.waiting)):
         rows = await _read(kernel, partial(read, tx), state)
         found.add(state, [row for row in rows if row["queue"] in ours])
-    for provider in await breakers.names(tx):
+    for provider in await providers.names(tx):
         rows = await _read(kernel, partial(depth.parked, tx, provider), PARKED, provider)
         found.parked[provider] = sum(row["jobs"] for row in rows)
         found.add(PARKED, [row for row in rows if row["queue"] in ours])
-    found.pauses = [pause for pause in await pauses.every(tx) if pause.is_paused]
+    found.pauses = [pause for pause in await pauses.read_every(tx) if pause.is_paused]
     for pause in found.pauses:
         if pause.sort == "kind":
             rows = await _read(kernel, partial(pauses.held, tx, pause.name), PAUSED, pause.name)

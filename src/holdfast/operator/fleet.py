@@ -26,7 +26,7 @@ async def list_workers(desk: Desk) -> dict[str, Any]:
     for system in desk.systems:
         oldest = system.kernel.now() - WORKER_FRESH_MS
         async with system.kernel.store.reading() as tx:
-            for row in await workers.every(tx):
+            for row in await workers.read_every(tx):
                 about = {
                     "alive": row["seen_at"] >= oldest,
                     "state": _worker_state(row, oldest),
@@ -73,13 +73,13 @@ async def drain_worker(desk: Desk, name: str, *, drain: bool, actor: str) -> dic
         if not await workers.drain(tx, whole, now if drain else None):
             raise NotAllowed(f"Worker {whole} does not read such wishes: it is Celery's, or of an older release.")
         await audit.write(tx, actor, "worker.drained" if drain else "worker.undrained", f"worker:{whole}", None, now)
-        await tx.hint("company")
+        await tx.notify("company")
     return {"system": system.name, "name": whole, "draining": drain}
 
 
 async def _workers_of(system: OpenSystem) -> Sequence[Row]:
     async with system.kernel.store.reading() as tx:
-        return await workers.every(tx)
+        return await workers.read_every(tx)
 
 
 async def list_stranded(desk: Desk) -> list[dict[str, Any]]:

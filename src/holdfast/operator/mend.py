@@ -21,7 +21,7 @@ from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row
-from holdfast.tables import breakers, calls, cases, effects, jobs, results
+from holdfast.tables import calls, cases, effects, jobs, providers, results
 
 IN_DOUBT = ("sending", "unknown", "review")
 EDITABLE = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
@@ -42,7 +42,7 @@ async def preview_replay(
         done = [row["stage"] for row in await results.of_job(tx, case["job_id"]) if not row["is_late"]]
         made = await calls.of_job(tx, case["job_id"])
         sent = await effects.of_job(tx, case["job_id"])
-        provider = await breakers.read(tx, case["provider"]) if case["provider"] else None
+        provider = await providers.read(tx, case["provider"]) if case["provider"] else None
         job = await jobs.show(tx, case["job_id"])
     start, again = stages_again(kernel, case, first, full)
     costs = {"kept": 0, "again": 0}

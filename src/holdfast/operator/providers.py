@@ -11,7 +11,7 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.snapshot import BreakerView, snapshot
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
-from holdfast.tables import breakers
+from holdfast.tables import providers
 
 
 async def list_breakers(desk: Desk) -> dict[str, Any]:
@@ -48,7 +48,7 @@ async def list_gate_changes(desk: Desk, name: str, limit: int) -> dict[str, Any]
     """When a breaker's gate changed, and why; the newest first."""
 
     async def read(tx: Tx) -> Sequence[Row]:
-        return await breakers.history(tx, name, limit)
+        return await providers.history(tx, name, limit)
 
     return {"items": await Desk([desk.find_provider(name)]).read_all(read)}
 

@@ -26,7 +26,7 @@ from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row
 from holdfast.system import OpenSystem
-from holdfast.tables import audit, breakers, cases, replays
+from holdfast.tables import audit, cases, providers, replays
 from holdfast.tables.replays import Group, NewReplay, Upcoming
 
 CHANNEL = "replays"
@@ -59,7 +59,7 @@ async def preview_group(
         sample = await replays.letters_of(tx, group, SAMPLED)
         case = await cases.show(tx, sample[0])
         assert case is not None, "it was listed in this transaction"
-        gate = await breakers.read(tx, case["provider"]) if case["provider"] else None
+        gate = await providers.read(tx, case["provider"]) if case["provider"] else None
     start, again = stages_again(kernel, case, case["replay_stage"] or case["stage"], full)
     changes, refused = await _try_corrections(kernel, sample, values, actor)
     taken = min(facts.letters, LETTERS_MAX)
@@ -134,7 +134,7 @@ async def begin_replay(
         data = {"fingerprint": group.fingerprint, "letters": number, "per_minute": per_minute, "evidence": evidence}
         await audit.write(tx, actor, "replay.begun", f"replay:{new.id}", data, now)
         await replays.prune(tx, now - KEPT_MS)
-        await tx.hint(CHANNEL)
+        await tx.notify(CHANNEL)
     return await show_replay(desk, new.id)
 
 
@@ -179,7 +179,7 @@ async def steer_replay(desk: Desk, id: str, verb: str, *, actor: str) -> dict[st
         if not is_done:
             raise NotAllowed(f"A replay that is {row['state']} cannot be {PAST[verb]}.")
         await audit.write(tx, actor, f"replay.{PAST[verb]}", f"replay:{id}", None, now)
-        await tx.hint(CHANNEL)
+        await tx.notify(CHANNEL)
     return await show_replay(desk, id)
 
 
@@ -201,7 +201,7 @@ async def replay_some(kernel: Kernel) -> int:
         await _take(kernel, row, letter)
     async with kernel.store.transaction() as tx:
         await replays.advance(tx, row["id"], since + int(len(letters) * gap_ms), kernel.now())
-        await tx.hint("events")
+        await tx.notify("events")
     return 0 if gap_ms else len(letters)
 
 

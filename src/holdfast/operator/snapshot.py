@@ -18,7 +18,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, depth, horizon, incidents, ops, outbox, workers
+from holdfast.tables import depth, horizon, incidents, ops, outbox, providers, workers
 from holdfast.tables.horizon import NOBODY, Horizon
 from holdfast.tables.incidents import Hit
 from holdfast.tables.pauses import Pause
@@ -145,11 +145,11 @@ async def snapshot(kernel: Kernel) -> Snapshot:
     async with kernel.store.reading() as tx:
         lag = await _lag(kernel, tx)
         depths = await read_depths(kernel, tx)
-        alive = [row for row in await workers.every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
+        alive = [row for row in await workers.read_every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
         taking = [row for row in alive if row["drain_at"] is None]
         served = frozenset(name for row in taking for name in row["queues"].split(",") if name)
         lanes = [Lane(each.queue, each.state, each.jobs, _age_s(each.oldest, now)) for each in depths.every()]
-        gates = _breakers(kernel, await breakers.every(tx), depths.parked)
+        gates = _breakers(kernel, await providers.read_every(tx), depths.parked)
         letters = await read_letters(kernel, tx)
         return Snapshot(
             now=now,

@@ -1,8 +1,8 @@
 """Faults at a person's command, in the process that `holdfast up` runs: a provider that is down, slow, busy or silent
 after it acted, and workers that die in the middle of their work.
 
-A fault stands between the kernel and the provider (`kernel.reach`): breaker, retries, ledger and leases meet it as they
-meet the world. Nothing of it is stored: a restart ends every fault.
+A fault stands between the kernel and the provider (`kernel.call_through`): breaker, retries, ledger and leases meet it
+as they meet the world. Nothing of it is stored: a restart ends every fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.core.provider import Probe, Provider
 from holdfast.engines.killing import kill_worker, successor_of
 from holdfast.engines.worker import Worker
 from holdfast.errors import CallError, NotFound
-from holdfast.kernel.kernel import Reach
+from holdfast.kernel.kernel import CallThrough
 from holdfast.playground.book import Book
 from holdfast.system import OpenSystem
 
@@ -56,7 +56,7 @@ class Sabotage:
     def attach(self, systems: Sequence[OpenSystem]) -> None:
         """Stand between these systems and their providers."""
         for each in systems:
-            each.kernel.reach = self._reach(each.name)
+            each.kernel.call_through = self._reach(each.name)
             declared = each.kernel.registry.providers
             for name, provider in list(declared.items()):
                 if provider.probe is not None:
@@ -102,7 +102,7 @@ class Sabotage:
                 return
             worker = successor_of(worker)
 
-    def _reach(self, system: str) -> Reach:
+    def _reach(self, system: str) -> CallThrough:
         async def reach(provider: Provider, run: Callable[[], Awaitable[Any]], effect: str | None) -> Any:
             return await self._call(system, provider, run, effect)
 

@@ -25,7 +25,7 @@ from holdfast.sandbox.confine import Confines
 from holdfast.sandbox.server import FORKED, HEAD
 from holdfast.sandbox.task import Options
 
-__all__ = ["Confines", "Ending", "Sandbox", "SandboxDown", "sandbox_for"]
+__all__ = ["Confines", "Sandbox", "SandboxDown", "SandboxExit", "sandbox_for"]
 
 _ENDED_WITHIN_S = 5.0
 _COMPLAINT_BYTES = 2_000
@@ -38,7 +38,7 @@ class SandboxDown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SandboxExit:
     """How a child ended: its exit code or minus its signal, its processor time, the start of its standard error."""
 
     status: int
@@ -55,7 +55,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._server: _Server | None = None
 
-    async def run(self, source: IO[bytes], output: IO[bytes], confines: Confines, options: Options) -> Ending:
+    async def run(self, source: IO[bytes], output: IO[bytes], confines: Confines, options: Options) -> SandboxExit:
         """Run the task on `source`. Cancelled or not, the child is gone at the end."""
         with tempfile.TemporaryFile(buffering=0) as complaints:
             begin = self._beginning(source, output, complaints, confines, options)
@@ -69,7 +69,7 @@ class Sandbox:
                     return run.ending(complaints)
             raise SandboxDown(f"The sandbox cannot be started: {run.server_complaint()}")
 
-    def run_blocking(self, source: IO[bytes], output: IO[bytes], confines: Confines, options: Options) -> Ending:
+    def run_blocking(self, source: IO[bytes], output: IO[bytes], confines: Confines, options: Options) -> SandboxExit:
         """The same, for a thread that may wait."""
         with tempfile.TemporaryFile(buffering=0) as complaints:
             begin = self._beginning(source, output, complaints, confines, options)
@@ -215,12 +215,12 @@ class _Run:
         if not self.counts:
             self._server.kill()
 
-    def ending(self, complaints: IO[bytes]) -> Ending:
+    def ending(self, complaints: IO[bytes]) -> SandboxExit:
         told = self._heard.removeprefix(FORKED)
         if not told and not self._late:
             raise SandboxDown("The sandbox was killed while it worked.")
         found = json.loads(told or b'{"status": -9, "cpu_s": 0}')
-        return Ending(found["status"], found["cpu_s"], _start_of(complaints), out_of_time=self._late)
+        return SandboxExit(found["status"], found["cpu_s"], _start_of(complaints), out_of_time=self._late)
 
     def server_complaint(self) -> str:
         return _last_line(_start_of(self._server.complaints)) or "it ended at once."
@@ -264,8 +264,8 @@ class _PlainRun:
             self._process.kill()
             self._process.wait()
 
-    def ending(self, complaints: IO[bytes]) -> Ending:
-        return Ending(self._process.returncode, 0.0, _start_of(complaints), out_of_time=self._late)
+    def ending(self, complaints: IO[bytes]) -> SandboxExit:
+        return SandboxExit(self._process.returncode, 0.0, _start_of(complaints), out_of_time=self._late)
 
     def server_complaint(self) -> str:
         return ""

@@ -17,17 +17,17 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import StoreError, StoreReadOnly, StoreStandby
-from holdfast.stores.bells import ADDRESSED, TICKET, Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.connecting import Connecting, beside, split_settings
 from holdfast.stores.examination import Examination
+from holdfast.stores.listeners import ADDRESSED, TICKET, Heed, Listeners
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.postgres_errors import hosts_of, naming, place_of, translating
 from holdfast.stores.postgres_examine import examine
-from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, Listener
+from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, NotificationReader
 from holdfast.stores.postgres_migrate import Migrator, installed
 from holdfast.stores.postgres_session import Sessions, look
-from holdfast.stores.seam import Bell, Dialect, Row, Store
+from holdfast.stores.seam import Dialect, Listener, Row, Store
 from holdfast.stores.statement import Migration, Statement
 
 CLOSE_S = 2.0
@@ -56,8 +56,8 @@ class PostgresStore:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._sessions = Sessions()
         self._opening = asyncio.Lock()
-        self._bells = Bells()
-        self._listener = Listener(self._bells, self._look_after)
+        self._listeners = Listeners()
+        self._notifications = NotificationReader(self._listeners, self._look_after)
         self._listening: asyncio.Task[None] | None = None
         self._offset_ms = 0
 
@@ -65,10 +65,10 @@ class PostgresStore:
     async def transaction(self) -> AsyncIterator[PostgresTx]:
         async with self._acquired() as connection, self._planned(connection) as tx:
             yield tx
-        tx.tell()
+        tx.run_callbacks()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[PostgresTx]:
+    async def single_statement(self) -> AsyncIterator[PostgresTx]:
         async with self._acquired() as connection:
             if self._sessions.needs_begin:
                 async with self._planned(connection) as tx:
@@ -76,7 +76,7 @@ class PostgresStore:
             else:
                 tx = PostgresTx(connection)
                 yield tx
-        tx.tell()
+        tx.run_callbacks()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:
@@ -87,13 +87,13 @@ class PostgresStore:
             else:
                 yield PostgresTx(connection)
 
-    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+    def listen(self, channel: str, heed: Heed | None = None) -> Listener:
         if self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
-        return self._bells.bell(channel, heed)
+        return self._listeners.listen(channel, heed)
 
     def is_heard(self) -> bool:
-        return self._listener.is_heard
+        return self._notifications.is_heard
 
     def now(self) -> int:
         return self._clock.now_ms() + self._offset_ms
@@ -220,8 +220,8 @@ class PostgresStore:
             except StoreError:
                 await asyncio.sleep(RECONNECT_S)
         if not self._connecting.listens or (url is None and self._sessions.is_lent):
-            await self._listener.poll(self._acquired)
-        await self._listener.listen(split_settings(url or self._url)[0])
+            await self._notifications.poll(self._acquired)
+        await self._notifications.listen(split_settings(url or self._url)[0])
 
 
 class PostgresTx:
@@ -229,7 +229,7 @@ class PostgresTx:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self._tellers: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         with translating():
@@ -247,19 +247,19 @@ class PostgresTx:
         with translating():
             await self.connection.copy_to_table(table, columns=columns, source=encoded())
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
         with translating():
             if channel.startswith(ADDRESSED) and not to_all:
                 await self.connection.execute(_RING_ONE, LISTEN_CHANNEL, channel + TICKET)
             else:
                 await self.connection.execute(_RING, LISTEN_CHANNEL, channel)
 
-    def then(self, tell: Callable[[], None]) -> None:
-        self._tellers.append(tell)
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
 
-    def tell(self) -> None:
-        for tell in self._tellers:
-            tell()
+    def run_callbacks(self) -> None:
+        for callback in self._callbacks:
+            callback()
 
 
 async def _keep_session(connection: Any) -> None:

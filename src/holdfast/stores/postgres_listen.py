@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import StoreError
-from holdfast.stores.bells import TICKET, Bells
+from holdfast.stores.listeners import TICKET, Listeners
 from holdfast.stores.postgres_session import APPLICATION, CONNECT_TIMEOUT_S, LIMIT_IDLE
 
 LISTEN_CHANNEL = "holdfast"
@@ -32,22 +32,22 @@ stuck AS (
      AND a.wait_event = 'ClientRead' AND a.state = 'active' AND a.state_change < clock_timestamp() - allowed.t)
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now,
        CAST(EXTRACT(EPOCH FROM t) AS FLOAT) AS limit_s, (SELECT COUNT(*) FROM stuck) AS ended FROM allowed"""
-AWAY = (OSError, TimeoutError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError)
+CONNECTION_LOST = (OSError, TimeoutError, StoreError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 LookAfter = Callable[[Any], Awaitable[float]]
 """Runs `LOOK_AFTER` on a connection; returns after how many seconds it is due again."""
 
 
-class Listener:
+class NotificationReader:
     """Listens at a URL; without one, only looks after the sessions, on a connection that `borrow` gives."""
 
-    def __init__(self, bells: Bells, look_after: LookAfter) -> None:
-        self._bells = bells
+    def __init__(self, listeners: Listeners, look_after: LookAfter) -> None:
+        self._listeners = listeners
         self._look_after = look_after
         self.is_heard = False
 
     async def listen(self, url: str) -> None:
-        """For ever. After a lost connection every bell rings once."""
+        """For ever. After a lost connection every listener is woken once."""
         while True:
             connection, lost = None, asyncio.Event()
             try:
@@ -61,12 +61,12 @@ class Listener:
                 connection.add_termination_listener(lambda _, ended=lost: ended.set())
                 await connection.execute(LIMIT_IDLE.format(local="false"))
                 self.is_heard = True
-                self._bells.ring_all()
+                self._listeners.wake_all()
                 while not connection.is_closed():
                     wait_s = await self._look_after(connection)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(lost.wait(), wait_s)
-            except AWAY:
+            except CONNECTION_LOST:
                 self.is_heard = False
                 await asyncio.sleep(RECONNECT_S)
             finally:
@@ -78,11 +78,11 @@ class Listener:
         """For ever, hearing nothing."""
         while True:
             wait_s = RECONNECT_S
-            with contextlib.suppress(*AWAY):
+            with contextlib.suppress(*CONNECTION_LOST):
                 async with borrow() as connection:
                     wait_s = await self._look_after(connection)
             await asyncio.sleep(wait_s)
 
     def _on_notify(self, connection: Any, pid: int, channel: str, payload: object) -> None:
         name, _, ticket = str(payload).partition(TICKET)
-        self._bells.ring(name, ticket)
+        self._listeners.wake(name, ticket)

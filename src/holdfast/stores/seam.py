@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from holdfast.stores.bells import TICKET as TICKET
-from holdfast.stores.bells import Heed
 from holdfast.stores.examination import Examination
+from holdfast.stores.listeners import TICKET as TICKET
+from holdfast.stores.listeners import Heed
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
@@ -36,12 +36,12 @@ class Tx(Protocol):
         """Run the statement and return its rows."""
         ...
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
         """Wake whoever listens on `channel`, once this transaction commits. A rollback wakes nobody. On a queue's
-        channel a listener may leave the ring to another (`Bells`), unless it goes `to_all`."""
+        channel a listener may leave the ring to another (`Listeners`), unless it goes `to_all`."""
         ...
 
-    def then(self, tell: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction has committed: what was rolled back is neither counted nor logged."""
         ...
 
@@ -56,7 +56,7 @@ class LoadingTx(Tx, Protocol):
         ...
 
 
-class Bell(Protocol):
+class Listener(Protocol):
     """A listener on one channel. Rings may be lost: whoever waits also polls."""
 
     async def wait(self, timeout_s: float) -> bool:
@@ -75,7 +75,7 @@ class Store(Protocol):
         A `StoreUnavailable` from the commit is ambiguous: the caller must ask again, not assume."""
         ...
 
-    def alone(self) -> AbstractAsyncContextManager[Tx]:
+    def single_statement(self) -> AbstractAsyncContextManager[Tx]:
         """For a single writing statement: a transaction, or where the database commits each statement by itself, none
         (three round trips less). Whoever writes more than one statement wants `transaction`."""
         ...
@@ -84,7 +84,7 @@ class Store(Protocol):
         """A transaction that only reads; it waits for no writer."""
         ...
 
-    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
+    def listen(self, channel: str, heed: Heed | None = None) -> Listener:
         """A listener; `heed` is asked with the ticket of each ring that is meant for one of many."""
         ...
 

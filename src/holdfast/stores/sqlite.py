@@ -29,11 +29,11 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.stores.bells import TICKET, Bells, Heed
 from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.examination import Examination
+from holdfast.stores.listeners import TICKET, Heed, Listeners
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
-from holdfast.stores.seam import Bell, Dialect, Row, Store
+from holdfast.stores.seam import Dialect, Listener, Row, Store
 from holdfast.stores.statement import Migration, Statement
 
 BUSY_RETRY_S = 0.005
@@ -58,7 +58,7 @@ class SqliteStore:
         self.path = str(path)
         self._clock = clock or SystemClock()
         self._busy_timeout_s = busy_timeout_s
-        self._bells = Bells()
+        self._listeners = Listeners()
         self._writer = _Lane(self.path, inline)
         self._reader = _Lane(self.path, inline)
 
@@ -74,13 +74,13 @@ class SqliteStore:
             except BaseException:
                 await lane.rollback()
                 raise
-        for channel in sorted(tx.hints):
+        for channel in sorted(tx.channels):
             name, _, ticket = channel.partition(TICKET)
-            self._bells.ring(name, ticket)
-        for tell in tx.tellers:
-            tell()
+            self._listeners.wake(name, ticket)
+        for callback in tx.callbacks:
+            callback()
 
-    def alone(self) -> AbstractAsyncContextManager[SqliteTx]:
+    def single_statement(self) -> AbstractAsyncContextManager[SqliteTx]:
         return self.transaction()
 
     @asynccontextmanager
@@ -93,8 +93,8 @@ class SqliteStore:
             finally:
                 await lane.rollback()
 
-    def bell(self, channel: str, heed: Heed | None = None) -> Bell:
-        return self._bells.bell(channel, heed)
+    def listen(self, channel: str, heed: Heed | None = None) -> Listener:
+        return self._listeners.listen(channel, heed)
 
     def is_heard(self) -> bool:
         return False  # other processes that use the file hear nothing of it
@@ -163,18 +163,18 @@ class SqliteTx:
 
     def __init__(self, lane: _Lane) -> None:
         self.lane = lane
-        self.hints: set[str] = set()
-        self.tellers: list[Callable[[], None]] = []
+        self.channels: set[str] = set()
+        self.callbacks: list[Callable[[], None]] = []
 
     async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
         brief = statement.is_brief and len(params.get("batch", "")) <= BRIEF_BYTES_MAX
         return await self.lane.execute(statement.sqlite, params, brief)
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
-        self.hints.add(channel)
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
+        self.channels.add(channel)
 
-    def then(self, tell: Callable[[], None]) -> None:
-        self.tellers.append(tell)
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
 
 
 class _Lane:

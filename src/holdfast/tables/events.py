@@ -19,7 +19,7 @@ NewEvent = tuple[str, int, str, str | None]
 _PLACE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?", re.ASCII)
 
 
-class Place(NamedTuple):
+class EventPosition(NamedTuple):
     """How far a reader of a job's story has come: to which event, and to which of the steps that have no event of their
     own. Both only rise, so that no step is read twice or missed, whichever of them comes first. As text, the id of an
     event in a stream."""
@@ -30,20 +30,20 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.seq}.{self.step}" if self.step else str(self.seq)
 
-    def after(self, row: Row) -> Place:
+    def after(self, row: Row) -> EventPosition:
         """The place of whoever has read one row more."""
         if row["part"] == 0:
             return self._replace(seq=max(self.seq, row["seq"]))
         return self._replace(step=max(self.step, 2 * row["attempt"] + row["part"]))
 
     @classmethod
-    def parse(cls, text: str | None) -> Place:
+    def parse(cls, text: str | None) -> EventPosition:
         """The place that a reader has come to; the beginning, if the text is no place."""
         match = _PLACE.fullmatch(text or "")
         return cls(int(match[1]), int(match[2] or 0)) if match else BEGINNING
 
 
-BEGINNING = Place(-1)
+BEGINNING = EventPosition(-1)
 """Comes before every step; the creation stands at 0."""
 
 
@@ -56,12 +56,12 @@ async def append_once(tx: Tx, job_id: str, attempt: int, type: str, data: str, n
     return bool(await tx.rows(sql.append_once, job_id=job_id, attempt=attempt, type=type, data=data, now=now))
 
 
-async def of_job(tx: Tx, job_id: str, after: Place = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
+async def of_job(tx: Tx, job_id: str, after: EventPosition = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
     """A job's steps in order, from the beginning or after a place. Safe to tail: written under the job's row lock."""
     return await tx.rows(sql.of_job, job_id=job_id, seq=after.seq, step=after.step, limit=limit)
 
 
-def places_of(rows: Iterable[Row], after: Place) -> list[tuple[Place, Row]]:
+def positions_of(rows: Iterable[Row], after: EventPosition) -> list[tuple[EventPosition, Row]]:
     """Each step with the place of a reader who has read it and all before it, from `after` on."""
     placed = []
     for row in rows:

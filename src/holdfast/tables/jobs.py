@@ -50,7 +50,7 @@ sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
 _EVENT, _DATA = Ended._fields.index("event"), Ended._fields.index("data")
 
 
-class Left(NamedTuple):
+class EndingRow(NamedTuple):
     """One attempt's end, fenced: the job must still be in `expected` at `attempt`."""
 
     job: Claimed
@@ -83,10 +83,11 @@ class Claim(NamedTuple):
         return [(queue, priority) for priority in PRIORITIES for queue in self.queues] if self.limit > 0 else []
 
 
+Endings = Sequence[EndingRow]
 NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 
-class Turned(NamedTuple):
+class TurnResult(NamedTuple):
     """What came of a turn: the attempts whose end was accepted, those of them whose next one is leased already, the
     jobs leased besides, and how many were parked instead, because their provider is held or their kind paused; from
     where the next claim must look in each lane, and what has entered lanes."""
@@ -99,33 +100,33 @@ class Turned(NamedTuple):
     entered: Floors
 
 
-async def turn(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Sequence[str] = ()) -> Turned:
+async def turn(tx: Tx, endings: Endings, claim: Claim, now: int, channels: Sequence[str] = ()) -> TurnResult:
     """End attempts, each behind its own fence, and lease due jobs that are declared, the most urgent first, of these
-    the oldest; log both, keep the results, ring the hints. Ids that do not come back were refused. Nothing that is put
-    back here is leased here."""
+    the oldest; log both, keep the results, notify the channels. Ids that do not come back were refused. Nothing
+    that is put back here is leased here."""
     if tx.dialect == "postgres":
-        return await _turn_at_once(tx, lefts, claim, now, hints)
+        return await _turn_at_once(tx, endings, claim, now, channels)
     rows, floors, entered = await _claim_lane_by_lane(tx, claim, now) if claim.limit > 0 else ([], {}, {})
-    accepted, went_on = await _end(tx, lefts, claim, now) if lefts else (set(), set())
-    for channel in hints:
-        await tx.hint(channel)
-    entered = lowest(entered, _put_back(lefts, went_on, claim, now))
-    return Turned(accepted, went_on, *_parted(rows), floors, entered)
+    accepted, went_on = await _end(tx, endings, claim, now) if endings else (set(), set())
+    for channel in channels:
+        await tx.notify(channel)
+    entered = lowest(entered, _put_back(endings, went_on, claim, now))
+    return TurnResult(accepted, went_on, *_split_leased(rows), floors, entered)
 
 
-def _parted(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
+def _split_leased(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
     taken = [Claimed._make(row) for row in rows]
     leased = [job for job in taken if job.state == State.PROCESSING]
     leased.sort(key=itemgetter(9, 11))  # priority, created_at
     return leased, len(taken) - len(leased)
 
 
-async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, hints: Sequence[str]) -> Turned:
+async def _turn_at_once(tx: Tx, endings: Endings, claim: Claim, now: int, channels: Sequence[str]) -> TurnResult:
     scanned = claim.lanes
     later = claim.queues if scanned else ()
     rows = await tx.rows(
         sql.turn,
-        batch=batch.keyed({left.job.id: _ended(left, claim, now) for left in lefts}),
+        batch=batch.keyed({ending.job.id: _ended(ending, claim, now) for ending in endings}),
         queues=[queue for queue, _ in scanned],
         priorities=[priority for _, priority in scanned],
         floors=[claim.floors.get(lane, BOTTOM) for lane in scanned],
@@ -136,7 +137,7 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
         owner=claim.owner,
         now=now,
         lease_until=claim.lease_until,
-        hints=list(hints),
+        channels=list(channels),
     )
     taken = [row for row in rows if row["kind"] is not None]
     words = [row["id"] or "" for row in rows[len(taken) :]]
@@ -145,8 +146,8 @@ async def _turn_at_once(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int, h
     went_on = {job_id[:-1] for job_id in ended if job_id[-1] == "+"}
     accepted = {job_id.rstrip("+") for job_id in ended} if went_on else ended
     floors, entered = _read_seen(claim, seen, now)
-    entered = lowest(entered, _put_back(lefts, went_on, claim, now))
-    return Turned(accepted, went_on, *_parted(taken), floors, entered)
+    entered = lowest(entered, _put_back(endings, went_on, claim, now))
+    return TurnResult(accepted, went_on, *_split_leased(taken), floors, entered)
 
 
 def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Floors]:
@@ -165,18 +166,18 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
     return floors, lowest(*({(q, pr): least} for q, pr, _, _, _, _, least in seen if least is not None))
 
 
-def _put_back(lefts: Sequence[Left], went_on: set[str], claim: Claim, now: int) -> Floors:
+def _put_back(endings: Endings, went_on: set[str], claim: Claim, now: int) -> Floors:
     """The lanes that ended attempts entered, and the oldest job of each."""
-    queued = [left for left in lefts if left.decision.state is State.QUEUED and left.decision.hold != "limit"]
-    back = [left.job for left in queued if left.job.id not in went_on and _is_due(left, claim, now)]
+    queued = [ending for ending in endings if ending.decision.state is State.QUEUED and ending.decision.hold != "limit"]
+    back = [ending.job for ending in queued if ending.job.id not in went_on and _is_due(ending, claim, now)]
     return lowest(*({(job.queue, job.priority): job.created_at} for job in back))
 
 
-def _is_due(left: Left, claim: Claim, now: int) -> int:
+def _is_due(ending: EndingRow, claim: Claim, now: int) -> int:
     """Whether the job goes straight back into its lane: for its next stage, if whoever puts it there claims as well and
     so knows of it. What is parked at once is in no lane. Everything else comes back through the later lane, where every
     claim sees it."""
-    decision = left.decision
+    decision = ending.decision
     is_known = decision.hold == "limit" or (claim.limit > 0 and decision.event == "advanced")
     return is_due(decision.run_at, now) if is_known else 0
 
@@ -225,25 +226,25 @@ async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | No
     return Claimed._make(rows[0]) if rows else None
 
 
-async def _end(tx: Tx, lefts: Sequence[Left], claim: Claim, now: int) -> tuple[set[str], set[str]]:
+async def _end(tx: Tx, endings: Endings, claim: Claim, now: int) -> tuple[set[str], set[str]]:
     """End attempts; return the jobs whose end was accepted, and those of them that went on."""
-    rows = {left.job.id: _ended(left, claim, now) for left in lefts}
+    rows = {ending.job.id: _ended(ending, claim, now) for ending in endings}
     ended = await tx.rows(sql.end, batch=batch.keyed(rows), lease_until=claim.lease_until, now=now)
     states = {row["id"]: row["state"] for row in ended}
-    accepted = [left for left in lefts if left.job.id in states]
+    accepted = [ending for ending in endings if ending.job.id in states]
     steps = _steps_to_write(accepted, rows)
     if steps:
         await tx.rows(sql.log_ends, batch=batch.keyed(steps), now=now)
-    values = {left.job.id: rows[left.job.id] for left in accepted if left.value is not None}
+    values = {ending.job.id: rows[ending.job.id] for ending in accepted if ending.value is not None}
     if values:
         await tx.rows(sql.keep_values, batch=batch.keyed(values), now=now)
     return set(states), {job_id for job_id, state in states.items() if state == State.PROCESSING}
 
 
-def _steps_to_write(accepted: Sequence[Left], rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+def _steps_to_write(accepted: Endings, rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     """The rows whose ends are written as events: of the successes of a kind one, with the number of the others."""
-    successes = {left.job.id: left.job.kind for left in accepted if rows[left.job.id][_EVENT] == "succeeded"}
-    steps = {left.job.id: rows[left.job.id] for left in accepted if left.job.id not in successes}
+    successes = {ending.job.id: ending.job.kind for ending in accepted if rows[ending.job.id][_EVENT] == "succeeded"}
+    steps = {ending.job.id: rows[ending.job.id] for ending in accepted if ending.job.id not in successes}
     jobs_of = Counter(successes.values())
     for kind, job_id in {kind: job_id for job_id, kind in successes.items()}.items():
         row, others = rows[job_id], jobs_of[kind] - 1
@@ -251,9 +252,9 @@ def _steps_to_write(accepted: Sequence[Left], rows: dict[str, tuple[Any, ...]]) 
     return steps
 
 
-def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
+def _ended(ending: EndingRow, claim: Claim, now: int) -> tuple[Any, ...]:
     """The fields of `Ended`, in their order. A plain tuple: JSON takes 1.6 times as long to write a named one."""
-    job, expected, decision, error, data, value, done, goes_on = left
+    job, expected, decision, error, data, value, done, goes_on = ending
     return (
         job.attempt,
         expected,
@@ -268,7 +269,7 @@ def _ended(left: Left, claim: Claim, now: int) -> tuple[Any, ...]:
         decision.wait_key,
         error,
         decision.hold,
-        _is_due(left, claim, now),
+        _is_due(ending, claim, now),
         done,
         decision.tally,
         decision.event,
@@ -310,9 +311,11 @@ async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> 
     return bool(await tx.rows(sql.correct, id=job_id, payload=payload, version=version, now=now))
 
 
-async def unpark(tx: Tx, provider: str, hold: str | None, limit: int, now: int, floor: int = BOTTOM) -> Counter[str]:
-    """Release up to `limit` held jobs of a provider, those that were parked first; return how many of each queue."""
-    rows = await tx.rows(sql.unpark, provider=provider, hold=hold, floor=floor, limit=limit, now=now)
+async def unpark(tx: Tx, name: str, limit: int, now: int, floor: int = BOTTOM, is_trial: bool = False) -> Counter[str]:
+    """Release up to `limit` held jobs of a provider, the first parked first, as trials if its breaker is not closed yet
+    (their `hold` says so); return how many of each queue."""
+    hold = "trial" if is_trial else None
+    rows = await tx.rows(sql.unpark, provider=name, hold=hold, floor=floor, limit=limit, now=now)
     return Counter(row["queue"] for row in rows)
 
 

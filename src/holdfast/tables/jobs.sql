@@ -112,7 +112,7 @@ SELECT /*Claimed*/ FROM got WHERE act <> 'admit'
 SELECT string_agg(CAST(id AS TEXT) || CASE WHEN goes THEN '+' ELSE '' END, ','), /*Claimed absent*/ FROM fin
  UNION ALL
 SELECT CAST(pg_notify('holdfast', h || CASE WHEN h LIKE 'queue:%' THEN ' #' || txid_current() ELSE '' END) AS TEXT),
-       /*Claimed absent*/ FROM unnest(CAST(:hints AS text[])) AS h
+       /*Claimed absent*/ FROM unnest(CAST(:channels AS text[])) AS h
  UNION ALL
 SELECT CAST(json_agg(json_build_array(q, pr, is_back, n, ca, ra, least)) AS TEXT), /*Claimed absent*/
   FROM (SELECT q, pr, ra IS NOT NULL AS is_back, COUNT(*) AS n, MAX(ca) AS ca, MAX(ra) AS ra,

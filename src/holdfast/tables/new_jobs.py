@@ -49,7 +49,7 @@ async def insert(tx: Tx, jobs: Mapping[str, NewJob], now: int) -> set[str]:
     added = {row["id"] for row in rows}
     if tx.dialect == "sqlite" and added:
         for queue in sorted({job.queue for job in jobs.values()}):
-            await tx.hint(f"queue:{queue}")
+            await tx.notify(f"queue:{queue}")
     return added
 
 
@@ -85,7 +85,7 @@ async def load(tx: LoadingTx, jobs: Sequence[tuple[str, NewJob]], now: int) -> N
     """`insert` of many new jobs by the database's own bulk load. `StoreConflict` if an id or key is there already."""
     await tx.load("holdfast_jobs", LOADED, _pieces(jobs, now))
     for queue in sorted({job.queue for _, job in jobs}):
-        await tx.hint(f"queue:{queue}")
+        await tx.notify(f"queue:{queue}")
 
 
 def _pieces(jobs: Sequence[tuple[str, NewJob]], now: int, rows: int = 200) -> Iterator[str]:

@@ -33,9 +33,9 @@ async def put(tx: Tx, pause: Pause) -> None:
     await tx.rows(sql.put, now=fields.pop("since"), **{**fields, "is_paused": int(pause.is_paused)})
 
 
-async def every(tx: Tx) -> list[Pause]:
+async def read_every(tx: Tx) -> list[Pause]:
     """What is paused, and what was."""
-    return [Pause(*row)._replace(is_paused=bool(row["is_paused"])) for row in await tx.rows(sql.every)]
+    return [Pause(*row)._replace(is_paused=bool(row["is_paused"])) for row in await tx.rows(sql.read_every)]
 
 
 async def of_job(tx: Tx, kind: str, queue: str) -> Sequence[Row]:

@@ -4,7 +4,7 @@ VALUES (:sort, :name, CAST(:is_paused AS SMALLINT), CAST(:now AS BIGINT), :actor
 ON CONFLICT (sort, name) DO UPDATE SET
   is_paused = excluded.is_paused, since = excluded.since, actor = excluded.actor, reason = excluded.reason
 
--- name: every
+-- name: read_every
 -- brief
 SELECT sort, name, is_paused, since, actor, reason FROM holdfast_pauses ORDER BY sort, name
 

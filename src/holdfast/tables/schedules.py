@@ -48,8 +48,8 @@ async def remove(tx: Tx, name: str) -> bool:
     return bool(await tx.rows(sql.remove, name=name))
 
 
-async def every(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.every)
+async def read_every(tx: Tx) -> Sequence[Row]:
+    return await tx.rows(sql.read_every)
 
 
 async def is_live(tx: Tx, kind: str, job_key: str) -> bool:

@@ -29,7 +29,7 @@ RETURNING name
 DELETE FROM holdfast_schedules WHERE name = :name AND added = 1
 RETURNING name
 
--- name: every
+-- name: read_every
 SELECT name, cron, kind, payload, next_at, last_at, timezone, jitter_ms, overlap, paused, added
   FROM holdfast_schedules ORDER BY name
 

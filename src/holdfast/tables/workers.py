@@ -64,8 +64,8 @@ async def declaring(tx: Tx, queue: str, since: int) -> list[frozenset[str]]:
     return [frozenset(json.loads(row["declared"])) for row in rows if queue in row["queues"].split(",")]
 
 
-async def every(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.every)
+async def read_every(tx: Tx) -> Sequence[Row]:
+    return await tx.rows(sql.read_every)
 
 
 async def drain(tx: Tx, name: str, drain_at: int | None) -> bool:

@@ -35,7 +35,7 @@ SELECT DISTINCT queues, declared FROM holdfast_workers WHERE seen_at >= :since A
 SELECT name FROM holdfast_workers
  WHERE heeds = 1 AND seen_at >= :since AND queues = :queues AND declared = :declared ORDER BY name
 
--- name: every
+-- name: read_every
 SELECT name, queues, started_at, seen_at, in_flight, drain_at, release FROM holdfast_workers ORDER BY name
 
 -- name: drain

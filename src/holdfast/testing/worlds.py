@@ -103,7 +103,7 @@ class World:
             transport=MemoryTransport(),
             dice=SeededDice(seed),
             failpoint=self._failpoint,
-            reach=self._reach,
+            call_through=self._reach,
             watch=watch,
             aside=Lockstep(),
         )

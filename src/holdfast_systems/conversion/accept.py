@@ -170,7 +170,7 @@ async def _write(
         webhook_url=url,
     )
     await documents.insert(tx, new, now)
-    await tx.hint("events")
+    await tx.notify("events")
     row = await documents.show(tx, job_id)
     assert row is not None
     return views.job_json(row, now)

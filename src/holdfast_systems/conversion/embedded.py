@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast import CallError, Category
-from holdfast.sandbox.parent import Confines, Ending, SandboxDown, sandbox_for
+from holdfast.sandbox.parent import Confines, SandboxDown, SandboxExit, sandbox_for
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
 
 TASK = "holdfast_systems.conversion.pdf_to_xml:TASK"
@@ -131,7 +131,7 @@ class EmbeddedGateway:
 
     async def _read_in_sandbox(
         self, source: IO[bytes], output: IO[bytes], task: str, limits: Limits, timeout_s: float
-    ) -> Ending:
+    ) -> SandboxExit:
         """How the child ended, in time. Raises CallError where it did not."""
         wall_s = min(timeout_s, limits.wall_s)
         confines = Confines(limits.cpu_s, limits.memory_bytes, limits.output_bytes, wall_s)
@@ -153,7 +153,7 @@ def _opened(source: Path) -> IO[bytes]:
         raise CallError.of(Category.UPSTREAM, "IO_ERROR", message) from error
 
 
-def _late(ending: Ending, wall_s: float, limits: Limits) -> CallError:
+def _late(ending: SandboxExit, wall_s: float, limits: Limits) -> CallError:
     """A busy machine explains a child that hardly ran; one that ran on and on would do so again. A caller who gave it
     less time than a document may take has learned nothing about the document."""
     if wall_s >= limits.wall_s and ending.cpu_s >= 0.5 * min(limits.cpu_s, wall_s):

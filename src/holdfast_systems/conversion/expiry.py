@@ -67,7 +67,7 @@ async def _expire(kernel: Kernel, tx: Tx, job_id: str) -> int:
         return 0
     if job is not None:
         await events.append(tx, [(job_id, job[0].attempt, RESULT_EXPIRED, None)], now)
-        await tx.hint("events")
+        await tx.notify("events")
     await announce(JobTx(kernel, tx), job_id, now)
     return 1
 

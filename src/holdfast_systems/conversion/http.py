@@ -90,7 +90,7 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
     @router.get("/api/jobs/{job_id}/events")
     async def follow(request: Request, job_id: str, who: Watcher) -> Response:
         """The job's events, from the first or from the last one you saw, until it ends."""
-        after = events.Place.parse(last_event_id(request))
+        after = events.EventPosition.parse(last_event_id(request))
         async with kernel.store.reading() as tx:
             row = await _own(tx, job_id, who)
             ended = status_of(row, kernel.now()) not in documents.LIVE
@@ -176,7 +176,7 @@ async def _retry(kernel: Kernel, tx: Tx, job_id: str, who: Principal, has_file: 
     await operate.retry_dead(kernel, tx, row["id"], actor=who.sub, evidence="Its owner asked for another try.")
     if not await documents.requeue(tx, row["id"], kernel.now()):
         raise _refusal(Code.EXPIRED, "The PDF is no longer here; upload it again.")
-    await tx.hint("events")
+    await tx.notify("events")
     after = await documents.show(tx, row["id"])
     assert after is not None
     return views.job_json(after, kernel.now())
@@ -208,9 +208,9 @@ class Download(FileResponse):
 
 def _story(job_id: str) -> Any:
     async def fetch(tx: Tx, after: str | None) -> list[Event]:
-        place = events.Place.parse(after)
+        place = events.EventPosition.parse(after)
         rows = await events.of_job(tx, job_id, place, EVENTS_MAX)
-        return views.events_of(job_id, events.places_of(rows, place), whole=len(rows) < EVENTS_MAX)
+        return views.events_of(job_id, events.positions_of(rows, place), whole=len(rows) < EVENTS_MAX)
 
     return fetch
 

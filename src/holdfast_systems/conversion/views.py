@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.http.stream import Event
 from holdfast.http.tickets import iso
-from holdfast.kit import Gate, Row, Tx, breakers, events
+from holdfast.kit import Gate, Row, Tx, events, providers
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 
@@ -98,7 +98,7 @@ def _when(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def events_of(job_id: str, steps: Sequence[tuple[events.Place, Row]], *, whole: bool) -> list[Event]:
+def events_of(job_id: str, steps: Sequence[tuple[events.EventPosition, Row]], *, whole: bool) -> list[Event]:
     """A job's events for its stream. The last one ends the stream if it ends the job; `whole`: no more rows follow."""
     shown = [event for event in (_event(job_id, *step) for step in steps) if event is not None]
     if shown and whole and shown[-1].name in FINAL:
@@ -107,7 +107,7 @@ def events_of(job_id: str, steps: Sequence[tuple[events.Place, Row]], *, whole: 
     return shown
 
 
-def _event(job_id: str, place: events.Place, row: Row) -> Event | None:
+def _event(job_id: str, place: events.EventPosition, row: Row) -> Event | None:
     if row["type"] not in EVENTS:
         return None
     name, status = EVENTS[row["type"]]
@@ -120,6 +120,6 @@ def _event(job_id: str, place: events.Place, row: Row) -> Event | None:
 
 async def banner(tx: Tx, provider: str, now: int) -> str | None:
     """What to tell users while dispatch is paused, by the breaker or because the converter asked for it."""
-    row = await breakers.read(tx, provider)
+    row = await providers.read(tx, provider)
     asked = row.not_before is not None and row.not_before > now
     return BANNER if asked or row.state.gate is not Gate.CLOSED else None

@@ -25,6 +25,6 @@ class Accepting:
 
     async def _write(self, arrivals: Sequence[Arrival]) -> list[bool | Exception]:
         """One INSERT of keys, submissions and messages."""
-        async with self._kernel.store.alone() as tx:
+        async with self._kernel.store.single_statement() as tx:
             won = await submissions.create(tx, arrivals, self._kernel.now())
         return [arrival.new.id in won for arrival in arrivals]

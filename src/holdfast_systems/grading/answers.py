@@ -208,7 +208,7 @@ async def lay_down(kernel: Kernel, tx: Tx, letter: DeadLetter, aggregate_id: str
 async def _put(tx: Tx, message_id: str, aggregate_id: str, queue: str, body: bytes, now: int) -> None:
     headers = batch.text(trace_headers())
     await outbox.put(tx, [(message_id, aggregate_id, destination(queue), queue, body.decode(), headers)], now)
-    await tx.hint("outbox")
+    await tx.notify("outbox")
 
 
 def _error(kernel: Kernel, request_id: str, submission_id: str | None, error: ErrorDetail, now: int) -> Callback:

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def drifted(directory: Path) -> list[str]:
     ]
 
 
+@cache
 def documents() -> dict[str, str]:
     """Every generated file by name. The same code always writes the same bytes."""
     files = {f"{queue}.schema.json": json.dumps(json_schema(queue), indent=2) + "\n" for queue in SCHEMAS}

@@ -69,7 +69,7 @@ async def resubmit(
         state=decided.after,
     )
     await outbox.put(tx, [request_message(stored.id, request)], now)
-    await tx.hint("outbox")
+    await tx.notify("outbox")
     await submissions.announce(kernel, tx, begun, decided, now)
     data = {
         "attempt": begun.attempt,
@@ -78,7 +78,7 @@ async def resubmit(
         "failureReason": stored.state.failure_reason,
     }
     await audit.write(tx, actor, "submission.resubmitted", f"submission:{stored.id}", data, now)
-    tx.then(lambda: kernel.watch.count("submissions_resubmitted", skill=stored.skill))
+    tx.after_commit(lambda: kernel.watch.count("submissions_resubmitted", skill=stored.skill))
     return begun
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from holdfast import CallError, Category
-from holdfast.sandbox.parent import Confines, Ending, SandboxDown, sandbox_for
+from holdfast.sandbox.parent import Confines, SandboxDown, SandboxExit, sandbox_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,7 +83,7 @@ def decode(audio: bytes, limits: AudioLimits, *, duration_s: float | None = None
     return speech
 
 
-def _decode_in_sandbox(audio: bytes, output: IO[bytes], limits: AudioLimits) -> Ending:
+def _decode_in_sandbox(audio: bytes, output: IO[bytes], limits: AudioLimits) -> SandboxExit:
     output_bytes = int(limits.duration_s_max * SAMPLE_RATE + 1) * _SAMPLE_BYTES
     with tempfile.TemporaryFile(buffering=0) as source:
         source.write(audio)
@@ -95,7 +95,7 @@ def _decode_in_sandbox(audio: bytes, output: IO[bytes], limits: AudioLimits) -> 
             raise CallError.of(Category.UPSTREAM, "LOCAL_PRESSURE", str(error)) from error
 
 
-def _failed(ending: Ending, limits: AudioLimits) -> CallError:
+def _failed(ending: SandboxExit, limits: AudioLimits) -> CallError:
     """What the child's end means. A limit or a crash is the file's doing; a kill from outside is the machine's."""
     if ending.status == _TOO_LONG:
         return _invalid("AUDIO_TOO_LONG", f"The audio is longer than {limits.duration_s_max:g} s.")

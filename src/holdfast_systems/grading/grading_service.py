@@ -21,9 +21,9 @@ from holdfast.kit import (
     PublicFailure,
     State,
     Tx,
-    breakers,
     load_migrations,
     open_own,
+    providers,
     unchanged,
 )
 from holdfast.providers.openai import OpenAIClient
@@ -220,7 +220,7 @@ async def answer_settled(kernel: Kernel, tx: Tx, change: Settled) -> None:
 
 async def _tell_held(kernel: Kernel, tx: Tx, job_id: str, provider: str) -> None:
     """A handler met the open breaker itself. A limit that holds it is no news: it passes by itself."""
-    state = (await breakers.read(tx, provider)).state
+    state = (await providers.read(tx, provider)).state
     known = await grading_jobs.of_job(tx, job_id)
     if known is None or state.gate is not Gate.OPEN:
         return
@@ -234,7 +234,7 @@ async def tell_parked_once(kernel: Kernel, engine: GradingEngine) -> int:
     count = 0
     for provider in (engine.llm.name, engine.stt.name):
         async with kernel.store.reading() as tx:
-            state = (await breakers.read(tx, provider)).state
+            state = (await providers.read(tx, provider)).state
         if state.gate is Gate.OPEN:
             count += await _tell_parked(kernel, provider, state.generation)
     return count

@@ -174,7 +174,7 @@ async def _send(kernel: Kernel, tx: Tx, letter: QueuedLetter, why: str, now: int
     aggregate_id = letter.submission_id or letter.id
     message = (kernel.new_uuid4(), aggregate_id, destination(REQUEST_QUEUE), REQUEST_QUEUE, body.decode(), headers)
     await outbox.put(tx, [message], now)
-    await tx.hint("outbox")
+    await tx.notify("outbox")
 
 
 async def _request(kernel: Kernel, tx: Tx, letter: QueuedLetter) -> bytes:

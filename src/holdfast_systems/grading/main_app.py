@@ -59,7 +59,7 @@ async def submit(
     await submissions.insert(tx, new)
     await secrets.put(tx, {new.id: sealed}, new.created_at)
     await outbox.put(tx, [message], new.created_at)
-    await tx.hint("outbox")
+    await tx.notify("outbox")
     return new
 
 

@@ -56,11 +56,10 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     router.include_router(recording_routes(kernel, env))
     router.include_router(ops_routes(kernel, settings))
     router.include_router(service_routes(settings))
-    contract = asyncapi.documents()["asyncapi.yaml"]
 
     @router.get("/asyncapi.yaml", include_in_schema=False)
-    async def queue_contract() -> Response:
-        return Response(contract, media_type="application/yaml")
+    def queue_contract() -> Response:  # in a thread: the first to ask has it written
+        return Response(asyncapi.documents()["asyncapi.yaml"], media_type="application/yaml")
 
     return router
 

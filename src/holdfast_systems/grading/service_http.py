@@ -15,7 +15,7 @@ import httpx
 from fastapi import APIRouter, Body, Path, Request
 
 from holdfast.http.auth import require
-from holdfast.http.ops_asked import Words
+from holdfast.http.ops_asked import HumanText
 from holdfast.http.problem import Problem
 from holdfast.providers.bounded import exchange
 from holdfast_systems.grading.settings import MainSettings
@@ -54,7 +54,7 @@ def service_routes(settings: MainSettings) -> APIRouter:
 
     @router.post("/breakers/{name}/{verb}")
     async def force_service_breaker(
-        request: Request, name: Annotated[Words, Path()], verb: Literal["open", "close"], body: Given = None
+        request: Request, name: Annotated[HumanText, Path()], verb: Literal["open", "close"], body: Given = None
     ) -> Any:
         """Open or close a breaker of the grading service, in the operator's name."""
         return await _ask(settings, request, f"breakers/{quote(name, safe='')}/{verb}", body or {})

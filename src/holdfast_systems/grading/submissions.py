@@ -96,7 +96,7 @@ async def change(
         await secrets.forget(tx, [stored.id])
     await announce(kernel, tx, changed, decided, now, event_id=event_id)
     if after.status != leaving:
-        tx.then(lambda: _report(kernel, changed))
+        tx.after_commit(lambda: _report(kernel, changed))
     return changed
 
 
@@ -121,7 +121,7 @@ async def announce(
     data = {"submissionId": changed.id, "status": changed.state.status, "attempt": changed.attempt}
     event = event_id or kernel.new_uuid4()
     await tell(tx, event, changed.id, changed.version, decided.event.name, data | decided.event.data, now)
-    await tx.hint(CHANNEL)
+    await tx.notify(CHANNEL)
 
 
 async def save(tx: Tx, stored: StoredSubmission, after: Submission, now: int) -> int:

@@ -130,7 +130,7 @@ async def _run(kernel: Kernel, stored: StoredReview, console: Console) -> tuple[
 async def _follow(
     kernel: Kernel, stored: StoredReview, stop: asyncio.Event, console: Console
 ) -> tuple[list[ReviewDelivery], StoredReview]:
-    bell = kernel.store.bell("events")
+    listener = kernel.store.listen("events")
     try:
         with console.status("waiting for a worker") as line:
             while True:
@@ -145,9 +145,9 @@ async def _follow(
                     raise HoldfastError(message)
                 line.update(escape(doing(now, told, kernel.now())))
                 with suppress(TimeoutError):
-                    await bell.wait(POLL_S)
+                    await listener.wait(POLL_S)
     finally:
-        bell.close()
+        listener.close()
 
 
 def doing(stored: StoredReview, told: Sequence[ReviewDelivery], now: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import Gate, breakers, look_into
+from holdfast.kit import Gate, look_into, providers
 from holdfast_systems.review import deliveries
 from holdfast_systems.review.deliveries import ReviewDelivery
 from holdfast_systems.review.engine import Engine
@@ -55,7 +55,7 @@ async def forgive_outage(engine: Engine, ctx: Context, missed: Sequence[tuple[Re
     """Give back the sends that failed because the provider was known to be down, or asked to be called later."""
     sent_before = {row.effect_key: row.attempts for row, _ in missed}
     async with ctx.kernel.store.reading() as tx:
-        gate = (await breakers.read(tx, engine.mail.name)).state.gate
+        gate = (await providers.read(tx, engine.mail.name)).state.gate
     known_down = [row for row, error in missed if gate is not Gate.CLOSED or _asked_to_wait(error)]
     if not known_down:
         return

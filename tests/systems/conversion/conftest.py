@@ -6,19 +6,20 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.services.sqlite import open_migrated
 from tests.systems.conversion.place import AnyStore, Place, environment, opened
 
 from holdfast.stores.clock import Clock
 from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
-from holdfast.stores.sqlite import SqliteStore
+from holdfast_systems.conversion.jobs import MIGRATIONS
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Clock], AnyStore]:
     """Opens one and the same database as often as it is called, as several processes would."""
     if request.param == "sqlite":
-        return lambda clock: SqliteStore(tmp_path / "conversion.db", clock=clock, inline=True)
+        return lambda clock: open_migrated(tmp_path / "conversion.db", clock, MIGRATIONS)
     url = request.getfixturevalue("postgres_server").emptied("conversion")
     return lambda clock: PostgresStore(url, clock=clock, connecting=Connecting(connections=4))
 

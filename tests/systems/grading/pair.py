@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.services.sqlite import open_migrated
 from tests.systems.grading.callbacks_made import ESSAY, PlainGrader
 
 from holdfast.kernel.relay import relay_once
@@ -19,13 +20,12 @@ from holdfast.settings import read
 from holdfast.stores.clock import Clock
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Store
-from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.statement import Statement
 from holdfast.tables import outbox
 from holdfast.testing import HandClock, World
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Delivery, Message
-from holdfast_systems.grading import submissions
+from holdfast_systems.grading import grading_service, main_app, submissions
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, EXCHANGE, REQUEST_QUEUE, Callback
 from holdfast_systems.grading.grading_service import engine_for, service_app, tell_parked_once
 from holdfast_systems.grading.main_app import build_main, submit
@@ -218,8 +218,8 @@ async def opened(
     """A fresh pair; on SQLite unless told otherwise."""
     clock = HandClock()
     open_main, open_service = stores or (
-        lambda clock: SqliteStore(folder / "main.db", clock=clock, inline=True),
-        lambda clock: SqliteStore(folder / "service.db", clock=clock, inline=True),
+        lambda clock: open_migrated(folder / "main.db", clock, main_app.MIGRATIONS),
+        lambda clock: open_migrated(folder / "service.db", clock, grading_service.MIGRATIONS),
     )
     main = World([build_main({})], open_main, clock, 1)
     service = World([service_app(engine)], open_service, clock, 2)

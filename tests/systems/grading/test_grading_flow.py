@@ -264,11 +264,11 @@ async def test_a_file_that_is_gone_is_fetched_again(tmp_path: Path) -> None:
 
 async def until(kernel: Kernel, holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for news of a submission until something holds."""
-    bell = kernel.store.bell(submissions.CHANNEL)
+    listener = kernel.store.listen(submissions.CHANNEL)
     async with asyncio.timeout(60):
         while not await holds():
-            await bell.wait(0.5)
-    bell.close()
+            await listener.wait(0.5)
+    listener.close()
 
 
 @pytest.mark.slow

@@ -75,14 +75,14 @@ async def _submit(kernel: Kernel) -> str:
 
 
 async def _until_reviewed(kernel: Kernel, ids: list[str]) -> None:
-    bell = kernel.store.bell(submissions.CHANNEL)
+    listener = kernel.store.listen(submissions.CHANNEL)
     while True:
         async with kernel.store.reading() as tx:
             found = await submissions.in_review(tx, None, 2 * COUNT)
         if {one.id for one in found} == set(ids):
-            bell.close()
+            listener.close()
             return
-        await bell.wait(1.0)
+        await listener.wait(1.0)
 
 
 async def _read(transport: RabbitTransport, letters: asyncio.Queue[bytes]) -> None:

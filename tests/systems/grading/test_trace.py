@@ -49,9 +49,9 @@ async def test_a_submission_is_one_trace_from_the_request_to_the_callback(
         made = await client.post("/api/submissions", json={"skill": "writing", "payload": payload}, headers=headers)
         assert made.status_code == 201
         async with asyncio.timeout(60):
-            bell = opened[0].kernel.store.bell("events")
+            listener = opened[0].kernel.store.listen("events")
             while (await client.get(f"/api/submissions/{made.json()['id']}")).json()["status"] not in FINAL:
-                await bell.wait(1.0)
+                await listener.wait(1.0)
         stop.set()
     await client.aclose()
     await close_systems(opened)

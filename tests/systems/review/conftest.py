@@ -12,9 +12,9 @@ from holdfast.stores.clock import Clock
 from holdfast.stores.connecting import Connecting
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Store
-from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import HandClock, World
-from holdfast_systems.review.jobs import review_app
+from holdfast_systems.review.jobs import MIGRATIONS, review_app
+from tests.services.sqlite import open_migrated
 from tests.systems.review.post_office import Desk, PostOffice, engine
 
 OpenStore = Callable[[Clock | None], Store]
@@ -25,7 +25,7 @@ Deploy = Callable[..., Awaitable[World]]
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens one and the same database as often as it is called, as several processes would."""
     if request.param == "sqlite":
-        return lambda clock: SqliteStore(tmp_path / "review.db", clock=clock, inline=True)
+        return lambda clock: open_migrated(tmp_path / "review.db", clock, MIGRATIONS)
     url = request.getfixturevalue("postgres_server").emptied("review")
     return lambda clock: PostgresStore(url, clock=clock, connecting=Connecting(connections=6))
 

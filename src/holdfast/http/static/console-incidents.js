@@ -1,6 +1,6 @@
 // Incidents: what is wrong, since when, who is hit, what happens next, when it hurts, and what to do.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, link, pill, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, link, many, pill, span, table, text, when } from "./parts.js";
 
 export const incidentHref = (one) => `#incident/${encodeURIComponent(one.id)}`;
 const titleOf = (one) => `${one.topic.replaceAll("_", " ")}${one.subject ? `: ${one.subject}` : ""}`;
@@ -31,7 +31,7 @@ export function incidentCard(one, again, title = null) {
   );
 }
 
-const hit = (jobs, owners) => (jobs ? `${count(jobs, "job")}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
+const hit = (jobs, owners) => (jobs ? `${many(jobs)} job${jobs === 1 ? "" : "s"}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
 
 function acts(one, again) {
   const post = (verb, body) => api(`/api/ops/incidents/${one.id}/${verb}`, { method: "POST", body });

@@ -4,7 +4,7 @@ import { timeChart } from "./charts.js";
 import { incidentCard } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
 import { jobsBehind, pace, providerChart } from "./console-time.js";
-import { count, link, span } from "./parts.js";
+import { count, link, many, span } from "./parts.js";
 
 export async function overview(place, again) {
   const [now, going, past, more] = await Promise.all([
@@ -90,7 +90,7 @@ function card(one, past) {
         one.lanes === undefined
           ? "its database does not answer"
           : one.runs_jobs
-          ? `${depth("queued")} queued, ${depth("parked")} held, ${depth("paused") ? `${depth("paused")} paused, ` : ""}${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
+          ? `${many(depth("queued"))} queued, ${many(depth("parked"))} held, ${depth("paused") ? `${many(depth("paused"))} paused, ` : ""}${many(depth("processing"))} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
           : "has no jobs of its own",
       ),
     ),

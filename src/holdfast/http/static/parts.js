@@ -68,6 +68,8 @@ export function span(seconds) {
 }
 export const ago = (value) => `${span(Math.max(0, (Date.now() - new Date(value).getTime()) / 1000))} ago`;
 export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
+// The server counts jobs up to ten thousand of a sort: from there on there may be more.
+export const many = (number) => (number >= 10000 ? `${number.toLocaleString("en")}+` : String(number));
 export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
 export const link = (href, ...words) => el("a", { href }, ...words);

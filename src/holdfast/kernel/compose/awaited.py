@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.stores.seam import TICKET, Bell
+from holdfast.stores.seam import TICKET, Listener
 
 if TYPE_CHECKING:
     from holdfast.kernel.kernel import Kernel
@@ -47,18 +47,18 @@ def ended_channel(job_id: str) -> str:
     return f"ended:{job_id}"
 
 
-def listen_for_waits(kernel: Kernel) -> Bell:
+def listen_for_waits(kernel: Kernel) -> Listener:
     """Note, until the bell is closed, which jobs are waited for: a process that ends jobs then rings for them."""
 
     def note(ticket: str) -> bool:
         kernel.awaited.note(ticket, kernel.now())
         return False
 
-    return kernel.store.bell(CHANNEL, note)
+    return kernel.store.listen(CHANNEL, note)
 
 
 async def ask_to_be_told(kernel: Kernel, job_id: str) -> None:
     """Ask the workers of this process, and those that hear of it, to ring when the job ends."""
     kernel.awaited.note(job_id, kernel.now())
     async with kernel.store.transaction() as tx:
-        await tx.hint(CHANNEL + TICKET + job_id)
+        await tx.notify(CHANNEL + TICKET + job_id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from holdfast.errors import InvalidInput, StoreBusy, StoreFull, StoreUnavailable
+from holdfast.errors import InvalidInput, StoreDown
 from holdfast.kernel.declare.fitting import first_problem, missing_await
 from holdfast.kernel.ledger.paid import adapter_of
 from holdfast.tables import answers
@@ -26,7 +26,6 @@ NAME_LENGTH_MAX = 200
 VALUE_BYTES_MAX = 4 * 1_048_576
 PREFIX = "checkpoint:"
 WRITE_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 
 
 async def kept_of(ctx: Context) -> dict[str, KeptAnswer]:
@@ -66,7 +65,7 @@ async def keep(ctx: Context, name: str, value: object, returns: Any) -> Any:
         try:
             await store(ctx, PREFIX + name, text)
             break
-        except AWAY:
+        except StoreDown:
             if pause_s is None:
                 raise
             await asyncio.sleep(pause_s)

@@ -148,7 +148,7 @@ async def _insert(kernel: Kernel, tx: Tx, part: list[JobToEnqueue]) -> None:
     """No position is written twice, so that the database's own bulk load will do."""
     if isinstance(tx, LoadingTx) and len(part) >= LOAD_ROWS_MIN and all(order.is_plain for order in part):
         await new_jobs.load(tx, [order[:2] for order in part], kernel.now())
-        tx.then(lambda: kernel.watch.count("jobs_created", len(part), kind=part[0].row.kind))
+        tx.after_commit(lambda: kernel.watch.count("jobs_created", len(part), kind=part[0].row.kind))
     else:
         await submit_in(tx, part, kernel.now(), kernel.watch)
 

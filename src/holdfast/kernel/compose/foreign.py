@@ -39,10 +39,10 @@ class ForeignTx:
         except Exception as error:  # each library has its own; all of them carry the database's words
             raise _translated(error, self.schema) or error from error
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
         """PostgreSQL's statements notify by themselves; a foreign SQLite connection is found by polling."""
 
-    def then(self, tell: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callable[[], None]) -> None:
         """Nobody tells us when the caller commits."""
 
 

@@ -75,10 +75,10 @@ class JobTx:
         """Run a named statement and return its rows."""
         return await self._tx.rows(statement, **params)
 
-    async def hint(self, channel: str, *, to_all: bool = False) -> None:
+    async def notify(self, channel: str, *, to_all: bool = False) -> None:
         """Wake whoever listens on `channel`, once this transaction commits."""
-        await self._tx.hint(channel, to_all=to_all)
+        await self._tx.notify(channel, to_all=to_all)
 
-    def then(self, tell: Callable[[], None]) -> None:
+    def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction has committed."""
-        self._tx.then(tell)
+        self._tx.after_commit(callback)

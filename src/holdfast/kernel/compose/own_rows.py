@@ -18,7 +18,7 @@ from holdfast.core.outcome import Next
 from holdfast.errors import BadDeclaration, InvalidInput, LeaseLost
 from holdfast.kernel.compose.foreign import ForeignTx, foreign_tx, library_of
 from holdfast.kernel.enqueue import finish
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import end
 from holdfast.tables import jobs
 
@@ -107,7 +107,7 @@ async def _end_stage(ctx: Context, tx: ForeignTx, commit: StageCommit[Any]) -> N
     if commit.value is None and not stage.may_be_none:
         raise BadDeclaration(f"The stage '{stage.name}' ended its transaction without saying what it returns.")
     text = stage.dump(commit.value)
-    settlement = Settlement(
+    ending = Ending(
         ctx.job,
         Next(commit.value),
         None if text == "null" else text,
@@ -115,7 +115,7 @@ async def _end_stage(ctx: Context, tx: ForeignTx, commit: StageCommit[Any]) -> N
         events=ctx.events,
         has_answers=ctx.paid is not None or bool(ctx.kept),
     )
-    if ctx.job.id not in await end(ctx.kernel, tx, [settlement]):
+    if ctx.job.id not in await end(ctx.kernel, tx, [ending]):
         raise LeaseLost(f"Job {ctx.job.id} was taken over while attempt {ctx.job.attempt} wrote its rows.")
 
 

@@ -83,7 +83,7 @@ async def answer(kernel: Kernel, key: str, body: str, *, message_id: str | None 
     async with once(kernel, f"callback:{key}", identity, body.encode()) as (tx, first):
         if first:
             await callbacks.put(tx, key, body, kernel.now())
-            await tx.hint("wakes")
+            await tx.notify("wakes")
     return await hand_over(kernel, key)
 
 

@@ -16,7 +16,7 @@ from holdfast.core.outcome import Resumed, Withdrawn
 from holdfast.errors import NotAllowed
 from holdfast.kernel.compose.waiting import hand_over
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.settle import Settlement
+from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import end
 from holdfast.stores.seam import Tx
 from holdfast.tables import answers, callbacks, jobs, joins, leases
@@ -69,7 +69,7 @@ async def _wake_parent(kernel: Kernel, join_id: str) -> bool:
         job, provider = locked
         if not await joins.move(tx, join_id, "sealed", "joined", kernel.now()):
             return False
-        await end(kernel, tx, [Settlement(job, Resumed(), expected=State.WAITING, provider=provider)])
+        await end(kernel, tx, [Ending(job, Resumed(), expected=State.WAITING, provider=provider)])
         await kernel.failpoint("wake.before_commit")
     return True
 
@@ -80,7 +80,7 @@ async def _cancel_children(kernel: Kernel, join_id: str) -> int:
         children = await joins.unended(tx, join_id, BATCH)
         if not children:
             return int(await joins.move(tx, join_id, "left", "gone", kernel.now()))
-        ends = [Settlement(job, Withdrawn(PARENT), expected=State(job.state), provider=p) for job, p in children]
+        ends = [Ending(job, Withdrawn(PARENT), expected=State(job.state), provider=p) for job, p in children]
         await end(kernel, tx, ends)
         await kernel.failpoint("wake.before_commit")
     return len(children)
@@ -92,7 +92,7 @@ async def _end_waits(kernel: Kernel, since: int) -> int:
         late = await leases.unanswered(tx, kernel.registry.queues, kernel.now(), BATCH, since)
         parked = await answers.parked(tx, [job.id for job, _ in late]) if late else set()
         inside = [(job, provider) for job, provider in late if job.id in parked]
-        over = [Settlement(job, Resumed(), expected=State.WAITING, provider=provider) for job, provider in inside]
+        over = [Ending(job, Resumed(), expected=State.WAITING, provider=provider) for job, provider in inside]
         if over:
             await end(kernel, tx, over)
     return len(over)

@@ -23,8 +23,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from holdfast.core.failure import Category, Failure
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
-from holdfast.errors import BadDeclaration, CallError, StoreBusy, StoreFull, StoreUnavailable
-from holdfast.kernel.call import Made, call
+from holdfast.errors import BadDeclaration, CallError, StoreDown
+from holdfast.kernel.call import CallResult, call
 from holdfast.kernel.effect_open import app_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Cost, Report, record
@@ -35,7 +35,6 @@ T = TypeVar("T")
 ANSWER_BYTES_MAX = 4 * 1_048_576
 WRITE_AGAIN_S = (0.2, 0.5, 1.0, 2.0, *[5.0] * 120)
 """How long to wait before an answer is offered to the database again: for ten minutes in all."""
-AWAY = (StoreUnavailable, StoreBusy, StoreFull)
 _BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
 
@@ -75,7 +74,7 @@ class Paid:
                 pass  # a deploy changed its type: asked again under the same key, which the provider may still know
         key = paid_key(app_of(kernel, job.kind), run_id, kept.tries)
 
-        async def finish(report: Report, result: Made[T]) -> Made[T]:
+        async def finish(report: Report, result: CallResult[T]) -> CallResult[T]:
             result, new = _judged(result, adapter, run_id, kept.tries, provider)
             await _write(kernel, report.with_answer(new, result.failure))
             await kernel.failpoint("paid.after_record")
@@ -113,8 +112,8 @@ def adapter_of(answer: Any) -> TypeAdapter[Any]:
 
 
 def _judged(
-    result: Made[T], adapter: TypeAdapter[Any], run_id: RunId, tries: int, provider: Provider
-) -> tuple[Made[T], NewAnswer | None]:
+    result: CallResult[T], adapter: TypeAdapter[Any], run_id: RunId, tries: int, provider: Provider
+) -> tuple[CallResult[T], NewAnswer | None]:
     """What to keep of a call. An answer that cannot be kept fails for good: asked again it would be paid for again."""
     if result.failure is not None:
         return result, NewAnswer(run_id, tries + 1, None) if _was_useless(result.failure) else None
@@ -135,9 +134,9 @@ def _was_useless(why: Failure) -> bool:
     return not why.ambiguous and why.status is None and why.category not in (Category.NETWORK, Category.RATE_LIMIT)
 
 
-def _unkept(result: Made[T], provider: Provider, why: str) -> Made[T]:
+def _unkept(result: CallResult[T], provider: Provider, why: str) -> CallResult[T]:
     message = f"The answer of '{provider.name}' to a paid call {why}; it is not asked for again."
-    return Made(result.started, None, CallError.of(Category.BUG, "ANSWER_NOT_KEPT", message))
+    return CallResult(result.started, None, CallError.of(Category.BUG, "ANSWER_NOT_KEPT", message))
 
 
 async def _write(kernel: Kernel, report: Report) -> None:
@@ -162,7 +161,7 @@ async def _until_written(kernel: Kernel, report: Report) -> None:
             try:
                 await record(kernel, report)
                 return
-            except AWAY:
+            except StoreDown:
                 report = report._replace(is_again=True)
                 await asyncio.sleep(pause_s)
         await record(kernel, report)

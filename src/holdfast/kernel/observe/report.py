@@ -19,29 +19,29 @@ from holdfast.core.redact import redact_lines, redact_message
 from holdfast.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
-    from holdfast.kernel.settle import Settlement
+    from holdfast.kernel.settle import Ending
 
 
 def report(
     kernel: Kernel,
-    kept: Sequence[tuple[Settlement, Decision]],
-    refused: Sequence[tuple[Settlement, Decision]],
+    kept: Sequence[tuple[Ending, Decision]],
+    refused: Sequence[tuple[Ending, Decision]],
 ) -> None:
     """Log and count what was settled. Called after the commit: a rollback reports nothing."""
     watch = kernel.watch
     counts: Counter[tuple[str, str]] = Counter()
-    unheard = {event for event in {d.event for _, d in kept} if not watch.hears(event)}
-    for end, decision in kept:
-        counts[end.job.kind, decision.event] += 1
+    disabled = {event for event in {d.event for _, d in kept} if not watch.is_enabled(event)}
+    for ending, decision in kept:
+        counts[ending.job.kind, decision.event] += 1
         failure = decision.failure
         if failure is not None:
-            _report_failure(kernel, end, decision, failure, decision.event not in unheard)
-        elif decision.event not in unheard:
-            _log(kernel, end, decision, None)
+            _report_failure(kernel, ending, decision, failure, decision.event not in disabled)
+        elif decision.event not in disabled:
+            _log(kernel, ending, decision, None)
     _count(kernel, counts)
-    for end, _ in refused:
-        watch.count("settles_refused", kind=end.job.kind)
-        watch.log("stale", job_id=end.job.id, kind=end.job.kind, attempt=end.job.attempt)
+    for ending, _ in refused:
+        watch.count("settles_refused", kind=ending.job.kind)
+        watch.log("stale", job_id=ending.job.id, kind=ending.job.kind, attempt=ending.job.attempt)
 
 
 def _count(kernel: Kernel, counts: Counter[tuple[str, str]]) -> None:
@@ -53,33 +53,33 @@ def _count(kernel: Kernel, counts: Counter[tuple[str, str]]) -> None:
             kernel.watch.count("retries_scheduled", number, kind=kind)
 
 
-def _report_failure(kernel: Kernel, end: Settlement, decision: Decision, why: Failure, heard: bool) -> None:
-    public = kernel.registry.public_failure(end.job.kind, why, end.job.stage)
+def _report_failure(kernel: Kernel, ending: Ending, decision: Decision, why: Failure, is_logged: bool) -> None:
+    public = kernel.registry.public_failure(ending.job.kind, why, ending.job.stage)
     if decision.state is State.DEAD:
         kernel.watch.count(
-            "jobs_failed", kind=end.job.kind, code=public.code, error_class=why.error_class, cause=public.cause
+            "jobs_failed", kind=ending.job.kind, code=public.code, error_class=why.error_class, cause=public.cause
         )
-    if heard or why.unknown:
-        _log(kernel, end, decision, public)
+    if is_logged or why.unknown:
+        _log(kernel, ending, decision, public)
 
 
-def _log(kernel: Kernel, end: Settlement, decision: Decision, public: PublicFailure | None) -> None:
-    kind = kernel.registry.kinds.get(end.job.kind)
-    stage = kind.by_name.get(end.job.stage) if kind else None
-    provider = stage.plan.provider if stage else end.provider
+def _log(kernel: Kernel, ending: Ending, decision: Decision, public: PublicFailure | None) -> None:
+    kind = kernel.registry.kinds.get(ending.job.kind)
+    stage = kind.by_name.get(ending.job.stage) if kind else None
+    provider = stage.plan.provider if stage else ending.provider
     fields: dict[str, Any] = {
-        "job_id": end.job.id,
-        "kind": end.job.kind,
+        "job_id": ending.job.id,
+        "kind": ending.job.kind,
         "status": decision.state,
-        "stage": end.job.stage,
-        "attempt": end.job.attempt,
-        "duration_ms": end.duration_ms,
-        "provider_status": end.provider_status,
+        "stage": ending.job.stage,
+        "attempt": ending.job.attempt,
+        "duration_ms": ending.duration_ms,
+        "provider_status": ending.provider_status,
         "breaker_state": kernel.gates.get(provider) if provider else None,
         "error_code": None,
     }
-    if end.job.trace is not None:
-        fields["trace"] = end.job.trace
+    if ending.job.trace is not None:
+        fields["trace"] = ending.job.trace
     if public is not None and decision.failure is not None:
         fields |= _failure_fields(public, decision.failure)
     if kind is not None:

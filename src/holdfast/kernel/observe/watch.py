@@ -58,7 +58,7 @@ class Watch(Protocol):
         """One structured line, at the event's own level unless one is given."""
         ...
 
-    def hears(self, event: str) -> bool:
+    def is_enabled(self, event: str) -> bool:
         """Whether a line about this event would be written: spares the making of it."""
         ...
 
@@ -96,7 +96,7 @@ class LogWatch:
             line = {"event": event, **fields}
             self._logger.log(loud, _Line(line), extra={"holdfast": line})
 
-    def hears(self, event: str) -> bool:
+    def is_enabled(self, event: str) -> bool:
         return self._logger.isEnabledFor(level_of(event, {}))
 
     def declare(self, counters: Sequence[Counter]) -> None:

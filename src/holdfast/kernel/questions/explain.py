@@ -17,8 +17,8 @@ from holdfast.kernel.kinds import declared_key
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS
 from holdfast.kernel.questions.horizon import read_held_back
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import breakers, events, jobs, ops, pauses, workers
-from holdfast.tables.breakers import ProviderRow
+from holdfast.tables import events, jobs, ops, pauses, providers, workers
+from holdfast.tables.providers import ProviderRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,15 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     if job is None:
         raise NotFound(f"There is no job {job_id}.")
     history = await events.of_job(tx, job_id)
-    provider = await breakers.read(tx, job["provider"]) if job["provider"] else None
+    provider = await providers.read(tx, job["provider"]) if job["provider"] else None
     case = await ops.case_of_job(tx, job_id) if job["state"] == State.DEAD else None
     now = kernel.now()
     sets = await workers.declaring(tx, job["queue"], now - WORKER_FRESH_MS) if job["state"] == State.QUEUED else []
     declaring = frozenset(key for keys in sets for key in keys)
     paused = await pauses.of_job(tx, job["kind"], job["queue"]) if job["state"] == State.QUEUED else []
-    return Story(job, history[-1] if history else None, provider, case, await workers.every(tx), now, declaring, paused)
+    return Story(
+        job, history[-1] if history else None, provider, case, await workers.read_every(tx), now, declaring, paused
+    )
 
 
 def _queued(story: Story) -> Explanation:

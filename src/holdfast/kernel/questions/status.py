@@ -86,7 +86,7 @@ async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> EndedJo
     _check_id(job_id)
     loop = asyncio.get_running_loop()
     until, ask_at, look_s = loop.time() + timeout_s, loop.time(), LOOK_S_MIN
-    bell = kernel.store.bell(ended_channel(job_id))
+    listener = kernel.store.listen(ended_channel(job_id))
     try:
         while True:
             seen = await _look(kernel, job_id)
@@ -98,10 +98,10 @@ async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> EndedJo
             if loop.time() >= ask_at:
                 await ask_to_be_told(kernel, job_id)
                 ask_at = loop.time() + ASK_AGAIN_S
-            elif not await bell.wait(min(left_s, look_s)):
+            elif not await listener.wait(min(left_s, look_s)):
                 look_s = min(2 * look_s, LOOK_S_MAX_HEARD if kernel.store.is_heard() else LOOK_S_MAX_DEAF)
     finally:
-        bell.close()
+        listener.close()
 
 
 async def _look(kernel: Kernel, job_id: str) -> EndedJob | str:

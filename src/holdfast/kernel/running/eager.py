@@ -4,7 +4,7 @@ A task, a timer and their callbacks cost more than a short handler does. So a co
 and most end there. Only one that really waits needs a task of its own and a time limit, and gets them then.
 
     ended, got = first_step(coroutine)
-    value = got if ended else await rest(coroutine, got)
+    value = got if ended else await resume(coroutine, got)
 
 Everything happens in the caller's task, as with a plain `await`.
 """
@@ -16,14 +16,14 @@ from types import coroutine as awaitable
 from typing import Any
 
 Run = Callable[..., Any]
-"""Calls a function with its arguments: plainly, or in a context of its own (`contextvars.Context.run`)."""
+"""Calls a function with its arguments: inline, or in a context of its own (`contextvars.Context.run`)."""
 
 
-def plainly(function: Callable[..., Any], *arguments: Any) -> Any:
+def run_inline(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def first_step(coroutine: Coroutine[Any, Any, Any], run: Run = plainly) -> tuple[bool, Any]:
+def first_step(coroutine: Coroutine[Any, Any, Any], run: Run = run_inline) -> tuple[bool, Any]:
     """Run up to the first wait: (True, the result) if it ended, else (False, what it waits for)."""
     try:
         return False, run(coroutine.send, None)
@@ -32,7 +32,7 @@ def first_step(coroutine: Coroutine[Any, Any, Any], run: Run = plainly) -> tuple
 
 
 @awaitable
-def rest(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: Run = plainly) -> Generator[Any, Any, Any]:
+def resume(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: Run = run_inline) -> Generator[Any, Any, Any]:
     """Go on with a coroutine after its first step, as `await` would have."""
     while True:
         go_on, value = coroutine.send, None

@@ -66,7 +66,7 @@ def _row(schedule: Schedule) -> NewSchedule:
 async def list_schedules(kernel: Kernel) -> list[dict[str, Any]]:
     """What is scheduled, and what the loaded apps declare and no worker has announced yet. Only reads."""
     async with kernel.store.reading() as tx:
-        rows = {row["name"]: dict(row) for row in await schedules.every(tx)}
+        rows = {row["name"]: dict(row) for row in await schedules.read_every(tx)}
     for app in kernel.registry.apps:
         for schedule in app.schedules:
             next_at = next_tick(schedule.cron, kernel.now(), schedule.timezone)
@@ -110,7 +110,7 @@ async def pause_schedule(kernel: Kernel, name: str, *, paused: bool, actor: str)
     """Pause a schedule, or let it go on: what it missed meanwhile is not caught up."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        known = {row["name"]: row for row in await schedules.every(tx)}
+        known = {row["name"]: row for row in await schedules.read_every(tx)}
         if name not in known:
             raise NotFound(f"There is no schedule '{name}'.")
         next_at = None if paused else next_tick(known[name]["cron"], now, known[name]["timezone"])
@@ -122,7 +122,7 @@ async def run_schedule(kernel: Kernel, name: str, *, actor: str) -> str:
     """Enqueue what a schedule would, now, whether or not it is paused; its ticks stay. Returns the job's id."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        row = next((row for row in await schedules.every(tx) if row["name"] == name), None)
+        row = next((row for row in await schedules.read_every(tx) if row["name"] == name), None)
         if row is None:
             raise NotFound(f"There is no schedule '{name}'.")
         kind = kernel.registry.kind(row["kind"])
@@ -136,7 +136,7 @@ async def run_schedule(kernel: Kernel, name: str, *, actor: str) -> str:
 async def schedule_runs(kernel: Kernel, name: str, limit: int) -> Sequence[Row]:
     """The jobs that a schedule has enqueued, the newest first."""
     async with kernel.store.reading() as tx:
-        row = next((row for row in await schedules.every(tx) if row["name"] == name), None)
+        row = next((row for row in await schedules.read_every(tx) if row["name"] == name), None)
         if row is None:
             raise NotFound(f"There is no schedule '{name}'.")
         return await schedules.runs(tx, row["kind"], f"schedule:{name}:", limit)

@@ -79,7 +79,7 @@ async def _start(kernel: Kernel, fair: FairKinds, lane: turns.WaitingLane, room:
     # Without limits nothing is counted before it is written: each statement that lets jobs in is right by itself, and
     # three round trips less are most of what a newcomer waits for.
     has_limits = bool(fair.rules.limits)
-    async with kernel.store.transaction() if has_limits else kernel.store.alone() as tx:
+    async with kernel.store.transaction() if has_limits else kernel.store.single_statement() as tx:
         if has_limits:
             await turns.lock(tx, lane.queue)
         for _ in range(ROUNDS_MAX):
@@ -116,12 +116,12 @@ async def _start_newcomers(
     place = (lane.queue, lane.priority)
     after, _ = kernel.turn_after.get(place, (turns.BEFORE_ALL, 0))
     held = {*held, *kernel.hungry.get(place, ())}  # some of these may be under way to where they are held
-    async with kernel.store.alone() as tx:
+    async with kernel.store.single_statement() as tx:
         keys = await turns.next_keys(tx, lane, after, room + len(held))
     new = [key for key in keys if key not in held]
     if not new:
         return []
-    async with kernel.store.transaction() if has_limits else kernel.store.alone() as tx:
+    async with kernel.store.transaction() if has_limits else kernel.store.single_statement() as tx:
         if has_limits:
             await turns.lock(tx, lane.queue)
         most = await _allowances(tx, fair, new, 1, kernel.now())

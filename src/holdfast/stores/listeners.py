@@ -1,4 +1,4 @@
-"""In-process wake-ups, shared by both stores. A bell remembers one ring, so that none is lost between waits.
+"""In-process wake-ups, shared by both stores. A listener remembers one wake-up, so that none is lost between waits.
 
 A ring may carry a ticket: whoever listens in any process sees the same one, and a listener's `heed` says whether the
 ring is its own. A ring without a ticket is everybody's.
@@ -17,44 +17,41 @@ TICKET = " #"
 """Between the channel and the ticket, in the text of a notification."""
 
 
-class Bells:
+class Listeners:
     """Every listener of one store, by channel."""
 
     def __init__(self) -> None:
-        self._listeners: dict[str, list[_Bell]] = defaultdict(list)
+        self._listeners: dict[str, list[_Listener]] = defaultdict(list)
 
-    def ring(self, channel: str, ticket: str = "") -> None:
-        for bell in list(self._listeners.get(channel, ())):
-            bell.ring(ticket)
+    def wake(self, channel: str, ticket: str = "") -> None:
+        for listener in list(self._listeners.get(channel, ())):
+            listener.wake(ticket)
 
-    def ring_all(self) -> None:
+    def wake_all(self) -> None:
         """After a reconnection: anything may have been missed."""
         for channel in list(self._listeners):
-            self.ring(channel)
+            self.wake(channel)
 
-    def bell(self, channel: str, heed: Heed | None = None) -> _Bell:
-        bell = _Bell(self, channel, heed)
-        self._listeners[channel].append(bell)
-        return bell
+    def listen(self, channel: str, heed: Heed | None = None) -> _Listener:
+        listener = _Listener(self, channel, heed)
+        self._listeners[channel].append(listener)
+        return listener
 
-    def channels(self) -> list[str]:
-        return list(self._listeners)
-
-    def drop(self, bell: _Bell) -> None:
-        listeners = self._listeners[bell.channel]
-        listeners.remove(bell)
+    def drop(self, listener: _Listener) -> None:
+        listeners = self._listeners[listener.channel]
+        listeners.remove(listener)
         if not listeners:
-            del self._listeners[bell.channel]
+            del self._listeners[listener.channel]
 
 
-class _Bell:
-    def __init__(self, bells: Bells, channel: str, heed: Heed | None) -> None:
-        self.bells = bells
+class _Listener:
+    def __init__(self, listeners: Listeners, channel: str, heed: Heed | None) -> None:
+        self.listeners = listeners
         self.channel = channel
         self.heed = heed
         self.rung = asyncio.Event()
 
-    def ring(self, ticket: str) -> None:
+    def wake(self, ticket: str) -> None:
         if not ticket or self.heed is None or self.heed(ticket):
             self.rung.set()
 
@@ -68,4 +65,4 @@ class _Bell:
         return True
 
     def close(self) -> None:
-        self.bells.drop(self)
+        self.listeners.drop(self)

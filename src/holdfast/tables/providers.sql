@@ -6,7 +6,7 @@ ON CONFLICT (name) DO NOTHING
 SELECT name, gate, state, not_before, tokens, tokens_at, recent, places FROM holdfast_breakers
  WHERE name IN (SELECT e.key FROM json_each(:names) AS e)
 
--- name: asked
+-- name: read_with_lease
 -- The provider's row, if it has one, and whether the attempt that wants to call still holds its job's lease.
 SELECT b.name, b.gate, b.state, b.not_before, b.tokens, b.tokens_at, b.recent, b.places,
        (SELECT COUNT(*) FROM holdfast_jobs AS j
@@ -22,7 +22,7 @@ SELECT name, gate, state, not_before, tokens, tokens_at, recent, places, ramp, r
 -- Under the row's lock: the whole state at once.
 UPDATE holdfast_breakers SET gate = :gate, state = :state, updated_at = CAST(:now AS BIGINT) WHERE name = :name
 
--- name: gate_until
+-- name: set_not_before
 UPDATE holdfast_breakers SET not_before = CAST(:not_before AS BIGINT)
  WHERE name = :name AND (not_before IS NULL OR not_before < CAST(:not_before AS BIGINT))
 
@@ -47,13 +47,13 @@ INSERT INTO holdfast_breaker_events (name, gate, at, reason) VALUES (:name, :gat
 SELECT name, gate, at, reason FROM holdfast_breaker_events
  WHERE CAST(:name AS TEXT) IS NULL OR name = :name ORDER BY seq DESC LIMIT :limit
 
--- name: every
+-- name: read_every
 SELECT name, gate, state, not_before, updated_at, ramp FROM holdfast_breakers ORDER BY name
 
 -- name: names
 SELECT name FROM holdfast_breakers ORDER BY name
 
--- name: attention
+-- name: read_watched
 -- When the first job was parked that each breaker still holds back, from its floor on; `ours` if jobs of our queues wait.
 SELECT b.name, b.gate,
        (SELECT j.updated_at FROM holdfast_jobs AS j

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-WORDS_MAX = 4_000
+HUMAN_TEXT_MAX = 4_000
 
 
 def _without_nul(text: str) -> str:
@@ -15,4 +15,4 @@ def _without_nul(text: str) -> str:
     return text
 
 
-Words = Annotated[str, StringConstraints(max_length=WORDS_MAX), AfterValidator(_without_nul)]
+HumanText = Annotated[str, StringConstraints(max_length=HUMAN_TEXT_MAX), AfterValidator(_without_nul)]

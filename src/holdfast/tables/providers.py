@@ -44,9 +44,9 @@ async def read_all(tx: Tx, names: Collection[str]) -> dict[str, ProviderRow]:
     return dict.fromkeys(names, ProviderRow(BreakerState())) | {row["name"]: _provider_row(row) for row in rows}
 
 
-async def asked(tx: Tx, name: str, job_id: str, attempt: int) -> tuple[ProviderRow, bool]:
+async def read_with_lease(tx: Tx, name: str, job_id: str, attempt: int) -> tuple[ProviderRow, bool]:
     """A provider's row, and whether the attempt still holds its job."""
-    (row,) = await tx.rows(sql.asked, name=name, job_id=job_id, attempt=attempt)
+    (row,) = await tx.rows(sql.read_with_lease, name=name, job_id=job_id, attempt=attempt)
     return ProviderRow(BreakerState()) if row["name"] is None else _provider_row(row), bool(row["held"])
 
 
@@ -76,8 +76,8 @@ async def swap(tx: Tx, name: str, before: BreakerState, after: BreakerState, now
         await log(tx, name, after.gate, after.reason or after.gate, now)
 
 
-async def gate_until(tx: Tx, name: str, not_before: int) -> None:
-    await tx.rows(sql.gate_until, name=name, not_before=not_before)
+async def set_not_before(tx: Tx, name: str, not_before: int) -> None:
+    await tx.rows(sql.set_not_before, name=name, not_before=not_before)
 
 
 async def lift_gate(tx: Tx, name: str) -> None:
@@ -106,15 +106,15 @@ async def history(tx: Tx, name: str | None, limit: int = 50) -> Sequence[Row]:
     return await tx.rows(sql.history, name=name, limit=limit)
 
 
-async def every(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.every)
+async def read_every(tx: Tx) -> Sequence[Row]:
+    return await tx.rows(sql.read_every)
 
 
 async def names(tx: Tx) -> list[str]:
     return [row["name"] for row in await tx.rows(sql.names)]
 
 
-class Attention(NamedTuple):
+class WatchedProvider(NamedTuple):
     """A breaker, and since when the first job has been parked that it holds back; `ours` if jobs of ours are."""
 
     name: str
@@ -123,8 +123,8 @@ class Attention(NamedTuple):
     ours: bool
 
 
-async def attention(tx: Tx, queues: Sequence[str], floors: Mapping[str, int]) -> list[Attention]:
+async def read_watched(tx: Tx, queues: Sequence[str], floors: Mapping[str, int]) -> list[WatchedProvider]:
     """Every breaker; a provider with a floor is looked at from there on."""
     from_floor = batch.keyed({name: [at] for name, at in floors.items()})
-    rows = await tx.rows(sql.attention, queues=batch.ids(queues), floors=from_floor)
-    return [Attention(row["name"], row["gate"], row["first"], bool(row["ours"])) for row in rows]
+    rows = await tx.rows(sql.read_watched, queues=batch.ids(queues), floors=from_floor)
+    return [WatchedProvider(row["name"], row["gate"], row["first"], bool(row["ours"])) for row in rows]
