@@ -23,24 +23,31 @@ $(DEV): requirements/dev.txt requirements/model.txt requirements/bootstrap.txt p
 up: $(RUN) ## run all three systems at http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/holdfast up
 
-test: $(DEV) servers lint ## run every check and every test, with private PostgreSQL and RabbitMQ
-	@rm -f .cache/forgiven.txt
-	@$(BIN)/python -m pytest -q -n 4 --dist loadscope || { \
-		[ $$? = 1 ] || exit 1; mkdir -p .cache; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
-		echo "Once more, alone, what failed beside the others:"; cat .cache/forgiven.txt; \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+test: $(DEV) servers style ## run every check and every test, with private PostgreSQL and RabbitMQ
+	@$(MAKE) --no-print-directory -j2 types tests
 	@$(BIN)/python -m tests.spec_table --last --summary
 
 check: lint ## the fast loop, under a minute: format, lint, types, imports, fast tests
 	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadscope
 
-.PHONY: lint
+.PHONY: lint style types tests
 lint: $(DEV)
-	@$(BIN)/mypy --strict & types=$$!; failed=0; \
-	$(BIN)/ruff check || failed=1; \
-	$(BIN)/ruff format --check || failed=1; \
-	out=$$($(BIN)/lint-imports --no-logo --cache-dir .cache/importlinter) || { echo "$$out"; failed=1; }; \
-	wait $$types && exit $$failed
+	@$(MAKE) --no-print-directory -j2 style types
+
+style:
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@out=$$($(BIN)/lint-imports --no-logo --cache-dir .cache/importlinter) || { echo "$$out"; exit 1; }
+
+types:
+	@$(BIN)/mypy --strict
+
+tests:
+	@rm -f .cache/forgiven.txt
+	@$(BIN)/python -m pytest -q -n 4 --dist loadscope || { \
+		[ $$? = 1 ] || exit 1; mkdir -p .cache; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
+		echo "Once more, alone, what failed beside the others:"; cat .cache/forgiven.txt; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 conformance: $(DEV) servers ## print the specification's rows with their tests and state
 	@$(BIN)/python -m tests.spec_table

@@ -2,7 +2,8 @@
 
     coverage = Coverage(edges=edges_but("waiting -> succeeded"), seen=frozenset({"late callback"}))
 
-`seen` names what the world's own `tally` counts; `at_least` is a mean per seed of anything counted.
+`seen` names what the world's own `tally` counts; `at_least` is a mean per seed of anything counted; `seeds` is how many
+must have seen all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from holdfast.core.job import EDGES
 from holdfast.kernel.failpoint import NAMES
 from holdfast_proof.chaos import FAULT_KINDS, ILLNESSES
 
-SEEDS_FOR_COVERAGE = 300
 BROKER_FAULTS = frozenset(
     ["refused", "confirm_lost", "confirm_never", "duplicated", "delayed", "reordered", "returned", "ack_lost"]
 )
@@ -32,8 +32,12 @@ def edges_but(*unreached: str) -> frozenset[str]:
     return ALL_EDGES - set(unreached)
 
 
-def _one_each() -> dict[str, float]:
-    return dict.fromkeys(("kills", "stalls", "provider calls", "effects", "jobs"), 1.0)
+def once_a_seed(*names: str) -> dict[str, float]:
+    return dict.fromkeys(names, 1.0)
+
+
+def _usual() -> dict[str, float]:
+    return once_a_seed("kills", "stalls", "provider calls", "effects", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,12 @@ class Coverage:
     faults: frozenset[str] = ALL_FAULTS
     edges: frozenset[str] = ALL_EDGES
     seen: frozenset[str] = frozenset()
-    at_least: Mapping[str, float] = field(default_factory=_one_each)
+    at_least: Mapping[str, float] = field(default_factory=_usual)
+    seeds: int = 300
 
     def missed(self, counts: Counter[str], seeds: int) -> list[str]:
         """What a run of this size should have seen and did not. Empty for small runs: luck is no problem."""
-        if seeds < SEEDS_FOR_COVERAGE:
+        if seeds < self.seeds:
             return []
         wanted = {
             "failpoint": (self.failpoints, "failpoint:"),

@@ -24,7 +24,7 @@ from holdfast.kernel.submit import JobToEnqueue, prepare, submit_orders
 from holdfast.operator.finding import Violation
 from holdfast_proof import family
 from holdfast_proof.chaos import FAULT_KINDS
-from holdfast_proof.coverage import Coverage
+from holdfast_proof.coverage import Coverage, once_a_seed
 from holdfast_proof.family import Asks, Blocking, Careful, Loose, Parent, Site
 from holdfast_proof.history import AcceptedJob, RunHistory
 from holdfast_proof.world import SimWorld
@@ -49,6 +49,8 @@ COVERAGE = Coverage(
     faults=FAULT_KINDS - {"broker_restart"},
     edges=frozenset({"processing -> waiting", "waiting -> queued", "queued -> cancelled", "waiting -> cancelled"}),
     seen=frozenset({"an answer that came first", "a parent with several children", "a checkpoint read again"}),
+    at_least=once_a_seed("kills", "stalls", "jobs"),
+    seeds=60,
 )
 
 

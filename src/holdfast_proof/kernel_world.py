@@ -84,7 +84,7 @@ class KernelWorld(SimWorld):
     stubs = workload.STUBS
     watched = {"main": workload.TOLD_CONSUMED}  # noqa: RUF012
     # The table allows more edges, which the kernel's verbs never take, or no honest provider here brings about.
-    coverage = Coverage(edges=edges_but("waiting -> succeeded", "succeeded -> dead"), seen=SEEN)
+    coverage = Coverage(edges=edges_but("waiting -> succeeded", "succeeded -> dead"), seen=SEEN, seeds=150)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -43,6 +43,7 @@ COVERAGE = Coverage(
             "an input of the older version in newer code",
         }
     ),
+    seeds=80,
 )
 
 

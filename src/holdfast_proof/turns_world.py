@@ -23,7 +23,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import JobToEnqueue, prepare, submit_orders
 from holdfast.operator.finding import Violation
 from holdfast_proof.chaos import FAULT_KINDS
-from holdfast_proof.coverage import Coverage
+from holdfast_proof.coverage import Coverage, once_a_seed
 from holdfast_proof.history import AcceptedJob, JobChange, RunHistory
 from holdfast_proof.operator import Operator
 from holdfast_proof.world import SimWorld
@@ -80,6 +80,8 @@ COVERAGE = Coverage(
     faults=FAULT_KINDS - {"broker_restart"},
     edges=frozenset({"queued -> processing", "processing -> queued", "dead -> queued"}),
     seen=frozenset({"a key at its limit", "a minute that was full", "a newcomer behind a backlog"}),
+    at_least=once_a_seed("kills", "stalls", "jobs"),
+    seeds=40,
 )
 
 

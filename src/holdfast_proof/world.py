@@ -17,7 +17,7 @@ A system brings its own world by subclassing `SimWorld`:
 It may also say:
 
         watched = {"main": {"consumed": ("INSERT ON main_consumed", "new.message_id", "new.seq")}}  # lines of its own
-        coverage = Coverage(faults=..., seen=frozenset({"late callback"}))  # what 300 seeds must have seen
+        coverage = Coverage(faults=..., seen=frozenset({"late callback"}))  # what many seeds must have seen
         def tally(self, history) -> dict[str, int]: ...                # counts for `coverage.seen`
         def stub(self, name, dedup) -> ProviderStub: ...               # other limits than the usual
         def visible(self, database) -> str: ...                        # what people see of it, for the secrecy check

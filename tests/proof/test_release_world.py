@@ -14,7 +14,7 @@ from tests.proof.seeds import FIRST_SEED, first_fresh_seed, hashes, hashes_elsew
 
 SYSTEM = "releases"
 FAST_SEEDS = 20
-FRESH_SEEDS = 150
+FRESH_SEEDS = 80
 
 
 @pytest.mark.spec("K22")

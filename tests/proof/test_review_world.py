@@ -12,7 +12,7 @@ from tests.proof.plant import Mutant
 from tests.proof.seeds import FIRST_SEED, corpus, first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told
 
 SYSTEM = "review"
-PARTS, SEEDS_EACH = 8, 25
+PARTS, SEEDS_EACH = 4, 25
 USUAL_EDGES = {"queued -> processing", "processing -> queued", "processing -> succeeded", "processing -> dead"}
 
 

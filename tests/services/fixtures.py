@@ -23,6 +23,22 @@ from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 SESSIONS = {"transaction": 3, "session": 20}
+WHOLE = (
+    "acceptance",
+    "browser",
+    "cli",
+    "contrib",
+    "deploy",
+    "door",
+    "http",
+    "interop",
+    "playground",
+    "proof",
+    "security",
+)
+"""The folders whose tests open a whole deployment, a command line, an application or a world, again and again."""
+DEPLOYED = {"client", "deploy", "pair", "place", "sure", "world"}
+"""The fixtures of the three systems that do the same."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,14 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="only what needs no server, no browser and little time")
+    parser.addoption("--fast", action="store_true", help="only what needs no server, no deployment and little time")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, leave out what needs a server."""
+    """With --fast, leave out what needs a server, and what is asked of a whole system."""
     if config.getoption("--fast"):
-        left_out = {item for item in items if _needs_a_server(item) or item.get_closest_marker("slow")}
+        left_out = {item for item in items if not _is_fast(item)}
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
@@ -114,6 +130,14 @@ def rabbitmq_url(rabbitmq_server: RabbitMQServer) -> Iterator[str]:
     url = rabbitmq_server.create_vhost()
     yield url
     rabbitmq_server.delete_vhost(url)
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    if item.get_closest_marker("fast"):
+        return True
+    folder = item.nodeid.split("/")[1]
+    whole = folder in WHOLE or (folder == "systems" and DEPLOYED & set(getattr(item, "fixturenames", ())))
+    return not (whole or item.get_closest_marker("slow") or _needs_a_server(item))
 
 
 def _needs_a_server(item: pytest.Item) -> bool:

@@ -56,9 +56,9 @@ WATCHED = {
         "old.outcome, new.outcome, new.attempts, new.source_gone, old.source_gone, new.result_sha256",
     ),
 }
-ELSEWHERE = ("intake.", "relay.", "submit.", "sweep.", "reconcile.", "replay.")
+ELSEWHERE = ("intake.", "relay.", "submit.", "sweep.", "reconcile.", "replay.", "paid.")
 COVERAGE = Coverage(
-    # No messages, deadlines or lookups here; jobs are submitted and retried within the system's own transactions.
+    # No messages, deadlines, lookups or paid answers here; jobs are submitted within the system's own transactions.
     failpoints=frozenset(name for name in Coverage().failpoints if not name.startswith(ELSEWHERE)),
     faults=(FAULT_KINDS | PROVIDER_FAULTS) - {"broker_restart"},
     edges=frozenset(

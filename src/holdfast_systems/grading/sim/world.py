@@ -60,6 +60,7 @@ COVERAGE = Coverage(
         "request repeated",
     }),
     at_least={"kills": 3.0, "stalls": 3.0, "jobs": 1.5, "provider calls": 4.0, "messages": 10.0},
+    seeds=150,
 )  # fmt: skip
 CHECKS = (
     world_checks.check_submissions,
