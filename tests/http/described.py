@@ -25,7 +25,8 @@ class Described:
         self._routes: list[tuple[re.Pattern[str], str, str, Any]] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, head = bytearray(), {}
+        body = bytearray()
+        head: dict[str, Any] = {}
 
         async def look(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -40,7 +41,8 @@ class Described:
 
     def _is_json(self, head: dict[str, Any]) -> bool:
         headers = {name.lower(): value for name, value in head.get("headers", ())}
-        return 200 <= head.get("status", 0) < 300 and headers.get(b"content-type", b"").startswith(JSON.encode())
+        content: bytes = headers.get(b"content-type", b"")
+        return 200 <= head.get("status", 0) < 300 and content.startswith(JSON.encode())
 
     def _compare(self, scope: Scope, status: int, body: bytes) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))

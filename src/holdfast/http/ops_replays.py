@@ -13,7 +13,6 @@ from holdfast.http.answers.documented import documented
 from holdfast.http.answers.letters import GroupPreview, ReplayPage, ReplayStory
 from holdfast.http.ops_asked import AtDesk, Filter, HumanText, OnPage, Operator, ReplayId
 from holdfast.operator import replays
-from holdfast.tables.replays import Group
 
 router = APIRouter()
 
@@ -36,7 +35,7 @@ class MendGroup(BaseModel):
 async def mend_group(desk: AtDesk, fingerprint: HumanText, body: MendGroup, who: Operator) -> dict[str, Any]:
     """Mend and replay all letters of a group, or those with these ids; `dry_run` says what that would change, keep,
     repeat and cost, and until when it would take."""
-    group = Group(fingerprint, None if body.ids is None else tuple(str(each) for each in body.ids))
+    group = replays.Group(fingerprint, None if body.ids is None else tuple(str(each) for each in body.ids))
     values, pace = body.set or None, body.per_minute
     if body.dry_run:
         return await replays.preview_group(desk, group, actor=who.sub, values=values, full=body.full, per_minute=pace)

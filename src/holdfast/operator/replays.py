@@ -27,7 +27,8 @@ from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, cases, providers, replays
-from holdfast.tables.replays import Group, NewReplay, Upcoming
+from holdfast.tables.replays import Group as Group
+from holdfast.tables.replays import NewReplay, Upcoming
 
 CHANNEL = "replays"
 STEP_S = 2.0
