@@ -129,6 +129,8 @@ async def test_a_group_is_mended_and_replayed_in_one_dialog_and_followed_on_its_
     dead = [await place.dies(f"book-{n}") for n in range(4)]
     place.mood.error_class = "CARD_REFUSED"
     async with signed_in(browser, place, to="/console#dead") as page:
+        await page.get_by_role("link", name="OUT_OF_PAPER in charge").wait_for()
+        await picture(page, "dead-letters", whole=False)
         await page.get_by_role("link", name="OUT_OF_PAPER in charge").click()
         await page.get_by_label(f"Choose {dead[0][1]}").check()
         await page.get_by_role("button", name="Close 1 letter without a replay").click()

@@ -139,6 +139,7 @@ async def test_a_breaker_is_opened_its_jobs_wait_in_words_and_it_is_closed(brows
         await row.locator("td:nth-child(5)", has_text="1").wait_for()
         await go(page, f"job/{job_id}", "shop.order")
         await says(page, "a person has opened the breaker of 'bank' (the bank has announced an outage)")
+        await picture(page, "held", whole=False)
         await go(page, "breaker/shop/bank", "Breaker of bank")
         await page.locator("tbody tr", has_text="olga").get_by_text("breaker.opened").wait_for()
         await picture(page, "breaker")
