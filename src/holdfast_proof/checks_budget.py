@@ -91,7 +91,11 @@ def _was_exhausted(kind: JobKind, changes: Sequence[JobChange], gates: Gates) ->
     down = [one.name for one in _providers(kind, last.old_stage) if gates.at(one.name, last.seq) != "closed"]
     if down and last.note.get("error_class") in FAULTS:
         yield Violation("S12", f"Job {last.job} died of {down[0]}, which was known to be down.", last.job)
-    counted = [change for change in changes if change.epoch == last.epoch and _counts(kind, change, last, gates)]
+    counted = [
+        change
+        for index, change in enumerate(changes)
+        if change.epoch == last.epoch and _counts(kind, change, _left_at(changes[index:]), gates)
+    ]
     here = sum(change.old_stage == last.old_stage for change in counted)
     plan = kind.by_name[last.old_stage].plan
     in_all = plan.retries_in_all
@@ -101,14 +105,19 @@ def _was_exhausted(kind: JobKind, changes: Sequence[JobChange], gates: Gates) ->
     yield Violation("S12", f"{text}, of {plan.retry.attempts}.", last.job)
 
 
-def _counts(kind: JobKind, change: JobChange, last: JobChange, gates: Gates) -> bool:
+def _left_at(changes: Sequence[JobChange]) -> int:
+    """When the job left the stage that it failed in: what it spent there is not given back any more."""
+    return next((later.seq for later in changes if later.stage != changes[0].old_stage), changes[-1].seq)
+
+
+def _counts(kind: JobKind, change: JobChange, left_at: int, gates: Gates) -> bool:
     """Whether an earlier failure still counts when the job is buried."""
     if change.event != "retried" or change.note.get("note") in (ASKED_NOTE, DOWN_NOTE):
         return False
     if change.note.get("error_class") not in FAULTS:
         return True
     names = [provider.name for provider in _providers(kind, change.old_stage)]
-    return not any(gates.moved(name, change.seq, last.seq) for name in names)
+    return not any(gates.moved(name, change.seq, left_at) for name in names)
 
 
 def _providers(kind: JobKind, stage: str) -> list[Provider]:
