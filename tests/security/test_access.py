@@ -160,6 +160,8 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "review_version": "1",
             "case_id": nobody,
             "incident_id": nobody,
+            "replay_id": nobody,
+            "fingerprint": "0123456789ab",
             "letter_id": "nothing",
             "message_id": nobody,
             "name": "nothing",

@@ -6,6 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from holdfast.core.control import Sort
 from holdfast.core.job import State
 from holdfast.http.answers.rows import (
     AuditEntry,
@@ -138,6 +139,11 @@ class JobMessage(TypedDict):
     error_message: str | None
 
 
+class PausedThing(TypedDict):
+    sort: Sort
+    name: str
+
+
 class WhyFacts(TypedDict):
     """The facts behind `why`; which of them there are depends on the `code`. Times are milliseconds since 1970."""
 
@@ -154,7 +160,7 @@ class WhyFacts(TypedDict):
     crashes: NotRequired[int]
     not_before: NotRequired[int | None]
     reason: NotRequired[str | None]
-    paused: NotRequired[str]
+    paused: NotRequired[list[PausedThing]]
     since: NotRequired[int]
     provider: NotRequired[str | None]
     gate: NotRequired[str | None]

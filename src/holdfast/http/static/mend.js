@@ -63,7 +63,14 @@ export function mendDialog(one, again) {
     full: form.elements.full.value === "yes",
     cause: changesIn(form, asked) ? "data" : (one.cause ?? "transient"),
   });
-  const form = openDialog(
+  // What a field begins with is noted before a draft comes back into it.
+  const ready = (form) => {
+    for (const [name] of asked) {
+      const input = form.elements[`input.${name}`];
+      input.dataset.start = input.value;
+    }
+  };
+  openDialog(
     {
       title: "Mend and replay",
       fields: [
@@ -81,11 +88,8 @@ export function mendDialog(one, again) {
       },
     },
     again,
+    ready,
   );
-  for (const [name] of asked) {
-    const input = form.elements[`input.${name}`];
-    input.dataset.start = input.value;
-  }
 }
 
 // A whole group: what was mended, for all of them, how fast, and what that would do.
@@ -151,7 +155,7 @@ function readValue(given) {
 }
 
 // A dialog whose preview is asked for anew whenever something is typed; the button sends the same without `dry_run`.
-function openDialog({ title, fields, path, body, preview, done }, again) {
+function openDialog({ title, fields, path, body, preview, done }, again, ready = () => {}) {
   const seen = el("div", { class: "preview", "aria-live": "polite" }, "Asking what a replay would do…");
   const send = el("button", { value: "yes" }, "Replay");
   const form = el(
@@ -202,12 +206,12 @@ function openDialog({ title, fields, path, body, preview, done }, again) {
     box.remove();
     again();
   });
+  ready(form);
   nameDialog(box);
   document.body.append(box);
   box.showModal();
   restore(box);
-  queueMicrotask(look);
-  return form;
+  look();
 }
 
 const shown = ({ read, ...rest }) => rest;
