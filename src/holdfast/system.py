@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from holdfast.engines.run import Duties
+from holdfast.engines.run import SHOW, Duties
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.loop import AWAITED
 from holdfast.kernel.observe.counters import Counter
 from holdfast.settings.names import value_in
 from holdfast.stores.connecting import in_schema, plain_url
@@ -124,6 +125,11 @@ class OpenSystem:
     @property
     def name(self) -> str:
         return self.system.name
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its database has not answered yet, in a process that only shows it."""
+        return self.kernel.duties.get(SHOW) == AWAITED
 
     def duties(self, asked: Duties) -> Duties:
         """What this process does for the system: as asked, within the system's own concurrency."""

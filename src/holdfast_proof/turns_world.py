@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from holdfast.core.failure import Category
 from holdfast.core.retry import Retry
 from holdfast.core.turns import MINUTE_MS, Limit
+from holdfast.engines.newcomers import PLACES_MIN
 from holdfast.engines.run import Duties, run
 from holdfast.errors import CallError, StoreError, UsageError
 from holdfast.kernel.app import App, Job, stage
@@ -35,6 +36,8 @@ KEYS = ("noisy", "gold", "quiet", "calm")
 PATIENT = Retry(attempts=8, base_s=1, cap_s=5)
 SLOW_S = 4.0
 BACKLOG = 60
+LARGE_SHARE = 0.25
+"""In how many worlds one worker keeps places."""
 NEWCOMERS_MS = (2_000, 25_000)
 _LETTERS = "SELECT id, job_id, state FROM holdfast_dead_letters"
 app = App("fair")
@@ -119,6 +122,8 @@ class TurnsWorld(SimWorld):
         self.operator = Operator(self.loop.stream("operator"), replays_max=2)
         self.seen: dict[str, int] = defaultdict(int)
         self.rooms = [self.dice.choice((1, 1, 2, 3)) for _ in range(self.dice.choice((1, 1, 2, 3)))]
+        if self.loop.stream("kept places").random() < LARGE_SHARE:
+            self.rooms.append(PLACES_MIN)  # large enough to keep a place for newcomers
 
     @property
     def overtaken_max(self) -> int:

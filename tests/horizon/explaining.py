@@ -43,7 +43,7 @@ class ExplainingStore(PostgresStore):
         async with super().transaction() as tx:
             yield ExplainingTx(self, tx)
 
-    alone = transaction
+    single_statement = transaction
     reading = transaction
 
     def forget(self) -> None:

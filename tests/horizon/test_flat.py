@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from holdfast.operator.depth import ready_floors
 from holdfast.operator.rollup import roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore
-from holdfast.tables import cases, incidents, jobs, lanes, leases, ops, pauses
+from holdfast.stores.seam import Tx
+from holdfast.tables import cases, incidents, jobs, keepers, lanes, leases, ops, pauses, providers, workers
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Message
@@ -155,7 +157,21 @@ async def keep(kernel: Kernel) -> None:
         await incidents.last_answer(tx, "api", now - HOUR_MS)
         await incidents.join_held(tx, jobs.NIL, "api", kernel.floors.parked_since("api"), now)
         await ops.mark(tx)
+        await call_provider(tx, now)
+        await keepers.look(tx, "flat")
+        await workers.company(tx, "flat", kernel.registry.declared, now - HOUR_MS)
         await pauses.held(tx, "flat.call", kernel.floors.times("paused", "flat.call").at or BOTTOM)
+
+
+async def call_provider(tx: Tx, now: int) -> None:
+    """What a call of a provider with a breaker and limits reads and writes."""
+    await providers.read(tx, "api")
+    await providers.read_with_lease(tx, "api", jobs.NIL, 1)
+    row = await providers.lock(tx, "api", now)
+    await providers.spend(tx, "api", row.usage)
+    await providers.set_places(tx, "api", {})
+    await providers.swap(tx, "api", row.state, replace(row.state, window=row.state.window + "1"), now)
+    await providers.set_ramp(tx, "api", 1, now)
 
 
 async def look_at_lists(kernel: Kernel) -> None:

@@ -10,13 +10,15 @@ from holdfast.core.outcome import Done
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
-from holdfast.kernel.turn import turn
+from holdfast.kernel.turn import claim_one, turn
+from holdfast.kernel.upkeep.taking_turns import let_newcomers_in
+from holdfast.operator.snapshot import snapshot
 from holdfast.testing import HandClock
 from tests.horizon.explaining import ExplainingStore
 from tests.horizon.test_flat import A_FEW, MORE, held_snapshot, vacuum
 
 JOBS, KEYS = 4_000, 40
-STATEMENTS = ("turns.lanes", "turns.next_keys", "turns.admit")
+STATEMENTS = ("turns.lanes", "turns.next_keys", "turns.admit", "depth.in_line")
 END = (  # as a job does: let in, claimed, ended
     "UPDATE holdfast_jobs SET hold = NULL, parked = 0, run_at = run_at + 1 WHERE hold = 'turn'",
     "UPDATE holdfast_jobs SET state = 'processing', attempt = 1, lease_owner = 'w', lease_until = 1"
@@ -47,11 +49,13 @@ async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> 
     """What each statement of a turn costs at the most: with nothing to do, and with twenty jobs of two keys."""
     clock.advance(60)
     await turn(kernel, "w", ["turns_flat"], [], 20)  # the look from the bottom
+    await snapshot(kernel)
     clock.advance(0.6)
     store.forget()
     await turn(kernel, "w", ["turns_flat"], [], 20)
     for owner in ("noisy", "quiet"):
         await fill(kernel, owner, 10)
+    assert [depth.jobs for depth in (await snapshot(kernel)).lanes] == [20]
     taken, _ = await turn(kernel, "w", ["turns_flat"], [], 20)
     assert len(taken) == 20
     await turn(kernel, "w", ["turns_flat"], [Ending(one.job, Done(None), None) for one in taken], 20)
@@ -100,3 +104,29 @@ async def test_a_newcomer_costs_no_more_behind_a_backlog_that_no_statistics_know
     behind = {name: store.buffers[name] for name in STATEMENTS}
     await store.close()
     assert {name: (empty[name], behind[name]) for name in STATEMENTS if behind[name] > MORE * empty[name] + A_FEW} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K25")
+async def test_a_newcomer_behind_a_backlog_waits_for_fewer_statements_than_an_idle_pick_up(postgres_url: str) -> None:
+    """The statements that follow each other between the ring and the start; wall times say little on a busy machine."""
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    await measured(kernel, store, clock)
+    await fill(kernel, "first", 1)
+    store.forget()
+    taken, _ = await turn(kernel, "w", ["turns_flat"], [], 4)
+    idle = set(store.buffers)
+    await fill(kernel, "noisy", JOBS)
+    await turn(kernel, "w", ["turns_flat"], [Ending(one.job, Done(None), None) for one in taken], 4)
+    await fill(kernel, "new", 1)
+    store.forget()
+    (job_id,) = await let_newcomers_in(kernel, ["turns_flat"], 1, {"noisy"})
+    leased = await claim_one(kernel, "w", job_id)
+    await store.close()
+
+    assert leased is not None and leased.job.owner == "new"
+    assert idle == {"turns.lanes", "turns.next_keys", "turns.admit", "jobs.turn"}
+    assert set(store.buffers) == {"turns.next_keys", "turns.admit", "jobs.claim_one"}

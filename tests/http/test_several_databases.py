@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 
 import httpx
@@ -10,11 +12,14 @@ from tests.http.wishes import Grant, Wish, app
 from typer.testing import CliRunner
 
 from holdfast.cli import cli
+from holdfast.cli.serve import begin_to_show, show_later
+from holdfast.engines import run
 from holdfast.engines.run import await_schema
-from holdfast.errors import SettingsError
+from holdfast.errors import SettingsError, StoreUnavailable
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.loop import AWAITED
 from holdfast.kernel.submit import submit
 from holdfast.kernel.upkeep.schema import bring_forward
 from holdfast.main import close_systems, named_databases, open_systems
@@ -54,6 +59,70 @@ async def test_one_console_shows_and_acts_on_several_databases(tmp_path: Path) -
         states = {one["id"]: one["state"] for one in (await desk.get("/api/ops/jobs")).json()["items"]}
         assert states == {made["eu"]: "queued", made["us"]: "cancelled"}
     await close_systems(opened)
+
+
+@pytest.mark.spec("K29")
+async def test_a_database_that_does_not_answer_is_named_and_hides_nobody_elses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = await deployment(tmp_path / "eu.db")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
+        third = f"third=postgresql://olga@127.0.0.1:{silent.getsockname()[1]}/jobs"
+        databases = named_databases([f"eu=sqlite:///{tmp_path}/eu.db", third])
+        settings = Settings(jwt_secret=SECRET)
+        opened = await open_systems(settings, {}, None, [app], to_look=True, databases=databases)
+        showing: list[asyncio.Task[None]] = []
+        async with asyncio.timeout(8):  # a connection is given ten seconds
+            await begin_to_show(opened, asyncio.Event(), showing)
+            assert f"The database of '{app.name}@third' has not answered within 1 s" in capsys.readouterr().err
+            token = token_for(settings, "olga", ("operator",))
+            headers = {"Authorization": f"Bearer {token}"}
+            transport = httpx.ASGITransport(create_app(settings, opened))
+            async with httpx.AsyncClient(transport=transport, base_url="http://desk", headers=headers) as desk:
+                assert [job["id"] for job in (await desk.get("/api/ops/jobs")).json()["items"]] == [made]
+                lights = (await desk.get("/api/ops/overview")).json()["items"]
+                assert {item["system"]: item["light"] for item in lights} == {
+                    f"{app.name}@eu": lights[0]["light"],
+                    f"{app.name}@third": "red",
+                }
+                assert (await desk.get("/api/ops/jobs", params={"system": f"{app.name}@third"})).status_code == 503
+                assert f'holdfast_store_up{{system="{app.name}@third"}} 0.0' in (await desk.get("/metrics")).text
+                ready = await desk.get("/readyz")
+                assert ready.status_code == 200
+                assert ready.json()["systems"] == {f"{app.name}@eu": "ready", f"{app.name}@third": AWAITED}
+        for task in showing:
+            task.cancel()
+        await asyncio.wait(showing)
+        await close_systems(opened)
+
+
+async def test_databases_that_all_refuse_end_the_console_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "CONNECT_TRIES", 1)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    databases = named_databases([f"{name}=postgresql://olga@127.0.0.1:{port}/jobs" for name in ("eu", "us")])
+    opened = await open_systems(Settings(jwt_secret=SECRET), {}, None, [app], to_look=True, databases=databases)
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port} cannot be reached"):
+        await begin_to_show(opened, asyncio.Event(), [])
+    await close_systems(opened)
+
+
+async def test_a_database_that_comes_back_is_shown(tmp_path: Path) -> None:
+    """Its first wait was given up: the next one is begun at once."""
+    await deployment(tmp_path / "eu.db")
+    (one,) = await open_systems(
+        Settings(jwt_secret=SECRET), {}, None, [app], to_look=True, databases={"eu": f"sqlite:///{tmp_path}/eu.db"}
+    )
+    stop = asyncio.Event()
+    stop.set()  # nothing is slept over
+    failed = asyncio.create_task(_raise(StoreUnavailable("away")))
+    await show_later(failed, one, stop)
+    assert not one.is_awaited
+    await close_systems([one])
+
+
+async def _raise(error: Exception) -> None:
+    raise error
 
 
 def test_databases_have_names_of_their_own() -> None:

@@ -16,7 +16,7 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit, submit_many
 from holdfast.kernel.turn import turn
 from holdfast.stores.clock import SystemClock
-from tests.kernel.places import Place
+from tests.kernel.places import Place, rows
 
 PLACES, KEPT = 20, 1
 PATIENCE_S = 20.0
@@ -107,3 +107,44 @@ def test_a_small_worker_and_one_without_turns_keep_no_place(place: Place) -> Non
     assert [kept_places(kernel, ["fair"], places) for places in (1, 9, 10, 50, 400)] == [0, 0, 1, 2, 20]
     assert kept_places(kernel, ["plain"], 400) == 0
     assert kept_places(Kernel(kernel.store, Registry([plain])), ["plain"], 400) == 0
+
+
+TURN_INDEXES = ("holdfast_jobs_turns", "holdfast_jobs_waiting_turn", "holdfast_jobs_admitted")
+
+
+@pytest.mark.spec("K25")
+async def test_a_kind_that_takes_no_turns_leaves_nothing_in_the_indexes_of_turns(place: Place) -> None:
+    """Every job of every app would pay for an index that forgot whom it is for."""
+    crowd, plain = Crowd(), App("plain")
+
+    @plain.job()
+    class Go(Job[int]):
+        @stage()
+        async def go(self, ctx: Context, number: int) -> None: ...
+
+    kernel = place.kernel(crowd.app, plain, clock=SystemClock())
+    await submit_many(kernel, Go, range(40))
+    assert await entries(kernel) == dict.fromkeys(TURN_INDEXES, 0)
+    await submit_many(kernel, crowd.job, ["noisy"] * 40, owner="noisy")
+    assert await entries(kernel) == {**dict.fromkeys(TURN_INDEXES, 40), "holdfast_jobs_admitted": 0}
+    taken, _ = await turn(kernel, "w", ["crowd"], [], 40)
+    assert len(taken) == 40 and await entries(kernel) == dict.fromkeys(TURN_INDEXES, 0)
+
+
+async def entries(kernel: Kernel) -> dict[str, int]:
+    """How many rows each index holds, as a statement that can use it alone would count them."""
+    store = kernel.store
+    if store.dialect == "sqlite":
+        texts = await rows(store, "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+        whole = {row["name"]: row["sql"] for row in texts}
+    else:
+        texts = await rows(
+            store, "SELECT indexname AS name, indexdef AS sql FROM pg_indexes WHERE schemaname = 'public'"
+        )
+        whole = {row["name"]: row["sql"] for row in texts}
+    counts = {}
+    for name in TURN_INDEXES:
+        where = whole[name].partition(" WHERE ")[2] or "TRUE"
+        (row,) = await rows(store, f"SELECT COUNT(*) AS number FROM holdfast_jobs WHERE {where}")
+        counts[name] = row["number"]
+    return counts

@@ -70,7 +70,21 @@ def limit_for_each_round() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def kept_place_past_the_limit() -> Iterator[None]:
+    """Whoever is new to a worker is let in there, whatever runs of its key elsewhere."""
+    intact = taking_turns._start_newcomers
+
+    async def start_newcomers(kernel: Any, fair: Any, *rest: Any) -> list[str]:
+        unlimited = fair._replace(rules=fair.rules._replace(limits={}))
+        return await intact(kernel, unlimited, *rest)
+
+    with swapped(taking_turns, "_start_newcomers", start_newcomers):
+        yield
+
+
 MUTANTS = (
+    Mutant(kept_place_past_the_limit, ("S26",), 100),
     Mutant(turn_pointer_lost, ("S26",), 100),
     Mutant(backlog_let_in_at_once, ("S26",), 100),
     Mutant(place_lost_with_its_job, ("L1",), 60),

@@ -40,6 +40,7 @@ COLUMNS = {
 }
 REFERENCE = {
     "holdfast_breakers": "a row for each provider",
+    "holdfast_provider_use": "a row for each provider",
     "holdfast_breaker_events": "what happened to them",
     "holdfast_schedules": "a row for each schedule",
     "holdfast_workers": "a row for each worker",
@@ -90,7 +91,11 @@ CROSSING = {
 }
 LISTED = {name for names in CROSSING.values() for name in names.split()}
 _TABLE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(holdfast_\w+)")
-_VIEWS = {"holdfast_every_call": "holdfast_calls", "holdfast_every_event": "holdfast_job_events"}
+_VIEWS = {
+    "holdfast_every_call": "holdfast_calls",
+    "holdfast_every_event": "holdfast_job_events",
+    "holdfast_workers_now": "holdfast_workers",
+}
 
 
 def statements() -> dict[str, Statement]:
@@ -113,7 +118,8 @@ def names_column(text: str, table: str) -> bool:
     is_written = re.search(rf"INSERT INTO {table} \([^)]*\b{column}\b", text)
     is_compared = re.search(rf"(?<!\w)(?:\w+\.)?{column}\s*(=|IN\b)", text)
     picks_first = re.search(r"IN \(\s*SELECT (?!.{0,60}(jsonb_each|holdfast_breakers))|^WITH ", text, re.DOTALL | re.M)
-    return bool(is_written or (is_compared and not picks_first))
+    is_given = re.search(rf"\bWHERE {column} = (?:CAST\()?\$\d", text)
+    return bool(is_written or is_given or (is_compared and not picks_first))
 
 
 @pytest.mark.spec("K29")
@@ -139,3 +145,14 @@ def test_what_every_attempt_writes_after_its_claim_stays_with_the_job() -> None:
     hot = "leases.renew jobs.claim_one results.put results.of_jobs events.append calls.put answers.put answers.of_stage"
     hot += " effects.mark effects.plan effects.refuse new_jobs.insert new_jobs.insert_one inbox.accept outbox.put"
     assert [name for name in hot.split() if name in LISTED or name not in statements()] == []
+
+
+@pytest.mark.spec("K29")
+def test_no_statement_leaves_the_schema_that_its_deployment_lives_in() -> None:
+    """Where a schema is the unit that is placed on a node, all of them, the claim included, stay on one."""
+    statistics = {"horizon.holder", "horizon.dead_versions"}  # PostgreSQL's own, of the node that is asked
+    for name, each in statements().items():
+        qualified = re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(\w+\.\w+)", each.postgres)
+        foreign = re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(pg_\w+)", each.postgres)
+        assert qualified == [], f"{name} names the schema of {qualified}"
+        assert foreign == [] or name in statistics, f"{name} reads {foreign}"

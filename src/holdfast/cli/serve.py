@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,14 @@ from fastapi import FastAPI
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.engines.worker import Worker
-from holdfast.errors import SettingsError
+from holdfast.errors import SchemaMismatch, SettingsError, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.http.app import create_app
 from holdfast.http.auth import known_roles, token_for
 from holdfast.http.metrics import PrometheusWatch
 from holdfast.http.playground import Playground, may_be_broken
 from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.app import App
-from holdfast.kernel.loop import unless_stopped
+from holdfast.kernel.loop import pause, unless_stopped
 from holdfast.kernel.observe.watch import JsonFormatter
 from holdfast.main import close_systems, installed_names, open_systems
 from holdfast.playground import postcards
@@ -31,6 +32,7 @@ from holdfast.playground.sabotage import Sabotage
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem, System
 
+ANSWER_S, SHOW_AGAIN_S = 1.0, 5.0
 REQUESTS_S = 5
 """How long requests and streams under way may take after the stop; less if the grace is."""
 
@@ -63,9 +65,12 @@ async def serve_systems(
         databases=databases,
         extra=_postcards(sabotage) if sabotage is not None else (),
     )
+    showing: list[asyncio.Task[None]] = []
     try:
-        for one in opened:
-            await unless_stopped(stop, await_schema(one.kernel) if is_read_only else prepare(one.kernel))
+        if is_read_only:
+            await unless_stopped(stop, begin_to_show(opened, stop, showing))
+        for one in opened if not is_read_only else ():
+            await unless_stopped(stop, prepare(one.kernel))
         if stop.is_set():
             return
         if sabotage is not None:
@@ -83,10 +88,52 @@ async def serve_systems(
             app.state.stopping.set()
             server.should_exit = True
     finally:
+        for each in showing:
+            each.cancel()
         listening.close()
         await close_systems(opened)
         if sabotage is not None:
             sabotage.book.close()
+
+
+async def begin_to_show(opened: Sequence[OpenSystem], stop: asyncio.Event, showing: list[asyncio.Task[None]]) -> None:
+    """Return once every database has answered, or some have and the others had a second to: those are waited for on the
+    side (`showing`). Raises where a schema does not fit, or where no database can be reached."""
+    tasks = {asyncio.create_task(await_schema(one.kernel)): one for one in opened}
+    showing.extend(tasks)
+    _, late = await asyncio.wait(tasks, timeout=ANSWER_S)
+    meanwhile = "it is waited for" if len(tasks) == 1 else "it is waited for, and the others are shown meanwhile"
+    for task in late:
+        print(
+            f"The database of '{tasks[task].name}' has not answered within {ANSWER_S:g} s; {meanwhile}.",
+            file=sys.stderr,
+        )
+    while late and all(task in late or _is_away(task) for task in tasks):
+        _, late = await asyncio.wait(late, return_when=asyncio.FIRST_COMPLETED)
+    away = [task for task in tasks if task.done() and _is_away(task)]
+    if len(away) == len(tasks):
+        away[0].result()
+    for task in tasks:
+        if task.done() and task not in away:
+            task.result()
+    showing.extend(asyncio.create_task(show_later(task, tasks[task], stop)) for task in [*late, *away])
+
+
+def _is_away(task: asyncio.Task[None]) -> bool:
+    return isinstance(task.exception(), StoreUnavailable | StoreReadOnly)
+
+
+async def show_later(first: asyncio.Task[None], one: OpenSystem, stop: asyncio.Event) -> None:
+    """Wait for a database as long as this process runs. A schema that does not fit is logged too, and looked
+    at again: it may be migrated at any time."""
+    task = first
+    while True:
+        try:
+            return await task
+        except (StoreError, SchemaMismatch) as error:
+            one.kernel.watch.log("store.unreachable", system=one.name, error=str(error))
+            await pause(stop, SHOW_AGAIN_S)
+            task = asyncio.create_task(await_schema(one.kernel))
 
 
 def _sabotage(settings: Settings, names: Sequence[str] | None, own: Sequence[App]) -> Sabotage:

@@ -23,7 +23,8 @@ PLACES_MIN = 10
 KEPT_OF = 20
 """One place in so many is kept."""
 REST = 4
-"""After a look none is made for so many times what it took: a backlog's own rings cost a fifth of the time at most."""
+"""After a look that came upon nobody none is made for so many times what it took: a backlog's own rings cost a fifth of
+the time at most."""
 
 
 def kept_places(kernel: Kernel, queues: Sequence[str], concurrency: int) -> int:
@@ -60,21 +61,23 @@ class Newcomers:
             await self.rung.wait()
             self.rung.clear()
             began = clock()
-            if (places := self._places()) > 0:
-                await self.look(places)
+            if (places := self._places()) > 0 and not await self.look(places):
                 await asyncio.sleep(REST * (clock() - began))
 
-    async def look(self, places: int) -> None:
-        """Start what newcomers there are, up to so many. What was let in and not leased is claimed by the next turn, as
-        any other."""
+    async def look(self, places: int) -> int:
+        """Start what newcomers there are, up to so many; return how many. What was let in and not leased is claimed by
+        the next turn, as any other."""
+        started = 0
         self.is_looking = True
         try:
             held = {key for job in self._running() if (key := key_of(self._kernel, job)) is not None}
             for job_id in await let_newcomers_in(self._kernel, self._queues, places, held):
                 if taken := await claim_one(self._kernel, self._name, job_id):
                     self._start([taken])
+                    started += 1
         except StoreError as error:
             self._kernel.watch.log("worker.newcomers_failed", error=str(error))
             self._doubt()
         finally:
             self.is_looking = False
+        return started

@@ -25,7 +25,7 @@ from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.ledger.verify import checkable, verify_once
-from holdfast.kernel.loop import RUNNING, pause, repeat, unless_stopped
+from holdfast.kernel.loop import AWAITED, RUNNING, pause, repeat, unless_stopped
 from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.record import write_late
@@ -271,8 +271,9 @@ async def prepare(kernel: Kernel) -> list[str]:
 
 async def await_schema(kernel: Kernel) -> None:
     """Wait for the database, with a message, and check its schema. Writes nothing."""
-    kernel.duties[SHOW] = RUNNING
+    kernel.duties[SHOW] = AWAITED
     await _patiently(kernel, partial(check_schema, kernel))
+    kernel.duties[SHOW] = RUNNING
 
 
 async def _patiently(kernel: Kernel, begin: Callable[[], Awaitable[T]]) -> T:

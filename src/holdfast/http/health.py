@@ -19,7 +19,7 @@ from holdfast.http.answers.documented import documented
 from holdfast.http.answers.service import Ready
 from holdfast.http.problem import Problem
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.loop import RUNNING
+from holdfast.kernel.loop import AWAITED, RUNNING
 from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.system import OpenSystem
 from holdfast.tables import workers
@@ -42,18 +42,24 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", response_model=documented(Ready))
 async def readyz(request: Request) -> dict[str, Any]:
     """Every database takes a write and has a schema this code works with, and messages are sent and received; else 503
-    NOT_READY, with the reason by system. `duties` says what this process does, and what each duty waits for."""
+    NOT_READY, with the reason by system. Of databases that are only shown, one is enough. `duties` says what this
+    process does, and what each duty waits for."""
     opened: tuple[OpenSystem, ...] = request.app.state.systems
     states = {one.name: await readiness(one) for one in opened}
+    shown = [one.name for one in opened if SHOW in one.kernel.duties]
+    is_ready = all(state == "ready" for name, state in states.items() if name not in shown)
+    is_ready = is_ready and (not shown or any(states[name] == "ready" for name in shown))
     duties = {one.name: duties_of(one.kernel) for one in opened if one.kernel.duties}
     about = {"systems": states, **({"duties": duties} if duties else {})}
-    if any(state != "ready" for state in states.values()):
+    if not is_ready:
         raise Problem(503, "NOT_READY", "Not every system is ready.", headers={"Retry-After": "5"}, **about)
     return {"status": "ready", **about}
 
 
 async def readiness(one: OpenSystem) -> str:
     """`ready`, or in a few words what is missing."""
+    if one.is_awaited:
+        return AWAITED
     trouble = await _schema_trouble(one.kernel)
     if trouble is None and SHOW not in one.kernel.duties:
         trouble = await _probe_of(one.kernel).trouble(one.kernel)

@@ -171,7 +171,7 @@ async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:
     for one in systems:
         for gauge in one.system.gauges:
             families.setdefault(gauge.name, _gauge(gauge.name, gauge.doc, "system", *gauge.labels))
-        if one.system.read_gauges is None:
+        if one.system.read_gauges is None or one.is_awaited:
             continue
         try:
             values = await one.system.read_gauges(one.kernel)

@@ -24,7 +24,7 @@ Cursor = Annotated[str | None, Query(alias="next", description="`next` of the pa
 
 def _desk(request: Request, system: SystemName = None) -> Desk:
     desk: Desk = request.app.state.desk
-    return desk.narrow(system)
+    return desk.answering().narrow(system)
 
 
 def _page(limit: Limit = 50, cursor: Cursor = None) -> ListPage:

@@ -16,6 +16,7 @@ from holdfast.stores.seam import Listener
 
 FIRST_BACKOFF_S = 0.5
 RUNNING = "running"
+AWAITED = "waits for the database"
 CANCEL_S = 1.0
 T = TypeVar("T")
 

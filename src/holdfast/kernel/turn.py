@@ -41,7 +41,7 @@ from holdfast.kernel.settle import (
 from holdfast.kernel.upkeep.floors import watch_claims
 from holdfast.kernel.upkeep.taking_turns import take_turns
 from holdfast.stores.seam import Tx
-from holdfast.tables import events, jobs, results, secrets
+from holdfast.tables import jobs, results, secrets
 
 
 async def turn(
@@ -174,11 +174,10 @@ async def _end_alone(kernel: Kernel, ending: Ending) -> set[str]:
 async def claim_one(kernel: Kernel, owner: str, job_id: str) -> LeasedJob | None:
     """Lease one job by its id; None if it is not due, held, or already taken. For engines that carry ids."""
     now = kernel.now()
-    async with kernel.store.transaction() as tx:
+    async with kernel.store.single_statement() as tx:
         job = await jobs.claim_one(tx, job_id, _claim(kernel, owner, (), 1, now, {}), now)
         if job is None:
             return None
-        await events.append(tx, [(job.id, job.attempt, "claimed", None)], now)
         await kernel.failpoint("claim.before_commit")
     await kernel.failpoint("claim.after_commit")
     return (await _with_results(kernel, [job], now))[0]

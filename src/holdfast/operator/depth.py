@@ -65,9 +65,11 @@ async def read_depths(kernel: Kernel, tx: Tx) -> Depths:
             found.add(State.QUEUED, head, queue)
             found.due[queue] += head
         if kernel.registry.fair is not None and queue in kernel.registry.fair.queues:
-            in_line = await depth.in_line(tx, queue, now)
-            found.add(State.QUEUED, in_line, queue)
-            found.due[queue] += in_line
+            for priority in PRIORITIES:
+                waiting = partial(depth.in_line, tx, queue, priority, now)
+                in_line = await _read(kernel, waiting, "in line", queue, str(priority))
+                found.add(State.QUEUED, in_line, queue)
+                found.due[queue] += in_line
     ours = set(kernel.registry.queues)
     for state, read in ((State.PROCESSING, depth.processing), (State.WAITING, depth.waiting)):
         rows = await _read(kernel, partial(read, tx), state)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import NotFound, SystemAmbiguous
+from holdfast.errors import NotFound, StoreUnavailable, SystemAmbiguous
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Row, Tx
 from holdfast.system import OpenSystem
@@ -21,14 +21,25 @@ ReadOne = Callable[[Tx, str], Awaitable[Row | None]]
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What an operator works at. Cheap to make: it holds the systems and nothing else."""
+    """What an operator works at. Cheap to make: it holds the systems and nothing else. Those that are `awaited` have a
+    database that has not answered yet: they are named, and not asked."""
 
     systems: Sequence[OpenSystem]
+    awaited: Sequence[OpenSystem] = ()
+
+    def answering(self) -> Desk:
+        """With the systems that are still awaited set aside."""
+        return Desk(
+            [system for system in self.systems if not system.is_awaited],
+            [system for system in self.systems if system.is_awaited],
+        )
 
     def narrow(self, name: str | None) -> Desk:
         """The desk of one system only; None leaves it as it is."""
         if name is None:
             return self
+        if any(system.name == name for system in self.awaited):
+            raise StoreUnavailable(f"The database of '{name}' has not answered yet.")
         chosen = [system for system in self.systems if system.name == name]
         if not chosen:
             known = ", ".join(system.name for system in self.systems)

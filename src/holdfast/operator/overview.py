@@ -21,11 +21,13 @@ HOUR_MS = 3_600_000
 async def show_overview(desk: Desk) -> dict[str, Any]:
     """Each system at a glance: what asks for a person, depth, age, lag, dead letters, breakers, workers. A system whose
     database does not answer says that, and hides nobody else's."""
-    return {"items": [await _glance(system) for system in desk.systems]}
+    return {"items": [await _glance(system) for system in (*desk.systems, *desk.awaited)]}
 
 
 async def read_snapshot(system: OpenSystem) -> Snapshot | None:
     """None while the database does not answer."""
+    if system.is_awaited:
+        return None
     try:
         return await snapshot(system.kernel)
     except StoreError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.core.breaker import BreakerState, Gate, from_row
+from holdfast.core.breaker import BreakerState, Gate
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category, failure
 from holdfast.core.floor import BOTTOM, SLACK_MS
@@ -246,9 +245,7 @@ def _breakers(kernel: Kernel, rows: Sequence[Row], parked: Mapping[str, int]) ->
 
 
 def _breaker(row: Row, parked: int) -> BreakerView:
-    stored = json.loads(row["state"])
-    state = from_row(stored) if stored else BreakerState()
-    return BreakerView(row["name"], state, parked, row["not_before"], row["updated_at"])
+    return BreakerView(row["name"], providers.state_of(row), parked, row["not_before"], row["updated_at"])
 
 
 def _age_s(oldest: int | None, now: int) -> float:

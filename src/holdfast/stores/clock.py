@@ -27,6 +27,13 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+def correct_offset(known_ms: int, asked_at: int, answered_at: int, theirs: int) -> int:
+    """The offset of a server's clock to ours, after it told its time: the nearest to the known one that the answer
+    allows. It told its time at some moment between the question and the answer, and nobody knows at which: an answer
+    that was slow because this process had no turn on its CPU moves nothing."""
+    return min(max(known_ms, theirs - answered_at), theirs - asked_at)
+
+
 class Dice(Protocol):
     def draw(self) -> float:
         """A number in [0, 1)."""

@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 
 from holdfast.errors import StoreError, StoreReadOnly, StoreStandby
-from holdfast.stores.clock import Clock, SystemClock
+from holdfast.stores.clock import Clock, SystemClock, correct_offset
 from holdfast.stores.connecting import Connecting, beside, split_settings
 from holdfast.stores.examination import Examination
 from holdfast.stores.listeners import ADDRESSED, TICKET, Heed, Listeners
@@ -204,7 +204,7 @@ class PostgresStore:
         before = self._clock.now_ms()
         row = await connection.fetchrow(LOOK_AFTER)
         if self._measured:
-            self._offset_ms = int(row["now"]) - (before + self._clock.now_ms()) // 2
+            self._offset_ms = correct_offset(self._offset_ms, before, self._clock.now_ms(), int(row["now"]))
         return min(CLOCK_EVERY_S, max(RECONNECT_S, float(row["limit_s"])))
 
     def _direct_url(self) -> str | None:

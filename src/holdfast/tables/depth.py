@@ -22,8 +22,8 @@ async def later(tx: Tx, queue: str, now: int, floor: int) -> Sequence[Row]:
     return await tx.rows(sql.later, queue=queue, now=now, floor=floor, limit=COUNT_MAX)
 
 
-async def in_line(tx: Tx, queue: str, now: int) -> Sequence[Row]:
-    return await tx.rows(sql.in_line, queue=queue, now=now, limit=COUNT_MAX)
+async def in_line(tx: Tx, queue: str, priority: int, now: int, floor: int) -> Sequence[Row]:
+    return await tx.rows(sql.in_line, queue=queue, priority=priority, now=now, floor=floor, limit=COUNT_MAX)
 
 
 async def processing(tx: Tx, floor: int) -> Sequence[Row]:

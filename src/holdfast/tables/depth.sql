@@ -21,10 +21,12 @@ SELECT kind, stage, version, CASE WHEN run_at <= :now THEN 1 ELSE 0 END AS is_du
 
 -- name: in_line
 -- brief
--- The same of what waits for the turn of its key, in the order of the keys.
-SELECT kind, stage, version, COUNT(*) AS jobs, MIN(run_at) AS oldest
+-- The same of what is due and waits for the turn of its key.
+SELECT kind, stage, version, COUNT(*) AS jobs, MIN(run_at) AS first, MIN(run_at) AS oldest
   FROM (SELECT kind, stage, version, run_at FROM holdfast_jobs
-         WHERE hold = 'turn' AND queue = :queue AND run_at <= :now LIMIT :limit) AS head
+         WHERE hold = 'turn' AND parked = 1 AND queue = :queue AND priority = :priority
+           AND run_at >= :floor AND run_at <= :now
+         ORDER BY run_at LIMIT :limit) AS head
  GROUP BY kind, stage, version
 
 -- name: processing

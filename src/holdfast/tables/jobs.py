@@ -220,9 +220,11 @@ async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:
 
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
-    """Lease one job, whatever its queue; the caller logs it."""
+    """Lease one job, whatever its queue, and note it among its events."""
     lease = {"owner": claim.owner, "lease_until": claim.lease_until}
     rows = await tx.rows(sql.claim_one, id=job_id, declared=claim.declared, now=now, **lease)
+    if rows and tx.dialect == "sqlite":
+        await events.append(tx, [(job_id, rows[0]["attempt"], "claimed", None)], now)
     return Claimed._make(rows[0]) if rows else None
 
 
@@ -300,8 +302,7 @@ def locked(row: Iterable[Any]) -> tuple[Claimed, str | None]:
 async def revive(
     tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int, *, done: str | None
 ) -> Row | None:
-    """Bring a dead job back for a replay; None if it is not dead. `done`: its completed stages from now on, None if
-    they are what they were."""
+    """Bring a dead job back for a replay; None if it is not dead. `done`: its completed stages, where they change."""
     rows = await tx.rows(sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now, done=done)
     return rows[0] if rows else None
 
@@ -312,8 +313,7 @@ async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> 
 
 
 async def unpark(tx: Tx, name: str, limit: int, now: int, floor: int = BOTTOM, is_trial: bool = False) -> Counter[str]:
-    """Release up to `limit` held jobs of a provider, the first parked first, as trials if its breaker is not closed yet
-    (their `hold` says so); return how many of each queue."""
+    """Release up to `limit` held jobs of a provider, the first parked first; return how many of each queue."""
     hold = "trial" if is_trial else None
     rows = await tx.rows(sql.unpark, provider=name, hold=hold, floor=floor, limit=limit, now=now)
     return Counter(row["queue"] for row in rows)

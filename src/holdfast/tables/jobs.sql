@@ -161,9 +161,29 @@ UPDATE holdfast_jobs
  WHERE holdfast_jobs.id = due.k
 RETURNING /*Claimed*/
 
--- name: claim_one
+-- name: claim_one @postgres
 -- brief
--- For engines that are told a job's id. The same guards as the claim; a doorbell that is early or late finds nothing.
+-- For engines that are told a job's id, and for newcomers. The same guards as the claim; a doorbell that is early or late
+-- finds nothing. The claim is written down in the same statement: whoever waits for it waits for one round trip.
+WITH claimed AS (
+  UPDATE holdfast_jobs
+     SET state = 'processing', attempt = attempt + 1, lease_owner = :owner, lease_until = :lease_until,
+         started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now
+   WHERE id = CAST(:id AS /*id*/) AND state = 'queued' AND parked = 0 AND run_at <= :now
+     AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
+          SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
+     AND (provider IS NULL OR hold = 'trial'
+          OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
+     AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1
+                        AND s.name = CASE s.sort WHEN 'kind' THEN kind ELSE queue END)
+  RETURNING /*Claimed*/),
+noted AS (
+  INSERT INTO holdfast_job_events (job_id, attempt, type, at)
+  SELECT CAST(c.id AS /*id*/), c.attempt, 'claimed', CAST(:now AS BIGINT) FROM claimed AS c)
+SELECT * FROM claimed
+
+-- name: claim_one @sqlite
+-- brief
 UPDATE holdfast_jobs
    SET state = 'processing', attempt = attempt + 1, lease_owner = :owner, lease_until = :lease_until,
        started_at = COALESCE(started_at, CAST(:now AS BIGINT)), last_attempt_at = :now, updated_at = :now

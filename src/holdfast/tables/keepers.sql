@@ -8,7 +8,8 @@ RETURNING owner
 
 -- name: look
 -- brief
-SELECT owner, lease_until FROM holdfast_keepers WHERE name = :name
+-- Backwards: the newest version of a row lies behind those that a held snapshot keeps.
+SELECT owner, lease_until FROM holdfast_keepers WHERE name >= :name AND name <= :name ORDER BY name DESC LIMIT 1
 
 -- name: release
 -- brief

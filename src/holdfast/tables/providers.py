@@ -1,4 +1,5 @@
-"""One row per provider: its breaker, its gate, its rate. All processes of a deployment share it."""
+"""One row per provider: its breaker and its gate; and apart, what every call changes: outcomes, rate, places. All
+processes of a deployment share them. Who changes either holds the lock of the first (`lock`)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.core import breaker
-from holdfast.core.breaker import BreakerState
+from holdfast.core.breaker import BreakerState, Gate
 from holdfast.core.places import Places
 from holdfast.core.rate import Usage
 from holdfast.stores.seam import Row, Tx
@@ -51,26 +52,57 @@ async def read_with_lease(tx: Tx, name: str, job_id: str, attempt: int) -> tuple
 
 
 async def lock(tx: Tx, name: str, now: int) -> ProviderRow:
+    """Keep others from a provider's row, and from what is counted of it, until this transaction ends."""
     rows = await tx.rows(sql.lock, name=name)
     if not rows:
         await ensure(tx, name, now)
         rows = await tx.rows(sql.lock, name=name)
-    return _provider_row(rows[0])._replace(ramp=rows[0]["ramp"], ramp_at=rows[0]["ramp_at"])
+    used = await tx.rows(sql.used, name=name)
+    if not used:
+        await tx.rows(sql.begin_use, name=name)
+        used = await tx.rows(sql.used, name=name)
+    (row,), (use,) = rows, used
+    state = _standing(row["gate"], row["state"], use["counted"])
+    return ProviderRow(state, row["not_before"], _usage(use), json.loads(use["places"]), use["ramp"], use["ramp_at"])
 
 
 def _provider_row(row: Row) -> ProviderRow:
-    stored = json.loads(row["state"])
-    state = breaker.from_row(stored) if stored else BreakerState()
-    recent = tuple((at, calls) for at, calls in json.loads(row["recent"]))
-    usage = Usage(recent, row["tokens"], row["tokens_at"])
-    return ProviderRow(state, row["not_before"], usage, json.loads(row["places"]))
+    return ProviderRow(state_of(row), row["not_before"], _usage(row), json.loads(row["places"]))
+
+
+def state_of(row: Row) -> BreakerState:
+    """The breaker of a row of `read_every`."""
+    return _standing(row["gate"], row["state"], row["counted"])
+
+
+def _standing(gate: str, stored: str, counted: str | None) -> BreakerState:
+    """Outcomes are counted apart while the gate is closed. Whoever moves the gate, code of before included, starts a
+    new generation in the row itself: what was counted of an older one is over."""
+    state = _state(stored)
+    if counted is None or gate != Gate.CLOSED:
+        return state
+    counting = _state(counted)
+    return counting if counting.gate is Gate.CLOSED and counting.generation >= state.generation else state
+
+
+def _state(text: str) -> BreakerState:
+    stored = json.loads(text)
+    return breaker.from_row(stored) if stored else BreakerState()
+
+
+def _usage(row: Row) -> Usage:
+    return Usage(tuple((at, calls) for at, calls in json.loads(row["recent"])), row["tokens"], row["tokens_at"])
 
 
 async def swap(tx: Tx, name: str, before: BreakerState, after: BreakerState, now: int) -> None:
-    """Write the new state under the row's lock, and log a change of gate."""
+    """Write the new state under the row's lock, and log a change of gate. While a gate stays closed, what is counted
+    leaves the row alone that every turn looks up."""
     if after == before:
         return
     body = batch.text(breaker.to_row(after))
+    if before.gate is after.gate is Gate.CLOSED and before.generation == after.generation:
+        await tx.rows(sql.count, name=name, state=body)
+        return
     await tx.rows(sql.swap, name=name, gate=after.gate, state=body, now=now)
     if after.gate is not before.gate:
         await log(tx, name, after.gate, after.reason or after.gate, now)

@@ -19,7 +19,7 @@ DELETE FROM holdfast_workers WHERE name = :name
 -- name: known
 -- A lease that has run out is taken back whoever had it.
 SELECT lease_owner AS name FROM holdfast_jobs WHERE state = 'processing' AND lease_until >= :now
-UNION SELECT name FROM holdfast_workers ORDER BY name
+UNION SELECT name FROM holdfast_workers_now ORDER BY name
 
 -- name: expire
 -- The fence stays what protects the job: should the worker live after all, it finds its lease gone.
@@ -28,15 +28,15 @@ UPDATE holdfast_jobs SET lease_until = CAST(:now AS BIGINT) - 1
 
 -- name: declaring
 -- What the workers that reported lately may claim; each set once, however many workers have it.
-SELECT DISTINCT queues, declared FROM holdfast_workers WHERE seen_at >= :since AND drain_at IS NULL
+SELECT DISTINCT queues, declared FROM holdfast_workers_now WHERE seen_at >= :since AND drain_at IS NULL
 
 -- name: company
 -- Those who would answer the same rings: of the same queues and the same code, and who reported lately.
-SELECT name FROM holdfast_workers
+SELECT name FROM holdfast_workers_now
  WHERE heeds = 1 AND seen_at >= :since AND queues = :queues AND declared = :declared ORDER BY name
 
 -- name: read_every
-SELECT name, queues, started_at, seen_at, in_flight, drain_at, release FROM holdfast_workers ORDER BY name
+SELECT name, queues, started_at, seen_at, in_flight, drain_at, release FROM holdfast_workers_now ORDER BY name
 
 -- name: drain
 -- A wish, for the worker to read with its next report. One without a release is of older code, or no worker of ours.
@@ -49,4 +49,4 @@ SELECT CAST(id AS TEXT) AS id, kind, stage, attempt, last_attempt_at FROM holdfa
  WHERE state = 'processing' AND lease_owner = :name AND lease_until >= :since ORDER BY last_attempt_at LIMIT :limit
 
 -- name: started_since
-SELECT release, declared, started_at FROM holdfast_workers WHERE started_at >= :since AND queues <> ''
+SELECT release, declared, started_at FROM holdfast_workers_now WHERE started_at >= :since AND queues <> ''

@@ -44,8 +44,21 @@ async def let_newcomers_in(kernel: Kernel, queues: Sequence[str], room: int, hel
     fair = kernel.registry.fair
     if fair is None or room <= 0:
         return []
+    # Whoever waits behind a backlog stands in a lane that the last turn came upon: one round trip less. Its oldest has
+    # not become older since; who stands elsewhere is looked for as ever.
+    known = kernel.waiting_lanes.get(tuple(queues), ())
+    if ids := await _start_in(kernel, fair, known, room, held):
+        return ids
+    asked = {lane[:2] for lane in known}
+    others = [lane for lane in await _lanes(kernel, fair, queues, room) if lane[:2] not in asked]
+    return await _start_in(kernel, fair, others, room, held)
+
+
+async def _start_in(
+    kernel: Kernel, fair: FairKinds, lanes: Sequence[turns.WaitingLane], room: int, held: Collection[str]
+) -> list[str]:
     ids: list[str] = []
-    for lane in await _lanes(kernel, fair, queues, room):
+    for lane in lanes:
         if len(ids) < room:
             ids += await _start_newcomers(kernel, fair, lane, room - len(ids), held)
     return ids
@@ -64,10 +77,11 @@ def key_of(kernel: Kernel, job: Claimed) -> str | None:
 
 async def _lanes(kernel: Kernel, fair: FairKinds, queues: Sequence[str], room: int) -> list[turns.WaitingLane]:
     """Where jobs wait, looked for from the floors on (`core.floor`): dead versions lie below them."""
-    queues = [queue for queue in queues if queue in fair.queues]
+    served = [queue for queue in queues if queue in fair.queues]
     with kernel.floors.turns.claim(kernel.now) as looking:
         async with kernel.store.reading() as tx:
-            waiting, looking.reached = await turns.lanes(tx, queues, room, looking.floors, kernel.now())
+            waiting, looking.reached = await turns.lanes(tx, served, room, looking.floors, kernel.now())
+    kernel.waiting_lanes[tuple(queues)] = waiting
     return waiting
 
 
