@@ -9,7 +9,11 @@ DEPTH = Run("holdfast", "depth", 1_000_000, 50_000, timeout_s=1_800)
 EMBEDDED = (Run("holdfast", "embedded", 20_000, 8_000), Run("floor", "embedded", 20_000, 8_000))
 IDLE = Run("holdfast", "idle", 0, 0)
 GROWTH = Run("holdfast", "growth", 1_000_000, 40_000, timeout_s=1_800)
+QUERYING = Run("holdfast", "querying", 1_000_000, 20_000, once=True, timeout_s=1_800)
+QUERY_MS_MAX = 200.0
+LISTS_FLAT = 1.5
 HISTORY = Run("holdfast", "history", 10_000_000, 100_000, timeout_s=3_600)
+LOOKS = ("list", "state", "owner", "error", "id", "range", "field", "text")
 CASES = {
     "queued": "a million queued",
     "finished": "a million finished",
@@ -38,6 +42,22 @@ def flat(unit: str) -> Row:
     return Row(
         f"depth-{unit}", f"a claim of 50 beside {', '.join(CASES.values())}, {what}", "<= 1.3 x", (DEPTH,), judge
     )
+
+
+def queries(book: Book) -> Measured:
+    """The dearest look of an operator, by the CPU of process and database."""
+    if not book.has("holdfast", "querying"):
+        return NOTHING
+    jobs, worst = (book.spread("holdfast", "querying", name).median for name in ("jobs", "worst_ms"))
+    each = ", ".join(f"{name} {book.spread('holdfast', 'querying', f'{name}_ms').median:.0f}" for name in LOOKS)
+    return Measured(f"at most {worst:.0f} ms over {jobs:,.0f} jobs: {each}", worst <= QUERY_MS_MAX, worst)
+
+
+def lists(book: Book) -> Measured:
+    if not book.has("holdfast", "querying"):
+        return NOTHING
+    few, many = (book.spread("holdfast", "querying", name).median for name in ("few_list_ms", "list_ms"))
+    return at_most(book.spread("holdfast", "querying", "list_ratio"), LISTS_FLAT, f": {many:.1f} ms against {few:.1f}")
 
 
 def idle(book: Book) -> Measured:
@@ -88,6 +108,8 @@ ROWS = [
         EMBEDDED,
         rate_ratio(("holdfast", "embedded"), ("floor", "embedded"), 0.65),
     ),
+    Row("query", "the dearest look of an operator at a million jobs, by CPU", "<= 200 ms", (QUERYING,), queries),
+    Row("lists", "a list of a million jobs against one of a thousand, by CPU", "<= 1.5 x", (QUERYING,), lists),
     Row("idle", "a worker's memory at rest, without the systems", "<= 60 MB", (IDLE,), idle),
     Row("growth", "a worker's memory over very many jobs", "no growth beyond noise", (GROWTH,), growth),
     Row("history", "claim p99 with ten million finished jobs", "<= 1.3 x that without", (HISTORY,), history),

@@ -16,6 +16,7 @@ PLACES = {
     "depth": ("depth",),
     "held": ("held",),
     "history": ("history",),
+    "querying": ("querying",),
     "embedded": ("embedded",),
     "memory": ("idle", "growth"),
     "publishing": ("relay",),

@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 from tests.browser.shop import Mood, Order, shop_app
+from tests.http.described import Described
 from tests.roles import ROLES
 from tests.systems.conversion.live import Server
 
@@ -97,7 +98,8 @@ async def deployed(
     offers = frozenset({"shop"})
     web = create_app(settings, opened, to_break=Playground(sabotage, opened, offers) if to_break else None)
     stop = asyncio.Event()
-    server = Server(uvicorn.Config(web, port=0, log_config=None, timeout_graceful_shutdown=1))
+    described = Described(web)
+    server = Server(uvicorn.Config(described, port=0, log_config=None, timeout_graceful_shutdown=1))
     try:
         for one in opened:
             await prepare(one.kernel)
@@ -117,3 +119,4 @@ async def deployed(
     finally:
         await close_systems(opened)
         sabotage.book.close()
+    assert not described.problems, f"answers that the document does not describe: {described.problems[:5]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.browser.deployment import Deployment
@@ -104,3 +105,35 @@ async def test_a_chart_has_axes_reads_its_points_and_zooms(browser: Any, place: 
         await plot.click(position={"x": box["width"] * 0.5, "y": box["height"] * 0.5})
         await page.get_by_role("heading", name="Time", exact=True).wait_for(state="detached")
         assert "#job" in page.url, "the jobs of that minute, or the only one"
+
+
+VIEWS = ("overview", "incidents", "time", "jobs", "dead", "breakers", "outbox", "machines", "audit", "submissions")
+
+
+async def test_a_viewer_sees_everything_and_no_button_that_is_refused(browser: Any, place: Deployment) -> None:
+    job, letter = await place.dies("harp")
+    waiting = await place.order("flute", delay_s=3_600)
+    group = (await place.ask("GET", f"/api/ops/dead-letters/{letter}"))["fingerprint"]
+    views = (*VIEWS, f"job/{job}", f"job/{waiting}", f"letter/{letter}", f"group/shop/{group}")
+    sent: list[str] = []
+    async with signed_in(browser, place, to="/console", roles=["viewer"]) as page:
+        page.on("request", lambda request: sent.append(request.url) if request.method != "GET" else None)
+        for view in views:
+            await go(page, view, "")
+            for button in await page.locator("#view button:visible").all():
+                if await button.is_visible() and await button.is_enabled():
+                    await button.click()
+                    await confirm(page)
+            assert await page.locator("#view form:visible:not([role=search])").count() == 0, view
+    assert {urlsplit(url).path for url in sent} <= {"/api/tickets"}
+    async with signed_in(browser, place, to=f"/console#job/{waiting}") as page:
+        await page.get_by_role("button", name="Cancel").wait_for()
+
+
+async def confirm(page: Any) -> None:
+    """Whatever a dialog asks for is given."""
+    dialog = page.locator("dialog[open]")
+    if await dialog.count():
+        for field in await dialog.locator("input, textarea").all():
+            await field.fill("x")
+        await dialog.locator("button").first.click()

@@ -122,39 +122,52 @@ async def test_one_that_dies_again_in_the_same_way_is_escalated_and_stands_on_to
     assert (await place.ask("GET", f"/api/ops/dead-letters/{letter}"))["state"] == "resolved"
 
 
-async def test_many_letters_are_worked_as_one_group_with_a_dry_run_and_a_rate(browser: Any, place: Deployment) -> None:
+async def test_a_group_is_mended_and_replayed_in_one_dialog_and_followed_on_its_page(
+    browser: Any, place: Deployment
+) -> None:
     place.mood.error_class = "OUT_OF_PAPER"
     dead = [await place.dies(f"book-{n}") for n in range(4)]
     place.mood.error_class = "CARD_REFUSED"
     async with signed_in(browser, place, to="/console#dead") as page:
+        await page.get_by_role("link", name="OUT_OF_PAPER in charge").wait_for()
+        await picture(page, "dead-letters", whole=False)
         await page.get_by_role("link", name="OUT_OF_PAPER in charge").click()
-        await page.get_by_label("What kind of cause").select_option("transient")
         await page.get_by_label(f"Choose {dead[0][1]}").check()
-        await page.get_by_role("button", name="Triage 1 letter", exact=True).click()
-        await says(page, "1 letter triaged.")
-        await page.get_by_label(f"Choose {dead[0][1]}").uncheck()
-        await page.get_by_role("button", name="Triage 3 letters").click()
-        await says(page, "3 letters triaged.")
-        await page.get_by_label("What was mended").fill("paper was bought")
-        await page.get_by_role("button", name="Record the evidence for 4 letters").click()
-        await says(page, "4 letters remediated.")
+        await page.get_by_role("button", name="Close 1 letter without a replay").click()
+        await page.get_by_role("dialog").get_by_label("Why").fill("nobody wants that book")
+        await page.get_by_role("button", name="Close them").click()
+        await says(page, "1 letter closed.")
         for n in range(4):
             del place.mood.broken[f"book-{n}"]
-        await page.get_by_role("button", name="Dry run").click()
-        await says(page, "4 would be replayed from their failed stage, 0 refused. Nothing was changed.")
-        states = await place.ask("GET", "/api/ops/dead-letters?error_class=OUT_OF_PAPER")
-        assert {one["state"] for one in states["items"]} == {"remediated"}
-        await picture(page, "group")
-        await page.get_by_label("How many a minute").fill("6000")
-        await page.get_by_role("button", name="Replay 4 letters").click()
-        await says(page, "4 letters replayed.")
-        for job_id, _ in dead:
-            await place.reaches(job_id, "succeeded")
+        await page.get_by_role("button", name="Mend and replay 3 letters").click()
+        dialog = page.get_by_role("dialog", name="Mend and replay the group")
+        await dialog.get_by_text("3 letters begin at charge.").wait_for()
+        await dialog.get_by_text("Nothing was sent to the outside yet.").wait_for()
+        await dialog.get_by_label("Set this field").fill("item")
+        await dialog.get_by_label("to", exact=True).fill("7")
+        await dialog.get_by_text("3 of the first 3 cannot be corrected so: The input of").wait_for()
+        await dialog.get_by_label("Set this field").fill("")
+        await dialog.get_by_text("cannot be corrected so").wait_for(state="detached")
+        await dialog.get_by_label("What was mended").fill("paper was bought")
+        await dialog.get_by_label("Letters a minute").fill("20")
+        await picture(page, "group", whole=False)
+        await dialog.get_by_role("button", name="Replay").click()
+        await page.get_by_role("heading", name="Replay of OUT_OF_PAPER in charge").wait_for()
+        await page.get_by_role("button", name="Pause").click()
+        await says(page, "It takes no further letter.")
+        await page.get_by_text("paused", exact=True).wait_for()
+        await picture(page, "replay", whole=False)
+        await page.get_by_role("button", name="Go on").click()
+        await page.get_by_text("3 of 3 letters have ended: 3 succeeded.").wait_for()
         await page.get_by_label("How it ended").fill("all printed")
-        await page.get_by_role("button", name="Resolve 4 letters").click()
-        await says(page, "4 letters resolved.")
+        await page.get_by_role("button", name="Resolve what has succeeded of 3 replayed letters").click()
+        await says(page, "3 letters resolved.")
     letters = (await place.ask("GET", "/api/ops/dead-letters?error_class=OUT_OF_PAPER"))["items"]
     assert [one["state"] for one in letters] == ["resolved"] * 4
+    story = await place.ask("GET", f"/api/ops/dead-letters/{dead[3][1]}")
+    assert story["evidence"] == "paper was bought"
+    acts = [one["action"] for one in story["audit"] if one["actor"] == "olga"]
+    assert acts == [f"case.{name}" for name in ("triaged", "remediated", "replayed", "resolved")]
 
 
 async def test_a_refresh_takes_neither_the_words_nor_the_focus_from_a_hand(browser: Any, place: Deployment) -> None:

@@ -45,7 +45,13 @@ EXCUSED = {
         "places.set_priority", "places.run_now", "places.remove", "logs.of_job", "logs.forget",
         "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
     },
+    "letters of one group or of one replay, while a person looks": {
+        "replays.enrol", "replays.upcoming", "replays.mark", "replays.progress", "replays.troubles",
+        "replays.effects_of", "replays.costs_of", "replays.results_of", "replays.owners_of", "replays.letters_of",
+        "replays.prune_letters",
+    },
     "only inserts": {
+        "replays.begin",
         "logs.put", "turns.open", "secrets.put", "search.put", "callbacks.put", "incidents.open",
         "joins.begin", "effects.begin_new", "new_jobs.insert", "new_jobs.insert_one",
         "events.append", "events.append_once", "results.put",
@@ -61,6 +67,8 @@ EXCUSED = {
         "incidents.begun_between", "ops.gate_changes",
         "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
+        "replays.due", "replays.advance", "replays.pause", "replays.resume", "replays.stop", "replays.show",
+        "replays.page", "replays.ids", "replays.prune",
         "providers.swap", "providers.set_not_before", "providers.lift_gate", "workers.gone",
         "schedules.due", "schedules.read_every",
     },
@@ -77,6 +85,7 @@ EXCUSED = {
         "turns.begun",
     },
     "the letters of an incident's own time, while it goes on": {"incidents.join_dead"},
+    "the newest ten thousand letters of a quarter of an hour": {"depth.dying"},
     "leases that have not run out: as many as there were in a minute": {"workers.expire"},
     "PostgreSQL's own statistics": {"horizon.holder", "horizon.dead_versions"},
     "asked for by a person, or by a command": {

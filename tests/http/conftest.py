@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI
+from tests.http.described import Described
 from tests.http.wishes import SECRET, app, web_for
 from tests.services.sqlite import open_migrated
 
@@ -59,15 +60,17 @@ def web(settings: Settings, kernel: Kernel) -> FastAPI:
 
 @pytest.fixture
 async def client(web: FastAPI, settings: Settings) -> AsyncIterator[Client]:
-    """client("ann", "learner") signs in; client() does not."""
+    """client("ann", "learner") signs in; client() does not. Every answer must be as the OpenAPI document says."""
     opened: list[httpx.AsyncClient] = []
+    described: dict[FastAPI, Described] = {}
 
     def make(sub: str | None = None, *roles: str, to: FastAPI = web) -> httpx.AsyncClient:
         headers = {} if sub is None else {"Authorization": f"Bearer {token_for(settings, sub, roles)}"}
-        transport = httpx.ASGITransport(to)
+        transport = httpx.ASGITransport(described.setdefault(to, Described(to)))
         opened.append(httpx.AsyncClient(transport=transport, base_url="http://holdfast", headers=headers))
         return opened[-1]
 
     yield make
     for one in opened:
         await one.aclose()
+    assert [problem for each in described.values() for problem in each.problems] == []

@@ -223,9 +223,7 @@ async def test_a_breaker_is_opened_and_closed_by_hand(kernel: Kernel, operator: 
 @pytest.mark.spec("K12")
 async def test_an_effect_in_doubt_is_answered_by_a_person(kernel: Kernel, operator: httpx.AsyncClient) -> None:
     key = "review/7/ann@example.org/1"
-    async with kernel.store.transaction() as tx:
-        plan = effects.Plan(key, "t", None, "Grant", "ask", "oracle", "neither", epoch=0, attempt=1)
-        await effects.plan(tx, [plan], kernel.now())
+    await plan_effect(kernel, key)
     body = {"key": key, "sent": True, "provider_id": "m-1"}
     assert await refused(operator, "/effects/answer", body) == (409, "NOT_ALLOWED")
     await in_doubt(kernel, key)
@@ -233,6 +231,12 @@ async def test_an_effect_in_doubt_is_answered_by_a_person(kernel: Kernel, operat
     assert (await did(operator, "/effects/answer", body))["status"] == "sent"
     assert (await got(operator, "/effects?status=sent&provider=oracle"))["items"][0]["provider_id"] == "m-1"
     assert await refused(operator, "/effects/answer", {"key": "nothing", "sent": True}) == (404, "NOT_FOUND")
+
+
+async def plan_effect(kernel: Kernel, key: str) -> None:
+    async with kernel.store.transaction() as tx:
+        plan = effects.Plan(key, "t", None, "Grant", "ask", "oracle", "neither", epoch=0, attempt=1)
+        await effects.plan(tx, [plan], kernel.now())
 
 
 async def in_doubt(kernel: Kernel, key: str) -> None:

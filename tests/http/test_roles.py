@@ -37,7 +37,9 @@ POST /dead-letters/{case_id}/replay; POST /dead-letters/{case_id}/resolve; POST 
 POST /dead-letters/bulk/remediate; POST /dead-letters/bulk/replay; POST /dead-letters/bulk/resolve;
 GET /incidents; GET /incidents/{incident_id}; GET /incidents/{incident_id}/post-mortem;
 POST /incidents/{incident_id}/acknowledge; POST /incidents/{incident_id}/assign;
-POST /incidents/{incident_id}/comment; POST /incidents/{incident_id}/close
+POST /incidents/{incident_id}/comment; POST /incidents/{incident_id}/close;
+POST /dead-letters/groups/{fingerprint}/mend; GET /replays; GET /replays/{replay_id};
+POST /replays/{replay_id}/pause; POST /replays/{replay_id}/resume; POST /replays/{replay_id}/stop
 """
 for line in OPERATIONS.replace("\n", " ").split(";"):
     verb, _, path = line.strip().partition(" ")

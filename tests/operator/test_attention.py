@@ -13,7 +13,7 @@ from holdfast.core.failure import Category
 from holdfast.kernel.questions.deploy import Undeclared
 from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.overview import light_of
-from holdfast.operator.snapshot import AtRisk, BreakerView, Lane, PauseView, Snapshot
+from holdfast.operator.snapshot import AtRisk, BreakerView, DyingJobs, Lane, PauseView, Snapshot
 from holdfast.tables.horizon import Horizon
 from holdfast.tables.pauses import Pause
 
@@ -50,6 +50,11 @@ def letters(state: str, category: Category, cause: str) -> Snapshot:
     return replace(WELL, letters={(state, category, cause): 2})
 
 
+def dying(number: int, category: Category = Category.UPSTREAM) -> Snapshot:
+    jobs = DyingJobs("shop.order", "charge", "SERVER_OVERLOADED", category, number, NOW - 60_000)
+    return replace(WELL, dying=[jobs], letters={("open", category, "service"): number})
+
+
 CASES: list[tuple[str, Snapshot, Topic, Severity]] = [
     ("queued, nobody works", lane("queued", 500, 1.0), Topic.NO_WORKER, Severity.PAGE),
     ("workers of another queue", lane("queued", 500, 1.0, "mails"), Topic.NO_WORKER, Severity.PAGE),
@@ -66,6 +71,7 @@ CASES: list[tuple[str, Snapshot, Topic, Severity]] = [
     ("in doubt", replace(WELL, effects=[("mail", "review", 2)]), Topic.DOUBT, Severity.TICKET),
     ("escalated", letters("escalated", Category.NETWORK, "service"), Topic.ESCALATED, Severity.PAGE),
     ("a bug", letters("open", Category.BUG, "service"), Topic.BUG, Severity.PAGE),
+    ("many die of one thing", dying(11), Topic.DYING, Severity.PAGE),
     ("a bug in work", letters("triaged", Category.BUG, "service"), Topic.LETTERS, Severity.TICKET),
     ("letters", letters("open", Category.AUTH, "service"), Topic.LETTERS, Severity.TICKET),
     ("paused", replace(WELL, pauses=[PauseView(PAUSE, 3)]), Topic.PAUSED, Severity.TICKET),
@@ -104,6 +110,21 @@ CALM = {
 @pytest.mark.parametrize("view", CALM.values(), ids=CALM.keys())
 def test_what_goes_on_by_itself_asks_for_nobody(view: Snapshot) -> None:
     assert what_asks(view) == [] and light_of([]) == "green"
+
+
+def test_a_burst_of_deaths_is_named_once_and_the_other_letters_beside_it() -> None:
+    view = dying(3_110)
+    burst, rest = what_asks(replace(view, letters={("open", Category.UPSTREAM, "service"): 3_112}))
+    assert "3,110 jobs of 'shop.order' died of SERVER_OVERLOADED in 'charge' since 23:59 UTC" in burst.sentence
+    assert (burst.number, rest.topic, rest.number) == (3_110, Topic.LETTERS, 2)
+    assert [notice.topic for notice in what_asks(dying(10))] == [Topic.LETTERS], "a few wait for the morning"
+    assert [notice.topic for notice in what_asks(dying(11, Category.BUG))] == [Topic.BUG], "a bug is named as such"
+
+
+def test_what_was_not_counted_to_its_end_is_at_least_so_many() -> None:
+    (waiting,) = what_asks(lane("queued", 10_000, 1.0))
+    assert waiting.sentence.startswith("At least 10,000 jobs of the queue 'essays' queued")
+    assert what_asks(lane("queued", 9_999, 1.0))[0].sentence.startswith("9,999 jobs")
 
 
 def test_a_database_that_does_not_answer_is_red() -> None:

@@ -86,6 +86,9 @@ operator: POST /api/ops/dead-letters/{case_id}/correct; POST /api/ops/dead-lette
 operator: POST /api/ops/dead-letters/{case_id}/replay; POST /api/ops/dead-letters/{case_id}/resolve;
 operator: POST /api/ops/dead-letters/bulk/triage; POST /api/ops/dead-letters/bulk/remediate;
 operator: POST /api/ops/dead-letters/bulk/replay; POST /api/ops/dead-letters/bulk/resolve;
+operator: POST /api/ops/dead-letters/groups/{fingerprint}/mend; GET /api/ops/replays; GET /api/ops/replays/{replay_id};
+operator: POST /api/ops/replays/{replay_id}/pause; POST /api/ops/replays/{replay_id}/resume;
+operator: POST /api/ops/replays/{replay_id}/stop;
 """
 
 
@@ -157,6 +160,8 @@ async def access(tmp_path: Path) -> AsyncIterator[Access]:
             "review_version": "1",
             "case_id": nobody,
             "incident_id": nobody,
+            "replay_id": nobody,
+            "fingerprint": "0123456789ab",
             "letter_id": "nothing",
             "message_id": nobody,
             "name": "nothing",

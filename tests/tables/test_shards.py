@@ -36,6 +36,7 @@ COLUMNS = {
     "holdfast_search": "job_id",
     "holdfast_incident_jobs": "incident_id",
     "holdfast_logs": "job_id",
+    "holdfast_replay_letters": "replay_id",
 }
 REFERENCE = {
     "holdfast_breakers": "a row for each provider",
@@ -46,6 +47,7 @@ REFERENCE = {
     "holdfast_keepers": "a row for each deployment",
     "holdfast_turns": "a row for each queue that takes turns",
     "holdfast_incidents": "a row for each incident",
+    "holdfast_replays": "a row for each replay of a group",
     "holdfast_rollups": "some rows for each minute of thirty days",
     "holdfast_rollup_positions": "two rows",
     "holdfast_pauses": "a row for each kind or queue that was ever paused",
@@ -72,7 +74,7 @@ CROSSING = {
     ),
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
-        " outbox.prune tickets.prune joins.forget incidents.forget_jobs"
+        " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
     ),
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
         "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
@@ -80,9 +82,11 @@ CROSSING = {
         " ops.job_ids ops.letter_ids"
         " ops.outbox_page ops.effects_page ops.mark ops.at_risk"
         " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"
+        " depth.dying"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
         " depth.waiting search.jobs_matching search.jobs_by_term incidents.jobs_hit incidents.letters_by_minute"
-        " pauses.held workers.running schedules.runs"
+        " pauses.held workers.running schedules.runs replays.enrol replays.troubles"
+        " replays.effects_of replays.owners_of replays.letters_of"
     ),
 }
 LISTED = {name for names in CROSSING.values() for name in names.split()}

@@ -25,6 +25,8 @@ from holdfast.http import (
     problem,
     tickets,
 )
+from holdfast.http.answers.acts import TicketIssued
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard, Web
@@ -92,7 +94,7 @@ def assemble(
 shared = APIRouter()
 
 
-@shared.post("/api/tickets", status_code=201, tags=["tickets"])
+@shared.post("/api/tickets", status_code=201, tags=["tickets"], response_model=documented(TicketIssued))
 async def issue_ticket(request: Request, who: Annotated[Principal, ANYONE]) -> dict[str, Any]:
     """A single-use ticket, good for 30 seconds, with which an EventSource opens a stream: `?ticket=`."""
     ticket, expires_at = await tickets.issue(request.app.state.systems[0].kernel, who.sub, frozenset(who.roles))

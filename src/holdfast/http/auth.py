@@ -177,12 +177,12 @@ def require(*roles: str) -> Any:
     """A dependency that gives the `Principal`: 401 without a valid token, 403 without one of the roles.
 
     With no roles named, any authenticated caller may pass."""
-    return Security(CallerCheck(roles))
+    return Security(CallerCheck(roles), scopes=roles)
 
 
 def require_stream(*roles: str) -> Any:
     """As `require`, but a single-use `?ticket=` will do: an `EventSource` can send no header."""
-    return Security(CallerCheck(roles, takes_ticket=True))
+    return Security(CallerCheck(roles, takes_ticket=True), scopes=roles)
 
 
 def auth_of(request: Request) -> Authenticates:

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from holdfast.http.answers.acts import CallbackTaken
+from holdfast.http.answers.documented import documented
 from holdfast.http.problem import Problem
 from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.kernel import Kernel
@@ -16,7 +18,7 @@ from holdfast.kernel.kernel import Kernel
 router = APIRouter(tags=["callbacks"])
 
 
-@router.post("/api/callbacks/{queue}", status_code=202)
+@router.post("/api/callbacks/{queue}", status_code=202, response_model=documented(CallbackTaken))
 async def take_callback(
     request: Request,
     queue: str,

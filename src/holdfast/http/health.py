@@ -14,6 +14,9 @@ from fastapi import APIRouter, Request
 from holdfast.core.redact import redact_text
 from holdfast.engines.run import BROKER, CONSUME, RELAY, SHOW
 from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreStandby
+from holdfast.http.answers.acts import Alive
+from holdfast.http.answers.documented import documented
+from holdfast.http.answers.service import Ready
 from holdfast.http.problem import Problem
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import AWAITED, RUNNING
@@ -30,13 +33,13 @@ NEEDED = (BROKER, RELAY, CONSUME)
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", response_model=documented(Alive))
 async def healthz() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", response_model=documented(Ready))
 async def readyz(request: Request) -> dict[str, Any]:
     """Every database takes a write and has a schema this code works with, and messages are sent and received; else 503
     NOT_READY, with the reason by system. Of databases that are only shown, one is enough. `duties` says what this

@@ -15,6 +15,7 @@ from typing import Any
 import prometheus_client
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -188,7 +189,7 @@ def _gauge(name: str, doc: str, *labels: str) -> GaugeMetricFamily:
 router = APIRouter()
 
 
-@router.get("/metrics", tags=["health"], response_class=Response)
+@router.get("/metrics", tags=["health"], response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """What Prometheus scrapes."""
     return Response(await exposition(request.app.state.systems), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -48,9 +48,14 @@ async def _incident_id(desk: AtDesk, incident_id: IdText) -> str:
     return await complete_id(desk, "incident", incident_id)
 
 
+async def _replay_id(desk: AtDesk, replay_id: IdText) -> str:
+    return await complete_id(desk, "replay", replay_id)
+
+
 JobId = Annotated[str, Depends(_job_id)]
 CaseId = Annotated[str, Depends(_case_id)]
 IncidentId = Annotated[str, Depends(_incident_id)]
+ReplayId = Annotated[str, Depends(_replay_id)]
 """Whole, however much of it was typed."""
 
 

@@ -8,6 +8,16 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.core.case import CaseState, Cause
+from holdfast.http.answers.acts import (
+    LetterCorrected,
+    LetterMended,
+    LetterReplayed,
+    LettersActed,
+    LetterStep,
+    LetterTriaged,
+)
+from holdfast.http.answers.documented import documented
+from holdfast.http.answers.letters import LetterGroups, LetterPage, LetterStory, ReplayPreview
 from holdfast.http.ops_asked import AtDesk, CaseId, Filter, HumanText, Limit, OnPage, Operator
 from holdfast.operator import letters
 from holdfast.operator.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
@@ -66,7 +76,7 @@ class Resolve(BaseModel):
     without_replay: HumanText | None = None
 
 
-@router.get("")
+@router.get("", response_model=documented(LetterPage))
 async def list_cases(
     desk: AtDesk,
     page: OnPage,
@@ -81,55 +91,55 @@ async def list_cases(
     return await letters.list_letters(desk, page, which)
 
 
-@router.get("/groups")
+@router.get("/groups", response_model=documented(LetterGroups))
 async def list_groups(desk: AtDesk, limit: Limit = 50) -> dict[str, Any]:
     """Dead letters that a person would treat as one, by kind, stage, provider and error class."""
     return await letters.list_groups(desk, limit)
 
 
-@router.get("/{case_id}")
+@router.get("/{case_id}", response_model=documented(LetterStory))
 async def show_case(desk: AtDesk, case_id: CaseId) -> dict[str, Any]:
     """One dead letter with its history, and the next step."""
     return await letters.show_letter(desk, case_id)
 
 
-@router.post("/bulk/triage")
+@router.post("/bulk/triage", response_model=documented(LettersActed))
 async def bulk_triage(desk: AtDesk, body: BulkTriage, who: Operator) -> dict[str, Any]:
     """Step 1 for all that fit a filter, the oldest first; `dry_run` only says which."""
     return await letters.step_many(desk, body, who.sub)
 
 
-@router.post("/bulk/remediate")
+@router.post("/bulk/remediate", response_model=documented(LettersActed))
 async def bulk_remediate(desk: AtDesk, body: BulkRemediate, who: Operator) -> dict[str, Any]:
     """Step 2 for all that fit a filter."""
     return await letters.step_many(desk, body, who.sub)
 
 
-@router.post("/bulk/replay")
+@router.post("/bulk/replay", response_model=documented(LettersActed))
 async def bulk_replay(desk: AtDesk, body: BulkReplay, who: Operator) -> dict[str, Any]:
     """Step 3 for all that fit a filter, spread by `per_minute`, so that a mended provider meets a trickle."""
     return await letters.step_many(desk, body, who.sub)
 
 
-@router.post("/bulk/resolve")
+@router.post("/bulk/resolve", response_model=documented(LettersActed))
 async def bulk_resolve(desk: AtDesk, body: BulkResolve, who: Operator) -> dict[str, Any]:
     """Step 4 for all that fit a filter."""
     return await letters.step_many(desk, body, who.sub)
 
 
-@router.post("/{case_id}/triage")
+@router.post("/{case_id}/triage", response_model=documented(LetterTriaged))
 async def triage(desk: AtDesk, case_id: CaseId, body: Triage, who: Operator) -> dict[str, Any]:
     """Step 1: say what kind of cause it was."""
     return await letters.triage_letter(desk, case_id, cause=body.cause, actor=who.sub, notes=body.notes)
 
 
-@router.post("/{case_id}/remediate")
+@router.post("/{case_id}/remediate", response_model=documented(LetterStep))
 async def remediate(desk: AtDesk, case_id: CaseId, body: Remediate, who: Operator) -> dict[str, Any]:
     """Step 2: record what was mended."""
     return await letters.remediate_letter(desk, case_id, evidence=body.evidence, actor=who.sub)
 
 
-@router.post("/{case_id}/correct")
+@router.post("/{case_id}/correct", response_model=documented(LetterCorrected))
 async def correct_input(desk: AtDesk, case_id: CaseId, body: Correct, who: Operator) -> dict[str, Any]:
     """Instead of step 2: correct the job's input; `dry_run` only says what would change, and where a replay begins."""
     answer, _ = await letters.correct_letter(
@@ -144,7 +154,7 @@ async def correct_input(desk: AtDesk, case_id: CaseId, body: Correct, who: Opera
     return answer
 
 
-@router.post("/{case_id}/mend")
+@router.post("/{case_id}/mend", response_model=documented(LetterMended | ReplayPreview))
 async def mend(desk: AtDesk, case_id: CaseId, who: Operator, body: Mend) -> dict[str, Any]:
     """All steps up to the replay in one; `dry_run` says what it would change, keep, repeat, cost and wait for."""
     if body.dry_run:
@@ -161,14 +171,14 @@ async def mend(desk: AtDesk, case_id: CaseId, who: Operator, body: Mend) -> dict
     )
 
 
-@router.post("/{case_id}/replay")
+@router.post("/{case_id}/replay", response_model=documented(LetterReplayed))
 async def replay(desk: AtDesk, case_id: CaseId, who: Operator, body: Replay | None = None) -> dict[str, Any]:
     """Step 3: put the job back at its failed stage, with fresh budgets."""
     wanted = body or Replay()
     return await letters.replay_letter(desk, case_id, actor=who.sub, full=wanted.full, delay_s=wanted.delay_s)
 
 
-@router.post("/{case_id}/resolve")
+@router.post("/{case_id}/resolve", response_model=documented(LetterStep))
 async def resolve(desk: AtDesk, case_id: CaseId, body: Resolve, who: Operator) -> dict[str, Any]:
     """Step 4: close the case, after its replay has succeeded or with a reason why none is needed."""
     return await letters.resolve_letter(

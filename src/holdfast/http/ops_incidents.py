@@ -8,6 +8,8 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
+from holdfast.http.answers.documented import documented
+from holdfast.http.answers.incidents import IncidentFacts, IncidentPage, IncidentStory
 from holdfast.http.ops_asked import AtDesk, HumanText, IncidentId, OnPage, Operator
 from holdfast.operator import incidents
 from holdfast.operator.postmortem import write_postmortem
@@ -29,7 +31,7 @@ class Close(BaseModel):
     summary: HumanText = Field(min_length=1, max_length=incidents.WORDS_LENGTH_MAX)
 
 
-@router.get("")
+@router.get("", response_model=documented(IncidentPage))
 async def list_incidents(
     desk: AtDesk, page: OnPage, state: Literal["open", "over", "closed"] | None = None
 ) -> dict[str, Any]:
@@ -37,7 +39,7 @@ async def list_incidents(
     return await incidents.list_incidents(desk, page, state)
 
 
-@router.get("/{incident_id}")
+@router.get("/{incident_id}", response_model=documented(IncidentStory))
 async def show_incident(desk: AtDesk, incident_id: IncidentId) -> dict[str, Any]:
     """An incident: how it is now, whom it hit, its timeline and its jobs."""
     return await incidents.show_incident(desk, incident_id)
@@ -49,25 +51,25 @@ async def post_mortem(desk: AtDesk, incident_id: IncidentId) -> PlainTextRespons
     return PlainTextResponse(await write_postmortem(desk, incident_id), media_type="text/markdown")
 
 
-@router.post("/{incident_id}/acknowledge")
+@router.post("/{incident_id}/acknowledge", response_model=documented(IncidentFacts))
 async def acknowledge(desk: AtDesk, incident_id: IncidentId, who: Operator) -> dict[str, Any]:
     """Say that you have it."""
     return await incidents.acknowledge_incident(desk, incident_id, actor=who.sub)
 
 
-@router.post("/{incident_id}/assign")
+@router.post("/{incident_id}/assign", response_model=documented(IncidentFacts))
 async def assign(desk: AtDesk, incident_id: IncidentId, body: Assign, who: Operator) -> dict[str, Any]:
     """Hand it to somebody."""
     return await incidents.assign_incident(desk, incident_id, assignee=body.assignee, actor=who.sub)
 
 
-@router.post("/{incident_id}/comment")
+@router.post("/{incident_id}/comment", response_model=documented(IncidentFacts))
 async def comment(desk: AtDesk, incident_id: IncidentId, body: Comment, who: Operator) -> dict[str, Any]:
     """Write a line into its timeline."""
     return await incidents.comment_incident(desk, incident_id, text=body.text, actor=who.sub)
 
 
-@router.post("/{incident_id}/close")
+@router.post("/{incident_id}/close", response_model=documented(IncidentFacts))
 async def close(desk: AtDesk, incident_id: IncidentId, body: Close, who: Operator) -> dict[str, Any]:
     """Close it when it is over, with what was learned."""
     return await incidents.close_incident(desk, incident_id, summary=body.summary, actor=who.sub)

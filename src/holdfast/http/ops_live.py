@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from holdfast.http.answers.charts import ChartsAnswer
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Principal, require_stream
 from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter
-from holdfast.http.stream import Event, stream
+from holdfast.http.stream import Event, EventStream, stream
 from holdfast.operator import charts
 from holdfast.operator.overview import read_mark
 from holdfast.stores.seam import Tx
@@ -22,7 +24,7 @@ Minutes = Annotated[int, Query(ge=1, le=charts.MINUTES_MAX)]
 Until = Annotated[int | None, Query(ge=0, le=2**53, description="In milliseconds since 1970; without it, now.")]
 
 
-@router.get("/charts", dependencies=[OPERATOR])
+@router.get("/charts", dependencies=[OPERATOR], response_model=documented(ChartsAnswer))
 async def read_charts(
     desk: AtDesk,
     minutes: Minutes = 60,
@@ -38,7 +40,7 @@ async def read_charts(
     return await charts.read_charts(desk, minutes, until, which)
 
 
-@router.get("/changes")
+@router.get("/changes", response_class=EventStream)
 async def changes(request: Request, desk: AtDesk, who: Annotated[Principal, require_stream("operator")]) -> Response:
     """Server-sent events: `changed` with the names of the systems in which something has happened."""
     marks: dict[str, Any] = {}

@@ -8,7 +8,7 @@ request that changes anything accepts the cookie, so there is nothing to forge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +28,7 @@ LINKS = (("./", "Try it"), ("console", "Console"), ("docs", "API"))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 OIDC_WAY = '<p><a class="button" href="login/oidc">Sign in with your organisation</a></p>\n'
+READS = ("get", "head")
 FRESH = {"Cache-Control": "no-cache"}
 
 router = APIRouter(include_in_schema=False)
@@ -82,10 +83,26 @@ def _refusal(request: Request, who: Principal) -> HTMLResponse:
 
 @common.get("/api/session")
 async def show_session(request: Request, who: Annotated[Principal, require()]) -> dict[str, Any]:
-    """Who is signed in, and the modules of the console that come with the systems that run here."""
+    """Who is signed in, which acts their roles allow, and the console's modules that come with the systems here."""
     brought = [(each.name, each.system.pages) for each in request.app.state.systems]
     modules = [f"static/{name}/{pages.console}" for name, pages in brought if pages is not None and pages.console]
-    return {"sub": who.sub, "roles": sorted(who.roles), "modules": modules}
+    acts = _acts_of(request.app.openapi(), who)
+    return {"sub": who.sub, "roles": sorted(who.roles), "acts": acts, "modules": modules}
+
+
+def _acts_of(document: Mapping[str, Any], who: Principal) -> list[str]:
+    """The addresses at which this person may change something, by the roles that the document names for each."""
+    return [
+        path
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if method not in READS and _is_allowed(operation, who)
+    ]
+
+
+def _is_allowed(operation: Mapping[str, Any], who: Principal) -> bool:
+    needs = [roles for each in operation.get("security", ()) for roles in each.values()]
+    return all(who.may(*roles) for roles in needs)
 
 
 @router.post("/api/session", status_code=204)

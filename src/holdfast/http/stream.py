@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import StoreError
@@ -61,6 +62,12 @@ def stream(
         ping_message_factory=_ping,
         send_timeout=SEND_TIMEOUT_S,
     )
+
+
+class EventStream(Response):
+    """For `response_class`: the document says that a route answers with server-sent events."""
+
+    media_type = "text/event-stream"
 
 
 class _CountedStream(EventSourceResponse):

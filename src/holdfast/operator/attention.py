@@ -18,7 +18,8 @@ from holdfast.core.failure import Category
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.questions.horizon import held_back
 from holdfast.operator.shape import shape_row
-from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, Lane, Snapshot
+from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, DyingJobs, Lane, Snapshot
+from holdfast.tables.depth import COUNT_MAX
 from holdfast.tables.incidents import Hit
 
 OUTBOX_LAG_S = 60.0
@@ -28,6 +29,8 @@ WAIT_FACTOR = 5.0
 """Waiting is unusual from so many times the usual wait on, and never below a minute."""
 UNUSUAL_S = LOOK_CLOSER_S
 OUTAGE_LONG_S = 900.0
+DYING_MANY = 10
+"""More jobs than these that died of one thing in a quarter of an hour wake somebody."""
 
 
 class Severity(StrEnum):
@@ -50,6 +53,7 @@ class Topic(StrEnum):
     DOUBT = "effects_in_doubt"
     ESCALATED = "letters_escalated"
     BUG = "letters_of_bugs"
+    DYING = "jobs_dying"
     LETTERS = "letters_open"
     HORIZON = "old_transaction"
     PAUSED = "paused"
@@ -68,6 +72,7 @@ TO_DO: dict[Topic, str] = {
     Topic.DOUBT: "Ask the provider, and record for each whether it happened.",
     Topic.ESCALATED: "Have an engineer triage them anew: the last fix did not help.",
     Topic.BUG: "Fix the code or the configuration, then replay the group.",
+    Topic.DYING: "See the last error; pause the kind if more would die; then mend and replay the group.",
     Topic.LETTERS: "Triage them group by group.",
     Topic.HORIZON: "End the transaction that is named.",
     Topic.PAUSED: "Resume it when the reason is gone; deadlines run meanwhile.",
@@ -153,13 +158,13 @@ def _workers(view: Snapshot) -> Iterator[AttentionNotice]:
             continue
         if lane.state == "queued" and lane.oldest_age_s > 0 and lane.queue not in view.served_queues:
             sentence = (
-                f"{_count(lane.jobs, 'job')} of the queue '{lane.queue}' queued, the oldest has been due for "
+                f"{_begin(lane.jobs, 'job')} of the queue '{lane.queue}' queued, the oldest has been due for "
                 f"{_span(lane.oldest_age_s)}, and no worker serves it: start `holdfast worker`."
             )
             yield _of_queue(Topic.NO_WORKER, Severity.PAGE, sentence, lane, view)
     for waiting in view.undeclared:
         sentence = (
-            f"{_count(waiting.jobs, 'job')} due: no running worker declares the stage '{waiting.stage}' of "
+            f"{_begin(waiting.jobs, 'job')} due: no running worker declares the stage '{waiting.stage}' of "
             f"'{waiting.kind}'. Start a worker whose code has it."
         )
         yield AttentionNotice(
@@ -193,7 +198,7 @@ def _deadlines(view: Snapshot) -> Iterator[AttentionNotice]:
     risk = view.at_risk
     if risk.jobs and risk.first_at is not None:
         sentence = (
-            f"{_count(risk.jobs, 'job')} {_verb(risk.jobs, 'has', 'have')} used three quarters of "
+            f"{_begin(risk.jobs, 'job')} {_verb(risk.jobs, 'has', 'have')} used three quarters of "
             f"{_verb(risk.jobs, 'its', 'their')} time; the first misses its deadline at {_clock(risk.first_at)}."
         )
         yield AttentionNotice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, late_at=risk.first_at)
@@ -202,12 +207,12 @@ def _deadlines(view: Snapshot) -> Iterator[AttentionNotice]:
 def _outbox(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.outbox_lag_s > OUTBOX_LAG_S:
         sentence = (
-            f"{_count(view.outbox_pending, 'message')} not yet published, the oldest for {_span(view.outbox_lag_s)}: "
+            f"{_begin(view.outbox_pending, 'message')} not yet published, the oldest for {_span(view.outbox_lag_s)}: "
             "see whether a relay runs and the broker answers."
         )
         yield AttentionNotice(Topic.OUTBOX, Severity.PAGE, sentence, view.outbox_pending)
     if view.messages_aside:
-        sentence = f"{_count(view.messages_aside, 'message')} set aside after the last try: publish again or let go."
+        sentence = f"{_begin(view.messages_aside, 'message')} set aside after the last try: publish again or let go."
         yield AttentionNotice(Topic.ASIDE, Severity.TICKET, sentence, view.messages_aside)
 
 
@@ -250,7 +255,7 @@ def _effects(view: Snapshot) -> Iterator[AttentionNotice]:
     for provider, status, number in view.effects:
         if status == "review":
             sentence = (
-                f"{_count(number, 'effect')} of '{provider}' in doubt: only a person can know whether "
+                f"{_begin(number, 'effect')} of '{provider}' in doubt: only a person can know whether "
                 f"{_verb(number, 'it', 'they')} happened."
             )
             yield AttentionNotice(Topic.DOUBT, Severity.TICKET, sentence, number, provider)
@@ -266,14 +271,25 @@ def _letters(view: Snapshot) -> Iterator[AttentionNotice]:
             bugs += number
     bugs -= min(bugs, view.letters_late)
     if escalated:
-        sentence = f"{_count(escalated, 'dead letter')} escalated: fixed, replayed, and dead again in the same way."
+        sentence = f"{_begin(escalated, 'dead letter')} escalated: fixed, replayed, and dead again in the same way."
         yield AttentionNotice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
     if bugs:
-        sentence = f"{_count(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
+        sentence = f"{_begin(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
         yield AttentionNotice(Topic.BUG, Severity.PAGE, sentence, bugs)
-    rest = view.dead_letters_open - escalated - bugs
-    if rest:
-        yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{_count(rest, 'dead letter')} to work on.", rest)
+    many = [dying for dying in view.dying if dying.letters > DYING_MANY and dying.category != Category.BUG]
+    yield from map(_dying, many)
+    rest = view.dead_letters_open - escalated - bugs - sum(dying.letters for dying in many)
+    if rest > 0:
+        yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{_begin(rest, 'dead letter')} to work on.", rest)
+
+
+def _dying(jobs: DyingJobs) -> AttentionNotice:
+    sentence = (
+        f"{_begin(jobs.letters, 'job')} of '{jobs.kind}' died of {jobs.error_class} in '{jobs.stage}' since "
+        f"{_clock(jobs.first_at)}, and nobody has looked yet."
+    )
+    subject = f"{jobs.kind}/{jobs.stage}/{jobs.error_class}"
+    return AttentionNotice(Topic.DYING, Severity.PAGE, sentence, jobs.letters, subject, since_at=jobs.first_at)
 
 
 def _horizon(view: Snapshot) -> Iterator[AttentionNotice]:
@@ -283,7 +299,15 @@ def _horizon(view: Snapshot) -> Iterator[AttentionNotice]:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """In words. Nobody counts further than `COUNT_MAX`: from there on it is at least so many."""
+    least = "at least " if number >= COUNT_MAX else ""
+    return f"{number:,} {noun}" if number == 1 else f"{least}{number:,} {noun}s"
+
+
+def _begin(number: int, noun: str) -> str:
+    """The count at the beginning of a sentence."""
+    words = _count(number, noun)
+    return words[0].upper() + words[1:]
 
 
 def _verb(number: int, singular: str, plural: str) -> str:

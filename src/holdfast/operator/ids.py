@@ -10,13 +10,14 @@ from holdfast.errors import NotFound
 from holdfast.operator.desk import Desk
 from holdfast.operator.query import id_range, is_id_part
 from holdfast.stores.seam import Tx
-from holdfast.tables import ops
+from holdfast.tables import ops, replays
 
-Noun = Literal["job", "dead letter", "incident"]
+Noun = Literal["job", "dead letter", "incident", "replay"]
 READERS: dict[Noun, Callable[[Tx, str, str], Awaitable[list[str]]]] = {
     "job": ops.job_ids,
     "dead letter": ops.letter_ids,
     "incident": ops.incident_ids,
+    "replay": replays.ids,
 }
 NOUNS: dict[str, Noun] = {"job_id": "job", "case_id": "dead letter", "id": "incident"}
 """What the desk's verbs call the ids that they take."""

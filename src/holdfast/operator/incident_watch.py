@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from holdfast.core.failure import Category
 from holdfast.kernel.kernel import Kernel
+from holdfast.operator import replays
 from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.incident_news import IncidentApp, IncidentSettings, declare_incidents, tell
 from holdfast.operator.rollup import ROLL_UP_S, roll_up_once
@@ -54,7 +55,8 @@ class Changes:
 
 
 def incidents_app(settings: IncidentSettings, public_url: str | None, schema: str | None = None) -> IncidentApp:
-    """The app that every process carries: its keeper watches and rolls up, its jobs tell. Its jobs lie in `schema`."""
+    """The app that every process carries: its keeper watches, rolls up and replays
+    groups, its jobs tell. Its jobs lie in `schema`."""
 
     def link(id: str) -> str | None:
         return None if public_url is None else f"{public_url.rstrip('/')}/console#incident/{id}"
@@ -70,6 +72,10 @@ def incidents_app(settings: IncidentSettings, public_url: str | None, schema: st
     @app.step(every_s=ROLL_UP_S)
     async def roll_up(kernel: Kernel) -> int:
         return await roll_up_once(kernel)
+
+    @app.step(every_s=replays.STEP_S, channel=replays.CHANNEL)
+    async def replay_groups(kernel: Kernel) -> int:
+        return await replays.replay_some(kernel)
 
     return app
 

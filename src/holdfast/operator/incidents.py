@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from holdfast.core.redact import redact_text
 from holdfast.errors import InvalidInput, NotAllowed

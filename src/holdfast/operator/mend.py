@@ -44,7 +44,7 @@ async def preview_replay(
         sent = await effects.of_job(tx, case["job_id"])
         provider = await providers.read(tx, case["provider"]) if case["provider"] else None
         job = await jobs.show(tx, case["job_id"])
-    start, again = _stages_again(kernel, case, first, full)
+    start, again = stages_again(kernel, case, first, full)
     costs = {"kept": 0, "again": 0}
     for row in made:
         costs["again" if row["stage"] in again else "kept"] += int(row["cost_micros"])
@@ -82,16 +82,9 @@ async def mend_and_replay(
     """Correct the input if `values` are given, record the evidence, and replay. Without evidence it is replayed as it
     is, and that is what is recorded."""
     system, case = await desk.find(cases.show, case_id, "dead letter")
-    kernel, state = system.kernel, CaseState(case["state"])
-    _check_editable(case_id, state)
-    if values:
-        await correct(kernel, case_id, actor=actor, values=values, reason=evidence)
-    else:
-        if state in (CaseState.OPEN, CaseState.ESCALATED):
-            await operate.triage(kernel, case_id, cause=cause, actor=actor)
-        if evidence or state is not CaseState.REMEDIATED:
-            await operate.remediate(kernel, case_id, evidence=evidence or AS_IT_IS, actor=actor)
-    replayed = await operate.replay(kernel, case_id, actor=actor, full=full, delay_s=delay_s)
+    replayed = await mend_case(
+        system.kernel, case, actor=actor, cause=cause, evidence=evidence, values=values, full=full, delay_s=delay_s
+    )
     return {
         "system": system.name,
         "id": case_id,
@@ -100,6 +93,30 @@ async def mend_and_replay(
         "stage": replayed.stage,
         "run_at": iso(replayed.run_at),
     }
+
+
+async def mend_case(
+    kernel: Kernel,
+    case: Row,
+    *,
+    actor: str,
+    cause: Cause,
+    evidence: str | None,
+    values: dict[str, Any] | None,
+    full: bool,
+    delay_s: float = 0.0,
+) -> operate.Replayed:
+    """All steps of a dead letter up to its replay."""
+    case_id, state = case["id"], CaseState(case["state"])
+    _check_editable(case_id, state)
+    if values:
+        await correct(kernel, case_id, actor=actor, values=values, reason=evidence)
+    else:
+        if state in (CaseState.OPEN, CaseState.ESCALATED):
+            await operate.triage(kernel, case_id, cause=cause, actor=actor)
+        if evidence or state is not CaseState.REMEDIATED:
+            await operate.remediate(kernel, case_id, evidence=evidence or AS_IT_IS, actor=actor)
+    return await operate.replay(kernel, case_id, actor=actor, full=full, delay_s=delay_s)
 
 
 async def describe_input(kernel: Kernel, kind: str) -> dict[str, Any] | None:
@@ -114,7 +131,7 @@ async def describe_input(kernel: Kernel, kind: str) -> dict[str, Any] | None:
     return schema if len(json.dumps(schema)) <= SCHEMA_BYTES_MAX else None
 
 
-def _stages_again(kernel: Kernel, case: Row, first: str, full: bool) -> tuple[str, frozenset[str]]:
+def stages_again(kernel: Kernel, case: Row, first: str, full: bool) -> tuple[str, frozenset[str]]:
     """Where a replay begins, and the stages that it runs again."""
     names = [stage.name for stage in kernel.registry.kind(case["kind"]).stages]
     start = names[0] if full or first not in names else first

@@ -11,8 +11,8 @@ from holdfast.kernel.questions.explain import iso
 from holdfast.stores.seam import Row
 
 JSON_COLUMNS = frozenset({"data", "error", "payload", "sanitized_context", "units", "value"})
-TIME_COLUMNS = frozenset({"at", "not_before", "lease_until"})
-FLAGS = frozenset({"parked", "is_late", "retryable"})
+TIME_COLUMNS = frozenset({"at", "not_before", "lease_until", "since"})
+FLAGS = frozenset({"added", "is_late", "is_paused", "parked", "paused", "retryable"})
 
 
 def shape_row(row: Row | Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Row, Tx
-from holdfast.tables import horizon, incidents, ops, outbox, providers, workers
+from holdfast.tables import depth, horizon, incidents, ops, outbox, providers, workers
 from holdfast.tables.horizon import NOBODY, Horizon
 from holdfast.tables.incidents import Hit
 from holdfast.tables.pauses import Pause
@@ -25,6 +25,7 @@ from holdfast.tables.pauses import Pause
 LOOK_CLOSER_S = 60.0
 """A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
 CALLS_BEFORE_MS = 600_000
+DYING_MS = 900_000
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
 """Dead letters that still ask something of a person."""
 
@@ -64,6 +65,17 @@ class PauseView(NamedTuple):
     jobs: int
 
 
+class DyingJobs(NamedTuple):
+    """Jobs that died lately of one thing that is no caller's mistake, and that nobody has looked at."""
+
+    kind: str
+    stage: str
+    error_class: str
+    category: str
+    letters: int
+    first_at: int
+
+
 class AtRisk(NamedTuple):
     """Jobs that have used three quarters of their time and have not ended; at most `ops.AT_RISK_MAX` are counted."""
 
@@ -94,6 +106,7 @@ class Snapshot:
     """The queues of workers that reported lately, and take jobs."""
     pauses: Sequence[PauseView] = ()
     at_risk: AtRisk = NO_RISK
+    dying: Sequence[DyingJobs] = ()
     messages_aside: int = 0
     broker_trouble: str | None = None
     undeclared: Sequence[Undeclared] = ()
@@ -150,6 +163,9 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             served_queues=served,
             pauses=[PauseView(pause, _waiting_for(pause, depths)) for pause in depths.pauses],
             at_risk=AtRisk(*await ops.at_risk(tx, now)),
+            dying=[
+                DyingJobs(*row) for row in await depth.dying(tx, now - DYING_MS) if name_cause(kernel, row) == "service"
+            ],
             messages_aside=await ops.messages_aside(tx),
             broker_trouble=_broker_trouble(kernel),
             undeclared=await undeclared(kernel, tx, depths.due),

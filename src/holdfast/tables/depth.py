@@ -46,6 +46,11 @@ async def letters(tx: Tx, state: str, floor: int) -> Sequence[Row]:
     return await tx.rows(sql.letters, state=state, floor=floor, limit=COUNT_MAX)
 
 
+async def dying(tx: Tx, since: int) -> Sequence[Row]:
+    """What jobs died of since then, as far as nobody has looked: the commonest first."""
+    return await tx.rows(sql.dying, since=since, limit=COUNT_MAX)
+
+
 async def finished_since(tx: Tx, since: int) -> Sequence[Row]:
     """What the last `COUNT_MAX` events ended, if that was since then."""
     return await tx.rows(sql.finished_since, since=since, limit=COUNT_MAX)

@@ -112,7 +112,9 @@ const lastOf = (values, show) => {
 
 function axes(box, top, show, points, x, y, long) {
   const words = { fill: "currentColor", "font-size": 11, opacity: 0.75 };
-  const made = [0, 0.5, 1].flatMap((part) => [
+  // A half that reads as the whole does would be a wrong label.
+  const parts = show(top * 0.5) === show(top) ? [0, 1] : [0, 0.5, 1];
+  const made = parts.flatMap((part) => [
     shape("text", { ...words, x: box.left - 5, y: tenth(y(top * part) + 4), "text-anchor": "end" }, show(top * part)),
     shape("line", { class: "base", x1: box.left, x2: box.wide, y1: tenth(y(top * part)), y2: tenth(y(top * part)), opacity: 0.5 }),
   ]);

@@ -130,7 +130,7 @@ function button(row, again) {
     "button",
     {
       class: opens ? "danger" : null,
-      onclick: doing(run, `The breaker of ${row.name} is ${opens ? "open" : "closed"}.`, again),
+      onclick: doing(run, `The breaker of ${row.name} is ${opens ? "open" : "closed"}.`, again, `/api/ops/breakers/{name}/${verb}`),
       "aria-label": `${opens ? "Open" : "Close"} the breaker of ${row.name}`,
     },
     opens ? "Open" : "Close",

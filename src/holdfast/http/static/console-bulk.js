@@ -2,7 +2,7 @@
 // bar that can be paused and stopped.
 import { nameDialog } from "./drafts.js";
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, say } from "./parts.js";
+import { acting, ask, count, doing, say } from "./parts.js";
 
 const VERBS = {
   cancel: ["Cancel", "cancelled"],
@@ -33,11 +33,11 @@ export const tick = (again) => (row) =>
     type: "checkbox",
     "aria-label": `Choose ${row.id}`,
     checked: chosen.has(row.id),
-    onchange: (event) => {
+    onchange: acting("/api/ops/jobs/bulk", (event) => {
       if (event.target.checked) chosen.add(row.id);
       else chosen.delete(row.id);
       again();
-    },
+    }),
   });
 
 // `q` and `system` say which jobs; an empty query acts only on those that were chosen.
@@ -50,7 +50,7 @@ export function bulkBar({ q, system, counts, isAll }, again) {
       {
         class: HARD.includes(action) ? "danger" : "quiet",
         disabled: !chosen.size && !q,
-        onclick: doing(() => begin(action, q, system), (sum) => describe(action, sum), again),
+        onclick: doing(() => begin(action, q, system), (sum) => describe(action, sum), again, "/api/ops/jobs/bulk"),
       },
       chosen.size ? `${title} chosen` : `${title} all that fit`,
     );

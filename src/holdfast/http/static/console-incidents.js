@@ -1,6 +1,6 @@
 // Incidents: what is wrong, since when, who is hit, what happens next, when it hurts, and what to do.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, link, pill, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, link, many, pill, span, table, text, when } from "./parts.js";
 
 export const incidentHref = (one) => `#incident/${encodeURIComponent(one.id)}`;
 const titleOf = (one) => `${one.topic.replaceAll("_", " ")}${one.subject ? `: ${one.subject}` : ""}`;
@@ -31,34 +31,35 @@ export function incidentCard(one, again, title = null) {
   );
 }
 
-const hit = (jobs, owners) => (jobs ? `${count(jobs, "job")}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
+const hit = (jobs, owners) => (jobs ? `${many(jobs)} job${jobs === 1 ? "" : "s"}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
 
 function acts(one, again) {
   const post = (verb, body) => api(`/api/ops/incidents/${one.id}/${verb}`, { method: "POST", body });
-  const button = (words, run, said, kind = "quiet") => el("button", { class: kind, onclick: doing(run, said, again) }, words);
+  const button = (verb, words, run, said, kind = "quiet") =>
+    el("button", { class: kind, onclick: doing(run, said, again, `/api/ops/incidents/{incident_id}/${verb}`) }, words);
   const asked = async (title, field, verb) => {
     const given = await ask(title, { fields: [{ required: true, ...field }], verb });
     return given;
   };
   const list = [];
   if (one.state !== "closed" && !one.acknowledged_at)
-    list.push(button("I have it", () => post("acknowledge"), "It is yours.", null));
+    list.push(button("acknowledge", "I have it", () => post("acknowledge"), "It is yours.", null));
   if (one.state !== "closed")
     list.push(
-      button("Hand on", async () => {
+      button("assign", "Hand on", async () => {
         const given = await asked("Whose is it?", { name: "assignee", label: "Name" }, "Hand it on");
         return given && post("assign", given);
       }, "Handed on."),
     );
   list.push(
-    button("Comment", async () => {
+    button("comment", "Comment", async () => {
       const given = await asked("A line for its timeline", { name: "text", label: "Comment", kind: "long" }, "Write it");
       return given && post("comment", given);
     }, "It is in the timeline."),
   );
   if (one.state === "over")
     list.push(
-      button("Close", async () => {
+      button("close", "Close", async () => {
         const label = "What was it, what helped, what is to change?";
         const given = await asked("Close the incident", { name: "summary", label, kind: "long" }, "Close it");
         return given && post("close", given);

@@ -118,7 +118,7 @@ function actions(one, again) {
     return sure;
   };
   if (!["queued", "processing", "waiting"].includes(one.state)) {
-    return el("button", { class: "danger", onclick: doing(remove, "The job is deleted.", again) }, "Delete");
+    return el("button", { class: "danger", onclick: doing(remove, "The job is deleted.", again, "/api/ops/jobs/{job_id}/delete") }, "Delete");
   }
   const reorder = async () => {
     const given = await ask("Another priority", { fields: [{ name: "priority", label: "Priority", kind: "select", options: PRIORITIES, value: String(one.priority) }], verb: "Set it" });
@@ -134,9 +134,9 @@ function actions(one, again) {
     return sure && api(`/api/ops/jobs/${one.id}/cancel`, { method: "POST" });
   };
   return [
-    waits ? el("button", { class: "quiet", onclick: doing(() => post("run-now"), "The job is due.", again) }, "Run now") : null,
-    el("button", { class: "quiet", onclick: doing(reorder, "The job has another priority.", again) }, "Priority"),
-    el("button", { class: "danger", onclick: doing(cancel, "The job is cancelled.", again) }, "Cancel"),
+    waits ? el("button", { class: "quiet", onclick: doing(() => post("run-now"), "The job is due.", again, "/api/ops/jobs/{job_id}/run-now") }, "Run now") : null,
+    el("button", { class: "quiet", onclick: doing(reorder, "The job has another priority.", again, "/api/ops/jobs/{job_id}/priority") }, "Priority"),
+    el("button", { class: "danger", onclick: doing(cancel, "The job is cancelled.", again, "/api/ops/jobs/{job_id}/cancel") }, "Cancel"),
   ];
 }
 
@@ -154,7 +154,7 @@ function answerForm(one, again) {
   };
   return el(
     "form",
-    { class: "card", onsubmit: doing(run, "The job has its answer.", again), "aria-label": "Answer" },
+    { class: "card", onsubmit: doing(run, "The job has its answer.", again, "/api/ops/jobs/{job_id}/answer"), "aria-label": "Answer" },
     el("p", {}, "It waits for an answer under the key ", el("code", {}, one.wait_key), "."),
     field({ name: "answer", label: "The answer, as JSON", kind: "long", required: true, placeholder: '{"approved": true}' }),
     el("button", {}, "Answer it"),

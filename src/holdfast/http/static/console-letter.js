@@ -2,7 +2,7 @@
 import { api, el } from "./holdfast.js";
 import { mendDialog } from "./mend.js";
 import { ADVICE, CAUSES } from "./console-letters.js";
-import { ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
+import { acting, ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
 
 const REASONS = {
   permanent: "no retry can mend it",
@@ -102,8 +102,8 @@ export function ways(one, again) {
   };
   const whole = async () => mendDialog(await api(`/api/ops/dead-letters/${one.id}`), again);
   return [
-    el("button", { onclick: whole }, "Mend and replay"),
-    el("button", { class: "quiet", onclick: doing(asItIs, (done) => `Replayed from ${done.stage}.`, again) }, "Replay as it is"),
+    el("button", { onclick: acting("/api/ops/dead-letters/{case_id}/mend", whole) }, "Mend and replay"),
+    el("button", { class: "quiet", onclick: doing(asItIs, (done) => `Replayed from ${done.stage}.`, again, "/api/ops/dead-letters/{case_id}/mend") }, "Replay as it is"),
   ];
 }
 
@@ -137,7 +137,7 @@ function triage({ one, again, at }) {
     confirm,
     el(
       "form",
-      { onsubmit: doing(run, "Triaged.", again) },
+      { onsubmit: doing(run, "Triaged.", again, "/api/ops/dead-letters/{case_id}/triage") },
       field({ name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES }),
       field({ name: "found", label: "What you found" }),
       el("button", {}, "Triage"),
@@ -154,7 +154,7 @@ function remediate({ one, again, at }) {
     el("p", {}, ADVICE[one.cause] ?? ""),
     el(
       "form",
-      { onsubmit: doing(run, "The evidence is recorded.", again) },
+      { onsubmit: doing(run, "The evidence is recorded.", again, "/api/ops/dead-letters/{case_id}/remediate") },
       field({
         name: "evidence",
         label: "What was mended, and how is that known?",
@@ -223,7 +223,7 @@ function correctionForm(one, again) {
   const said = (answer) => (answer.dry_run ? "Nothing was changed yet." : "The input is corrected.");
   return el(
     "form",
-    { onsubmit: doing(run, said, again), key: `correct-form-${one.corrections.length}` },
+    { onsubmit: doing(run, said, again, "/api/ops/dead-letters/{case_id}/correct"), key: `correct-form-${one.corrections.length}` },
     el("label", { for: "f-input" }, "The input; masked values stay as they are"),
     el("textarea", { id: "f-input", name: "input", rows: "12", spellcheck: "false" }, pretty(one.input)),
     field({ name: "reason", label: "Why it is corrected" }),
@@ -277,7 +277,7 @@ function validate({ one, job, gates, again, at, isConfirmed }) {
     checks(one, job, gates),
     el(
       "form",
-      { onsubmit: doing(run, "The dry run is fine; nothing was changed.", again) },
+      { onsubmit: doing(run, "The dry run is fine; nothing was changed.", again, "/api/ops/dead-letters/bulk/replay") },
       field({
         name: "safe",
         label: "I have looked at the evidence and at what a second run may do",
@@ -354,7 +354,7 @@ function replay({ one, again, at }) {
     "Replay",
     el(
       "form",
-      { onsubmit: doing(run, (done) => `Replayed from ${done.stage}.`, again) },
+      { onsubmit: doing(run, (done) => `Replayed from ${done.stage}.`, again, "/api/ops/dead-letters/{case_id}/replay") },
       field({
         name: "full",
         label: "From where?",
@@ -395,7 +395,7 @@ function verify({ one, job, again, at }) {
     ...known,
     el(
       "form",
-      { onsubmit: doing(run, "Resolved.", again) },
+      { onsubmit: doing(run, "Resolved.", again, "/api/ops/dead-letters/{case_id}/resolve") },
       field({ name: "notes", label: "How it ended", kind: "long", required: true }),
       el("button", {}, "Resolve"),
     ),
@@ -413,5 +413,5 @@ function closeEarly(one, again) {
     });
     return given && post(one, "resolve", given);
   };
-  return el("button", { class: "danger", onclick: doing(run, "Closed.", again) }, "Close without a replay");
+  return el("button", { class: "danger", onclick: doing(run, "Closed.", again, "/api/ops/dead-letters/{case_id}/resolve") }, "Close without a replay");
 }

@@ -1,6 +1,7 @@
 // Dead letters: escalations on top, then grouped by what they have in common; a group is worked on as one.
 import { api, el } from "./holdfast.js";
-import { ago, count, doing, field, link, pill, short, table, text, when } from "./parts.js";
+import { mendGroupDialog } from "./mend.js";
+import { acting, ago, ask, count, doing, field, link, pill, short, table, text, when } from "./parts.js";
 
 export const CAUSES = [
   ["transient", "transient: it was down and came back"],
@@ -119,206 +120,112 @@ let chosen = new Set();
 
 export async function group({ parts: [system, fingerprint] }, again) {
   const where = new URLSearchParams({ system, fingerprint, limit: "200" });
-  const [{ items }, { items: groups }] = await Promise.all([
+  const [{ items }, { items: groups }, { items: runs }] = await Promise.all([
     api(`/api/ops/dead-letters?${where}`),
     api(`/api/ops/dead-letters/groups?${new URLSearchParams({ system, limit: "200" })}`),
+    api(`/api/ops/replays?${new URLSearchParams({ system, fingerprint, limit: "20" })}`),
   ]);
   if (!items.length) return el("p", { class: "soft" }, "There is no such group any more.");
   chosen = new Set(items.map((row) => row.id).filter((id) => chosen.has(id)));
   // The list shows the newest letters; how many there are of each state is counted by the server.
-  const counted = new Map(
-    groups
-      .filter((one) => one.system === system && one.fingerprint === fingerprint)
-      .map((one) => [one.state, one.letters]),
-  );
-  const ticked = (state) => items.filter((row) => row.state === state && chosen.has(row.id)).length;
-  const number = (...states) =>
-    states.reduce((sum, state) => sum + (chosen.size ? ticked(state) : (counted.get(state) ?? 0)), 0);
-  const bulk = (verb, state, body) =>
-    api(`/api/ops/dead-letters/bulk/${verb}?${new URLSearchParams({ system })}`, {
-      method: "POST",
-      body: { filter: { fingerprint, state, ...(chosen.size ? { ids: [...chosen] } : {}) }, ...body },
-    });
-  const tick = (row) =>
-    el("input", {
-      type: "checkbox",
-      "aria-label": `Choose ${row.id}`,
-      checked: chosen.has(row.id),
-      onchange: (event) => {
-        if (event.target.checked) chosen.add(row.id);
-        else chosen.delete(row.id);
-        again();
-      },
-    });
+  const counted = new Map(groups.filter((one) => one.fingerprint === fingerprint).map((one) => [one.state, one.letters]));
+  const number = (states) =>
+    chosen.size
+      ? items.filter((row) => states.includes(row.state) && chosen.has(row.id)).length
+      : states.reduce((sum, state) => sum + (counted.get(state) ?? 0), 0);
   const first = items[0];
+  const which = { system, fingerprint, ids: chosen.size ? [...chosen] : null, number };
   return el(
     "div",
     {},
-    el("h2", { tabindex: "-1" }, `${first.error_class} in ${first.stage}`),
+    el(
+      "div",
+      { class: "head" },
+      el("h2", { tabindex: "-1" }, `${first.error_class} in ${first.stage}`),
+      ORDER.filter((state) => counted.get(state)).map((state) => [`${counted.get(state)} `, pill(state)]),
+      el("div", { class: "end" }, hands(which, first, again)),
+    ),
     el(
       "p",
       { class: "soft" },
-      `${first.kind}, system ${system}, provider ${first.provider ?? "none"}: `,
-      count(
-        [...counted.values()].reduce((sum, one) => sum + one, 0),
-        "letter",
-      ),
-      chosen.size
-        ? `, ${chosen.size} chosen below; only those are acted on`
-        : ", all of them are acted on unless some are chosen below",
+      `${first.kind}, system ${system}, provider ${first.provider ?? "none"}. `,
+      chosen.size ? `${count(chosen.size, "letter")} chosen below: only those are acted on.` : "All of them are acted on unless some are chosen below.",
     ),
-    el("ol", { class: "steps" }, steps(number, bulk, again)),
-    table([["", tick], ...COLUMNS], items, (row) => row.id),
+    el("p", { class: "callout error" }, first.last_error),
+    closing(which, again),
+    runs.length ? [el("h3", {}, "Replays of it"), table(RUN_COLUMNS, runs, (row) => row.id)] : null,
+    el("h3", {}, "Letters"),
+    table([["", tick(again)], ...COLUMNS], items, (row) => row.id),
+  );
+}
+
+const RUN_COLUMNS = [
+  ["Begun", (row) => link(`#replay/${row.id}`, when(row.created_at))],
+  ["State", (row) => pill(row.state)],
+  ["Who", "actor"],
+  ["What was mended", (row) => row.evidence ?? "replayed as it is"],
+  ["A minute", (row) => text(row.per_minute ?? "all at once")],
+];
+const TO_REPLAY = ["escalated", "open", "triaged", "remediated"];
+
+const tick = (again) => (row) =>
+  el("input", {
+    type: "checkbox",
+    "aria-label": `Choose ${row.id}`,
+    checked: chosen.has(row.id),
+    onchange: acting("/api/ops/dead-letters/bulk/resolve", (event) => {
+      if (event.target.checked) chosen.add(row.id);
+      else chosen.delete(row.id);
+      again();
+    }),
+  });
+
+// Mend and replay all of them, or let them go with a reason.
+function hands({ system, fingerprint, ids, number }, first, again) {
+  const letters = count(number(TO_REPLAY), "letter");
+  if (!number(TO_REPLAY)) return null;
+  const begun = () => (chosen = new Set());
+  const mend = () => mendGroupDialog({ system, fingerprint, ids, first, causes: CAUSES, begun }, again);
+  const close = async () => {
+    const given = await ask(`Close ${letters} without a replay?`, {
+      words: "No replay of them has succeeded; the reason says why that is right.",
+      fields: [{ name: "without_replay", label: "Why", kind: "long", required: true }],
+      verb: "Close them",
+      danger: true,
+    });
+    return given && resolve(system, { fingerprint, ...(ids ? { ids } : {}) }, given);
+  };
+  return [
+    el("button", { onclick: acting("/api/ops/dead-letters/groups/{fingerprint}/mend", mend) }, `Mend and replay ${letters}`),
+    el(
+      "button",
+      { class: "danger", onclick: doing(close, (answer) => total(answer, "closed"), again, "/api/ops/dead-letters/bulk/resolve") },
+      `Close ${letters} without a replay`,
+    ),
+  ];
+}
+
+async function resolve(system, filter, body) {
+  const answer = await api(`/api/ops/dead-letters/bulk/resolve?${new URLSearchParams({ system })}`, { method: "POST", body: { filter, ...body } });
+  chosen = new Set();
+  return answer;
+}
+
+// Letters whose replay has succeeded; the server refuses those whose outcome is not known.
+export function closing({ system, fingerprint, ids, number }, again) {
+  const replayed = number(["replayed"]);
+  if (!replayed) return null;
+  const run = (event) =>
+    resolve(system, { fingerprint, state: "replayed", ...(ids ? { ids } : {}) }, { notes: event.target.elements.notes.value });
+  return el(
+    "form",
+    { key: "closing", class: "card", onsubmit: doing(run, (answer) => total(answer, "resolved"), again, "/api/ops/dead-letters/bulk/resolve") },
+    field({ name: "notes", label: "How it ended", required: true, id: "g-notes" }),
+    el("button", {}, `Resolve what has succeeded of ${count(replayed, "replayed letter")}`),
   );
 }
 
 function total(answer, word) {
   const refused = answer.refused.length ? `, ${answer.refused.length} refused: ${answer.refused[0].detail}` : "";
   return `${count(answer.done.length, "letter")} ${word}${refused}${answer.remaining ? `; ${answer.remaining} remain` : ""}.`;
-}
-
-function steps(number, bulk, again) {
-  const both = async (verb, states, body) => {
-    const parts = [];
-    for (const state of states) if (number(state)) parts.push(await bulk(verb, state, body));
-    return {
-      done: parts.flatMap((one) => one.done),
-      refused: parts.flatMap((one) => one.refused),
-      remaining: parts.reduce((sum, one) => sum + one.remaining, 0),
-    };
-  };
-  const step = (title, states, words, fields, verb, run) => {
-    const letters = number(...states);
-    const form = el(
-      "form",
-      {
-        onsubmit: doing(
-          (event) => run(event.target.elements),
-          (answer) => total(answer, words.done),
-          again,
-        ),
-        key: title,
-      },
-      fields.map(field),
-      el("button", {}, `${verb} ${count(letters, "letter")}`),
-    );
-    return el(
-      "li",
-      { class: letters ? "now" : "later", key: title },
-      el("h3", {}, title),
-      letters ? form : el("p", { class: "soft small" }, words.none),
-    );
-  };
-  return [
-    step(
-      "Triage",
-      ["escalated", "open"],
-      { done: "triaged", none: "None is open." },
-      [
-        { name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES, id: "g-cause" },
-        { name: "found", label: "What you found", id: "g-found" },
-      ],
-      "Triage",
-      (f) => both("triage", ["escalated", "open"], { cause: f.cause.value, notes: f.found.value || null }),
-    ),
-    step(
-      "Remediate",
-      ["triaged"],
-      { done: "remediated", none: "None waits for evidence." },
-      [
-        {
-          name: "evidence",
-          label: "What was mended, and how is that known?",
-          kind: "long",
-          required: true,
-          id: "g-evidence",
-        },
-      ],
-      "Record the evidence for",
-      (f) => bulk("remediate", "triaged", { evidence: f.evidence.value }),
-    ),
-    ...replaySteps(number("remediated"), bulk, again),
-    step(
-      "Verify and close",
-      ["replayed"],
-      { done: "resolved", none: "None was replayed." },
-      [{ name: "notes", label: "How it ended", kind: "long", required: true, id: "g-notes" }],
-      "Resolve",
-      (f) => bulk("resolve", "replayed", { notes: f.notes.value }),
-    ),
-  ];
-}
-
-// The dry run is the validation: nothing is replayed before it was looked at, and a look is good only for what it saw.
-let looked = null;
-
-function replaySteps(letters, bulk, again) {
-  const key = [location.hash, letters, ...chosen].join();
-  const seen = looked?.key === key ? looked.answer : null;
-  const dry = async () => {
-    looked = { key, answer: await bulk("replay", "remediated", { dry_run: true }) };
-    return looked.answer;
-  };
-  const go = (event) => {
-    const { rate, full } = event.target.elements;
-    return bulk("replay", "remediated", { full: full.checked, per_minute: rate.value ? Number(rate.value) : null });
-  };
-  const none = el("p", { class: "soft small" }, "None is remediated: a replay needs recorded evidence.");
-  const told =
-    seen &&
-    el(
-      "p",
-      { role: "status" },
-      `${seen.done.length} would be replayed from their failed stage, ${seen.refused.length} refused. Nothing was changed.`,
-    );
-  return [
-    el(
-      "li",
-      { class: !letters ? "later" : seen ? "done" : "now", key: "validate" },
-      el("h3", {}, "Validate"),
-      letters
-        ? el(
-            "div",
-            {},
-            el(
-              "p",
-              { class: "small" },
-              "Effects that have happened are not repeated: the ledger knows them. A dry run says what a replay would do.",
-            ),
-            el(
-              "button",
-              { type: "button", class: "quiet", onclick: doing(dry, "Nothing was changed.", again) },
-              "Dry run",
-            ),
-            told,
-          )
-        : none,
-    ),
-    el(
-      "li",
-      { class: seen ? "now" : "later", key: "replay" },
-      el("h3", {}, "Replay"),
-      seen
-        ? el(
-            "form",
-            { key: "go", onsubmit: doing(go, (answer) => total(answer, "replayed"), again) },
-            field({
-              name: "rate",
-              label: "How many a minute? Empty: all at once",
-              kind: "number",
-              min: "1",
-              value: "60",
-              id: "g-rate",
-            }),
-            field({
-              name: "full",
-              label: "Restart from the first stage, paying for all of them again",
-              kind: "checkbox",
-              id: "g-full",
-            }),
-            el("button", {}, `Replay ${count(seen.done.length, "letter")}`),
-          )
-        : el("p", { class: "soft small" }, "After the dry run."),
-    ),
-  ];
 }

@@ -38,8 +38,8 @@ export async function machines(place, again) {
 }
 
 const post = (path, body) => api(`/api/ops/${path}`, { method: "POST", body });
-const act = (row, title, run, done, again) =>
-  el("button", { class: "quiet", "aria-label": `${title} ${row.name}`, onclick: doing(run, done, again) }, title);
+const act = (path, row, title, run, done, again) =>
+  el("button", { class: "quiet", "aria-label": `${title} ${row.name}`, onclick: doing(run, done, again, `/api/ops/${path}`) }, title);
 
 function workerColumns(again) {
   const drain = async (row) => {
@@ -54,8 +54,8 @@ function workerColumns(again) {
   const hand = (row) => {
     if (!row.alive || !row.release) return "";
     return row.drain_at
-      ? act(row, "Take jobs again", () => take(row), "It takes jobs again.", again)
-      : act(row, "Drain", () => drain(row), "It takes nothing more.", again);
+      ? act("workers/{name}/undrain", row, "Take jobs again", () => take(row), "It takes jobs again.", again)
+      : act("workers/{name}/drain", row, "Drain", () => drain(row), "It takes nothing more.", again);
   };
   return [
     ["Worker", (row) => el("details", {}, el("summary", {}, row.host), el("code", {}, row.name))],
@@ -90,8 +90,8 @@ function pauseColumns(again) {
   };
   const hand = (row) =>
     row.is_paused
-      ? act(row, "Resume", () => post(path(row, "resume"), {}), "It goes on.", again)
-      : act(row, "Pause", () => pause(row), "It is paused.", again);
+      ? act("pauses/{sort}/{name}/resume", row, "Resume", () => post(path(row, "resume"), {}), "It goes on.", again)
+      : act("pauses/{sort}/{name}/pause", row, "Pause", () => pause(row), "It is paused.", again);
   const why = (row) => (row.is_paused ? `${row.actor}, ${ago(row.since)}: ${row.reason}` : "");
   return [
     ["Name", (row) => link(`#jobs?${new URLSearchParams({ q: `${row.sort}:"${row.name}"` })}`, row.name)],
@@ -114,10 +114,10 @@ function scheduleColumns(again) {
     el(
       "div",
       { class: "acts" },
-      act(row, "Run now", () => run(row), (done) => `Job ${done.job_id.slice(0, 8)} is enqueued.`, again),
+      act("schedules/{name}/run", row, "Run now", () => run(row), (done) => `Job ${done.job_id.slice(0, 8)} is enqueued.`, again),
       row.paused
-        ? act(row, "Resume", () => post(path(row, "resume")), "It goes on with its next tick.", again)
-        : act(row, "Pause", () => post(path(row, "pause")), "It enqueues nothing more.", again),
+        ? act("schedules/{name}/resume", row, "Resume", () => post(path(row, "resume")), "It goes on with its next tick.", again)
+        : act("schedules/{name}/pause", row, "Pause", () => post(path(row, "pause")), "It enqueues nothing more.", again),
     );
   return [
     ["Name", (row) => link(`#schedule/${encodeURIComponent(row.name)}?${new URLSearchParams({ system: row.system })}`, row.name)],

@@ -63,6 +63,7 @@ export async function outbox({ query }, again) {
                         }),
                       "It is published again.",
                       again,
+                      "/api/ops/outbox/{message_id}/requeue",
                     ),
                   },
                   "Publish again",
@@ -169,7 +170,7 @@ function answers(row, again) {
   return el(
     "span",
     { class: "acts" },
-    el("button", { class: "quiet", onclick: doing(run(true), "Recorded as sent.", again) }, "It happened"),
-    el("button", { class: "quiet", onclick: doing(run(false), "Recorded as not sent.", again) }, "It did not"),
+    el("button", { class: "quiet", onclick: doing(run(true), "Recorded as sent.", again, "/api/ops/effects/answer") }, "It happened"),
+    el("button", { class: "quiet", onclick: doing(run(false), "Recorded as not sent.", again, "/api/ops/effects/answer") }, "It did not"),
   );
 }

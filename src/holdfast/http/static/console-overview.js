@@ -4,7 +4,7 @@ import { timeChart } from "./charts.js";
 import { incidentCard } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
 import { jobsBehind, pace, providerChart } from "./console-time.js";
-import { count, link, span } from "./parts.js";
+import { count, link, many, span } from "./parts.js";
 
 export async function overview(place, again) {
   const [now, going, past, more] = await Promise.all([
@@ -20,9 +20,15 @@ export async function overview(place, again) {
     el("h2", { tabindex: "-1" }, "Overview"),
     going.items.map((one) => incidentCard(one, again, now.items.length > 1 ? one.system : null)),
     asks(now.items, more, going.items),
-    now.items.map((one) => card(one, byName.get(one.system))),
+    now.items.toSorted(byUrgency).map((one) => card(one, byName.get(one.system))),
   );
 }
+
+// The broken ones first, then the busy ones; a system at rest can wait below.
+const URGENCY = ["red", "yellow", "green"];
+const live = (one) => (one.lanes ?? []).reduce((sum, lane) => sum + lane.jobs, 0);
+const byUrgency = (one, other) =>
+  URGENCY.indexOf(one.light) - URGENCY.indexOf(other.light) || live(other) - live(one) || Number(other.runs_jobs) - Number(one.runs_jobs);
 
 // Where a person goes from a notice; the server decides what is one (holdfast.operator.attention).
 const PLACES = {
@@ -30,6 +36,8 @@ const PLACES = {
     `#breaker/${encodeURIComponent(system)}/${encodeURIComponent(notice.subject)}`,
   letters_open: () => "#dead",
   letters_escalated: () => "#dead",
+  letters_of_bugs: () => "#dead",
+  jobs_dying: () => "#dead",
   effects_in_doubt: () => "#outbox",
   outbox_lag: () => "#outbox",
   messages_set_aside: () => "#outbox",
@@ -82,11 +90,11 @@ function card(one, past) {
         one.lanes === undefined
           ? "its database does not answer"
           : one.runs_jobs
-          ? `${depth("queued")} queued, ${depth("parked")} held, ${depth("paused") ? `${depth("paused")} paused, ` : ""}${depth("processing")} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
+          ? `${many(depth("queued"))} queued, ${many(depth("parked"))} held, ${depth("paused") ? `${many(depth("paused"))} paused, ` : ""}${many(depth("processing"))} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
           : "has no jobs of its own",
       ),
     ),
-    past && (one.runs_jobs ? charts(past) : el("div", { class: "charts" }, messages(past))),
+    past && (one.runs_jobs || past.points.some((point) => point.outbox)) ? charts(past, one.runs_jobs) : null,
   );
 }
 
@@ -99,8 +107,9 @@ const whole = (value) => String(Math.round(value));
 const messages = (past) =>
   timeChart("Messages to publish", past, [{ name: "messages", kind: "line", value: (point) => point.outbox }], { show: whole });
 
-function charts(past) {
+function charts(past, runsJobs) {
   const jobs = jobsBehind(null);
+  if (!runsJobs) return el("div", { class: "charts" }, messages(past));
   return el(
     "div",
     { class: "charts" },

@@ -2,13 +2,15 @@
 import { api, el } from "./holdfast.js";
 import { field, link, table, text, when } from "./parts.js";
 
+// People's acts, unless the kernel's own lines are asked for too.
 export async function audit({ query }) {
-  const { items, next } = await api(`/api/ops/audit?${query}`);
+  const asked = new URLSearchParams({ people: "true", ...Object.fromEntries(query) });
+  const { items, next } = await api(`/api/ops/audit?${asked}`);
   const submit = (event) => {
     event.preventDefault();
     const { elements } = event.currentTarget;
     const values = ["actor", "subject"].map((name) => [name, elements[name].value.trim()]);
-    values.push(["people", elements.people.checked ? "true" : ""]);
+    values.push(["people", elements.kernel.checked ? "false" : ""]);
     location.hash = `audit?${new URLSearchParams(values.filter(([, value]) => value))}`;
   };
   const more = new URLSearchParams(query);
@@ -23,7 +25,7 @@ export async function audit({ query }) {
       { class: "row", onsubmit: submit, role: "search" },
       field({ name: "actor", label: "Who", value: query.get("actor") ?? "" }),
       field({ name: "subject", label: "On what", value: query.get("subject") ?? "" }),
-      field({ name: "people", label: "Only people", kind: "checkbox", checked: query.get("people") === "true" }),
+      field({ name: "kernel", label: "With the kernel's own lines", kind: "checkbox", checked: query.get("people") === "false" }),
       el("button", {}, "Filter"),
     ),
     table(

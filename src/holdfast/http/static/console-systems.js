@@ -2,11 +2,13 @@
 // `views` by key, `belongs` (the tab of a view that has none) and `asks`, which gives lines that ask for a person.
 import { api } from "./holdfast.js";
 import { at } from "./root.js";
+import { allow } from "./session.js";
 
 let brought = [];
 
 export async function load() {
-  const { modules } = await api("/api/session");
+  const { acts, modules } = await api("/api/session");
+  allow(acts);
   brought = await Promise.all(modules.map((path) => import(at(`/${path}`))));
 }
 export const tabs = () => brought.flatMap((system) => system.tabs ?? []);

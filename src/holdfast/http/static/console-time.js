@@ -24,9 +24,12 @@ export async function time({ query }) {
     el("h2", { tabindex: "-1" }, "Time"),
     el("nav", { class: "acts", "aria-label": "Range" }, RANGES.map((range) => rangeLink(range, query))),
     filterForm(query),
-    items.filter((item) => item.runs_jobs).map((item) => section(item, query)),
+    items.filter((item) => item.runs_jobs).toSorted((one, other) => busy(other) - busy(one)).map((item) => section(item, query)),
   );
 }
+
+// The busy ones first.
+const busy = (item) => item.points.reduce((sum, point) => sum + point.stages + point.failed + point.waiting, 0);
 
 function rangeLink([minutes, words], query) {
   const other = new URLSearchParams(query);

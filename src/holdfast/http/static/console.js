@@ -8,6 +8,7 @@ import { job } from "./console-job.js";
 import { jobs } from "./console-jobs.js";
 import { group, letters } from "./console-letters.js";
 import { letter } from "./console-letter.js";
+import { replay } from "./console-replay.js";
 import { incident, incidents } from "./console-incidents.js";
 import { breaker, breakers } from "./console-breakers.js";
 import { outbox } from "./console-outbox.js";
@@ -38,6 +39,7 @@ const VIEWS = {
   dead: letters,
   group,
   letter,
+  replay,
   breakers,
   breaker,
   outbox,
@@ -50,6 +52,7 @@ const BELONGS = {
   job: "jobs",
   letter: "dead",
   group: "dead",
+  replay: "dead",
   breaker: "breakers",
   schedule: "machines",
 };
@@ -161,7 +164,7 @@ function refresh() {
   waits = setTimeout(
     () => {
       waits = null;
-      show();
+      (isLoaded ? Promise.resolve() : loadSystems()).then(show);
       tally();
     },
     Math.max(0, triedAt + REST_MS - Date.now()),
@@ -183,12 +186,14 @@ async function tally() {
   }
 }
 
+let isLoaded = false;
 async function loadSystems() {
   try {
     await systems.load();
     tabs = [...TABS.slice(0, -2), ...systems.tabs(), ...TABS.slice(-2)];
     Object.assign(VIEWS, systems.views());
     Object.assign(BELONGS, systems.belongs());
+    isLoaded = true;
   } catch {
     /* the view itself says what is wrong */
   }

@@ -1,9 +1,9 @@
 // What every page shares: the API, live streams, and building elements without ever parsing HTML.
 
 import { at } from "./root.js";
-import { isHosted, signIn, token, who } from "./session.js";
+import { isHosted, may, signIn, token, who } from "./session.js";
 
-export { at, signIn, token, who };
+export { at, may, signIn, token, who };
 
 export class Problem extends Error {
   constructor(body, status) {
@@ -76,8 +76,9 @@ export function follow(path, names, heard, lives = () => {}) {
 }
 
 // An element. Children that are strings become text, whatever they contain. Handlers are properties, so that morph()
-// can hand them over.
+// can hand them over. What would do an act that this person's roles do not allow is not made at all.
 export function el(tag, props = {}, ...children) {
+  if (Object.values(props).some((value) => value?.act && !may(value.act))) return "";
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;

@@ -57,53 +57,132 @@ function changesIn(form, asked) {
 export function mendDialog(one, again) {
   const isForm = one.input !== null && typeof one.input === "object" && !Array.isArray(one.input);
   const asked = isForm ? fieldsFor(one.input, one.input_schema) : [];
-  const seen = el("div", { class: "preview", "aria-live": "polite" }, "Asking what a replay would do…");
-  const send = el("button", { value: "yes" }, "Replay");
-  const form = el(
-    "form",
-    { method: "dialog", oninput: () => later(), onsubmit: (event) => submit(event) },
-    el("h2", {}, "Mend and replay"),
-    el("p", { class: "callout error" }, el("strong", {}, `${one.error_class} in ${one.stage}: `), one.last_error),
-    asked.length ? el("fieldset", {}, el("legend", {}, "Input"), asked.map(([, each]) => field(shown(each)))) : null,
-    field({ name: "evidence", id: "mend-evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" }),
-    field({
-      name: "full",
-      id: "mend-full",
-      label: "From where?",
-      kind: "select",
-      options: [
-        ["", `from ${one.replay_stage ?? one.stage}, keeping what is done`],
-        ["yes", "from the first stage, paying for all of them again"],
-      ],
-    }),
-    seen,
-    el("div", { class: "acts" }, send, el("button", { class: "quiet", type: "button", onclick: () => box.close() }, "Leave it")),
-  );
-  const box = el("dialog", { "aria-label": "Mend and replay", class: "wide" }, form);
-  for (const [name] of asked) {
-    const input = form.elements[`input.${name}`];
-    input.dataset.start = input.value;
-  }
-  const body = () => ({
+  const body = (form) => ({
     set: changesIn(form, asked),
     evidence: form.elements.evidence.value.trim() || null,
     full: form.elements.full.value === "yes",
     cause: changesIn(form, asked) ? "data" : (one.cause ?? "transient"),
   });
-  const post = (more) => api(`/api/ops/dead-letters/${one.id}/mend`, { method: "POST", body: { ...body(), ...more } });
+  // What a field begins with is noted before a draft comes back into it.
+  const ready = (form) => {
+    for (const [name] of asked) {
+      const input = form.elements[`input.${name}`];
+      input.dataset.start = input.value;
+    }
+  };
+  openDialog(
+    {
+      title: "Mend and replay",
+      fields: [
+        el("p", { class: "callout error" }, el("strong", {}, `${one.error_class} in ${one.stage}: `), one.last_error),
+        asked.length ? el("fieldset", {}, el("legend", {}, "Input"), asked.map(([, each]) => field(shown(each)))) : null,
+        evidenceField(),
+        stageField(one.replay_stage ?? one.stage),
+      ],
+      path: `/api/ops/dead-letters/${one.id}/mend`,
+      body,
+      preview,
+      done: (answer) => {
+        say(`Replayed from ${answer.stage}.`);
+        location.hash = `job/${answer.job_id}`;
+      },
+    },
+    again,
+    ready,
+  );
+}
+
+// A whole group: what was mended, for all of them, how fast, and what that would do.
+export function mendGroupDialog({ system, fingerprint, ids, first, causes, begun }, again) {
+  const body = ({ elements: f }) => ({
+    set: f.path.value.trim() ? { [f.path.value.trim()]: readValue(f.value.value) } : null,
+    evidence: f.evidence.value.trim() || null,
+    cause: f.cause.value,
+    full: f.full.value === "yes",
+    per_minute: f.rate.value ? Number(f.rate.value) : null,
+    ids,
+  });
+  openDialog(
+    {
+      title: "Mend and replay the group",
+      fields: [
+        el("p", { class: "callout error" }, el("strong", {}, `${first.error_class} in ${first.stage}: `), first.last_error),
+        field({ name: "cause", id: "mend-cause", label: "What kind of cause was it?", kind: "select", options: causes, value: first.cause ?? "transient" }),
+        evidenceField(),
+        el(
+          "div",
+          { class: "row" },
+          field({ name: "path", id: "mend-path", label: "Set this field in all inputs", placeholder: "empty: none" }),
+          field({ name: "value", id: "mend-value", label: "to", placeholder: "text, or JSON" }),
+          field({ name: "rate", id: "mend-rate", label: "Letters a minute", kind: "number", min: "1", value: "60", placeholder: "all at once" }),
+        ),
+        stageField(first.replay_stage ?? first.stage),
+      ],
+      path: `/api/ops/dead-letters/groups/${encodeURIComponent(fingerprint)}/mend?${new URLSearchParams({ system })}`,
+      body,
+      preview: previewGroup,
+      done: (answer) => {
+        begun();
+        say(`${count(answer.letters, "letter")} on the way.`);
+        location.hash = `replay/${answer.id}`;
+      },
+    },
+    again,
+  );
+}
+
+const evidenceField = () =>
+  field({ name: "evidence", id: "mend-evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" });
+const stageField = (start) =>
+  field({
+    name: "full",
+    id: "mend-full",
+    label: "From where?",
+    kind: "select",
+    options: [
+      ["", `from ${start}, keeping what is done`],
+      ["yes", "from the first stage, paying for all of them again"],
+    ],
+  });
+
+// What is no JSON is a text.
+function readValue(given) {
+  try {
+    return JSON.parse(given);
+  } catch {
+    return given;
+  }
+}
+
+// A dialog whose preview is asked for anew whenever something is typed; the button sends the same without `dry_run`.
+function openDialog({ title, fields, path, body, preview, done }, again, ready = () => {}) {
+  const seen = el("div", { class: "preview", "aria-live": "polite" }, "Asking what a replay would do…");
+  const send = el("button", { value: "yes" }, "Replay");
+  const form = el(
+    "form",
+    { method: "dialog", oninput: () => later(), onsubmit: (event) => submit(event) },
+    el("h2", {}, title),
+    fields,
+    seen,
+    el("div", { class: "acts" }, send, el("button", { class: "quiet", type: "button", onclick: () => box.close() }, "Leave it")),
+  );
+  const box = el("dialog", { "aria-label": title, class: "wide" }, form);
+  const post = (more) => api(path, { method: "POST", body: { ...body(form), ...more } });
   let turn = 0;
   let waits = null;
   async function look() {
     const mine = ++turn;
     let words;
+    let isRefused = true;
     try {
       words = preview(await post({ dry_run: true }));
-      if (mine === turn) send.disabled = false;
+      isRefused = false;
     } catch (error) {
       words = el("p", { class: "callout error", role: "alert" }, error.message);
-      if (mine === turn) send.disabled = true;
     }
-    if (mine === turn) seen.replaceChildren(words);
+    if (mine !== turn) return;
+    send.disabled = isRefused;
+    seen.replaceChildren(words);
   }
   function later() {
     clearTimeout(waits);
@@ -113,11 +192,10 @@ export function mendDialog(one, again) {
     event.preventDefault();
     send.disabled = true;
     try {
-      const done = await post({});
+      const answer = await post({});
       drop(fieldsOf(form));
       box.close();
-      say(`Replayed from ${done.stage}.`);
-      location.hash = `job/${done.job_id}`;
+      done(answer);
     } catch (error) {
       seen.replaceChildren(el("p", { class: "callout error", role: "alert" }, error.message));
       send.disabled = false;
@@ -128,6 +206,7 @@ export function mendDialog(one, again) {
     box.remove();
     again();
   });
+  ready(form);
   nameDialog(box);
   document.body.append(box);
   box.showModal();
@@ -149,13 +228,36 @@ function preview(seen) {
       ? ["warn", `In doubt; looked up, or asked of a person, before it is sent again: ${seen.effects_in_doubt.map((row) => row.key).join(", ")}.`]
       : null,
     ["", `Calls of the stages that run cost ${money(seen.cost_again_micros)} so far; ${money(seen.cost_kept_micros)} is kept.`],
-    seen.gate && seen.gate !== "closed"
-      ? ["warn", `The breaker of ${seen.provider} is ${seen.gate.replace("_", " ")}: it waits until that closes.`]
-      : seen.gate
-        ? ["", `The breaker of ${seen.provider} is closed.`]
-        : null,
+    gateLine(seen),
     seen.not_before ? ["warn", el("span", {}, "The provider asked to be left alone until ", when(seen.not_before), ".")] : null,
   ].filter(Boolean);
+  return sum(seen.changes, lines);
+}
+
+function previewGroup(seen) {
+  const stages = (counts) => Object.entries(counts).map(([name, jobs]) => `${name} (${jobs})`).join(", ");
+  const lines = [
+    ["", `${count(seen.letters, "letter")}${seen.owners ? ` of ${count(seen.owners, "customer")}` : ""} begin at ${seen.replay_from}.`],
+    ["", el("span", {}, "The last of them begins at ", when(seen.last_begins_at), ".")],
+    ["", stages(seen.stages_kept) ? `Kept, and not paid for again: ${stages(seen.stages_kept)}.` : "No completed stage is kept."],
+    stages(seen.stages_again) ? ["warn", `Completed stages that run again: ${stages(seen.stages_again)}.`] : null,
+    ["", seen.effects_kept ? `${count(seen.effects_kept, "effect")} happened and will not be repeated.` : "Nothing was sent to the outside yet."],
+    seen.effects_in_doubt ? ["warn", `${count(seen.effects_in_doubt, "effect")} in doubt: looked up, or asked of a person, before anything is sent again.`] : null,
+    ["", `Calls of the stages that run cost ${money(seen.cost_again_micros)} so far; ${money(seen.cost_kept_micros)} is kept.`],
+    gateLine(seen),
+    seen.refused.length ? ["error", `${seen.refused.length} of the first ${seen.sampled} cannot be corrected so: ${seen.refused[0].detail}`] : null,
+  ].filter(Boolean);
+  return sum(seen.changes, lines);
+}
+
+const gateLine = (seen) =>
+  seen.gate && seen.gate !== "closed"
+    ? ["warn", `The breaker of ${seen.provider} is ${seen.gate.replace("_", " ")}: what is replayed waits until it closes.`]
+    : seen.gate
+      ? ["", `The breaker of ${seen.provider} is closed.`]
+      : null;
+
+function sum(changed, lines) {
   const changes = [
     ["Field", (row) => el("code", {}, row.path)],
     ["Before", (row) => el("del", {}, text(row.before))],
@@ -164,7 +266,7 @@ function preview(seen) {
   return el(
     "div",
     {},
-    seen.changes.length ? table(changes, seen.changes) : el("p", { class: "soft" }, "The input stays as it is."),
+    changed.length ? table(changes, changed) : el("p", { class: "soft" }, "The input stays as it is."),
     el("ul", { class: "checks" }, lines.map(([kind, words]) => el("li", { class: kind }, words))),
   );
 }

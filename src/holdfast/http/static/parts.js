@@ -68,6 +68,8 @@ export function span(seconds) {
 }
 export const ago = (value) => `${span(Math.max(0, (Date.now() - new Date(value).getTime()) / 1000))} ago`;
 export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
+// The server counts jobs up to ten thousand of a sort: from there on there may be more.
+export const many = (number) => (number >= 10000 ? `${number.toLocaleString("en")}+` : String(number));
 export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
 export const link = (href, ...words) => el("a", { href }, ...words);
@@ -168,8 +170,11 @@ export function say(words, kind = "good") {
   else setTimeout(() => one.remove(), 6000);
 }
 
-// Run an action of a person: its problem is shown where it was asked for, and the view is drawn anew.
-export const doing = (run, done, again) => async (event) => {
+// Run an action of a person: its problem is shown where it was asked for, and the view is drawn anew. `act` is the
+// address of what it does in the API: nobody who may not do that gets to see it.
+export const doing = (run, done, again, act = null) => acting(act, handle(run, done, again));
+export const acting = (act, handler) => Object.assign(handler, { act });
+const handle = (run, done, again) => async (event) => {
   event?.preventDefault?.();
   const button = event?.submitter ?? event?.currentTarget;
   const typed = event?.type === "submit" ? fieldsOf(event.currentTarget) : [];

@@ -76,6 +76,13 @@ export function who() {
   }
 }
 
+// What the roles of this person allow, as the server says; until it has said so, nothing.
+let acts = new Set();
+export const allow = (paths) => {
+  acts = new Set(paths);
+};
+export const may = (path) => acts.has(path);
+
 function leave() {
   forget();
   sessionStorage.clear();

@@ -180,6 +180,7 @@ function acts(row, again) {
       },
       done,
       again,
+      `/api/ops/dlq/{letter_id}/${verb}`,
     );
   const look = doing(
     async () => {
@@ -207,7 +208,7 @@ function resubmitButton(row, again) {
     const headers = { "Idempotency-Key": uuid() };
     return api(`/api/ops/submissions/${row.id}/resubmit`, { method: "POST", headers });
   };
-  return el("button", { class: "quiet", onclick: doing(run, "The next attempt has begun.", again) }, "Submit again");
+  return el("button", { class: "quiet", onclick: doing(run, "The next attempt has begun.", again, "/api/ops/submissions/{submission_id}/resubmit") }, "Submit again");
 }
 
 function chooser(name, label, options, value, choose) {
