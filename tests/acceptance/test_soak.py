@@ -39,6 +39,7 @@ FAULTS_S = 15.0
 WORKERS = 3
 LEASE_S = 2.0
 KILLS_MIN, STOPS_MIN = 3, 1
+ACTIONS = ("kill", "kill", "stop", "end")
 
 
 @dataclass
@@ -50,6 +51,7 @@ class Chaos:
     workers: list[Process] = field(default_factory=list)
     stopped: dict[int, float] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
 
     def fill(self) -> None:
         """A killed worker is started again, as a supervisor would."""
@@ -75,7 +77,8 @@ class Chaos:
 
     def _hurt(self, now: float) -> None:
         victim = self.dice.choice(self.workers)
-        action = self.dice.choice(("kill", "kill", "stop", "end"))
+        self.next = self.next or self.dice.sample(ACTIONS, len(ACTIONS))
+        action = self.next.pop()
         if victim.pid in self.stopped and action != "kill":
             return
         self.done.append(action)

@@ -156,6 +156,9 @@ async def test_a_server_that_recovers_is_waited_for_longer_than_an_absent_one(mo
             length = int.from_bytes(await reader.readexactly(4), "big")
             await reader.readexactly(length - 4)
         asked += 1
+        if asked == CONNECT_TRIES + 1:  # it falls over once more; that is no reason to give up
+            writer.close()
+            return
         writer.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
         await writer.drain()
         writer.close()
@@ -166,7 +169,7 @@ async def test_a_server_that_recovers_is_waited_for_longer_than_an_absent_one(mo
         with pytest.raises(StoreStarting, match="the database system is starting up"):
             await prepare(Kernel(store=store, registry=Registry([])))
         await store.close()
-    assert asked >= CONNECT_TRIES + 3
+    assert asked > CONNECT_TRIES + 3
 
 
 @pytest.mark.spec("K19")

@@ -79,6 +79,7 @@ CROSSING = {
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
         "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
+        " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"
         " ops.outbox_page ops.effects_page ops.mark ops.at_risk"
         " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"

@@ -7,7 +7,7 @@ them for all (`keeper`).
 from __future__ import annotations
 
 import asyncio
-import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -277,13 +277,16 @@ async def await_schema(kernel: Kernel) -> None:
 
 
 async def _patiently(kernel: Kernel, begin: Callable[[], Awaitable[T]]) -> T:
-    for attempt in itertools.count(1):
+    """Begin as soon as the database lets us. One that starts or recovers is waited for longer than one that is away,
+    each with tries of its own: after a long recovery a single lost connection is no reason to give up."""
+    attempts: Counter[int] = Counter()
+    while True:
         try:
             return await begin()
         except (StoreUnavailable, StoreReadOnly) as error:  # a standby may be promoted any moment
             tries = STARTING_TRIES if isinstance(error, StoreStarting) else CONNECT_TRIES
-            kernel.watch.log("store.unreachable", error=str(error), attempt=attempt, of=tries)
-            if attempt >= tries:
+            attempts[tries] += 1
+            kernel.watch.log("store.unreachable", error=str(error), attempt=attempts[tries], of=tries)
+            if attempts[tries] >= tries:
                 raise
             await pause(asyncio.Event(), CONNECT_WAIT_S)
-    raise AssertionError("unreachable")

@@ -2,12 +2,12 @@
 -- Jobs in the order of their ids, which is the order of their creation.
 SELECT CAST(id AS TEXT) AS id, kind, stage, state, parked, provider, attempt, failures, crashes, epoch, run_at,
        deadline_at, finished_at, lease_until
-  FROM holdfast_jobs WHERE id > CAST(:after AS /*id*/) ORDER BY id LIMIT :limit
+  FROM holdfast_jobs WHERE id > CAST(:after AS /*id*/) ORDER BY holdfast_jobs.id LIMIT :limit
 
 -- name: some
 SELECT CAST(id AS TEXT) AS id, kind, stage, state, parked, provider, attempt, failures, crashes, epoch, run_at,
        deadline_at, finished_at, lease_until
-  FROM holdfast_jobs WHERE id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY id
+  FROM holdfast_jobs WHERE id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY holdfast_jobs.id
 
 -- name: events @postgres
 -- Job by job: joined to the ids, the view would be read as a whole (6 s for a page beside 60,000 jobs). The OFFSET keeps
@@ -25,7 +25,7 @@ SELECT job_id, attempt, type, at FROM holdfast_every_event
 
 -- name: effects
 SELECT CAST(job_id AS TEXT) AS job_id, key, token, status, provider_id, error, updated_at FROM holdfast_effects
- WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY job_id, key
+ WHERE job_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e) ORDER BY holdfast_effects.job_id, key
 
 -- name: cases
 SELECT CAST(job_id AS TEXT) AS job_id, state, deaths, replays FROM holdfast_dead_letters

@@ -48,6 +48,8 @@ class Query:
     stage: str | None = None
     provider: str | None = None
     owner: str | None = None
+    owner_is: str | None = None
+    """An owner as it is written, without `*`: found by its index."""
     error: str | None = None
     key: str | None = None
     from_id: str | None = None
@@ -93,6 +95,8 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
     if name.startswith("input."):
         terms = query.terms if value.endswith("*") else (*query.terms, (name.removeprefix("input."), value))
         return replace(query, inputs=(*query.inputs, _piece(name.rpartition(".")[2], value)), terms=terms)
+    if field == "owner" and not value.endswith("*"):
+        return _set(query, field, owner=None, owner_is=value)
     if field in TEXTS:
         pattern = _contains(value) if field == "error" else _pattern(value)
         return _set(query, field, **{field: pattern})
@@ -106,7 +110,7 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
 
 
 def _set(query: Query, field: str, **values: object) -> Query:
-    if any(getattr(query, name) is not None for name in values):
+    if any(getattr(query, name) is not None for name in values) or (field == "owner" and query.owner_is is not None):
         raise InvalidInput(f"'{field}:' stands twice in the query.")
     return replace(query, **values)  # type: ignore[arg-type]
 

@@ -67,7 +67,7 @@ SELECT CAST(id AS TEXT) AS id, topic, subject, severity, state, sentence, began_
   FROM holdfast_incidents
  WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
    AND (CAST(:state AS TEXT) IS NULL OR state = :state)
- ORDER BY id DESC LIMIT :limit
+ ORDER BY holdfast_incidents.id DESC LIMIT :limit
 
 -- name: join_held
 -- The first jobs in line for a provider; those that are known already stay as they are.

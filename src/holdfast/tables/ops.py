@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
-PAYLOADS_MAX = 20_000
+PAYLOADS_MAX = 10_000
 GATES_MAX = 500
 AT_RISK_MAX = 1_000
 AT_RISK_AHEAD_MS = 3_600_000
@@ -49,16 +50,29 @@ async def jobs_page(
 
 
 async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> Sequence[Row]:
-    """Jobs by any id that belongs to them."""
+    """Jobs by any id that belongs to them, their effects' or their messages'."""
+    as_id = _as_id(wanted)
+    message = await tx.rows(sql.aggregate_of, id=as_id) if as_id is not None else []
+    subject = message[0]["aggregate_id"] if message else wanted
     quoted = "".join(f"!{sign}" if sign in "!%_" else sign for sign in json.dumps(wanted))
-    return await tx.rows(
+    rows = await tx.rows(
         sql.jobs_found,
-        wanted=wanted,
+        wanted=subject,
+        as_id=_as_id(subject),
         before=before,
         limit=limit,
         quoted=f"%{quoted}%",
         payloads_max=PAYLOADS_MAX,
     )
+    return rows or await tx.rows(sql.jobs_of_effect, wanted=wanted, before=before, limit=limit)
+
+
+def _as_id(text: str) -> str | None:
+    """The text as an id of ours, if it is spelled like one."""
+    try:
+        return str(UUID(text)) if text.count("-") == 4 else None
+    except ValueError:
+        return None
 
 
 async def outbox_page(tx: Tx, *, before: int | None, limit: int, status: str | None = None) -> Sequence[Row]:

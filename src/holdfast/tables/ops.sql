@@ -18,24 +18,43 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
  ORDER BY holdfast_jobs.id DESC LIMIT :limit
 
 -- name: jobs_found
--- By any id that a person may hold in hand: of the job, its key, its callback, its trace, its dead letter, its
--- effects, its messages; and, among the newest jobs only (a payload has no index), any id that its input names.
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider, priority, attempt, failures, crashes,
-       epoch, run_at, created_at, updated_at, started_at, finished_at, deadline_at, lease_owner, lease_until, owner,
-       job_key, error
-  FROM holdfast_jobs
- WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
-   AND (CAST(id AS TEXT) = :wanted OR job_key = :wanted OR wait_key = :wanted OR trace = :wanted
-        OR id IN (SELECT d.job_id FROM holdfast_dead_letters AS d
-                   WHERE CAST(d.id AS TEXT) = :wanted OR d.request_id = :wanted)
-        OR id IN (SELECT f.job_id FROM holdfast_effects AS f
-                   WHERE f.key = :wanted OR f.token = :wanted OR f.provider_id = :wanted)
-        OR CAST(id AS TEXT) IN (SELECT o.aggregate_id FROM holdfast_outbox AS o WHERE CAST(o.id AS TEXT) = :wanted)
-        OR job_key IN (SELECT o.aggregate_id FROM holdfast_outbox AS o WHERE CAST(o.id AS TEXT) = :wanted)
-        OR id IN (SELECT n.id FROM (SELECT j.id, j.payload FROM holdfast_jobs AS j
-                                     ORDER BY j.id DESC LIMIT :payloads_max) AS n
-                   WHERE n.payload LIKE :quoted ESCAPE '!'))
- ORDER BY holdfast_jobs.id DESC LIMIT :limit
+-- By any id that a person may hold in hand: of the job, its key, its callback, its dead letter, its effects; and, among
+-- the newest jobs only (neither has an index), its trace and any id that its input names. Each by its own index: the
+-- kinds are leapt over one by one, since a key is unique within its kind.
+WITH RECURSIVE kinds (kind) AS (
+  SELECT MIN(j.kind) FROM holdfast_jobs AS j WHERE j.job_key IS NOT NULL
+   UNION ALL
+  SELECT (SELECT MIN(j.kind) FROM holdfast_jobs AS j WHERE j.job_key IS NOT NULL AND j.kind > k.kind)
+    FROM kinds AS k WHERE k.kind IS NOT NULL
+), newest AS (
+  SELECT j.id, j.trace, j.payload FROM holdfast_jobs AS j ORDER BY j.id DESC LIMIT :payloads_max
+), wanted (id) AS (
+  SELECT j.id FROM holdfast_jobs AS j WHERE j.id = CAST(:as_id AS /*id*/) OR j.wait_key = :wanted
+   UNION SELECT j.id FROM kinds AS k JOIN holdfast_jobs AS j ON j.kind = k.kind AND j.job_key = :wanted
+   UNION SELECT d.job_id FROM holdfast_dead_letters AS d WHERE d.id = CAST(:as_id AS /*id*/) OR d.request_id = :wanted
+   UNION SELECT f.job_id FROM holdfast_effects AS f WHERE f.key = :wanted
+   UNION SELECT n.id FROM newest AS n WHERE n.trace = :wanted OR n.payload LIKE :quoted ESCAPE '!'
+)
+SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
+       j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
+       j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
+  FROM wanted AS w JOIN holdfast_jobs AS j ON j.id = w.id
+ WHERE CAST(:before AS TEXT) IS NULL OR j.id < CAST(:before AS /*id*/)
+ ORDER BY j.id DESC LIMIT :limit
+
+-- name: jobs_of_effect
+-- By what a provider has of an effect. Neither has an index: asked only where nothing else was found.
+SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
+       j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
+       j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
+  FROM holdfast_jobs AS j
+ WHERE j.id IN (SELECT f.job_id FROM holdfast_effects AS f WHERE f.token = :wanted OR f.provider_id = :wanted)
+   AND (CAST(:before AS TEXT) IS NULL OR j.id < CAST(:before AS /*id*/))
+ ORDER BY j.id DESC LIMIT :limit
+
+-- name: aggregate_of
+-- What a message is about.
+SELECT aggregate_id FROM holdfast_outbox WHERE id = CAST(:id AS /*id*/)
 
 -- name: outbox_page
 SELECT seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, status, created_at, available_at,

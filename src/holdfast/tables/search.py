@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
-PAYLOADS_MAX = 20_000
+LOWEST, HIGHEST = str(UUID(int=0)), str(UUID(int=2**128 - 1))
+CLOCKS_APART_MS = 3_600_000
+PAYLOADS_MAX = 10_000
 """An input has no index: those of so many jobs are looked into, the newest first."""
 
 
@@ -26,6 +29,7 @@ async def jobs_matching(
     stage: str | None = None,
     provider: str | None = None,
     owner: str | None = None,
+    owner_is: str | None = None,
     error: str | None = None,
     key: str | None = None,
     from_id: str | None = None,
@@ -36,7 +40,8 @@ async def jobs_matching(
     term: tuple[str, str] | None = None,
     is_declared: bool = False,
 ) -> Sequence[Row]:
-    """The newest first. Texts are patterns in small letters; of each of `inputs` one of three patterns must fit.
+    """The newest first. Texts are patterns in small letters, but for `owner_is`; of each of `inputs` one of three
+    patterns must fit.
 
     `term`, one of the inputs as a field and its value, finds jobs of any age whose kind declares that field;
     `is_declared` says that all kinds that are asked for do."""
@@ -50,10 +55,11 @@ async def jobs_matching(
         "stage": stage,
         "provider": provider,
         "owner": owner,
+        "owner_is": owner_is,
         "error": error,
         "key": key,
-        "from_id": from_id,
-        "to_id": to_id,
+        "from_id": max(from_id or LOWEST, _first_id(created_from)),
+        "to_id": min(to_id or HIGHEST, _last_id(created_to)),
         "created_from": created_from,
         "created_to": created_to,
         "inputs": batch.keyed({str(number): list(patterns) for number, patterns in enumerate(inputs)}),
@@ -65,6 +71,21 @@ async def jobs_matching(
         rows += await tx.rows(sql.jobs_matching, is_deep=int(bool(inputs)), payloads_max=PAYLOADS_MAX, **given)
     newest = {row["id"]: row for row in rows}
     return [newest[id] for id in sorted(newest, reverse=True)[:limit]]
+
+
+def _first_id(created: int | None) -> str:
+    """The lowest id of jobs that were created then or later. An id begins with the time of its making, by a clock that
+    may differ from the one that dates the row."""
+    return LOWEST if created is None else _id_of(created - CLOCKS_APART_MS, "0")
+
+
+def _last_id(created: int | None) -> str:
+    return HIGHEST if created is None else _id_of(created + CLOCKS_APART_MS, "f")
+
+
+def _id_of(moment: int, rest: str) -> str:
+    time = min(max(0, moment), 2**48 - 1)
+    return str(UUID(f"{time:012x}".ljust(32, rest)))
 
 
 async def put(tx: Tx, terms: Mapping[str, Iterable[tuple[str, str]]]) -> None:

@@ -10,7 +10,7 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
    AND (CAST(:user_id AS TEXT) IS NULL OR user_id = :user_id)
    AND (CAST(:is_late AS INTEGER) IS NULL OR is_late = :is_late)
    AND (CAST(:is_flagged AS INTEGER) IS NULL OR audit_flag = :is_flagged)
- ORDER BY id DESC LIMIT :limit
+ ORDER BY submissions.id DESC LIMIT :limit
 
 -- name: callbacks_of
 -- What came for any attempt of a submission, and what named it without being an answer to any.

@@ -88,7 +88,7 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
   FROM submissions
  WHERE user_id = :user_id AND (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
    AND (CAST(:status AS TEXT) IS NULL OR status = :status)
- ORDER BY id DESC LIMIT :limit
+ ORDER BY submissions.id DESC LIMIT :limit
 
 -- name: usage
 -- By the owner's indexes; a learner has few. Every attempt counts as one made.
@@ -112,7 +112,7 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
    AND (CAST(:skill AS TEXT) IS NULL OR skill = :skill)
    AND (CAST(:only_rank AS INTEGER) IS NULL OR priority_rank = :only_rank)
    AND (CAST(:free_for AS TEXT) IS NULL OR claimed_by IS NULL OR claimed_by = :free_for)
- ORDER BY priority_rank, id LIMIT :limit
+ ORDER BY priority_rank, submissions.id LIMIT :limit
 
 -- name: review_mark
 -- A value that differs whenever the queue does: what came, what went, who has claimed what.
@@ -130,7 +130,7 @@ SELECT CAST(id AS TEXT) AS id, user_id, skill, payload, request_id, attempt, cre
        priority_rank, mode, claimed_by, claimed_at, reviewed_by, finished_at
   FROM submissions
  WHERE reviewed_by = :instructor AND (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
- ORDER BY id DESC LIMIT :limit
+ ORDER BY submissions.id DESC LIMIT :limit
 
 -- name: accept_callback
 INSERT INTO processed_callbacks (event_id, request_id, submission_id, kind, outcome, fingerprint, processed_at)
