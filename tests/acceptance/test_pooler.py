@@ -38,7 +38,7 @@ SETTINGS = _statement("settings", {None: f"SELECT {ASKED}"})  # type: ignore[dic
 async def planned(store: PostgresStore) -> list[dict[str, str]]:
     """The planner settings that a statement meets, in each way to run one."""
     found = []
-    for way in (store.alone, store.reading, store.transaction):
+    for way in (store.single_statement, store.reading, store.transaction):
         async with way() as tx:
             found.append(dict((await tx.rows(SETTINGS))[0]))  # type: ignore[call-overload]
     return found
