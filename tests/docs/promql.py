@@ -10,7 +10,19 @@ _TOKEN = re.compile(
     r"""|(?P<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])|(?P<space>\s+)"""
 )
 FUNCTIONS = frozenset(
-    ["sum", "min", "max", "avg", "count", "rate", "increase", "histogram_quantile", "absent", "vector"]
+    [
+        "sum",
+        "min",
+        "max",
+        "avg",
+        "count",
+        "rate",
+        "increase",
+        "last_over_time",
+        "histogram_quantile",
+        "absent",
+        "vector",
+    ]
 )
 GROUPINGS = frozenset(["by", "without", "on", "ignoring"])
 WORDS = frozenset(["and", "or", "unless", "offset", "bool"])

@@ -18,6 +18,7 @@ from tests.http.conftest import Client, OpenStore
 from tests.http.wishes import SECRET, app, web_for
 
 from holdfast.http.auth import Auth, Principal, issue_token, secret_of
+from holdfast.http.key_set import KeySet
 from holdfast.http.problem import Problem
 from holdfast.http.tickets import TTL_S
 from holdfast.kernel.kernel import Kernel, Registry
@@ -116,7 +117,7 @@ async def test_a_key_set_takes_asymmetric_tokens_only(tmp_path: Path, monkeypatc
     """The classical confusion, an HS256 token signed with the public key, is refused because HS256 is not allowed."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "k1", "use": "sig"}
-    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", lambda self: {"keys": [public]})
+    monkeypatch.setattr(KeySet, "fetch_data", lambda self: {"keys": [public]})
     auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
     claims = {"sub": "ann", "roles": ["learner"], "exp": soon()}
     good = jwt.encode(claims, key, algorithm="RS256", headers={"kid": "k1"})
@@ -217,7 +218,7 @@ async def test_a_key_set_rotates_and_a_withdrawn_key_opens_nothing(
         client._last_successful_fetch = time.monotonic()
         return {"keys": list(served)}
 
-    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", fetch)
+    monkeypatch.setattr(KeySet, "fetch_data", fetch)
     auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
     claims = {"sub": "ann", "roles": ["learner"], "exp": soon()}
     first = jwt.encode(claims, old, algorithm="RS256", headers={"kid": "k1"})
@@ -243,7 +244,7 @@ async def test_a_key_that_the_token_itself_brings_is_not_believed(
 ) -> None:
     ours, theirs = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
     shared = {"kty": "oct", "kid": "k2", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "alg": "HS256"}
-    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", lambda self: {"keys": [_public(ours, "k1"), shared]})
+    monkeypatch.setattr(KeySet, "fetch_data", lambda self: {"keys": [_public(ours, "k1"), shared]})
     auth = Auth(Settings(data_dir=str(tmp_path), jwks_url="http://127.0.0.1:9/keys"))
     claims = {"sub": "ann", "roles": ["operator"], "exp": soon()}
     brought: list[dict[str, Any]] = [

@@ -48,7 +48,7 @@ class Grant(Job[Wish]):
 def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/api/wishes")
+    @router.post("/api/wishes", status_code=201)
     async def wish(
         request: Request,
         body: Wish,
