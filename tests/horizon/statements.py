@@ -94,7 +94,7 @@ EXCUSED = {
         "calls.spending", "outbox.stuck", "outbox.requeue",
         "outbox.of_aggregate", "ops.jobs_found", "ops.jobs_of_effect", "ops.aggregate_of", "ops.job_ids",
         "ops.letter_ids", "ops.states_of",
-        "search.jobs_matching", "search.jobs_by_term", "workers.running", "schedules.runs",
+        "search.jobs_matching", "search.jobs_by_term", "search.oldest_searched", "workers.running", "schedules.runs",
         "audit.of_subject", "audit.recent",
     },
     "as many as people open consoles": {"tickets.prune"},

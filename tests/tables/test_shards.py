@@ -86,6 +86,7 @@ CROSSING = {
         " depth.dying"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
         " depth.waiting search.jobs_matching search.jobs_by_term incidents.jobs_hit incidents.letters_by_minute"
+        " search.oldest_searched"
         " pauses.held workers.running schedules.runs replays.enrol replays.troubles"
         " replays.effects_of replays.owners_of replays.letters_of"
     ),

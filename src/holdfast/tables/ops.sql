@@ -38,9 +38,11 @@ WITH RECURSIVE kinds (kind) AS (
 SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
        j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
        j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
-  FROM wanted AS w JOIN holdfast_jobs AS j ON j.id = w.id
- WHERE CAST(:before AS TEXT) IS NULL OR j.id < CAST(:before AS /*id*/)
- ORDER BY j.id DESC LIMIT :limit
+  FROM (SELECT w.id FROM wanted AS w
+         WHERE CAST(:before AS TEXT) IS NULL OR w.id < CAST(:before AS /*id*/)
+         ORDER BY w.id DESC LIMIT :limit) AS first
+  JOIN holdfast_jobs AS j ON j.id = first.id
+ ORDER BY j.id DESC
 
 -- name: jobs_of_effect
 -- By what a provider has of an effect. Neither has an index: asked only where nothing else was found.

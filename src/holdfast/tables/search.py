@@ -68,7 +68,10 @@ async def jobs_matching(
     if term is not None:
         rows += await tx.rows(sql.jobs_by_term, field=term[0], value=term[1], **given)
     if term is None or not is_declared:
-        rows += await tx.rows(sql.jobs_matching, is_deep=int(bool(inputs)), payloads_max=PAYLOADS_MAX, **given)
+        if inputs:
+            oldest = await tx.rows(sql.oldest_searched, payloads_max=PAYLOADS_MAX)
+            given["from_id"] = max(str(given["from_id"]), oldest[0]["id"] if oldest else LOWEST)
+        rows += await tx.rows(sql.jobs_matching, is_deep=int(bool(inputs)), **given)
     newest = {row["id"]: row for row in rows}
     return [newest[id] for id in sorted(newest, reverse=True)[:limit]]
 

@@ -1,7 +1,7 @@
 -- name: jobs_matching
 -- The newest first, along the primary key (`ORDER BY id` alone would sort by the text that is given back). What is not
--- asked for is a constant to the planner, so an owner, a state of the few and an error are found by their own indexes. An
--- input has none: only the newest jobs' are looked into, and nobody's where the query does not ask for it.
+-- asked for is a constant to the planner, so an owner, a state of the few and an error are found by their own indexes.
+-- An input has none: it is looked into only where the query asks for it, and `from_id` bounds whose.
 SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
        j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
        j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
@@ -21,12 +21,15 @@ SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.
    AND (CAST(:created_from AS BIGINT) IS NULL OR j.created_at >= CAST(:created_from AS BIGINT))
    AND (CAST(:created_to AS BIGINT) IS NULL OR j.created_at <= CAST(:created_to AS BIGINT))
    AND (CAST(:is_deep AS INTEGER) = 0
-        OR (j.id >= COALESCE((SELECT o.id FROM holdfast_jobs AS o ORDER BY o.id DESC LIMIT 1 OFFSET :payloads_max), j.id)
-            AND NOT EXISTS (SELECT 1 FROM json_each(:inputs) AS e
-                             WHERE LOWER(j.payload) NOT LIKE e.value->>0 ESCAPE '!'
-                               AND LOWER(j.payload) NOT LIKE e.value->>1 ESCAPE '!'
-                               AND LOWER(j.payload) NOT LIKE e.value->>2 ESCAPE '!')))
+        OR NOT EXISTS (SELECT 1 FROM json_each(:inputs) AS e
+                        WHERE LOWER(j.payload) NOT LIKE e.value->>0 ESCAPE '!'
+                          AND LOWER(j.payload) NOT LIKE e.value->>1 ESCAPE '!'
+                          AND LOWER(j.payload) NOT LIKE e.value->>2 ESCAPE '!'))
  ORDER BY j.id DESC LIMIT :limit
+
+-- name: oldest_searched
+-- From which job on inputs are looked into.
+SELECT CAST(j.id AS TEXT) AS id FROM holdfast_jobs AS j ORDER BY j.id DESC LIMIT 1 OFFSET :payloads_max
 
 -- name: jobs_by_term
 -- The newest first, along the primary key of the terms; all else is looked at in the jobs that have the term.
