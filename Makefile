@@ -27,10 +27,10 @@ test: $(DEV) servers style ## run every check and every test, with private Postg
 	@$(MAKE) --no-print-directory -j2 types tests
 	@$(BIN)/python -m tests.spec_table --last --summary
 
-check: lint ## the fast loop, under a minute: format, lint, types, imports, fast tests
-	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadscope
+check: $(DEV) style ## the fast loop: format, lint, types, imports, fast tests
+	@$(MAKE) --no-print-directory -j2 types fast
 
-.PHONY: lint style types tests
+.PHONY: lint style types tests fast
 lint: $(DEV)
 	@$(MAKE) --no-print-directory -j2 style types
 
@@ -41,6 +41,9 @@ style:
 
 types:
 	@$(BIN)/mypy --strict
+
+fast:
+	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadscope
 
 tests:
 	@rm -f .cache/forgiven.txt

@@ -6,10 +6,12 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import holdfast
-from holdfast import testing
+from holdfast import kit, testing
 from holdfast.contrib import fastapi as contrib_fastapi
 
 GROUPS = {
@@ -43,7 +45,25 @@ def page() -> str:
     parts += [*_entry("world", testing.world), *_entry("World", testing.World)]
     parts += ["## In FastAPI and Starlette", "From `holdfast.contrib.fastapi`."]
     parts += [*_entry("Lifespan", contrib_fastapi.Lifespan)]
+    parts += ["## For systems with tables of their own", *_kit()]
     return "\n\n".join(parts)
+
+
+def _kit() -> Iterator[str]:
+    """The kit by its modules: what each is for, and its names with their first sentences."""
+    for module in (kit, *(import_module(f"{kit.__name__}.{each.name}") for each in iter_modules(kit.__path__))):
+        yield f"### `{module.__name__}`"
+        yield inspect.cleandoc(module.__doc__ or "").partition("\n\n")[0]
+        yield "\n".join(f"- `{name}`{_first_sentence(getattr(module, name))}" for name in module.__all__)
+
+
+def _first_sentence(thing: Any) -> str:
+    documented = inspect.isfunction(thing) or inspect.ismodule(thing) or inspect.isclass(thing)
+    text = " ".join((thing.__doc__ or "").split()) if documented else ""
+    if inspect.isclass(thing) and text.startswith(f"{thing.__name__}("):
+        return ""  # what a dataclass says of itself is its signature
+    sentence = re.split(r"(?<=\.)\s", text)[0]
+    return f": {sentence}" if sentence else ""
 
 
 def _is_error(thing: object) -> bool:

@@ -33,6 +33,8 @@ LOOKS = {
     "list": "",
     "state": "state:dead",
     "owner": "owner:owner-7",
+    "key": "key:order-{newest}",
+    "nobody": "owner:nobody",
     "error": "error:UPSTREAM_422",
     "id": "order-{newest}",
     "range": "kind:bench.Noop since:1h",

@@ -106,6 +106,9 @@ def load_app(path: str) -> App:
     module_name, _, name = path.partition(":")
     if not name:
         raise SettingsError([f"'{path}' does not name an app; write module:app."])
+    if "/" in module_name or module_name.endswith(".py"):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise SettingsError([f"'{path}' names a file; write its module: {dotted}:{name}."])
     module = import_own(module_name)
     found = getattr(module, name, None)
     if found is None:
@@ -134,6 +137,9 @@ def import_own(module_name: str) -> ModuleType:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise SettingsError([f"The module '{module_name}' cannot be imported: {error}."]) from None
+    except SystemExit as error:
+        why = f"it calls sys.exit({error.code!r})"
+        raise SettingsError([f"The module '{module_name}' cannot be imported: {why}."]) from None
     except Exception as error:
         words = error.msg if isinstance(error, SyntaxError) else str(error).rstrip(".")
         why = f"{type(error).__name__}: {words} ({_place_of(error)})"
@@ -149,6 +155,14 @@ def _place_of(error: Exception) -> str:
     own = [each for each in frames if Path(each.filename).is_relative_to(here) and "site-packages" not in each.filename]
     place = (own or frames)[-1]
     return f"{Path(place.filename).name}, line {place.lineno}"
+
+
+def _refuse_twins(apps: Sequence[App]) -> None:
+    """Two apps of one name have one queue, and each would take jobs that only the other knows."""
+    names = [app.name for app in apps]
+    twins = sorted({each.name for each in apps if names.count(each.name) > 1 and len({id(a) for a in apps}) > 1})
+    if twins:
+        raise SettingsError([f"Two apps are named '{twins[0]}'; give each a name of its own, or name one of them."])
 
 
 def _needs_nothing(found: object) -> bool:
@@ -212,6 +226,7 @@ async def open_systems(
     only wants `to_look` is given the replicas, where there are any. `databases`: URLs by name; everything is opened
     once on each, under a name of its own and without routes: for a console over several deployments. `extra`: systems
     that are not installed."""
+    _refuse_twins(own)
     chosen = [*(load_systems(names) if names or not own else []), *extra]
     if not chosen and not own:
         raise SettingsError([NOTHING_TO_RUN])

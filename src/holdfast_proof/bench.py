@@ -46,7 +46,7 @@ class Figures:
     round_trip_ms: float
     is_durable: bool
 
-    def advice(self, dialect: str) -> list[str]:
+    def advice(self, *, has_one_writer: bool) -> list[str]:
         """Where the limit probably is, in sentences."""
         found = []
         if not self.is_durable:
@@ -66,7 +66,7 @@ class Figures:
             )
         if self.pickup_p50_ms > 4 * self.commit_ms + BUSY_MS:
             found.append("Picking up takes longer than its two commits: this process or the database lacks CPU.")
-        if dialect == "sqlite":
+        if has_one_writer:
             found.append("SQLite has one writer: more worker processes add nothing; PostgreSQL takes several.")
         return found or ["Nothing stands out: the figures are what this machine gives."]
 

@@ -129,9 +129,9 @@ async def outage(on: DemoStage, own: Postcards) -> list[DemoAccepted]:
     await until(lambda: _parked(kernel, 5), "no job was held")
     calls = translator.calls
     async with kernel.store.reading() as tx:
-        held = [row for row in await jobs.page(tx, limit=1_000) if row["parked"]]
+        held = [row for row in await jobs.page(tx, limit=1_000) if row.parked]
         reason = (await providers.read(tx, TRANSLATOR)).state.reason
-    unspent = sum(row["failures"] == 0 for row in held)
+    unspent = sum(row.failures == 0 for row in held)
     on.say(f"the breaker is [red]open[/]: {reason}")
     on.say(f"{len(held)} jobs are held; {unspent} of them have not spent a single attempt")
     on.title("3. The translator comes back")
@@ -161,16 +161,16 @@ async def dead_letter(on: DemoStage, own: Postcards) -> None:
     if len(found) != 1:
         raise HoldfastError(f"The demo expects one dead letter and finds {len(found)}.")
     case = found[0]
-    on.say(f"dead letter: stage {case['stage']}, [red]{case['error_class']}[/]")
-    await operate.triage(kernel, case["id"], cause="data", actor=ACTOR)
+    on.say(f"dead letter: stage {case.stage}, [red]{case.error_class}[/]")
+    await operate.triage(kernel, case.id, cause="data", actor=ACTOR)
     on.say("triaged: the cause is the data")
     own.desk.translator.languages.add("Welsh")
-    await operate.remediate(kernel, case["id"], evidence="Installed the Welsh dictionary.", actor=ACTOR)
+    await operate.remediate(kernel, case.id, evidence="Installed the Welsh dictionary.", actor=ACTOR)
     on.say("remediated: the Welsh dictionary is installed, and that is on record")
-    done = await operate.replay(kernel, case["id"], actor=ACTOR)
+    done = await operate.replay(kernel, case.id, actor=ACTOR)
     on.say(f"replayed from its failed stage '{done.stage}'")
     await until(lambda: _nothing_live(kernel), "the replayed job did not end")
-    await operate.resolve(kernel, case["id"], notes="Card sent after the replay.", actor=ACTOR)
+    await operate.resolve(kernel, case.id, notes="Card sent after the replay.", actor=ACTOR)
     on.say("resolved: the card is sent")
 
 
@@ -191,7 +191,7 @@ async def _sent(kernel: Kernel) -> int:
 
 async def _parked(kernel: Kernel, least: int) -> bool:
     async with kernel.store.reading() as tx:
-        return sum(bool(row["parked"]) for row in await jobs.page(tx, limit=1_000)) >= least
+        return sum(bool(row.parked) for row in await jobs.page(tx, limit=1_000)) >= least
 
 
 async def _gate(kernel: Kernel, gate: Gate) -> bool:
@@ -201,4 +201,4 @@ async def _gate(kernel: Kernel, gate: Gate) -> bool:
 
 async def _nothing_live(kernel: Kernel) -> bool:
     async with kernel.store.reading() as tx:
-        return all(row["state"] in TERMINAL for row in await jobs.page(tx, limit=1_000))
+        return all(row.state in TERMINAL for row in await jobs.page(tx, limit=1_000))

@@ -60,24 +60,24 @@ async def account(one: OpenSystem, standings: Sequence[DemoStanding]) -> Account
         stored = await jobs.page(tx, limit=1_000)
         letters = await cases.page(tx, limit=1_000)
         counted = await effects.count(tx)
-        pending = (await outbox.lag(tx))["pending"]
+        pending = (await outbox.lag(tx)).pending
     return AccountRow(
         system=one.name,
         accepted=len(standings),
         done=standings.count(DemoStanding.DONE),
         with_a_person=standings.count(DemoStanding.WITH_A_PERSON),
         jobs=len(stored),
-        jobs_unfinished=sum(row["state"] not in TERMINAL for row in stored),
-        dead_letters_open=sum(row["state"] != "resolved" for row in letters),
+        jobs_unfinished=sum(row.state not in TERMINAL for row in stored),
+        dead_letters_open=sum(row.state != "resolved" for row in letters),
         messages_pending=pending,
-        effects_sent=sum(row["effects"] for row in counted if row["status"] == "sent"),
+        effects_sent=sum(row.effects for row in counted if row.status == "sent"),
         findings=tuple(str(finding) for finding in await audit(one.kernel)),
     )
 
 
 async def no_message_pending(kernel: Kernel) -> bool:
     async with kernel.store.reading() as tx:
-        return bool((await outbox.lag(tx))["pending"] == 0)
+        return bool((await outbox.lag(tx)).pending == 0)
 
 
 def show(made: Account, console: Console) -> None:

@@ -253,7 +253,7 @@ class KernelWorld(SimWorld):
     async def _work_cases(self, kernel: Kernel) -> None:
         async with kernel.store.reading() as tx:
             letters = await cases.page(tx, limit=20)
-        await self._person.work_cases(kernel, letters)
+        await self._person.work_cases(kernel, [(letter.id, letter.job_id, letter.state) for letter in letters])
 
     async def _answer_doubts(self, kernel: Kernel) -> None:
         rows = self.query("SELECT key, token, provider FROM holdfast_effects WHERE status = 'review' ORDER BY key")

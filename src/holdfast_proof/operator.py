@@ -27,10 +27,10 @@ class Operator:
         self._in_full = in_full
         self._replays: dict[str, int] = {}
 
-    async def work_cases(self, kernel: Kernel, letters: Iterable[Row]) -> None:
-        """Triage, mend, replay (twice, as an impatient finger does); give up what was replayed often enough."""
-        for letter in letters:
-            case, job, state = letter["id"], letter["job_id"], letter["state"]
+    async def work_cases(self, kernel: Kernel, letters: Iterable[tuple[str, str, str]]) -> None:
+        """Triage, remediate and replay cases, given as id, job and state (twice, as an impatient finger does); give up
+        what was replayed often enough."""
+        for case, job, state in letters:
             if state not in OPEN or self._dice.random() < self._puts_off:
                 continue
             if self._replays.get(job, 0) >= self._replays_max:

@@ -21,10 +21,11 @@ from tests.services.rabbitmq import RabbitMQServer
 
 
 def warm() -> None:
-    """Load what every grading process needs: web framework, broker's client, word lists.
+    """Load what every grading process needs: web framework, Celery, broker's client, word lists.
 
     Not the grammar checker: it starts threads, and a process with threads must not be forked."""
     importlib.import_module("holdfast.cli.serve")
+    importlib.import_module("holdfast.engines.celery")
     importlib.import_module("holdfast.transports.rabbitmq")
     importlib.import_module("cefrpy").CEFRAnalyzer()
     importlib.import_module("wordfreq").zipf_frequency("word", "en")

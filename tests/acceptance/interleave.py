@@ -128,6 +128,7 @@ class GatedStore:
     """A PostgreSQL store whose statements and commits wait for their turn."""
 
     dialect: Dialect = "postgres"
+    has_one_writer = False
 
     def __init__(self, inner: PostgresStore) -> None:
         self.inner = inner

@@ -10,6 +10,7 @@ imports is shared. The kernel kills the children if this process ends, and this 
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -19,10 +20,13 @@ import traceback
 from typing import Any, NoReturn
 
 from holdfast import cli, main
+from holdfast.cli import once, reload
+from holdfast.engines import stopping
+from holdfast.settings import celery
 from holdfast.stores import postgres, sqlite
 
 _PR_SET_PDEATHSIG = 1
-_PRELOADED = (cli, postgres, sqlite)
+_PRELOADED = (cli, once, reload, stopping, celery, postgres, sqlite)
 
 
 def serve() -> None:
@@ -54,6 +58,7 @@ def _poll(pid: int, ended: dict[int, int]) -> int | None:
 
 
 def _born(asked: dict[str, Any], libc: Any) -> int:
+    gc.freeze()  # else each child's collector would write to, and so copy, every page that they share
     pid = os.fork()
     if pid == 0:
         _live(asked, libc)

@@ -140,7 +140,7 @@ async def test_a_broker_killed_under_three_relays_delays_messages_and_loses_none
     assert taken.handled == {*before, *during, *after} and len(taken.first) == len(set(taken.first))
     async with kernel.store.reading() as tx:
         rows = [row for one in before for row in await outbox.of_aggregate(tx, one, 1)]
-    assert {(row["status"], row["retry_count"]) for row in rows} == {("published", 0)}
+    assert {(row.status, row.retry_count) for row in rows} == {("published", 0)}
 
 
 @pytest.mark.spec("K10")
@@ -171,7 +171,7 @@ async def test_one_row_that_no_queue_takes_delays_no_other(deployment: Deploymen
     assert sorted(taken.first) == sorted(good)
     async with kernel.store.reading() as tx:
         row = (await outbox.of_aggregate(tx, bad[0], 1))[0]
-    assert row["status"] == "pending" and row["retry_count"] >= 1 and "nobody.listens" in row["error_message"]
+    assert row.status == "pending" and row.retry_count >= 1 and "nobody.listens" in row.error_message
 
 
 @pytest.mark.spec("K11", "G17")

@@ -97,7 +97,7 @@ async def enqueue(kernel: Kernel, count: int, pause_ms: int = 0) -> list[str]:
 async def finished(kernel: Kernel) -> Counter[str]:
     async with kernel.store.reading() as tx:
         rows = await depth.finished_since(tx, 0)
-    return Counter({str(row["state"]): row["jobs"] for row in rows})
+    return Counter({str(row.state): row.jobs for row in rows})
 
 
 async def until(kernel: Kernel, fleet: Fleet, count: int) -> None:
@@ -119,7 +119,7 @@ def sends(fleet: Fleet) -> Counter[str]:
 async def stages_done(kernel: Kernel, ids: list[str]) -> set[tuple[str, ...]]:
     """The ends of stages that were accepted, per job."""
     async with kernel.store.reading() as tx:
-        stories = [[row["type"] for row in await events.of_job(tx, one)] for one in ids]
+        stories = [[row.type for row in await events.of_job(tx, one)] for one in ids]
     return {tuple(kind for kind in story if kind in ("advanced", "succeeded", "dead")) for story in stories}
 
 

@@ -1,6 +1,6 @@
 """Reviews through a real mail server, with the worker killed at random: each mailbox gets each review exactly once.
 
-HOLDFAST_MAIL_REVIEWS says how many reviews (200 unless set), HOLDFAST_MAIL_SEED the luck.
+HOLDFAST_MAIL_REVIEWS says how many reviews (48 unless set), HOLDFAST_MAIL_SEED the luck.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.acceptance.process import Nursery, Process
 from tests.services.child import ServerUnavailable
 from tests.services.mail import DOMAIN, MailServer
 
-REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "200"))
+REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "48"))
 SEED = int(os.environ.get("HOLDFAST_MAIL_SEED", "1"))
 KILLS = max(5, REVIEWS // 8)
 NAMES = ("ada", "bob", "cy")
@@ -152,12 +152,12 @@ class Deployment:
         async with self.kernel.store.reading() as tx:
             jobs = [await reviews.by_version(tx, f"cl-{number}", 1) for number in range(REVIEWS)]
             told = [await events.of_job(tx, one.job_id) for one in jobs if one is not None]
-        return sum(row["type"] == "lost" for rows in told for row in rows)
+        return sum(row.type == "lost" for rows in told for row in rows)
 
     async def revive_poisoned(self) -> int:
         """A job that lost three workers is a dead letter: the operator knows who killed them, and replays it."""
         async with self.kernel.store.reading() as tx:
-            dead = [dict(row) for row in await cases.page(tx) if row["state"] == "open"]
+            dead = [letter._asdict() for letter in await cases.page(tx) if letter.state == "open"]
         for case in dead:
             assert case["error_class"] == "POISON_JOB", case
             await operate.triage(self.kernel, case["id"], cause="transient", actor="olga")

@@ -30,6 +30,13 @@ class Mood:
     vague: set[str] = field(default_factory=set)
     slow: asyncio.Event | None = None
 
+    def calm_down(self) -> None:
+        if self.slow is not None:
+            self.slow.set()
+        self.broken.clear()
+        self.vague.clear()
+        self.error_class, self.slow = "CARD_REFUSED", None
+
 
 def shop_app(mood: Mood) -> tuple[App, type[Job[Any]]]:
     """The app, and its job."""

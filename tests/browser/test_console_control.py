@@ -9,7 +9,9 @@ import pytest
 from tests.browser.deployment import Deployment
 from tests.browser.pages import go, picture, says, signed_in
 
+from holdfast.operator.desk import Desk
 from holdfast.operator.rollup import roll_up_once
+from holdfast.operator.schedules import add_schedule
 
 
 async def test_a_kind_is_paused_with_a_reason_and_its_jobs_say_so(browser: Any, place: Deployment) -> None:
@@ -137,3 +139,24 @@ async def confirm(page: Any) -> None:
         for field in await dialog.locator("input, textarea").all():
             await field.fill("x")
         await dialog.locator("button").first.click()
+
+
+async def test_a_schedule_is_paused_run_now_and_shows_its_history(browser: Any, place: Deployment) -> None:
+    desk = Desk([each for each in place.opened if each.name == "shop"])
+    await add_schedule(desk, "yearly", "0 3 1 1 *", "shop.order", '{"item": "calendar"}', actor="olga")
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "machines", "Workers and cost")
+        row = page.get_by_role("row").filter(has_text="yearly")
+        await row.get_by_role("button", name="Pause").click()
+        await says(page, "It enqueues nothing more.")
+        await row.get_by_role("button", name="Resume").wait_for()
+        await row.get_by_role("button", name="Run now").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Run it").click()
+        await page.get_by_text("is enqueued.").wait_for()
+        await row.get_by_role("button", name="Resume").click()
+        await says(page, "It goes on with its next tick.")
+        await row.get_by_role("button", name="Pause").wait_for()
+        await page.get_by_role("link", name="yearly").click()
+        await page.locator("tbody tr", has_text="succeeded").get_by_role("link").first.click()
+        await page.get_by_role("heading", name="shop.order").wait_for()
+        await page.get_by_text("charging for calendar").first.wait_for()  # what its attempt has logged

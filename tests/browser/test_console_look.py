@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,11 @@ from holdfast.stores.statement import _statement
 from holdfast.tables import outbox
 
 MOVED = "UPDATE holdfast_jobs SET stage = 'weigh', run_at = created_at, is_due = 1 WHERE id = :id"
+WAIT_AT_LEAST = """(least) => [...document.querySelectorAll("section.card")].some((card) => {
+  const chart = card.querySelector("svg[aria-label^='Waiting jobs: ']");
+  return card.querySelector("h2, h3")?.textContent.includes("shop") && Number(/\\d+/.exec(chart?.ariaLabel)) >= least;
+})"""
+"""The shop's chart says so; how many a neighbour has left to wait changes meanwhile."""
 
 
 @pytest.mark.spec("K17")
@@ -27,11 +33,12 @@ async def test_the_overview_draws_a_chart_for_every_measure_of_every_system(brow
         drawn = "(figure) => figure.querySelector('svg').querySelectorAll('.line, .dot, .bar, .base').length"
         counts = [await one.evaluate(drawn) for one in await page.locator("figure.chart").all()]
         assert len(counts) >= 20 and min(counts) >= 1, "a chart with one point draws something too"
-        assert await shop.locator("svg[aria-label^='Waiting jobs: ']").count() == 1, "a chart can be heard"
+        heard = await shop.locator("svg[aria-label^='Waiting jobs: ']").get_attribute("aria-label")
+        waiting = int(re.match(r"Waiting jobs: (\d+)", heard)[1])  # what others have left for later
         assert await shop.locator("svg[aria-label^='Stages']").count() == 1
         place.mood.slow = asyncio.Event()
         jobs = [await place.order("rope") for _ in range(9)]
-        await shop.locator("svg[aria-label^='Waiting jobs: 5']").wait_for()
+        await page.wait_for_function(WAIT_AT_LEAST, arg=waiting + 3)
         place.mood.slow.set()
         await asyncio.gather(*(place.reaches(job, "succeeded") for job in jobs))
         await shop.locator("svg[aria-label^='Waiting jobs: ']").wait_for()
@@ -141,13 +148,13 @@ async def test_a_breaker_is_opened_its_jobs_wait_in_words_and_it_is_closed(brows
         await says(page, "a person has opened the breaker of 'bank' (the bank has announced an outage)")
         await picture(page, "held", whole=False)
         await go(page, "breaker/shop/bank", "Breaker of bank")
-        await page.locator("tbody tr", has_text="olga").get_by_text("breaker.opened").wait_for()
+        await page.locator("tbody tr", has_text="olga").get_by_text("breaker.opened").first.wait_for()
         await picture(page, "breaker")
         await page.get_by_role("button", name="Close the breaker of bank").click()
         await page.get_by_role("dialog").get_by_label("Why").fill("it is back")
         await page.get_by_role("button", name="Close it").click()
         await says(page, "It is closed: calls go through.")
-        await page.locator("tbody tr", has_text="breaker.closed").get_by_text("it is back").wait_for()
+        await page.locator("tbody tr", has_text="breaker.closed").get_by_text("it is back").first.wait_for()
     await place.reaches(job_id, "succeeded")
 
 
@@ -176,7 +183,7 @@ async def test_what_is_stuck_says_why_and_a_person_can_move_it(browser: Any, pla
     async with kernel.store.transaction() as tx:
         await outbox.put(tx, [(message, "agg-1", "nowhere/at-all", "lost", "{}", "{}")], kernel.now())
         (row,) = await outbox.claim(tx, "a-token", kernel.now(), kernel.now() + 60_000, 1)
-        await outbox.refused(tx, "a-token", row["seq"], "no route to <b>nowhere</b>", kernel.now(), 1)
+        await outbox.refused(tx, "a-token", row.seq, "no route to <b>nowhere</b>", kernel.now(), 1)
     place.mood.vague.add("parcel-9")
     job_id = await place.order("vase", "parcel-9")
     await place.reaches(job_id, "dead")

@@ -39,7 +39,7 @@ async def plant(place: Deployment) -> tuple[str, str, str]:
     async with kernel.store.transaction() as tx:
         await outbox.put(tx, [(kernel.new_uuid4(), job_id, f"x/{HOSTILE}", HOSTILE, "{}", "{}")], kernel.now())
         (row,) = await outbox.claim(tx, "a-token", kernel.now(), kernel.now() + 60_000, 1)
-        await outbox.refused(tx, "a-token", row["seq"], HOSTILE, kernel.now(), 1)
+        await outbox.refused(tx, "a-token", row.seq, HOSTILE, kernel.now(), 1)
     place.mood.vague.add(HOSTILE)
     await place.reaches(await place.order("a parcel", HOSTILE), "dead")
     essay = {"skill": "writing", "payload": {"text": HOSTILE, "taskType": "email", "questionId": "q"}}
@@ -172,14 +172,15 @@ async def test_a_letter_is_worked_with_the_keyboard_alone(browser: Any, place: D
     assert (case["notes"], case["evidence"]) == ("seen by keyboard", "mended by keyboard")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_view_is_readable_in_both_schemes(browser: Any, place: Deployment, scheme: str) -> None:
-    job_id, letter = await place.dies(f"plate {scheme}")
-    async with signed_in(browser, place, to="/console", color_scheme=scheme) as page:
+async def test_every_view_is_readable_in_both_schemes(browser: Any, place: Deployment) -> None:
+    job_id, letter = await place.dies("plate")
+    async with signed_in(browser, place, to="/console") as page:
         await page.locator("#live[data-on=true]").wait_for()
         for view, title in (*VIEWS, (f"job/{job_id}", "shop.order"), (f"letter/{letter}", "CARD_REFUSED in charge")):
             await go(page, view, title)
-            assert await page.evaluate(CONTRAST) == [], view
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)
+                assert await page.evaluate(CONTRAST) == [], (view, scheme)
             await page.set_viewport_size({"width": 400, "height": 900})
             assert await page.evaluate("document.documentElement.scrollWidth") == 400, f"{view} is too wide"
             await page.set_viewport_size({"width": 1280, "height": 720})
@@ -190,7 +191,9 @@ async def test_every_view_is_readable_in_both_schemes(browser: Any, place: Deplo
         )
         assert await page.evaluate("document.documentElement.scrollWidth") == 1280
         await go(page, "overview", "Overview")
-        await picture(page, f"overview-{scheme}")
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            await picture(page, f"overview-{scheme}")
 
 
 async def test_a_session_that_has_ended_says_so(browser: Any, place: Deployment) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from holdfast import App, Job
-from holdfast.cli import cli
 from holdfast.engines.run import prepare
 from holdfast.engines.worker import Worker
 from holdfast.kernel import submit
@@ -23,6 +22,7 @@ from holdfast.main import close_systems, open_systems
 from holdfast.settings import Settings, read
 from holdfast.tables import cases
 from tests.cli import shop
+from tests.command_line import invoke
 
 T = TypeVar("T")
 APP = ("--app", "tests.cli.shop:app")
@@ -35,7 +35,7 @@ class Place:
     env: dict[str, str]
 
     def run(self, *words: str) -> Result:
-        return CliRunner().invoke(cli, list(words), env=self.env)
+        return invoke(words, env=self.env)
 
     def on_shop(self, *words: str) -> Result:
         return self.run(*words, *APP)
@@ -73,7 +73,7 @@ class Place:
 
         async def go(kernel: Kernel) -> str:
             async with kernel.store.reading() as tx:
-                return str((await cases.page(tx))[0]["id"])
+                return str((await cases.page(tx))[0].id)
 
         return job_id, self.in_kernel(go)
 

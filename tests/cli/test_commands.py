@@ -18,7 +18,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from holdfast.cli import brought, cli
-from holdfast.cli.plain import PlainGroup
+from holdfast.cli.plain import PlainGroup, with_command
 from holdfast.tables import outbox
 from holdfast.tables.schema import KERNEL
 from holdfast_systems.commands import COMMANDS
@@ -135,7 +135,7 @@ def test_relay_once_without_a_consumer_keeps_the_message_and_says_so(place: Plac
     async def pending(kernel: object) -> tuple[int, int]:
         async with kernel.store.reading() as tx:  # type: ignore[attr-defined]
             stuck = await outbox.stuck(tx)
-            return (await outbox.lag(tx))["pending"], sum(row["retry_count"] for row in stuck)
+            return (await outbox.lag(tx)).pending, sum(row.retry_count for row in stuck)
 
     assert place.in_kernel(pending) == (1, 0)
 
@@ -275,6 +275,13 @@ def _modules_after(folder: Path, words: str) -> set[str]:
     )
     assert "Usage: holdfast" in done.stdout
     return set(done.stdout.splitlines()[-1].split())
+
+
+def test_only_the_command_that_is_meant_is_read_and_every_one_for_a_mistake() -> None:
+    every = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
+    for name in every:
+        assert list(typer.main.get_command(with_command(cli, name)).commands) == [name]  # type: ignore[attr-defined]
+    assert with_command(cli, "jbos") is cli and with_command(cli, None) is cli
 
 
 def test_the_help_lists_the_commands_that_installed_packages_bring() -> None:

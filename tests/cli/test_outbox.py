@@ -17,7 +17,7 @@ NOBODY = "0191f3a0-7c1e-7abc-8def-0123456789ab"
 async def set_all_aside(kernel: Kernel) -> None:
     async with kernel.store.transaction() as tx:
         for row in await outbox.claim(tx, "token", kernel.now(), kernel.now() + 1_000, 10):
-            await outbox.refused(tx, "token", row["seq"], "nobody took it", kernel.now(), 1)
+            await outbox.refused(tx, "token", row.seq, "nobody took it", kernel.now(), 1)
 
 
 @pytest.mark.spec("K10", "K8")

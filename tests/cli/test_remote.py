@@ -200,6 +200,7 @@ WORDS_OF = {
     "{open}": ("open", "close"),
     "{paused}": ("pause", "resume"),
     "{drain}": ("drain", "undrain"),
+    "{verb}": ("pause", "resume", "stop"),
 }
 
 

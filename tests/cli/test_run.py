@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from holdfast.cli import cli
 from holdfast.cli.reload import changes, stamps
 from holdfast.cli.run import load_job
 from holdfast.errors import BadDeclaration
+from tests.command_line import invoke
 
 pytestmark = pytest.mark.spec("K17")
 SHOP = """
@@ -70,7 +70,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(cli, ["run", *words])
+    return invoke(["run", *words])
 
 
 def test_one_job_is_run_at_once_and_its_timeline_shown(shop: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_job_that_dies_shows_where_and_exits_1(shop: Path) -> None:
         (["corner_shop:PlaceOrder", '"nine"'], "The input of 'corner.place_order' does not fit: "),
         (["corner_shop:PlaceOrder"], "The input of 'corner.place_order' does not fit: "),
         (["corner_shop", "9"], "'corner_shop' does not name a job; write module:Class."),
-        (["corner_shop:Nobody", "9"], "'corner_shop' has no job named 'Nobody'."),
+        (["corner_shop:Nobody", "9"], "'corner_shop' has no job named 'Nobody'; it has PlaceOrder, Lost."),
         (["corner_shop:app", "9"], "An instance of App is no job class; declare one with @app.job()"),
         (["no_such_shop:X", "9"], "The module 'no_such_shop' cannot be imported: "),
     ],

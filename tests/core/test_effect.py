@@ -22,6 +22,7 @@ from holdfast.core.effect import (
     after_unknown_id,
     is_provider_id,
     next_step,
+    token_of,
 )
 from holdfast.core.provider import Provider
 
@@ -117,3 +118,46 @@ def test_an_id_that_the_provider_does_not_know(effects: str, more: dict[str, Any
 @pytest.mark.spec("K12")
 def test_a_persons_word_is_no_id_of_a_provider() -> None:
     assert (is_provider_id("id"), is_provider_id(f"{PERSON}ann"), is_provider_id(None)) == (True, False, False)
+
+
+AGES_MS = {"fresh": 1_000, "settled": 90_000, "forgotten": 86_400_000}
+DOUBTS = {  # what the provider offers, whether it can be asked, and the step by how old the send is
+    ("token", True): (LookUp, LookUp, LookUp),
+    ("token", False): (Send, Send, AskPerson),
+    ("lookup", True): (LookLater, LookUp, LookUp),
+    ("lookup", False): (AskPerson, AskPerson, AskPerson),
+    ("neither", True): (AskPerson, AskPerson, AskPerson),
+    ("neither", False): (AskPerson, AskPerson, AskPerson),
+}
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("status", ["sending", "unknown"])
+@pytest.mark.parametrize(("effects", "can_look"), DOUBTS)
+def test_after_doubt_the_class_and_the_age_decide(status: str, effects: str, can_look: bool) -> None:
+    for age_ms, expected in zip(AGES_MS.values(), DOUBTS[effects, can_look], strict=True):
+        sent_at = NOW - age_ms
+        doubtful = row(status, first_sent_at=sent_at, last_sent_at=sent_at)
+        step = next_step(doubtful, provider(effects), 3, NOW, can_look=can_look)
+        assert isinstance(step, expected), age_ms
+        if isinstance(step, LookLater):
+            assert step.at == sent_at + 90_000, "after the timeout and the bound on late arrivals"
+
+
+@pytest.mark.spec("K12")
+@pytest.mark.parametrize("effects", ["token", "lookup", "neither"])
+def test_what_is_known_is_said_as_it_is_stored(effects: str) -> None:
+    whom = provider(effects)
+    assert next_step(row("sent", **MARKED), whom, 3, NOW, can_look=True) == Skip("id")
+    assert next_step(row("sent"), whom, 3, NOW, can_look=True) == LookUp(alert=True), "a mark without evidence"
+    assert next_step(row("failed"), whom, 3, NOW, can_look=False) == Refuse("REFUSED", "no")
+    other = next_step(row("unknown"), replace(whom, name="new"), 3, NOW, can_look=True)
+    assert isinstance(other, AskPerson) and "'post'" in other.why and "'new'" in other.why
+
+
+@pytest.mark.spec("K12")
+def test_a_token_depends_on_the_key_alone_and_is_spelled_as_ever() -> None:
+    """Golden values: providers remember tokens that earlier releases sent."""
+    assert token_of("letter/ann") == "12ec1360dee7c52bde838210aa0a4132933b9cef"
+    assert token_of("post:/letter/ann") == "8d10d4a58bd223ab8f599a93f8f058aee04a900c"
+    assert token_of("a") != token_of("b") and len(token_of("a")) == 40

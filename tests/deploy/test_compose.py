@@ -16,10 +16,10 @@ import typer
 import yaml
 
 from holdfast.cli import cli
-from holdfast.engines.celery import CelerySettings
 from holdfast.http.app import create_app
 from holdfast.main import load_systems
 from holdfast.settings import Settings, problems
+from holdfast.settings.celery import CelerySettings
 from holdfast.settings.names import describe
 
 ROOT = Path(__file__).parents[2]

@@ -72,7 +72,7 @@ class Deployment:
     def client(self, user: str, role: str) -> httpx.AsyncClient:
         bearer = token_for(Settings(jwt_secret=self.secrets["HOLDFAST_JWT_SECRET"]), user, (role,))
         headers = {"Authorization": f"Bearer {bearer}", "Idempotency-Key": str(uuid.uuid4())}
-        return httpx.AsyncClient(base_url=self.url("main"), headers=headers, timeout=30)
+        return httpx.AsyncClient(base_url=self.url("main"), headers=headers, timeout=30, verify=False)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def test_every_service_starts_is_healthy_is_scraped_and_stops_in_time(
     assert await site.start("migrate").until_ended(PATIENCE_S) == 0
     names = [name for name in site.ports if name != "migrate"]
     started = {name: site.start(name) for name in names}
-    async with httpx.AsyncClient(timeout=10) as client:
+    async with httpx.AsyncClient(timeout=10, verify=False) as client:
         for name in names:
             ready = partial(is_ready, client, site.url(name))
             await until(ready, f"{name} to be ready", PATIENCE_S, process=started[name])
@@ -162,7 +162,7 @@ async def watched(site: Deployment, names: list[str], folder: Path) -> None:
     options.append(f"--web.listen-address=127.0.0.1:{port}")
     running = await asyncio.create_subprocess_exec(prometheus, *options, stderr=asyncio.subprocess.DEVNULL)
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=10) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=10, verify=False) as client:
             await until(lambda: all_up(client, len(names)), "every process to be scraped", PATIENCE_S)
             await until(lambda: all_evaluated(client), "every rule to be evaluated", PATIENCE_S)
     finally:

@@ -1,7 +1,8 @@
 """Every command in the documentation is run by a test: here, or by the one that a list of exceptions names.
 
-A command line of `holdfast` is run on a small deployment that has one of everything: JOB waits, CASE is dead, KEY is in
-doubt. What runs until it is stopped, or needs somebody else's server, is at least read by the command line itself.
+A command line of `holdfast` is run on a small deployment that has one of everything: JOB waits, CASE is dead, GROUP
+is of another dead letter, REPLAY is what `replays begin` has begun, KEY is in doubt. What runs until it is stopped, or
+needs somebody else's server, is at least read by the command line itself.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 
 import pytest
 import typer.main
+from tests.command_line import invoke
 from tests.docs import desk
 from tests.docs.pages import ROOT, Block, everything
 from tests.systems.grading.callbacks_made import error
 from tests.systems.grading.pair import WRITING
-from typer.testing import CliRunner
 
 from holdfast.cli import brought, cli
 from holdfast.engines.run import prepare
@@ -133,7 +134,7 @@ class Desk:
     stands_for: dict[str, str]
 
     def run(self, words: list[str]) -> tuple[int, str]:
-        done = CliRunner().invoke(cli, [self.stands_for.get(word, word) for word in words], env=self.env)
+        done = invoke([self.stands_for.get(word, word) for word in words], env=self.env)
         return done.exit_code, done.output
 
 
@@ -171,9 +172,10 @@ async def _furnished(env: dict[str, str]) -> dict[str, str]:
         await Worker(kernel).run_until_idle()
         waiting = await submit(kernel, desk.Translate, "Danish", delay_s=3_600)
         async with kernel.store.reading() as tx:
-            letter = (await cases.page(tx, error_class="LANGUAGE_UNKNOWN"))[0]["id"]
-            doubtful = (await effects.by_status(tx, "review", 1))[0]["key"]
-        return {"JOB": waiting, "CASE": str(letter), "KEY": str(doubtful)}
+            letter = (await cases.page(tx, error_class="LANGUAGE_UNKNOWN"))[0].id
+            group = (await cases.page(tx, error_class="EFFECT_AMBIGUOUS"))[0].fingerprint
+            doubtful = (await effects.by_status(tx, "review", 1))[0].key
+        return {"JOB": waiting, "CASE": str(letter), "GROUP": group, "KEY": str(doubtful)}
     finally:
         await close_systems(opened)
 
@@ -197,10 +199,12 @@ def test_the_commands_of_a_page_work_in_its_order(place: Desk, page: str) -> Non
                 place.env[name] = value
             elif words[0] == "make":
                 assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
-            elif not (words[1] in UNTIL_STOPPED and "--once" not in words):
+            elif "--watch" not in words and not (words[1] in UNTIL_STOPPED and "--once" not in words):
                 assert words[0] == "holdfast", f"{block.name} is neither run nor excepted: {line}"
                 status, said = place.run(words[1:])
                 assert status == 0, f"{line}\n{said}"
+                if begun := re.match(r"Replay (\S+) of", said):
+                    place.stands_for["REPLAY"] = begun[1]
 
 
 def test_what_is_asked_of_a_server_is_served(tmp_path: Path) -> None:

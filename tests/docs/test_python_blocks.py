@@ -128,7 +128,7 @@ def test_the_page_about_limits_runs(tmp_path: Path) -> None:
         await announce_schedules(kernel)
         async with kernel.store.reading() as tx:
             found = await jobs.page(tx, limit=5_000)
-            return [row["priority"] for row in found], [row["name"] for row in await schedules.read_every(tx)]
+            return [row.priority for row in found], [row.name for row in await schedules.read_every(tx)]
 
     priorities, names = asyncio.run(written())
     assert (len(priorities), min(priorities)) == (2_002, int(holdfast.Priority.HIGH)) and names == ["weekly report"]
@@ -223,7 +223,7 @@ def test_what_others_jobs_become_runs(tmp_path: Path) -> None:
             row = await jobs.show(tx, job_id)
         await kernel.store.close()
         assert row is not None
-        return row["state"]
+        return row.state
 
     connect().execute("CREATE TABLE orders (id INTEGER, paid TEXT)")
     assert asyncio.run(run("celery", "SendInvoice", lambda module: 1)) == "succeeded"

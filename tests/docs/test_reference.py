@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.celery import CelerySettings
 from holdfast.kernel.observe.counters import COUNTERS
 from holdfast.main import load_systems
 from holdfast.settings import Settings
+from holdfast.settings.celery import CelerySettings
 from holdfast.settings.names import describe
 
 ROOT = Path(__file__).parents[2]

@@ -93,8 +93,8 @@ def test_methods_of_ones_own_may_have_any_other_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Retry(attempts=2.5), "needs attempts, a whole number of 1 or more"),  # type: ignore[arg-type]
-        (lambda: Breaker(window=2.5), "needs a whole number for window, not 2.5"),  # type: ignore[arg-type]
+        (lambda: Retry(attempts=2.5), "attempts of 2.5, with the first call, must be a whole number of 1 or more"),  # type: ignore[arg-type]
+        (lambda: Breaker(window=2.5), "window of 2.5 must be a whole number of 1 or more"),  # type: ignore[arg-type]
         (lambda: Provider("a\nb"), "needs a name of up to 200 characters, without line breaks"),
         (lambda: Provider("x" * 201), "needs a name of up to 200 characters"),
         (lambda: Principal("ann", "operator"), "The roles of a Principal are a set"),  # type: ignore[arg-type]

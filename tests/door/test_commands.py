@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from holdfast.cli import cli
+from tests.command_line import invoke
 
 APP = ("--app", "tests.cli.shop:app")
 NOBODY = "0191f3a0-7c1e-7abc-8def-0123456789ab"
@@ -46,7 +45,7 @@ MISTAKES: list[tuple[tuple[str, ...], dict[str, str], str]] = [
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
-    assert CliRunner().invoke(cli, ["migrate", *APP]).exit_code == 0
+    assert invoke(["migrate", *APP]).exit_code == 0
     return tmp_path
 
 
@@ -54,7 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_mistake_at_the_terminal_is_named(
     place: Path, words: tuple[str, ...], env: dict[str, str], says: str
 ) -> None:
-    done = CliRunner().invoke(cli, list(words), env=env)
+    done = invoke(words, env=env)
     assert (done.exit_code, done.stdout) == (1, ""), done.output
     (line,) = done.stderr.splitlines()
     assert says in line and line.endswith(".") and "hush" not in line
@@ -71,7 +70,7 @@ def test_a_mistake_at_the_terminal_is_named(
 )
 def test_a_setting_that_nobody_reads_is_pointed_at(place: Path, name: str, says: str) -> None:
     known = {"HOLDFAST_APP": "tests.cli.shop:app", "HOLDFAST_POLL_SEC": "2", "HOLDFAST_CELERY_PROCESSES": "2"}
-    done = CliRunner().invoke(cli, ["check"], env={**known, name: "3"})
+    done = invoke(["check"], env={**known, name: "3"})
     assert done.exit_code == 0, done.output
     assert [line for line in done.output.splitlines() if "no such setting" in line] == [
         f"Note: {name} is set, but {says}"
@@ -89,5 +88,5 @@ def test_a_setting_that_nobody_reads_is_pointed_at(place: Path, name: str, says:
     ],
 )
 def test_a_word_that_is_not_known_is_wrong_usage(words: tuple[str, ...], says: str) -> None:
-    done = CliRunner().invoke(cli, list(words), env={"COLUMNS": "200"})
+    done = invoke(words, env={"COLUMNS": "200"})
     assert done.exit_code == 2 and says in done.output

@@ -278,7 +278,7 @@ MISTAKES: list[tuple[Callable[[App], Any], str]] = [
     (two_results_alike, "The stage 'Ship.send' asks for 'text', but several earlier stages return that type; name"),
     (stage_with(retry=3), "The stage 'Ship.pack' has a retry of 3; write retry=Retry(attempts=...)."),
     (stage_with(provider="bank"), "The stage 'Ship.pack' has a provider of 'bank'; write provider=Provider(...)."),
-    (stage_with(timeout_s=0), "The stage 'Ship.pack' has a timeout_s of 0; it must be seconds above 0."),
+    (stage_with(timeout_s=0), "The stage 'Ship.pack' has a timeout_s of 0; it must be a number of seconds above 0."),
     (stage_with(retry_on=[OSError]), "The stage 'Ship.pack' has a retry_on that is not a tuple of exception classes."),
     (stage_with(reads=["price"]), "The stage 'Ship.pack' reads 'price', which the input does not have."),
     (declared_twice, "The job kind 'shop.ship' is declared twice."),

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import Session, sessionmaker
 
 from holdfast import App, Context, InvalidInput, Job, enqueue, enqueue_many, stage
-from holdfast.errors import BadDeclaration, UsageError
+from holdfast.errors import BadDeclaration, StoreError, UsageError
 from holdfast.stores.clock import SystemClock
 from holdfast.testing import world
 from tests.kernel.places import Place, close_all, rows
@@ -66,6 +66,11 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (now(delay_s=-1), "The delay_s of -1 must be a number of seconds of 0 or more."),
     (now(delay_s=float("nan")), "The delay_s of nan must be a number of seconds of 0 or more."),
     (now(delay_s=timedelta(1)), "The delay_s of datetime.timedelta(days=1) must be a number of seconds"),
+    (now(delay_s=1e300), "The delay_s of 1e+300 must be at most a hundred years."),
+    (now(delay_s=True), "The delay_s of True must be a number of seconds"),
+    (now(delay_s=None), "The delay_s of None must be a number of seconds"),
+    (now(deadline_s=10**30), " must be at most a hundred years."),
+    (now(priority=True), "The priority True must be one of 0, 1, 2, 3."),
     (now(deadline_s=0), "The deadline_s of 0 must be a number of seconds above 0."),
     (now(deadline_s="soon"), "The deadline_s of 'soon' must be a number of seconds above 0."),
     (now(key=17), "The key of 'door.ship' must be a str; this is a int."),
@@ -91,6 +96,14 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
         "There is no option 'prio' of a job; did you mean 'priority'?",
     ),
     (lambda c: enqueue_many(c, Undeclared, [Order(1)]), "The job class 'Undeclared' is not declared;"),
+    (
+        lambda c: enqueue_many(c, Ship, Order(1)),
+        "Many jobs of 'door.ship' are asked for with a Order: its inputs must be",
+    ),
+    (
+        lambda c: enqueue_many(c, Ship, {"id": 1}),
+        "Many jobs of 'door.ship' are asked for with a dict: its inputs must be",
+    ),
     (lambda c: enqueue_many(c, Undeclared, []), "The job class 'Undeclared' is not declared;"),
     (lambda c: enqueue_many(c, Ship, [Order(1), {"id": "x"}]), "The input of 'door.ship' does not fit: id: "),
 ]
@@ -102,6 +115,16 @@ def test_a_mistake_in_an_enqueue_is_named(place: Place, ask: Callable[[Any], Any
     with closing(connection), pytest.raises(UsageError) as refused:
         ask(connection)
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_transaction_that_has_failed_is_named(place: Place) -> None:
+    with psycopg.connect(place.url) as connection:
+        with pytest.raises(psycopg.Error):
+            connection.execute("SELECT 1/0")
+        with pytest.raises(StoreError, match="failed in this connection's transaction; roll it back and begin again"):
+            enqueue(connection, Ship, Order(1))
+        connection.rollback()
 
 
 def sync_url(place: Place) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from holdfast import App, Context, Job, Provider, Retry, stage
+from holdfast import App, Context, Discard, Job, Provider, Retry, Snooze, Wait, stage
 from tests.kernel.places import Deploy
 
 pytestmark = pytest.mark.spec("K6")
@@ -91,6 +92,83 @@ async def returns_what_cannot_be_stored(ctx: Context) -> Any:
     return object()
 
 
+def answers(answer: Callable[[], Any]) -> Callable[[Context], Any]:
+    async def handle(ctx: Context) -> Any:
+        return answer()
+
+    handle.__name__ = f"answers_{answer.__code__.co_firstlineno}"
+    return handle
+
+
+async def sends_without_token(ctx: Context) -> None:
+    await ctx.effect("charge", send=lambda: charge())  # type: ignore[arg-type,misc]
+
+
+async def calls_with_an_argument(ctx: Context) -> None:
+    await ctx.call(lambda x: charge())  # type: ignore[arg-type,misc]
+
+
+async def calls_a_provider_by_name(ctx: Context) -> None:
+    await ctx.call(charge, provider="bank")  # type: ignore[arg-type]
+
+
+async def calls_for_no_time(ctx: Context) -> None:
+    await ctx.call(charge, timeout_s=-1)
+
+
+async def pays_a_number(ctx: Context) -> None:
+    await ctx.paid_call(charge, answer=str, cost=5)  # type: ignore[arg-type]
+
+
+async def reports_an_object(ctx: Context) -> None:
+    await ctx.progress(done=object())
+
+
+async def reports_nan(ctx: Context) -> None:
+    await ctx.progress(done=float("nan"))
+
+
+async def emits_an_object(ctx: Context) -> None:
+    ctx.emit("orders", {"at": object()})
+
+
+async def gathers_a_number(ctx: Context) -> None:
+    await ctx.gather(ctx.kind.instance.__class__, 5)  # type: ignore[arg-type]
+
+
+async def spawns_with_an_odd_option(ctx: Context) -> None:
+    await ctx.spawn(ctx.kind.instance.__class__, 1, delay=5)
+
+
+async def spawns_with_a_key(ctx: Context) -> None:
+    await ctx.spawn(ctx.kind.instance.__class__, 1, key="a")
+
+
+async def nests_transactions(ctx: Context) -> None:
+    async with ctx.transaction(), ctx.transaction():
+        pass
+
+
+async def calls_in_a_transaction(ctx: Context) -> None:
+    async with ctx.transaction():
+        await ctx.effect("charge", send=charge)
+
+
+async def ends_the_program(ctx: Context) -> None:
+    await asyncio.sleep(0)
+    sys.exit(3)
+
+
+async def ends_the_program_in_a_call(ctx: Context) -> None:
+    await ctx.call(lambda: sys.exit("bye"))
+
+
+async def writes_through_a_text(ctx: Context) -> None:
+    async with ctx.transaction("orders"):
+        pass
+
+
+INSIDE = "calls ctx.{} inside of its ctx.transaction(), where it would wait for the transaction to end"
 NOT_AWAITED = (
     "The stage 'run' of 'door.pay' called ctx.{}(...) without awaiting it, so that it did nothing; write `await`"
 )
@@ -115,6 +193,30 @@ MISTAKES: list[tuple[Callable[[Context], Any], str]] = [
         "The stage 'run' returned a value that does not fit its annotation: it is a dict; the value: ",
     ),
     (returns_what_cannot_be_stored, "does not fit its annotation: it is a object; "),
+    (
+        sends_without_token,
+        "'<lambda>' is called with one argument, which it does not take: write ctx.effect(key, send=",
+    ),
+    (calls_with_an_argument, "'<lambda>' is called with no argument, which it does not take: write ctx.call(lambda: "),
+    (calls_a_provider_by_name, "This call has a provider of 'bank'; write provider=Provider(...)."),
+    (calls_for_no_time, "The timeout_s of -1 of a call must be a number of seconds above 0."),
+    (pays_a_number, "The cost of a call is 5: write cost=lambda answer: Cost(...)."),
+    (reports_an_object, "The progress cannot be written as JSON: Object of type object"),
+    (reports_nan, "The progress cannot be written as JSON: "),
+    (emits_an_object, "The message to 'orders' cannot be written as JSON: "),
+    (gathers_a_number, "Many jobs of 'door.pay' are asked for with a int: its inputs must be a list"),
+    (spawns_with_an_odd_option, "There is no option 'delay' of a job; did you mean 'delay_s'?"),
+    (spawns_with_a_key, "A child has no key: it is started once for its place in the stage"),
+    (nests_transactions, INSIDE.format("transaction()")),
+    (calls_in_a_transaction, INSIDE.format("effect(...)")),
+    (ends_the_program, "The stage 'run' called sys.exit(3), which would end the worker; raise an exception."),
+    (ends_the_program_in_a_call, "The stage 'run' called sys.exit('bye'), which would end the worker"),
+    (writes_through_a_text, "Holdfast cannot write through a builtins.str; give it a connection or session of"),
+    (answers(lambda: Snooze(-1)), "The delay_s of -1 of a Snooze must be a number of seconds of 0 or more."),
+    (answers(lambda: Snooze("5")), "The delay_s of '5' of a Snooze must be a number"),  # type: ignore[arg-type]
+    (answers(lambda: Wait("k", within_s=1e300)), "The within_s of 1e+300 of a Wait must be at most a hundred years."),
+    (answers(lambda: Wait("", within_s=5)), "The key '' of a Wait must be a text of 1 to 200 characters."),
+    (answers(lambda: Discard(5)), "The reason 5 of a Discard must be a text."),  # type: ignore[arg-type]
 ]
 
 
@@ -146,6 +248,44 @@ async def test_what_is_awaited_together_is_awaited(deploy: Deploy) -> None:
         @stage(provider=bank)
         async def run(self, ctx: Context, number: int) -> list[str]:
             return await asyncio.gather(ctx.call(charge), ctx.effect("charge", send=charge))
+
+    world = await deploy(app)
+    job_id = await world.enqueue(Pay, 1)
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded"
+
+
+async def test_a_misspelt_name_of_a_context_is_answered_with_the_right_one(deploy: Deploy) -> None:
+    app = App("door")
+
+    @app.job()
+    class Pay(Job[int]):
+        @stage(provider=bank, retry=Retry(attempts=1))
+        async def run(self, ctx: Context, number: int) -> None:
+            await ctx.efect("charge", send=charge)
+
+    world = await deploy(app)
+    await world.enqueue(Pay, 1)
+    await world.run_until_idle()
+    (letter,) = await world.dead_letters()
+    assert "A Context has no 'efect'; did you mean 'ctx.effect'?" in letter["last_error"]
+
+
+async def test_what_is_called_beside_a_transaction_waits_for_it(deploy: Deploy) -> None:
+    app = App("door")
+
+    @app.job()
+    class Pay(Job[int]):
+        @stage()
+        async def run(self, ctx: Context, number: int) -> str:
+            async def report() -> None:
+                await ctx.progress(done=1)
+
+            async with ctx.transaction():
+                beside = asyncio.create_task(report())
+                await asyncio.sleep(0)
+            await beside
+            return "paid"
 
     world = await deploy(app)
     job_id = await world.enqueue(Pay, 1)

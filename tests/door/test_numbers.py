@@ -6,15 +6,14 @@ from dataclasses import fields
 from math import inf, nan
 
 import pytest
-from typer.testing import CliRunner
 
 from holdfast import App, Breaker, Context, Job, Provider, Retry, stage
-from holdfast.cli import cli
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.kernel import Tuning
 from holdfast.kernel.upkeep.schedule import check_cron
 from holdfast.main import load_systems
 from holdfast.settings import Settings, problems
+from tests.command_line import invoke
 
 pytestmark = pytest.mark.spec("K30")
 ODD = [nan, inf, -inf]
@@ -74,5 +73,5 @@ def _refuses(make: object, **given: object) -> bool:
 )
 @pytest.mark.parametrize("text", ["nan", "inf"])
 def test_no_command_takes_one(command: str, text: str) -> None:
-    ran = CliRunner().invoke(cli, command.format(text).split(" "))
+    ran = invoke(command.format(text).split(" "))
     assert ran.exit_code == 2 and "Invalid value" in ran.output, ran.output

@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import get_overloads
 
 import pytest
 
 import holdfast
+from holdfast import kit
 from tests.services.fixtures import do_without
 from tests.services.found import REPOSITORY, find_node
 
@@ -85,5 +88,14 @@ def test_no_public_signature_gives_up_on_types() -> None:
 
 
 def test_the_public_names_are_few_and_in_one_list() -> None:
-    assert len(holdfast.__all__) <= NAMES_MAX
+    """What an app and what a system is written with, without the modules that have a page of their own."""
+    names = [*holdfast.__all__, *kit.__all__]
+    assert len(names) <= NAMES_MAX and len(set(names)) == len(names)
     assert sorted(holdfast.__all__) == holdfast.__all__
+
+
+def test_every_module_of_the_kit_hands_out_what_it_lists_and_lists_it_once() -> None:
+    modules = [kit, *(import_module(f"holdfast.kit.{each.name}") for each in iter_modules(kit.__path__))]
+    listed = [name for module in modules for name in module.__all__]
+    assert len(modules) == 5 and len(listed) == len(set(listed))
+    assert [name for module in modules for name in module.__all__ if not hasattr(module, name)] == []

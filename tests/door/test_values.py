@@ -28,6 +28,15 @@ pytestmark = pytest.mark.spec("K6")
         (lambda: Provider("bank", breaker="on"), "'bank' has a breaker of 'on'; write breaker=Breaker(...)."),  # type: ignore[arg-type]
         (lambda: Retry(attempts="5"), "A retry policy needs a number for attempts, not '5'."),  # type: ignore[arg-type]
         (lambda: Breaker(window="9"), "A breaker needs a number for window, not '9'."),  # type: ignore[arg-type]
+        (lambda: Retry(multiplier=None), "A retry policy needs a number for multiplier, not None."),  # type: ignore[arg-type]
+        (lambda: Retry(base_s=1e30), "A retry policy's base_s of 1e+30 must be at most a hundred years."),
+        (lambda: Retry(attempts=10**30), "must be at most 2147483647."),
+        (lambda: Breaker(trials=None), "A breaker needs a number for trials, not None."),  # type: ignore[arg-type]
+        (lambda: Breaker(window=20_000), "A breaker needs a window of at most 10000 calls, not 20000."),
+        (lambda: Breaker(inclusive="no"), "A breaker's inclusive of 'no' must be True or False."),  # type: ignore[arg-type]
+        (lambda: Provider("bank", timeout_s=True), "has a timeout_s of True; it must be a number of seconds above 0."),
+        (lambda: Provider("bank", many_hosts="no"), "has many_hosts of 'no'; it must be True or False."),  # type: ignore[arg-type]
+        (lambda: Provider("bank", probe=5), "'bank' has a probe of 5, which is no function."),  # type: ignore[arg-type]
         (lambda: App(None), "The app name 'None' must start with a letter"),  # type: ignore[arg-type]
     ],
 )

@@ -63,7 +63,7 @@ INSERT INTO holdfast_answers (job_id, stage, epoch, run, at) SELECT id, 'ask', 0
 INSERT INTO holdfast_provider_use (name, seq, state, recent, places, ramp, ramp_at)
 SELECT 'api', 0, '{}', '[]', '{}', 0, 0 WHERE NOT EXISTS (SELECT 1 FROM holdfast_provider_use);
 INSERT INTO holdfast_keepers (name, owner, lease_until) VALUES ('flat', 'w', 0) ON CONFLICT (name) DO NOTHING;
-INSERT INTO holdfast_workers (name, queues, started_at, seen_at, declared) VALUES ('w', 'flat', 0, 0, ''), ('x', 'flat', 0, 0, '')
+INSERT INTO holdfast_workers (name, queues, started_at, seen_at, declared) VALUES ('w', 'flat', 0, 0, '{}'), ('x', 'flat', 0, 0, '{}')
 ON CONFLICT (name) DO NOTHING;
 -- the same rows written again and again: by every call of a provider, by every report of a worker, by every renewal
 DO $$ BEGIN SET LOCAL enable_seqscan = off; FOR i IN 1..:n LOOP UPDATE holdfast_provider_use SET seq = seq + 1, tokens_at = i WHERE name = 'api' AND seq = (SELECT n.seq FROM holdfast_provider_use AS n WHERE n.name = 'api' ORDER BY n.seq DESC LIMIT 1); UPDATE holdfast_workers SET seen_at = seen_at + 1 WHERE name = CASE i % 2 WHEN 0 THEN 'w' ELSE 'x' END; UPDATE holdfast_keepers SET lease_until = i WHERE name = 'flat'; END LOOP; END $$;

@@ -5,21 +5,25 @@ from __future__ import annotations
 MEASURED = {
     "jobs.turn", "lanes.promote", "lanes.due_ids", "leases.expired", "leases.held_by",
     "leases.renew_owned", "leases.overdue", "leases.unanswered", "jobs.unpark", "jobs.prune", "providers.read_watched",
-    "providers.read_every", "providers.names", "outbox.claim", "outbox.first_pending", "outbox.published", "outbox.lag",
+    "providers.read_every", "providers.names", "outbox.claim", "outbox.published", "outbox.lag",
     "outbox.oldest", "outbox.prune", "inbox.prune", "idempotency.prune", "calls.prune", "answers.prune",
     "effects.in_doubt", "depth.ready", "depth.later", "depth.processing", "depth.waiting", "depth.parked",
-    "depth.doubtful", "workers.known", "workers.read_every", "workers.declaring",
-    "ops.mark", "ops.at_risk", "ops.messages_aside", "ops.audit_page",
+    "depth.doubtful", "workers.read_every", "workers.declaring",
+    "ops.at_risk", "ops.messages_aside", "ops.audit_page",
     "ops.gates_since", "results.of_jobs", "joins.ready", "joins.left", "callbacks.awaited",
     "callbacks.prune", "incidents.held_for", "incidents.due_in", "incidents.last_answer", "incidents.join_held",
+    "incidents.join_dead",
     "providers.read", "providers.read_with_lease", "providers.lock", "providers.used", "providers.count",
     "providers.spend", "providers.set_places", "providers.set_ramp", "keepers.look", "workers.company",
     "pauses.release", "pauses.held", "rollups.reach", "rollups.prune",
 }  # fmt: skip
 """Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
-PAGES = {"depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
+PAGES = {"ops.mark", "depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
 """As dear as the past of the rows that they show or count, newest first or from a floor on."""
 PAGE, VERSIONS_MAX = 50, 15
+BY_THE_CLOCK = {"keepers.take", "workers.seen"}
+"""Not flat: each writes one row again and again, seconds apart, and meets the pages that its own versions fill."""
+VERSIONS_A_PAGE = 40
 EXCUSED = {
     "goes by a key: as dear as that row's own past": {
         "secrets.of_owners", "secrets.forget", "events.last_data", "events.write_success",
@@ -41,7 +45,7 @@ EXCUSED = {
         "effects.lock", "effects.begin", "effects.mark", "effects.backfill", "effects.refuse", "effects.ask",
         "effects.answer", "effects.unsent", "effects.hand_over", "effects.of_job", "calls.of_job", "outbox.refused",
         "outbox.release", "idempotency.read", "idempotency.answer",
-        "tickets.redeem", "workers.seen", "workers.probe_put", "workers.probe_take", "ops.case_of_job",
+        "tickets.redeem", "workers.probe_put", "workers.probe_take", "ops.case_of_job",
         "places.set_priority", "places.run_now", "places.remove", "logs.of_job", "logs.forget",
         "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
     },
@@ -61,7 +65,7 @@ EXCUSED = {
         "schedules.ensure",
     },
     "a table of a few rows": {
-        "keepers.take", "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
+        "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
         "pauses.put", "pauses.read_every", "pauses.of_job", "pauses.is_paused", "workers.drain",
         "rollups.lock", "rollups.move", "rollups.position", "rollups.begin", "workers.started_since",
         "incidents.begun_between", "ops.gate_changes",
@@ -72,21 +76,21 @@ EXCUSED = {
         "providers.swap", "providers.set_not_before", "providers.lift_gate", "workers.gone",
         "schedules.due", "schedules.read_every",
     },
-    "the look from the bottom itself: a twentieth of the time": {"lanes.below", "lanes.below_later"},
+    "the look from the bottom itself: a twentieth of the time": {
+        "lanes.below", "lanes.below_later", "outbox.first_pending",
+    },
     "the newest ten thousand events, and their jobs": {"depth.finished_since"},
     "what has ended since the last fold, and its jobs, from a remembered position on": {"rollups.read"},
     "a minute's own cells, written some times each": {
         "rollups.add", "rollups.put", "rollups.between", "rollups.usual_age", "rollups.fold_hour",
     },
     "measured by themselves (test_turns_flat.py)": {
-        "turns.lanes", "turns.next_keys", "turns.admit", "depth.in_line",
+        "turns.lanes", "turns.next_keys", "turns.admit", "turns.begun", "depth.in_line",
     },
-    "not flat: what a key with a limit at once has begun is counted exactly, from its whole past (decision 16)": {
-        "turns.begun",
-    },
-    "the letters of an incident's own time, while it goes on": {"incidents.join_dead"},
     "the newest ten thousand letters of a quarter of an hour": {"depth.dying"},
-    "leases that have not run out: as many as there were in a minute": {"workers.expire"},
+    "leases that have not run out, when a process begins: as many as there were in a minute": {
+        "workers.known", "workers.expire",
+    },
     "PostgreSQL's own statistics": {"horizon.holder", "horizon.dead_versions"},
     "asked for by a person, or by a command": {
         "jobs.page", "jobs.forget", "depth.standing", "providers.history",

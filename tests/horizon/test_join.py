@@ -60,7 +60,7 @@ async def wake_costs(url: str, children: int) -> dict[str, int]:
     async with store.reading() as tx:
         row = await jobs.show(tx, parent)
     await store.close()
-    assert row is not None and row["state"] == "queued"
+    assert row is not None and row.state == "queued"
     return dict(store.buffers)
 
 

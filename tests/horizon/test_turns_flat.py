@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from holdfast import App, Context, Job, stage
+from holdfast import App, Context, Job, Limit, stage
 from holdfast.core.outcome import Done
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
@@ -15,9 +15,11 @@ from holdfast.kernel.upkeep.taking_turns import let_newcomers_in
 from holdfast.operator.snapshot import snapshot
 from holdfast.testing import HandClock
 from tests.horizon.explaining import ExplainingStore
-from tests.horizon.test_flat import A_FEW, MORE, held_snapshot, vacuum
+from tests.horizon.test_flat import MORE, held_snapshot, vacuum
 
 JOBS, KEYS = 4_000, 40
+A_FEW = 20
+"""Buffers that twenty jobs may cost more: another level of an index for each that is written."""
 STATEMENTS = ("turns.lanes", "turns.next_keys", "turns.admit", "depth.in_line")
 END = (  # as a job does: let in, claimed, ended
     "UPDATE holdfast_jobs SET hold = NULL, parked = 0, run_at = run_at + 1 WHERE hold = 'turn'",
@@ -33,6 +35,15 @@ app = App("turns_flat")
 class Send(Job[int]):
     @stage()
     async def send(self, ctx: Context, number: int) -> None: ...
+
+
+limited = App("limited")
+
+
+@limited.job(limit=Limit(per="owner", at_once=30, per_minute=1_000))
+class Charge(Job[int]):
+    @stage()
+    async def charge(self, ctx: Context, number: int) -> None: ...
 
 
 async def fill(kernel: Kernel, owner: str, count: int) -> None:
@@ -84,6 +95,46 @@ async def test_taking_turns_costs_no_more_behind_a_held_snapshot(postgres_url: s
 
     assert {name: (clean[name], behind[name]) for name in STATEMENTS if behind[name] > MORE * clean[name] + A_FEW} == {}
     assert walked["turns.lanes"] > 10 * behind["turns.lanes"], "there is nothing to walk over here"
+
+
+async def count(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> int:
+    """What a count of a key with five jobs under way costs, once the process has counted it, a while ago."""
+    await submit_many(kernel, Charge, range(5), owner="ann")
+    taken, _ = await turn(kernel, "w", ["limited"], [], 20)
+    assert len(taken) == 5
+    clock.advance(300)
+    await submit_many(kernel, Charge, range(1), owner="ann")
+    store.forget()
+    more, _ = await turn(kernel, "w", ["limited"], [], 20)
+    cost = store.buffers["turns.begun"]
+    await turn(kernel, "w", ["limited"], [Ending(one.job, Done(None), None) for one in taken + more], 0)
+    clock.advance(300)
+    return cost
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K21", "K25")
+async def test_counting_what_a_key_has_begun_costs_no_more_behind_a_held_snapshot(postgres_url: str) -> None:
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([limited]))
+    await kernel.migrate()
+    clean = await count(kernel, store, clock)
+    with held_snapshot(postgres_url):
+        for _ in range(40):
+            await submit_many(kernel, Charge, range(30), owner="ann")
+            taken, _ = await turn(kernel, "w", ["limited"], [], 30)
+            await turn(kernel, "w", ["limited"], [Ending(one.job, Done(None), None) for one in taken], 0)
+            clock.advance(61)
+        behind = await count(kernel, store, clock)
+        store.forget()
+        await submit_many(kernel, Charge, range(1), owner="ann")
+        await turn(Kernel(store, kernel.registry), "w", ["limited"], [], 20)
+        walked = store.buffers["turns.begun"]
+    await store.close()
+
+    assert behind <= MORE * clean
+    assert walked > 10 * behind, "there is nothing to walk over here"
 
 
 @pytest.mark.slow

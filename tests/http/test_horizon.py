@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from tests.http.conftest import Client
 from tests.http.wishes import Grant, Wish
+from tests.services.postgres import PostgresServer
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions import horizon as words
@@ -14,7 +15,7 @@ from holdfast.kernel.questions.horizon import held_back
 from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
 from holdfast.tables import horizon
-from holdfast.tables.horizon import Horizon
+from holdfast.tables.horizon import NOBODY, Horizon
 
 pytestmark = pytest.mark.spec("K17")
 
@@ -42,6 +43,22 @@ async def test_the_console_names_who_holds_old_versions_back(
         assert 'holdfast_oldest_transaction_seconds{system="wishes"}' in scraped
     async with kernel.store.reading() as tx:
         assert (await horizon.read(tx)).name != "yearly-report"
+
+
+async def test_a_transaction_of_another_database_holds_nothing_back_here(
+    kernel: Kernel, request: pytest.FixtureRequest
+) -> None:
+    """VACUUM of one database does not wait for readers of another: to name them would be a false alarm."""
+    if not isinstance(kernel.store, PostgresStore):
+        async with kernel.store.reading() as tx:
+            assert await horizon.read(tx) == NOBODY
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    with psycopg.connect(server.url(), application_name="elsewhere") as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1 FROM pg_class LIMIT 1")
+        async with kernel.store.reading() as tx:
+            assert (await horizon.read(tx)).name != "elsewhere"
 
 
 def test_a_short_transaction_is_no_news() -> None:

@@ -207,7 +207,7 @@ async def _service(here: Yard, clock: HandClock) -> None:
         message = kernel.new_uuid4()
         await outbox.put(tx, [(message, "a", "x/y", "told", "{}", "{}")], kernel.now())
         for row in await outbox.claim(tx, "token", kernel.now(), kernel.now() + 1_000, 10):
-            await outbox.refused(tx, "token", row["seq"], "no such queue", kernel.now(), 1)
+            await outbox.refused(tx, "token", row.seq, "no such queue", kernel.now(), 1)
     await here.do("requeue_message", message_id=message)
     await here.do("drain", name="host:1")
     await here.do("undrain", name="host:1")

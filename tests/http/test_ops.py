@@ -253,7 +253,7 @@ async def test_a_message_that_was_set_aside_is_published_again(kernel: Kernel, o
     async with kernel.store.transaction() as tx:
         await outbox.put(tx, [(message, "a", "x/y", "told", "{}", "{}")], kernel.now())
         rows = await outbox.claim(tx, "token", kernel.now(), kernel.now() + 1_000, 10)
-        await outbox.refused(tx, "token", rows[0]["seq"], "no such queue", kernel.now(), 1)
+        await outbox.refused(tx, "token", rows[0].seq, "no such queue", kernel.now(), 1)
     assert (await got(operator, "/outbox?status=failed"))["items"][0]["error_message"] == "no such queue"
     assert (await did(operator, f"/outbox/{message}/requeue"))["status"] == "pending"
     assert await refused(operator, f"/outbox/{message}/requeue") == (404, "NOT_FOUND")

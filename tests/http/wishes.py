@@ -70,7 +70,7 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         async def fetch(tx: Tx, after: str | None) -> list[Event]:
             place = events.EventPosition.parse(after)
             steps = events.positions_of(await events.of_job(tx, wish_id, place), place)
-            return [Event(str(at), row["type"], {}, row["type"] == "succeeded") for at, row in steps]
+            return [Event(str(at), row.type, {}, row.type == "succeeded") for at, row in steps]
 
         return stream(kernel, request, last_event_id=last_event_id(request), fetch=fetch, heartbeat_s=0.05)
 

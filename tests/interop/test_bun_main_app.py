@@ -61,11 +61,11 @@ class BunApp:
 
     async def post(self, text: str, key: str | None = None) -> httpx.Response:
         body = {"skill": "writing", "userId": "ann", "payload": {"text": text, "taskType": "essay", "questionId": "q1"}}
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}") as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", verify=False) as client:
             return await client.post("/submissions", json=body, headers={"Idempotency-Key": key or str(uuid4())})
 
     async def show(self, submission_id: str) -> dict[str, Any]:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}") as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", verify=False) as client:
             body: dict[str, Any] = (await client.get(f"/submissions/{submission_id}")).json()
         return body
 

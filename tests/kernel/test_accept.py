@@ -48,7 +48,7 @@ async def test_a_jobs_history_begins_with_its_own_row(deploy: Deploy) -> None:
     job_id = await submit(kernel, Ship, Order(1))
     created = {"seq": 0, "part": 0, "attempt": 0, "type": "created", "at": kernel.now(), "data": None}
     async with kernel.store.reading() as tx:
-        assert [dict(row) for row in await events.of_job(tx, job_id)] == [created]  # type: ignore[call-overload]
+        assert [step._asdict() for step in await events.of_job(tx, job_id)] == [created]
         assert not await events.of_job(tx, job_id, after=events.EventPosition(0)), "seen, and not shown again"
 
 

@@ -169,7 +169,7 @@ async def test_a_job_without_a_result_says_why(kernel: Kernel) -> None:
     with pytest.raises(InvalidInput, match=r"not 'shop\.slow'"):
         await client.result(Slow, dead, timeout_s=0)
     async with kernel.store.reading() as tx:
-        assert [row["actor"] for row in await audit.of_subject(tx, f"job:{cancelled}")] == ["ann"]
+        assert [row.actor for row in await audit.of_subject(tx, f"job:{cancelled}")] == ["ann"]
 
 
 @pytest.mark.parametrize("unknown", [NOBODY, "17", ""])

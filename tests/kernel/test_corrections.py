@@ -105,9 +105,9 @@ async def test_a_correction_is_replayed_from_the_failed_stage_and_the_original_k
     async with world.kernel.store.reading() as tx:
         case = await cases.show(tx, case_id)
         told = await history(tx, job_id)
-        entries = [(row["actor"], row["action"], row["data"]) for row in await audit.of_subject(tx, f"case:{case_id}")]
-    assert case is not None and (case["state"], case["cause"]) == ("remediated", "data")
-    assert case["evidence"] == "Corrected address: typo, INC-7"
+        entries = [(row.actor, row.action, row.data) for row in await audit.of_subject(tx, f"case:{case_id}")]
+    assert case is not None and (case.state, case.cause) == ("remediated", "data")
+    assert case.evidence == "Corrected address: typo, INC-7"
     assert told["original_input"]["address"] == "nowhere" and told["input"]["address"] == "Berlin"
     assert told["corrections"][0]["actor"] == "ann" and KEY not in json.dumps(told)
     assert entries[-1][:2] == ("ann", "case.corrected") and "nowhere" in entries[-1][2] and KEY not in str(entries)

@@ -74,12 +74,12 @@ async def case_of(world: World, case_id: str) -> dict[str, Any]:
     async with world.kernel.store.reading() as tx:
         found = await cases.show(tx, case_id)
     assert found is not None
-    return dict(found)
+    return found._asdict()
 
 
 async def audited(world: World, case_id: str) -> list[tuple[str, str]]:
     async with world.kernel.store.reading() as tx:
-        return [(row["actor"], row["action"]) for row in await audit.of_subject(tx, f"case:{case_id}")]
+        return [(row.actor, row.action) for row in await audit.of_subject(tx, f"case:{case_id}")]
 
 
 @pytest.mark.spec("K7", "004.9")
@@ -249,8 +249,8 @@ async def test_a_case_is_closed_without_a_replay_only_with_a_reason(deploy: Depl
     assert (await case_of(world, case_id))["notes"] == "Without a replay: the customer has left"
     async with world.kernel.store.reading() as tx:
         last = (await audit.of_subject(tx, f"case:{case_id}"))[-1]
-    assert (last["actor"], last["action"]) == ("dee", "case.resolved")
-    assert json.loads(last["data"])["without_replay"] == "the customer has left"
+    assert (last.actor, last.action) == ("dee", "case.resolved")
+    assert json.loads(last.data or "")["without_replay"] == "the customer has left"
 
 
 @pytest.mark.spec("K8")

@@ -20,7 +20,7 @@ WRITTEN = "SELECT outcome FROM holdfast_calls ORDER BY id"
 async def told(world: World, job_id: str) -> list[tuple[str, int, str]]:
     async with world.kernel.store.reading() as tx:
         found = await calls.of_job(tx, job_id)
-    return [(row["stage"], row["attempt"], row["outcome"]) for row in found]
+    return [(row.stage, row.attempt, row.outcome) for row in found]
 
 
 @pytest.mark.spec("K12")

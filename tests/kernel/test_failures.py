@@ -259,7 +259,7 @@ async def test_a_call_that_is_cut_names_the_provider_and_its_limit(deploy: Deplo
         ({"per_minute": 0}, "a per_minute of 0; it must be a whole number of 1 or more"),
         ({"concurrency": -1}, "a concurrency of -1; it must be a whole number of 1 or more"),
         ({"timeout_s": 0}, "a timeout_s of 0; it must be a number of seconds above 0"),
-        ({"classify": "retry"}, "a classify that is no function"),
+        ({"classify": "retry"}, "a classify of 'retry', which is no function"),
     ],
 )
 def test_a_provider_that_cannot_work_is_refused_when_declared(options: dict[str, Any], told: str) -> None:
@@ -277,7 +277,7 @@ async def test_no_field_of_a_letter_and_no_event_holds_personal_data(deploy: Dep
     await world.run_until_idle()
     (letter,) = await world.dead_letters()
     async with world.kernel.store.reading() as tx:
-        history = [dict(row) for row in await events.of_job(tx, job_id)]
+        history = await events.of_job(tx, job_id)
     stored = {name: value for name, value in (await world.job(job_id)).items() if name != "trace"}
     seen = repr(letter) + repr(history) + repr(stored)
     for personal in ("john.doe", "ann@", "912 345", "Hanoi"):

@@ -113,7 +113,7 @@ async def test_the_end_of_a_stage_and_the_claim_of_the_next_are_one_row_to_write
     written = await rows(store, "SELECT type, attempt FROM holdfast_job_events ORDER BY seq")
     assert [(row["type"], row["attempt"]) for row in written][-1] == ("advanced", 2)
     async with store.reading() as tx:
-        story = [(row["type"], row["attempt"]) for row in await events.of_job(tx, second.job.id)]
+        story = [(row.type, row.attempt) for row in await events.of_job(tx, second.job.id)]
         failures = await events.failed_in_stage(tx, second.job.id)
         cells = await rollups.read(tx, 0, 1_000_000_000)
         ends = {cell.result: cell.number for cell in cells if cell.series == "stage"}

@@ -293,8 +293,8 @@ async def test_a_person_opens_and_closes_a_breaker_and_is_audited(deploy: Deploy
         await world.run_until_idle(limit_s=60)
         assert await world.state(job_id) == "succeeded"
         async with world.kernel.store.reading() as tx:
-            said = [(row["actor"], row["action"]) for row in await audit.of_subject(tx, f"breaker:{name}")]
-            history = [row["gate"] for row in await providers.history(tx, name)]
+            said = [(row.actor, row.action) for row in await audit.of_subject(tx, f"breaker:{name}")]
+            history = [row.gate for row in await providers.history(tx, name)]
         assert said == [("ann", "breaker.opened"), ("bob", "breaker.closed")] and history == ["closed", "open"]
     with pytest.raises(NotFound, match="unheard"):
         await force(world.kernel, "unheard", open=True, actor="ann", reason="?")

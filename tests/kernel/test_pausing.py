@@ -198,7 +198,7 @@ async def test_a_pause_is_audited_and_what_cannot_be_paused_is_refused(office: O
         await office.pause("x", "queue")
     async with office.kernel.store.reading() as tx:
         (line,) = await audit.of_subject(tx, "kind:pausing.parcel")
-    assert (line["actor"], line["action"]) == ("olga", "kind.paused") and "prices are wrong" in line["data"]
+    assert (line.actor, line.action) == ("olga", "kind.paused") and "prices are wrong" in line.data
 
 
 async def test_a_drained_worker_ends_what_it_has_and_takes_nothing_until_it_is_told_to(office: Office) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from typer.testing import CliRunner
 
 from holdfast import App, Context, Job, stage
-from holdfast.cli import cli
 from holdfast.engines.run import Duties, run
 from holdfast.errors import BadDeclaration
 from holdfast.kernel.turn import turn
+from tests.command_line import invoke
 from tests.kernel.places import Deploy, take
 
 app = App("press")
@@ -87,10 +86,10 @@ def test_a_queue_needs_a_name_that_can_be_one() -> None:
     [("cpu", "write --queue name=4"), ("cpu=0", "write --queue name=4"), ("cpu=x", "write --queue name=4")],
 )
 def test_a_queue_on_the_command_line_says_how_many_at_once(given: str, why: str) -> None:
-    ran = CliRunner().invoke(cli, ["worker", "--queue", given])
+    ran = invoke(["worker", "--queue", given])
     assert ran.exit_code == 1 and why in ran.output
 
 
 def test_a_queue_that_nobody_has_is_refused() -> None:
-    ran = CliRunner().invoke(cli, ["worker", "--system", "review", "--queue", "cpu=2"])
+    ran = invoke(["worker", "--system", "review", "--queue", "cpu=2"])
     assert ran.exit_code == 1 and "There is no queue named 'cpu'; the loaded apps have review." in ran.output

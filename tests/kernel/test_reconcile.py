@@ -45,7 +45,7 @@ async def test_what_reconciliation_cannot_know_goes_to_a_person(deploy: Deploy, 
     assert await reconcile_once(world.kernel) == 1
     assert (await row_of(world))["status"] == "review"
     async with world.kernel.store.reading() as tx:
-        assert [row["key"] for row in await effects.by_status(tx, "review")] == [KEY]
+        assert [row.key for row in await effects.by_status(tx, "review")] == [KEY]
 
 
 @pytest.mark.spec("K12")

@@ -250,7 +250,7 @@ async def test_a_row_that_was_set_aside_no_longer_holds_its_aggregate(
     broker.refuses.clear()
     async with kernel.store.transaction() as tx:
         (stuck,) = await outbox.stuck(tx)
-        assert await outbox.requeue(tx, stuck["id"], kernel.now())
+        assert await outbox.requeue(tx, stuck.id, kernel.now())
     assert await relay_once(kernel) == 1 and broker.names == ["a2", "a1"]
     await close_all(place)
 

@@ -62,7 +62,7 @@ async def story(kernel: Kernel, job_id: str, after: EventPosition = BEGINNING, l
 
 
 def steps(read: Sequence[Any]) -> list[tuple[str, int]]:
-    return [(row["type"], row["attempt"]) for row in read]
+    return [(row.type, row.attempt) for row in read]
 
 
 @pytest.mark.spec("K17", "K19")
@@ -81,11 +81,11 @@ async def test_a_turn_writes_one_claim_and_one_success_of_a_kind_and_every_job_t
     for job in jobs:
         read = await story(kernel, job.id)
         assert steps(read) == [("created", 0), ("claimed", 1), ("succeeded", 1)]
-        assert [row["at"] for row in read[1:]] == [claimed_at, kernel.now()]
-        assert {row["data"] for row in read} == {None}
+        assert [row.at for row in read[1:]] == [claimed_at, kernel.now()]
+        assert {row.data for row in read} == {None}
     async with kernel.store.reading() as tx:
         ended = await depth.finished_since(tx, 0)
-    assert {row["kind"]: (row["state"], row["jobs"]) for row in ended} == {
+    assert {row.kind: (row.state, row.jobs) for row in ended} == {
         "steps.one": ("succeeded", 5), "steps.two": ("succeeded", 2)
     }  # fmt: skip
     assert await audit(kernel) == []
@@ -108,10 +108,10 @@ async def test_every_attempt_that_ended_shows_when_it_was_claimed(kernel: Kernel
     await take(kernel, *(Ending(job, Done(None)) for job in jobs), limit=0)
     for job in jobs:
         read = await story(kernel, job.id)
-        assert [row["type"] for row in read[1::2]] == ["claimed"] * 5
-        assert [row["type"] for row in read[2::2]] == ["retried", "lost", "released", "advanced", "succeeded"]
-        assert [row["attempt"] for row in read[1:]] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
-        assert [row["at"] for row in read[1::2]] == claims
+        assert [row.type for row in read[1::2]] == ["claimed"] * 5
+        assert [row.type for row in read[2::2]] == ["retried", "lost", "released", "advanced", "succeeded"]
+        assert [row.attempt for row in read[1:]] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+        assert [row.at for row in read[1::2]] == claims
     assert await audit(kernel) == []
 
 
@@ -151,7 +151,7 @@ async def test_whoever_follows_a_job_gets_each_step_once_and_in_order(kernel: Ke
     await note("stale", 3)
     await note("result_expired", 3)
     whole = await story(kernel, other)
-    assert sorted(map(str, map(dict, followed))) == sorted(map(str, map(dict, whole)))
+    assert sorted(map(str, followed)) == sorted(map(str, whole))
     known = [step for step in steps(whole) if step[0] not in ("stale", "progress")]
     assert known == [
         ("created", 0), ("claimed", 1), ("retried", 1), ("claimed", 2), ("advanced", 2), ("claimed", 3),

@@ -74,7 +74,7 @@ def disproved(world: World) -> dict[str, int]:
 
 async def actions(world: World, key: str = KEY) -> list[str]:
     async with world.kernel.store.reading() as tx:
-        return [entry["action"] for entry in await audit.of_subject(tx, f"effect:{key}")]
+        return [entry.action for entry in await audit.of_subject(tx, f"effect:{key}")]
 
 
 @pytest.mark.spec("K12", "R5", "004.24")

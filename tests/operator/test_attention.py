@@ -87,6 +87,16 @@ def test_a_trouble_asks_for_a_person(name: str, view: Snapshot, topic: Topic, se
     assert light_of([notice]) == ("red" if severity is Severity.PAGE else "yellow")
 
 
+def test_a_breaker_that_a_person_opened_is_not_said_to_close_by_itself() -> None:
+    (itself,) = what_asks(breaker(10))
+    view = breaker(10)
+    (only,) = view.breakers
+    forced = replace(view, breakers=[replace(only, state=replace(only.state, forced=True))])
+    (by_hand,) = what_asks(forced)
+    assert "go on by themselves" in itself.to_do
+    assert by_hand.to_do.startswith("Close its breaker") and by_hand.next_at is None
+
+
 def test_every_topic_is_shown_by_a_case() -> None:
     assert {case[2] for case in CASES} | {Topic.STORE} == set(Topic)
 

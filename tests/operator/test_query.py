@@ -11,6 +11,7 @@ from tests.kernel.places import Deploy
 
 from holdfast import App, CallError, Category, Context, Job, Retry, stage
 from holdfast.core.job import State
+from holdfast.core.text_filter import TextFilter
 from holdfast.errors import InvalidInput
 from holdfast.operator.desk import Desk
 from holdfast.operator.jobs import query_jobs
@@ -36,16 +37,16 @@ class Sell(Job[dict[str, Any]]):
     "text, query",
     [
         ("", Query()),
-        ("state:held provider:llm", Query(state=State.QUEUED, held=True, provider="llm")),
+        ("state:held provider:llm", Query(state=State.QUEUED, held=True, provider=TextFilter("llm"))),
         ("state:running", Query(state=State.PROCESSING)),
-        ("Owner:Carla kind:Shop.*", Query(owner_is="Carla", kind="shop.%")),
-        ("error:422", Query(error="%422%")),
-        ("owner:100%_!", Query(owner_is="100%_!")),
-        ("owner:100%_!*", Query(owner="100!%!_!!%")),
+        ("Owner:Carla kind:Shop.*", Query(owner=TextFilter("Carla"), kind=TextFilter("shop.%", is_pattern=True))),
+        ("error:422", Query(error=TextFilter("%422%", is_pattern=True))),
+        ("owner:100%_!", Query(owner=TextFilter("100%_!"))),
+        ("owner:100%_!*", Query(owner=TextFilter("100!%!_!!%", is_pattern=True))),
         ("age:>10m", Query(created_to=NOW - 600_000)),
         ("age:<2h", Query(created_from=NOW - 7_200_000)),
         ("since:1d", Query(created_from=NOW - 86_400_000)),
-        ('"essay number 399" owner:"ann b"', Query(texts=("essay number 399",), owner_is="ann b")),
+        ('"essay number 399" owner:"ann b"', Query(texts=("essay number 399",), owner=TextFilter("ann b"))),
     ],
 )
 def test_a_query_is_read(text: str, query: Query) -> None:
@@ -118,6 +119,11 @@ async def test_the_same_query_finds_the_same_jobs_on_both_databases(deploy: Depl
         "hanoi_1": {late},
         "hanoi-1": set(),
         "order-71": {ben},
+        "key:order-71": {ben},
+        "key:Order-71": set(),
+        "key:Order-*": {ben},
+        'key:"bill: 9 of 10" state:queued': {late},
+        "key:order-71 state:queued": set(),
         "bill: 9 of 10": {late},
         ann: {ann},
         ann[:13]: {ann, ben},

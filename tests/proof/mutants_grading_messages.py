@@ -12,7 +12,9 @@ from starlette.responses import JSONResponse
 
 from holdfast import CallError, Category
 from holdfast.http import idempotency as idempotent_posts
-from holdfast.kit import idempotency, once, outbox, submit_in
+from holdfast.kit import submit_in
+from holdfast.kit.messages import once
+from holdfast.kit.tables import idempotency, outbox
 from holdfast.providers.openai import OpenAIClient
 from holdfast.transports.seam import Delivery
 from holdfast_proof import messages

@@ -187,8 +187,8 @@ def replay_from_the_first_stage() -> Iterator[None]:
     intact = operate._revive
 
     async def from_the_top(kernel: Any, tx: Any, case: Any, *rest: Any) -> Any:
-        first = kernel.registry.kind(case["kind"]).stages[0].name
-        return await intact(kernel, tx, {**dict(case), "stage": first}, *rest)
+        first = kernel.registry.kind(case.kind).stages[0].name
+        return await intact(kernel, tx, case._replace(stage=first), *rest)
 
     with swapped(operate, "_revive", from_the_top):
         yield

@@ -12,7 +12,8 @@ from holdfast.kernel.upkeep import taking_turns
 from holdfast.tables import turns
 from tests.proof.plant import Mutant, respelled, swapped
 
-UNENDED = "j.turn_at IS NOT NULL AND j.finished_at IS NULL"
+UNENDED = ("j.turn_at IS NOT NULL AND j.finished_at IS NULL", "COALESCE(j.finished_at, 0) = 0")
+"""How `begun` says it of jobs that it knows or finds by their key, and of those that were started since."""
 
 
 @contextmanager
@@ -42,20 +43,40 @@ def backlog_let_in_at_once() -> Iterator[None]:
 @contextmanager
 def place_lost_with_its_job() -> Iterator[None]:
     """What has ended keeps its place in the limit."""
-    with respelled(turns.sql, "begun", (UNENDED, "j.turn_at IS NOT NULL")):
+    with respelled(turns.sql, "begun", *[(text, "j.turn_at IS NOT NULL") for text in UNENDED]):
         yield
 
 
 @contextmanager
 def place_lost_with_its_worker() -> Iterator[None]:
     """A job whose worker has died, or that waits for its retry, has no place any more."""
-    with respelled(turns.sql, "begun", (UNENDED, "j.turn_at IS NOT NULL AND j.state = 'processing'")):
+    with respelled(
+        turns.sql, "begun", *[(text, "j.turn_at IS NOT NULL AND j.state = 'processing'") for text in UNENDED]
+    ):
         yield
 
 
 @contextmanager
 def minute_forgets_what_has_ended() -> Iterator[None]:
     with respelled(turns.sql, "begun", ("j.turn_at > :since", "j.turn_at > :since AND j.finished_at IS NULL")):
+        yield
+
+
+@contextmanager
+def long_runners_forgotten() -> Iterator[None]:
+    """What had begun when the key was counted last has no place in the next count."""
+    with respelled(turns.sql, "begun", ("j.id = CAST(e.key AS /*id*/)", "j.id = CAST(e.key AS /*id*/) AND 1 = 0")):
+        yield
+
+
+@contextmanager
+def starts_elsewhere_unseen() -> Iterator[None]:
+    """What others have started since this process counted is not looked for."""
+    with respelled(
+        turns.sql,
+        "begun",
+        ("j.turn_at >= CAST(e.value->>0 AS BIGINT)", "j.turn_at >= CAST(e.value->>0 AS BIGINT) AND 1 = 0"),
+    ):
         yield
 
 
@@ -91,4 +112,6 @@ MUTANTS = (
     Mutant(place_lost_with_its_worker, ("S26",), 60),
     Mutant(minute_forgets_what_has_ended, ("S26",), 60),
     Mutant(limit_for_each_round, ("S26",), 60),
+    Mutant(long_runners_forgotten, ("S26",), 60),
+    Mutant(starts_elsewhere_unseen, ("S26",), 60),
 )

@@ -65,7 +65,7 @@ def published_before_confirmed() -> Iterator[None]:
     """The relay does not wait for the broker."""
 
     async def hasty(kernel: Any, row: Any, sealed: Any) -> None:
-        message = Message(id=row["id"], destination=row["destination"], body=row["payload"].encode())
+        message = Message(id=row.id, destination=row.destination, body=row.payload.encode())
         sending = asyncio.ensure_future(kernel.transport.publish(message))
         sending.add_done_callback(lambda done: done.exception())
 
@@ -155,7 +155,7 @@ def key_conflict_ignored() -> Iterator[None]:
 
     async def earlier(tx: Any, order: Any) -> str:
         known = await new_jobs.by_key(tx, order.row.kind, order.row.job_key) if order.row.job_key else None
-        return str(known["id"]) if known else str(order.id)
+        return str(known.id) if known else str(order.id)
 
     with swapped(submit, "_earlier", earlier):
         yield

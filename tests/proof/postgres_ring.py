@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from holdfast.errors import StoreBusy, StoreConflict, StoreError, StoreUnavailable
 from holdfast.stores.migration import pending
-from holdfast.stores.seam import Dialect, Row
+from holdfast.stores.seam import Dialect, name_rows
 from holdfast.stores.sqlite import SqliteTx
 from holdfast.stores.statement import Migration, Statement
 from holdfast.tables.schema import KERNEL
@@ -46,9 +47,7 @@ CREATE FUNCTION proof_{what}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   RETURN NULL; END $$;
 CREATE TRIGGER proof_{what} AFTER {when} FOR EACH ROW EXECUTE FUNCTION proof_{what}();
 """
-_WHO = (
-    "SELECT set_config('proof.host', $1, false), set_config('proof.at', $2, false), set_config('proof.wall', $3, false)"
-)
+_WHO = "SET proof.host = '{}'; SET proof.at = {}; SET proof.wall = {}"
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'holdfast_schema'"
 
 
@@ -65,8 +64,15 @@ class NamedRow(tuple[Any, ...]):
 
 
 def named_rows(cursor: psycopg.Cursor[Any]) -> RowMaker[NamedRow]:
-    names = {column.name: place for place, column in enumerate(cursor.description or ())}
-    return type("Row", (NamedRow,), {"names": names})
+    """By the names as they came: a description of each column, and a class for each answer, would take longer than to
+    ask."""
+    result = cursor.pgresult
+    return _named(tuple(result.fname(place) or b"" for place in range(result.nfields)) if result else ())
+
+
+@cache
+def _named(columns: tuple[bytes, ...]) -> type[NamedRow]:
+    return type("Row", (NamedRow,), {"names": {name.decode(): place for place, name in enumerate(columns)}})
 
 
 class NumberDumper(Dumper):
@@ -81,7 +87,7 @@ class NumberDumper(Dumper):
 class Connection:
     """A connection that can be asked as SQLite's is: `execute(text, values).fetchall()`, with `?` or `$1`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, reads: bool = False) -> None:
         self._raw = psycopg.connect(
             url, autocommit=True, cursor_factory=psycopg.RawCursor, row_factory=named_rows, prepare_threshold=1
         )
@@ -89,26 +95,38 @@ class Connection:
         self._raw.adapters.register_dumper(str, StrDumperUnknown)
         self._raw.adapters.register_loader("uuid", TextLoader)
         self._raw.execute("SET lock_timeout = '20ms'; SET synchronous_commit = off; SET jit = off")
-        self._who: tuple[str, ...] = ()
+        self._reads, self._who, self._begins = reads, "", ""
 
-    def say_who(self, host: Host) -> None:
-        who = (host.label, str(host.loop.now_ms), str(host.wall_ms))
-        if who != self._who:
-            self._raw.execute(_WHO, who)
-            self._who = who
+    def begin(self) -> None:
+        """A transaction, from its first statement on: they are sent together."""
+        self._begins = "BEGIN"
+
+    def commit(self) -> None:
+        if not self._begins:
+            self.script("COMMIT")
+        self._begins = ""
+
+    def prepare(self, text: str, host: Host) -> None:
+        """What must be said before a statement: that a transaction begins, and who writes when. In a transaction it is
+        asked only by what changes rows; a world may write by the connection that reads, in the last reader's name."""
+        is_asked = self._reads or not text.startswith("SELECT")
+        who = _WHO.format(host.label, host.loop.now_ms, host.wall_ms) if is_asked else ""
+        said = [each for each in (self._begins, who if who != self._who else "") if each]
+        if said:
+            self.script("; ".join(said))
+        self._who, self._begins = who or self._who, ""
 
     def roll_back(self) -> None:
+        self._begins = ""
         if self._raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self.script("ROLLBACK")
-        self._who = ()  # what was said in a transaction goes with it
+        self._who = ""  # what was said in a transaction goes with it
 
     def script(self, text: str) -> None:
         self._raw.execute(text.encode())
 
     def execute(self, text: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        for number in range(text.count("?")):
-            text = text.replace("?", f"${number + 1}", 1)
-        return self._raw.execute(text.encode(), list(values))
+        return self._raw.execute(_numbered(text), list(values))
 
     def copy(self, table: str, columns: Sequence[str], pieces: Iterable[str]) -> None:
         with (
@@ -122,6 +140,13 @@ class Connection:
         self._raw.close()
 
 
+@cache
+def _numbered(text: str) -> bytes:
+    for number in range(text.count("?")):
+        text = text.replace("?", f"${number + 1}", 1)
+    return text.encode()
+
+
 class PostgresArena(Arena):
     """One database of the server, emptied for every seed."""
 
@@ -131,7 +156,7 @@ class PostgresArena(Arena):
         self.done: Counter[str] = Counter()
         self.stores: list[SimStore] = []
         self.writing: Host | None = None
-        self.keeper: Any = Connection(url)
+        self.keeper: Any = Connection(url, reads=True)
         self.pen = Connection(url)
         for migration in pending(migrations, []):
             for text in migration.statements("postgres"):
@@ -168,6 +193,7 @@ class RingStore(SimStore):
     """A host's store on PostgreSQL. Whoever asks while another's transaction is open is told that it is busy."""
 
     dialect: Dialect = "postgres"
+    has_one_writer = False
 
     def __init__(self, arena: PostgresArena, host: Host, dice: Random) -> None:
         super().__init__(arena, host, dice)
@@ -184,12 +210,12 @@ class RingStore(SimStore):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         async with self._writer.lock:
-            await self._begin(self._writer, "BEGIN")
+            await self._begin(self._writer, "")
             tx = RingTx(self, self._ring.pen)
             try:
                 yield tx
                 tx.check()
-                self._ring.pen.script("COMMIT")
+                self._ring.pen.commit()
             except BaseException:
                 if self._ring.writing is self._host:
                     self._ring.undo()
@@ -224,7 +250,7 @@ class RingLane(SimLane):
         if ring.writing is not None:
             raise StoreBusy("Another process is writing.")
         ring.writing = self._store._host
-        ring.pen.script(text)
+        ring.pen.begin()
 
 
 class RingTx(SqliteTx):
@@ -242,20 +268,19 @@ class RingTx(SqliteTx):
         if self.connection is self.store._ring.pen and self.store._ring.writing is not self.store._host:
             raise StoreUnavailable("The transaction is over.")
 
-    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+    async def rows(self, statement: Statement, *, into: Any = None, **params: Any) -> Any:
         self.check()
         self.channels.update(params.get("channels", ()))
         try:
-            self.connection.say_who(self.store._host)
+            self.connection.prepare(statement.postgres, self.store._host)
             asked = self.connection.execute(statement.postgres, [params[name] for name in statement.order])
-            rows: Sequence[Row] = asked.fetchall() if asked.description else []
-            return rows
+            return name_rows(asked.fetchall() if asked.pgresult and asked.pgresult.nfields else [], into)
         except psycopg.Error as error:
             raise _translated(error) from error
 
     async def load(self, table: str, columns: Sequence[str], pieces: Iterable[str]) -> None:
         self.check()
-        self.connection.say_who(self.store._host)
+        self.connection.prepare("COPY", self.store._host)
         self.connection.copy(table, columns, pieces)
 
 

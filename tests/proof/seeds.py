@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast_proof.report import SeedReport, Totals
@@ -88,6 +89,16 @@ def keep_shown(place: tuple[str, str, str], number: int) -> None:
 
 def hashes(system: str, *seeds: int) -> str:
     return " ".join(run_seed(seed, system=system).hash for seed in seeds)
+
+
+def assert_nothing_left(system: str, mutants: Sequence[Mutant]) -> None:
+    """A history is the same after each bug was planted and taken out, and after a seed was lived with the last."""
+    intact = hashes(system, FIRST_SEED)
+    for mutant in mutants:
+        with mutant.plant():
+            pass
+    run_seed(FIRST_SEED, system=system, mutant=mutants[-1].path)
+    assert hashes(system, FIRST_SEED) == intact
 
 
 def hashes_elsewhere(system: str, hash_seed: str, *seeds: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast_proof.run import run_seed, simulate
+from holdfast_proof.run import simulate
 from tests.proof import mutants_effects
 from tests.proof.mutants import MUTANTS, Mutant
-from tests.proof.seeds import FIRST_SEED, seeds_until_caught
+from tests.proof.seeds import FIRST_SEED, assert_nothing_left, seeds_until_caught
 
 RARE = Mutant(mutants_effects.shared_effect_unfenced, ("S20", "S22"), 1_000)
 
@@ -31,10 +31,7 @@ def test_a_rare_bug_is_caught_by_the_seed_that_found_it() -> None:
 
 
 def test_a_planted_bug_leaves_nothing_behind() -> None:
-    intact = run_seed(FIRST_SEED).hash
-    for mutant in MUTANTS:
-        run_seed(FIRST_SEED, mutant=mutant.path)
-    assert run_seed(FIRST_SEED).hash == intact
+    assert_nothing_left("kernel", MUTANTS)
 
 
 def density_table(seeds: int = 200, processes: int = 2) -> str:

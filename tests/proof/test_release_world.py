@@ -10,7 +10,14 @@ from holdfast_proof.report import Totals
 from holdfast_proof.run import run_seed, simulate
 from tests.proof.mutants_releases import MUTANTS
 from tests.proof.plant import Mutant
-from tests.proof.seeds import FIRST_SEED, first_fresh_seed, hashes, hashes_elsewhere, seeds_until_caught, told
+from tests.proof.seeds import (
+    assert_nothing_left,
+    first_fresh_seed,
+    hashes,
+    hashes_elsewhere,
+    seeds_until_caught,
+    told,
+)
 
 SYSTEM = "releases"
 FAST_SEEDS = 20
@@ -47,10 +54,7 @@ def test_a_seed_has_one_history_in_every_process() -> None:
 
 
 def test_a_planted_bug_leaves_nothing_behind() -> None:
-    intact = hashes(SYSTEM, FIRST_SEED)
-    for mutant in MUTANTS:
-        run_seed(FIRST_SEED, system=SYSTEM, mutant=mutant.path)
-    assert hashes(SYSTEM, FIRST_SEED) == intact
+    assert_nothing_left(SYSTEM, MUTANTS)
 
 
 def test_a_run_that_saw_too_little_says_so() -> None:

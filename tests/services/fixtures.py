@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import hypothesis
@@ -23,7 +24,7 @@ from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 SESSIONS = {"transaction": 3, "session": 20}
-WHOLE = (
+WHOLE = {
     "acceptance",
     "browser",
     "cli",
@@ -35,7 +36,7 @@ WHOLE = (
     "playground",
     "proof",
     "security",
-)
+}
 """The folders whose tests open a whole deployment, a command line, an application or a world, again and again."""
 DEPLOYED = {"client", "deploy", "pair", "place", "sure", "world"}
 """The fixtures of the three systems that do the same."""
@@ -56,6 +57,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only what needs no server, no deployment and little time")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --fast, do not even read a file or a folder of which no test would be run: half of them are such."""
+    if not config.getoption("--fast") or not WHOLE & {collection_path.name, collection_path.parent.name}:
+        return None
+    files = collection_path.glob("*.py") if collection_path.is_dir() else [collection_path]
+    return None if any("mark.fast" in file.read_text() for file in files) else True
 
 
 @pytest.hookimpl(trylast=True)

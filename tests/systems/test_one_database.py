@@ -45,6 +45,6 @@ async def test_neither_sees_what_the_other_does(request: pytest.FixtureRequest, 
                 await providers.ensure(tx, f"only of {one.name}", 1)
         for one in opened:
             async with one.kernel.store.reading() as tx:
-                assert [row["name"] for row in await providers.read_every(tx)] == [f"only of {one.name}"]
+                assert [row.name for row in await providers.read_every(tx)] == [f"only of {one.name}"]
     finally:
         await close_systems(opened)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +12,7 @@ from holdfast.core.case import CaseState
 from holdfast.core.job import Claimed, State
 from holdfast.errors import CallError
 from holdfast.kernel import operate
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import (
     answers,
     audit,
@@ -59,7 +59,7 @@ async def running(world: World) -> Claimed:
     return job
 
 
-async def message(world: World, tx: Tx, token: str) -> Row:
+async def message(world: World, tx: Tx, token: str) -> outbox.ClaimedMessage:
     """A message that was put and claimed under `token`."""
     now = world.kernel.now()
     await outbox.put(tx, [(world.kernel.new_uuid4(), "a", "there", "told", "{}", "{}")], now)
@@ -72,8 +72,8 @@ async def test_a_message_that_is_requeued_has_all_its_tries_again(deploy: Deploy
     world = await deploy(app)
     async with world.kernel.store.transaction() as tx:
         row = await message(world, tx, "ours")
-        assert await outbox.refused(tx, "ours", row["seq"], "no", world.kernel.now(), 1) == "failed"
-        assert await outbox.requeue(tx, row["id"], world.kernel.now())
+        assert await outbox.refused(tx, "ours", row.seq, "no", world.kernel.now(), 1) == "failed"
+        assert await outbox.requeue(tx, row.id, world.kernel.now())
     (stored,) = await rows(world.kernel.store, "SELECT status, retry_count FROM holdfast_outbox")
     assert stored == {"status": "pending", "retry_count": 0}
 
@@ -83,9 +83,9 @@ async def test_whoever_lost_its_claim_of_a_message_says_nothing_of_it(deploy: De
     world = await deploy(app)
     async with world.kernel.store.transaction() as tx:
         row = await message(world, tx, "theirs")
-        assert await outbox.published(tx, "ours", [row["seq"]], world.kernel.now()) == 0
-        assert await outbox.refused(tx, "ours", row["seq"], "no", world.kernel.now(), 1) is None
-        await outbox.release(tx, "ours", [row["seq"]], "down")
+        assert await outbox.published(tx, "ours", [row.seq], world.kernel.now()) == 0
+        assert await outbox.refused(tx, "ours", row.seq, "no", world.kernel.now(), 1) is None
+        await outbox.release(tx, "ours", [row.seq], "down")
     (stored,) = await rows(world.kernel.store, "SELECT status, lease_token, error_message FROM holdfast_outbox")
     assert stored == {"status": "pending", "lease_token": "theirs", "error_message": None}
 
@@ -103,7 +103,7 @@ async def test_a_case_is_moved_only_from_where_it_was_read(deploy: Deploy) -> No
         assert not await cases.correct(tx, letter["id"], state, state, now, evidence="e", replay_stage="run")
         shown = await cases.show(tx, letter["id"])
     assert shown is not None
-    assert (shown["state"], shown["cause"], shown["evidence"]) == ("triaged", "code", None)
+    assert (shown.state, shown.cause, shown.evidence) == ("triaged", "code", None)
 
 
 @pytest.mark.spec("K13")
@@ -184,7 +184,7 @@ async def test_a_schedule_is_advanced_once_from_each_tick(deploy: Deploy) -> Non
         assert await schedules.advance(tx, "s", now, now + 60_000, now)
         assert not await schedules.advance(tx, "s", now, now + 120_000, now)
         (row,) = await schedules.read_every(tx)
-    assert (row["next_at"], row["last_at"]) == (now + 60_000, now)
+    assert (row.next_at, row.last_at) == (now + 60_000, now)
 
 
 @pytest.mark.spec("K18")
@@ -205,7 +205,8 @@ async def test_a_start_counts_for_its_whole_period_and_not_at_its_end(deploy: De
     await world.enqueue(Note, {"name": "x"})
     await write(world, "UPDATE holdfast_jobs SET fair_key = 'ann', turn_at = :at", at=1_000)
     async with world.kernel.store.transaction() as tx:
-        lately = [(await turns.begun(tx, ["ann"], since))["ann"].lately for since in (999, 1_000, 1_001)]
+        minute = [60_000 + since for since in (999, 1_000, 1_001)]
+        lately = [(await turns.begun(tx, ["ann"], {}, now))["ann"].lately for now in minute]
     assert lately == [1, 0, 0]
 
 
@@ -228,16 +229,16 @@ async def test_late_results_stay_when_those_of_a_run_are_cleared(deploy: Deploy)
     assert await kept() == {("other", 1), ("run", 1)}
 
 
-Page = Callable[[Tx, Any, int], Awaitable[Sequence[Row]]]
+Page = Callable[[Tx, Any, int], Awaitable[Sequence[NamedTuple]]]
 PAGES: dict[str, tuple[str, Page]] = {
     "jobs": ("id", lambda tx, before, limit: jobs.page(tx, before=before, limit=limit)),
     "desk": ("id", lambda tx, before, limit: ops.jobs_page(tx, before=before, limit=limit)),
     "found": ("id", lambda tx, before, limit: ops.jobs_found(tx, wanted="fails", before=before, limit=limit)),
-    "matching": ("id", lambda tx, before, limit: search.jobs_matching(tx, before=before, limit=limit)),
+    "matching": ("id", lambda tx, before, limit: search.jobs_matching(tx, before=before, limit=limit, texts={})),
     "term": (
         "id",
         lambda tx, before, limit: search.jobs_matching(
-            tx, before=before, limit=limit, term=("name", "fails"), is_declared=True
+            tx, before=before, limit=limit, texts={}, term=("name", "fails"), is_declared=True
         ),
     ),
     "outbox": ("seq", lambda tx, before, limit: ops.outbox_page(tx, before=before, limit=limit)),
@@ -266,6 +267,6 @@ async def test_no_row_is_on_two_pages_and_none_is_left_out(deploy: Deploy) -> No
             assert await incidents.open(tx, kernel.new_id(), f"t{number}", "s", "page", "It is.", now, Hit(), now)
     async with kernel.store.reading() as tx:
         for name, (column, page) in PAGES.items():
-            first = [row[column] for row in await page(tx, None, 2)]
-            rest = [row[column] for row in await page(tx, first[-1], 2)]
+            first = [getattr(row, column) for row in await page(tx, None, 2)]
+            rest = [getattr(row, column) for row in await page(tx, first[-1], 2)]
             assert (len(first), len(rest)) == (2, 1) and not {*first} & {*rest}, name

@@ -85,7 +85,7 @@ async def test_published_messages_go_and_unpublished_stay_and_the_inbox_remember
     async with kernel.store.transaction() as tx:
         await outbox.put(tx, [(kernel.new_uuid4(), a, "q", "t", "{}", "{}") for a in "ab"], kernel.now())
         (first, _) = await outbox.claim(tx, "token", kernel.now(), kernel.now() + 1, 2)
-        assert await outbox.published(tx, "token", [first["seq"]], kernel.now()) == 1
+        assert await outbox.published(tx, "token", [first.seq], kernel.now()) == 1
         assert await inbox.accept(tx, "c", "m1", "f", kernel.now())
         assert await idempotency.reserve(tx, "ann", "k1", "f", kernel.now())
     world.clock.advance(31 * DAY_S)

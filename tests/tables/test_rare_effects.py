@@ -115,7 +115,7 @@ async def test_only_what_was_not_sent_is_handed_over(deploy: Deploy) -> None:
         await begun(world, tx, first)
         await effects.hand_over(tx, first.id, second.id, world.kernel.now())
         (row,) = await effects.of_job(tx, first.id)
-        assert row["status"] == "sending"
+        assert row.status == "sending"
         assert await effects.unsent(tx, KEY, 1, world.kernel.now())
         await effects.hand_over(tx, first.id, second.id, world.kernel.now())
-        assert [each["key"] for each in await effects.of_job(tx, second.id)] == [KEY]
+        assert [each.key for each in await effects.of_job(tx, second.id)] == [KEY]

@@ -57,7 +57,7 @@ async def test_a_missed_stretch_is_caught_up_with_one_job(deploy: Deploy) -> Non
     assert [await schedule_once(world.kernel) for _ in range(3)] == [1, 0, 0]
     async with world.kernel.store.reading() as tx:
         (row,) = await schedules.read_every(tx)
-    assert row["next_at"] == world.clock.now_ms() + 300_000
+    assert row.next_at == world.clock.now_ms() + 300_000
 
 
 @pytest.mark.spec("K18")

@@ -110,9 +110,10 @@ def statements() -> dict[str, Statement]:
 
 
 def crosses(text: str) -> set[str]:
-    """The tables of a statement whose distribution column it does not name."""
-    used = {_VIEWS.get(table, table) for table in _TABLE.findall(text)}
-    return {table for table in used if table not in REFERENCE and not names_column(text, table)}
+    """The tables of a statement whose distribution column it does not name, in any part of a union."""
+    parts = [text] if text.startswith("WITH") else re.split(r"\bUNION\b", text)
+    used = {(part, _VIEWS.get(table, table)) for part in parts for table in _TABLE.findall(part)}
+    return {table for part, table in used if table not in REFERENCE and not names_column(part, table)}
 
 
 def names_column(text: str, table: str) -> bool:

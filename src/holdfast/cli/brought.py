@@ -34,7 +34,7 @@ class BroughtCommand(NamedTuple):
 def add_to(cli: typer.Typer, words: Sequence[str] | None = None) -> None:
     """Add what installed packages bring. Only the command that the words begin with is imported; without words, all
     are."""
-    named = None if words is None else _first_command(words)
+    named = None if words is None else first_command(words)
     for command in _installed():
         if words is None or command.name == named:
             _add(cli, command)
@@ -42,7 +42,7 @@ def add_to(cli: typer.Typer, words: Sequence[str] | None = None) -> None:
             cli.command(command.name, help=command.help, rich_help_panel=command.panel)(_placeholder)
 
 
-def _first_command(words: Sequence[str]) -> str | None:
+def first_command(words: Sequence[str]) -> str | None:
     """The word that names the command: the first that is neither an option nor the value of one. `worker --system
     review` means no command `review`."""
     rest = iter(words)

@@ -84,7 +84,7 @@ async def _database(kernels: list[Kernel], to_look: bool) -> ConnectionCheck:
         schema, fits = await _schema(kernels)
         facts.append(schema)
         problems += [] if fits else [schema]
-        if not to_look and found.is_writable and store.dialect != "sqlite":
+        if not to_look and found.is_writable and not store.has_one_writer:
             facts.append(await _notifications(store))
         facts += await _horizon(kernels[0]) if fits else []
     except StoreError as error:

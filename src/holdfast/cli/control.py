@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.reach import act, at_desk, fail, look, say, show_items
+from holdfast.cli.reach import act, at_desk, carry_out, fail, look, say, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, SystemNames, Watching
 from holdfast.core.control import Action, Sort
 
@@ -17,7 +17,7 @@ workers_cli = typer.Typer(
 What = Annotated[Sort, typer.Argument(help="kind or queue")]
 Name = Annotated[str, typer.Argument(help="Its name.")]
 WorkerName = Annotated[str, typer.Argument(help="The worker's name, its beginning, or its last part.")]
-Why = Annotated[str, typer.Option(help="Why; shown to whoever wonders.")]
+Why = Annotated[str, typer.Option(help="Why; shown to people who ask.")]
 
 
 @pauses_cli.command("list")
@@ -44,8 +44,17 @@ def pauses_pause(
     """Begin no job of a kind or queue until it is resumed. What runs is finished; what waits spends nothing."""
     from holdfast.operator import pauses
 
-    done = at_desk(act(system, app), pauses.set_pause, sort, name, paused=True, actor=actor, reason=reason)
-    say(f"The {sort} '{name}' is paused.", as_json, **done)
+    carry_out(
+        act(system, app),
+        as_json,
+        "The {sort} '{name}' is paused.",
+        pauses.set_pause,
+        sort,
+        name,
+        paused=True,
+        actor=actor,
+        reason=reason,
+    )
 
 
 @pauses_cli.command("resume")
@@ -61,8 +70,17 @@ def pauses_resume(
     """Let a kind or queue go on."""
     from holdfast.operator import pauses
 
-    done = at_desk(act(system, app), pauses.set_pause, sort, name, paused=False, actor=actor, reason=reason)
-    say(f"The {sort} '{name}' goes on.", as_json, **done)
+    carry_out(
+        act(system, app),
+        as_json,
+        "The {sort} '{name}' goes on.",
+        pauses.set_pause,
+        sort,
+        name,
+        paused=False,
+        actor=actor,
+        reason=reason,
+    )
 
 
 @workers_cli.callback()
@@ -89,8 +107,15 @@ def workers_drain(
     """Have a worker end what it has and take nothing more."""
     from holdfast.operator import fleet
 
-    done = at_desk(act(system, app), fleet.drain_worker, name, drain=True, actor=actor)
-    say(f"Worker {done['name']} takes nothing more.", as_json, **done)
+    carry_out(
+        act(system, app),
+        as_json,
+        "Worker {name} takes nothing more.",
+        fleet.drain_worker,
+        name,
+        drain=True,
+        actor=actor,
+    )
 
 
 @workers_cli.command("undrain")
@@ -100,8 +125,9 @@ def workers_undrain(
     """Have a drained worker take jobs again."""
     from holdfast.operator import fleet
 
-    done = at_desk(act(system, app), fleet.drain_worker, name, drain=False, actor=actor)
-    say(f"Worker {done['name']} takes jobs again.", as_json, **done)
+    carry_out(
+        act(system, app), as_json, "Worker {name} takes jobs again.", fleet.drain_worker, name, drain=False, actor=actor
+    )
 
 
 def jobs_priority(
@@ -115,8 +141,15 @@ def jobs_priority(
     """Give a job that has not ended another priority."""
     from holdfast.operator import jobs
 
-    done = at_desk(act(system, app), jobs.set_priority, job_id, priority=priority, actor=actor)
-    say(f"Job {done['id']} has the priority {priority}.", as_json, **done)
+    carry_out(
+        act(system, app),
+        as_json,
+        "Job {id} has the priority {priority}.",
+        jobs.set_priority,
+        job_id,
+        priority=priority,
+        actor=actor,
+    )
 
 
 def jobs_run(
@@ -125,8 +158,7 @@ def jobs_run(
     """Make a job due that is queued for later."""
     from holdfast.operator import jobs
 
-    done = at_desk(act(system, app), jobs.run_job_now, job_id, actor=actor)
-    say(f"Job {done['id']} is due.", as_json, **done)
+    carry_out(act(system, app), as_json, "Job {id} is due.", jobs.run_job_now, job_id, actor=actor)
 
 
 def jobs_delete(
@@ -135,15 +167,14 @@ def jobs_delete(
     """Delete a job that has ended, with its history."""
     from holdfast.operator import jobs
 
-    done = at_desk(act(system, app), jobs.delete_job, job_id, actor=actor)
-    say(f"Job {done['id']} is deleted.", as_json, **done)
+    carry_out(act(system, app), as_json, "Job {id} is deleted.", jobs.delete_job, job_id, actor=actor)
 
 
 def jobs_bulk(
     action: Annotated[Action, typer.Argument(help="cancel, replay, priority, run_now or delete")],
     query: Annotated[list[str], typer.Argument(help="Which jobs, as for `jobs list`.")],
     priority: Annotated[int | None, typer.Option(help="For priority: 0 urgent to 3 low.", min=0, max=3)] = None,
-    evidence: Annotated[str | None, typer.Option(help="For replay: what was mended, and how that is known.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="For replay: what was fixed, and how that is known.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
     actor: Actor = ME,
     system: SystemNames = None,

@@ -85,7 +85,7 @@ def _draw_letter(case: dict[str, Any]) -> RenderableType:
     from holdfast.cli.table import cell
 
     shown = {name: value for name, value in case.items() if value not in (None, "", [])}
-    return Text("\n".join(f"{name:18} {cell(name, value)}" for name, value in shown.items()))
+    return Text("\n".join(f"{name:18} {cell(value)}" for name, value in shown.items()))
 
 
 @dead_cli.command("triage")
@@ -108,13 +108,13 @@ def dead_triage(
 @dead_cli.command("remediate")
 def dead_remediate(
     case_id: str,
-    evidence: Annotated[str, typer.Option(help="What was mended, and how that is known.")],
+    evidence: Annotated[str, typer.Option(help="What was fixed, and how that is known.")],
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Step 2: record what was mended. A replay refuses without it."""
+    """Step 2: record what was fixed. A replay refuses without it."""
     from holdfast.operator import letters
 
     done = at_desk(act(system, app), letters.remediate_letter, case_id, evidence=evidence, actor=actor)
@@ -216,7 +216,7 @@ def dead_bulk(
     kind: Kind = None,
     stage: OnlyStage = None,
     cause: Annotated[Cause | None, typer.Option(help="For triage: what kind of cause it was.")] = None,
-    evidence: Annotated[str | None, typer.Option(help="For remediate: what was mended.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="For remediate: what was fixed.")] = None,
     notes: Annotated[str | None, typer.Option(help="For triage and resolve.")] = None,
     without_replay: WithoutReplay = None,
     per_minute: Annotated[

@@ -16,9 +16,9 @@ def check_deploy(system: list[str] | None, app: list[str] | None, as_json: bool)
     groups = at_desk(look(system, app), list_stranded)
     if as_json:
         typer.echo(json.dumps({"stranded": groups}))
-    for row in groups if not as_json else ():
-        where = f"{row['jobs']} of {row['kind']}, stage '{row['stage']}', input version {row['version']}"
-        typer.echo(f"{row['system']}: {where}: {row['reason']}.", err=True)
+    for item in groups if not as_json else ():
+        where = f"{item['jobs']} of {item['kind']}, stage '{item['stage']}', input version {item['version']}"
+        typer.echo(f"{item['system']}: {where}: {item['reason']}.", err=True)
     if not groups and not as_json:
         typer.echo("The loaded code can run every job that has not ended.")
     raise typer.Exit(1 if groups else 0)

@@ -100,7 +100,7 @@ def _draw_incident(item: dict[str, Any]) -> RenderableType:
     from holdfast.cli.table import table_of
 
     to_do = [Text(f"       {item['now']['to_do']}")] if item["now"] else []
-    hit = [Text(f"       {row['jobs']:,} jobs of {row['owners']:,} owners: {row['role']}") for row in item["hit"]]
+    hit = [Text(f"       {role['jobs']:,} jobs of {role['owners']:,} owners: {role['role']}") for role in item["hit"]]
     return Group(*_lines(item), *to_do, *hit, table_of(item["timeline"], ["at", "who", "what", "text"]))
 
 

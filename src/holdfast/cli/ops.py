@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import complete, control, dead, incidents, outbox, schedules, status, top
+from holdfast.cli import complete, control, dead, incidents, outbox, replays, schedules, status, top
 from holdfast.cli.plain import LOOK, OPERATE, PlainGroup
 from holdfast.cli.reach import act, at_desk, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
@@ -39,6 +39,7 @@ def add_to(cli: typer.Typer) -> None:
         "pauses": control.pauses_cli,
         "workers": control.workers_cli,
         "dead": dead.dead_cli,
+        "replays": replays.replays_cli,
         "incidents": incidents.incidents_cli,
         "breakers": breakers_cli,
         "effects": effects_cli,
@@ -180,7 +181,7 @@ def breakers_history(
 @breakers_cli.command("open")
 def breakers_open(
     name: ProviderName,
-    reason: Annotated[str, typer.Option(help="Why; shown to whoever wonders.")] = "opened by hand",
+    reason: Annotated[str, typer.Option(help="Why; shown to people who ask.")] = "opened by hand",
     actor: Actor = ME,
     system: SystemNames = None,
     app: AppPath = None,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_name
 
 RUN, LOOK, OPERATE, SET_UP, TRY = "Run it", "See how it is", "Operate", "Set it up", "Try and prove it"
 HEADINGS = (RUN, LOOK, OPERATE, SET_UP, TRY)
@@ -32,6 +34,19 @@ class PlainGroup(TyperGroup):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+
+def with_command(cli: typer.Typer, name: str | None) -> typer.Typer:
+    """The command line with this command alone; whole, if it has none of this name. Typer reads the parameters of every
+    command that it has before it runs any, and that takes longer than most commands."""
+    short = copy(cli)
+    short.registered_groups = [family for family in cli.registered_groups if family.name == name]
+    short.registered_commands = [
+        command
+        for command in cli.registered_commands
+        if name == (command.name or (command.callback and get_command_name(command.callback.__name__)))
+    ]
+    return short if short.registered_groups or short.registered_commands else cli
 
 
 def print_help(cli: typer.Typer, words: Sequence[str]) -> bool:

@@ -14,10 +14,11 @@ import typer
 import holdfast
 from holdfast.cli import brought, complete, ops, proof, set_up
 from holdfast.cli import run as eager_run
-from holdfast.cli.plain import RUN, SET_UP, TRY, PlainGroup, print_help
+from holdfast.cli.plain import RUN, SET_UP, TRY, PlainGroup, print_help, with_command
 from holdfast.cli.reach import fail, say
 from holdfast.cli.server import TOKEN_VARIABLE, URL_VARIABLE, choose_server
 from holdfast.cli.start import (
+    CONCURRENCY_MAX,
     AppPath,
     AsJson,
     SystemNames,
@@ -116,13 +117,15 @@ def serve(
 def worker(
     system: SystemNames = None,
     app: AppPath = None,
-    concurrency: Annotated[int | None, typer.Option(help="Jobs in flight (WORKER_CONCURRENCY).")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, max=CONCURRENCY_MAX, help="Jobs in flight (WORKER_CONCURRENCY).")
+    ] = None,
     queue: Annotated[
         list[str] | None, typer.Option("--queue", help="Only this queue, as name=jobs in flight; repeat for more.")
     ] = None,
     relay: Annotated[bool, typer.Option("--relay/--no-relay", help="Also publish the outbox.")] = True,
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then stop; the outbox is left.")] = False,
-    reload: Annotated[bool, typer.Option("--reload", help="Start anew when code below this folder changes.")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when code below this folder changes.")] = False,
 ) -> None:
     """Run jobs. SIGTERM stops claiming, finishes what is in flight within the grace time and gives back the rest."""
     import logging
@@ -134,6 +137,7 @@ def worker(
     from holdfast.kernel.observe.watch import LogWatch
     from holdfast.main import start_logging
     from holdfast.settings import Settings
+    from holdfast.settings.celery import CelerySettings
     from holdfast.settings.names import misspelt_names
 
     settings = settings_now()
@@ -142,7 +146,7 @@ def worker(
         run_and_reload(sys.argv[1:], settings.grace_s)
         return
     start_logging(settings)
-    for sentence in misspelt_names([Settings, *set_up.celery_settings()], os.environ):
+    for sentence in misspelt_names([Settings, CelerySettings], os.environ):
         LogWatch().log("settings.misspelt", level=logging.WARNING, detail=sentence)
     apps, queues = own_apps(app), served_queues(queue)
     if queues and (once or settings.engine == "celery"):
@@ -290,17 +294,19 @@ def _watch(settings: Settings) -> Watch | None:
 
 
 def main() -> None:
-    """The entry point. Of the systems' commands only the one that is meant is loaded; of the rest, names and help."""
+    """The entry point. Only the command that is meant is loaded; of the rest, names and help."""
     if Path.cwd().as_posix() not in sys.path:
         sys.path.insert(0, Path.cwd().as_posix())
-    typed = complete.typed(os.environ) if COMPLETING in os.environ else sys.argv[1:]
+    completing = COMPLETING in os.environ
+    typed = complete.typed(os.environ) if completing else sys.argv[1:]
     brought.add_to(cli, typed)
-    if "--help" in sys.argv[1:] and print_help(cli, typed):
+    meant = cli if completing else with_command(cli, brought.first_command(typed))
+    if "--help" in sys.argv[1:] and print_help(meant, typed):
         return
     try:
-        cli()
+        meant()
     except OSError as error:
         if not isinstance(error.filename, str):
             raise
-        advice = "mend its permissions, or name another folder with HOLDFAST_DATA_DIR"
+        advice = "fix its permissions, or name another folder with HOLDFAST_DATA_DIR"
         sys.exit(f"Cannot use {error.filename} ({error.strerror}); {advice}.")

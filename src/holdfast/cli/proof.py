@@ -97,7 +97,7 @@ def bench(
         kernel = open_kernel(settings, [])
         try:
             figures = await measure(kernel.store, jobs)
-            return figures.as_dict(), figures.advice(kernel.store.dialect)
+            return figures.as_dict(), figures.advice(has_one_writer=kernel.store.has_one_writer)
         finally:
             await kernel.store.close()
 

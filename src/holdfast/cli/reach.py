@@ -140,18 +140,12 @@ def show_items(
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
     """A list: a table for a person, an array for a program. Rows of several systems say whose they are."""
-    from rich.console import Console
     from rich.text import Text
 
     from holdfast.cli.table import table_of
 
     def draw(rows: list[dict[str, Any]]) -> RenderableType:
-        whose = (
-            ["system"]
-            if len({row["system"] for row in rows if "system" in row}) > 1 or not Console().is_terminal
-            else []
-        )
-        whose = whose if any("system" in row for row in rows) else []
+        whose = ["system"] if len({item["system"] for item in rows if "system" in item}) > 1 else []
         return table_of(rows, whose + columns) if rows else Text("Nothing.")
 
     show(ask, draw, as_json, watch)
@@ -161,11 +155,10 @@ def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: boo
     """Ask once and print; with `watch`, again every two seconds until Ctrl-C, which is no error.
 
     A program that reads gets one line of JSON each time; a terminal is drawn over."""
+    from rich.console import Console
     from rich.live import Live
 
-    from holdfast.cli.table import open_console
-
-    console = open_console()
+    console = Console()
     if not watch:
         _print(console, ask(), draw, as_json)
         return
@@ -187,9 +180,22 @@ def _print(console: Console, found: T, draw: Callable[[T], RenderableType], as_j
         console.print(draw(found))
 
 
-def say(sentence: str, as_json: bool, /, **body: Any) -> None:
+def say(sentence: str, as_json: bool, /, **body: object) -> None:
     """What was done: a sentence for a person, an object for a program."""
     typer.echo(json.dumps(body) if as_json else sentence)
+
+
+def carry_out(
+    where: Where,
+    as_json: bool,
+    sentence: str,
+    verb: Callable[Concatenate[Desk, P], Awaitable[dict[str, Any]]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> None:
+    """Do what a verb of the desk does, and say so; the sentence may name what the verb answers."""
+    done = at_desk(where, verb, *args, **kwargs)
+    say(sentence.format(**done), as_json, **done)
 
 
 def fail(sentence: str) -> NoReturn:

@@ -31,6 +31,7 @@ from holdfast.operator import (
     pauses,
     postmortem,
     providers,
+    replays,
     schedules,
     story,
 )
@@ -41,17 +42,19 @@ TIMEOUT_S = 30.0
 
 
 class Route(NamedTuple):
-    """`path`: with the arguments that stand in it, and words that are made of one (`WORDS`)."""
+    """`path`: with the arguments that stand in it, and words that are made of one (`WORDS`); `fixed` is sent always."""
 
     method: str
     path: str
     renamed: Mapping[str, str] = {}
+    fixed: Mapping[str, Any] = {}
 
 
 WORDS: dict[str, Callable[[Any], str]] = {
     "open": lambda is_open: "open" if is_open else "close",
     "paused": lambda is_paused: "pause" if is_paused else "resume",
     "drain": lambda drains: "drain" if drains else "undrain",
+    "group": lambda group: group.fingerprint,
     "form": lambda form: type(form).__name__.removeprefix("Bulk").lower(),
 }
 
@@ -91,6 +94,11 @@ ROUTES: dict[Callable[..., Any], Route] = {
     letters.replay_letter: Route("POST", "/dead-letters/{case_id}/replay"),
     letters.resolve_letter: Route("POST", "/dead-letters/{case_id}/resolve"),
     letters.step_many: Route("POST", "/dead-letters/bulk/{form}"),
+    replays.preview_group: Route("POST", "/dead-letters/groups/{group}/mend", {"values": "set"}, {"dry_run": True}),
+    replays.begin_replay: Route("POST", "/dead-letters/groups/{group}/mend", {"values": "set"}),
+    replays.list_replays: Route("GET", "/replays"),
+    replays.show_replay: Route("GET", "/replays/{replay_id}"),
+    replays.steer_replay: Route("POST", "/replays/{replay_id}/{verb}"),
     incidents.list_incidents: Route("GET", "/incidents"),
     incidents.show_incident: Route("GET", "/incidents/{id}"),
     incidents.acknowledge_incident: Route("POST", "/incidents/{id}/acknowledge"),
@@ -119,7 +127,8 @@ def ask_server(
         raise InvalidInput("With --url give no --app, and at most one --system.")
     given = inspect.signature(verb).bind(None, *args, **kwargs).arguments
     path = route.path.format(**{name: _word(name, value) for name, value in given.items()})
-    values = {route.renamed.get(name, name): value for name, value in _spread(given, route.path) if value is not None}
+    sent = {route.renamed.get(name, name): value for name, value in _spread(given, route) if value is not None}
+    values = {**sent, **route.fixed}
     query, body = (values, None) if route.method == "GET" else ({}, values)
     return _send(server, route.method, path, {**query, "system": systems[0]} if systems else query, body)
 
@@ -128,7 +137,7 @@ def _word(name: str, value: object) -> str:
     return quote(WORDS[name](value) if name in WORDS else str(value), safe="")
 
 
-def _spread(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+def _spread(given: Mapping[str, Any], route: Route) -> Iterator[tuple[str, Any]]:
     """The arguments as single values: a page is its limit and its cursor, a filter its fields, a form what it holds."""
     for name, value in given.items():
         match value:
@@ -136,9 +145,9 @@ def _spread(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
                 yield from (("limit", min(value.limit, PAGE_MAX)), ("next", value.cursor))
             case BaseModel():
                 yield from value.model_dump(mode="json", exclude_none=True).items()
-            case dict():
+            case dict() if name not in route.renamed:
                 yield from value.items()
-            case _ if name not in UNSENT and name != "desk" and f"{{{name}}}" not in path:
+            case _ if name not in UNSENT and name != "desk" and f"{{{name}}}" not in route.path:
                 yield name, value
 
 

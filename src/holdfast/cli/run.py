@@ -56,7 +56,9 @@ def load_job(path: str) -> tuple[App, type[Job[Any]]]:
     module = import_own(module_name)
     job = getattr(module, name, None)
     if job is None:
-        raise SettingsError([f"'{module_name}' has no job named '{name}'."])
+        own = [key for key, value in vars(module).items() if isinstance(value, type) and "__holdfast__" in vars(value)]
+        has = f"; it has {', '.join(own)}" if own else ""
+        raise SettingsError([f"'{module_name}' has no job named '{name}'{has}."])
     kind = kind_of(job)
     for holder in (module, sys.modules[job.__module__]):
         for value in vars(holder).values():

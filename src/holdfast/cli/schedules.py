@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.reach import act, at_desk, finite, look, say, show_items
+from holdfast.cli.reach import act, carry_out, finite, look, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
 
 schedules_cli = typer.Typer(help="Cron schedules: see them, add, pause, resume and remove them.", no_args_is_help=True)
@@ -43,8 +43,10 @@ def schedules_add(
     """Add a schedule, or change one that was added."""
     from holdfast.operator import schedules
 
-    done = at_desk(
+    carry_out(
         act(system, app),
+        as_json,
+        "The schedule '{name}' is due next at {next_at}.",
         schedules.add_schedule,
         name,
         cron,
@@ -55,7 +57,6 @@ def schedules_add(
         jitter_s=jitter_s,
         overlap=overlap,
     )
-    say(f"The schedule '{name}' is due next at {done['next_at']}.", as_json, **done)
 
 
 @schedules_cli.command("pause")
@@ -65,8 +66,15 @@ def schedules_pause(
     """Enqueue nothing more by this schedule, until it is resumed."""
     from holdfast.operator import schedules
 
-    done = at_desk(act(system, app), schedules.set_paused, name, paused=True, actor=actor)
-    say(f"The schedule '{name}' is paused.", as_json, **done)
+    carry_out(
+        act(system, app),
+        as_json,
+        "The schedule '{name}' is paused.",
+        schedules.set_paused,
+        name,
+        paused=True,
+        actor=actor,
+    )
 
 
 @schedules_cli.command("resume")
@@ -76,8 +84,15 @@ def schedules_resume(
     """Let it go on with its next tick; what it missed is not caught up."""
     from holdfast.operator import schedules
 
-    done = at_desk(act(system, app), schedules.set_paused, name, paused=False, actor=actor)
-    say(f"The schedule '{name}' goes on.", as_json, **done)
+    carry_out(
+        act(system, app),
+        as_json,
+        "The schedule '{name}' goes on.",
+        schedules.set_paused,
+        name,
+        paused=False,
+        actor=actor,
+    )
 
 
 @schedules_cli.command("run")
@@ -87,8 +102,7 @@ def schedules_run(
     """Enqueue now what the schedule would; its ticks stay."""
     from holdfast.operator import schedules
 
-    done = at_desk(act(system, app), schedules.run_schedule_now, name, actor=actor)
-    say(f"Job {done['job_id']} is enqueued.", as_json, **done)
+    carry_out(act(system, app), as_json, "Job {job_id} is enqueued.", schedules.run_schedule_now, name, actor=actor)
 
 
 @schedules_cli.command("runs")
@@ -109,5 +123,6 @@ def schedules_remove(
     """Remove a schedule that was added; one of the code can only be paused."""
     from holdfast.operator import schedules
 
-    done = at_desk(act(system, app), schedules.drop_schedule, name, actor=actor)
-    say(f"The schedule '{name}' is removed.", as_json, **done)
+    carry_out(
+        act(system, app), as_json, "The schedule '{name}' is removed.", schedules.drop_schedule, name, actor=actor
+    )

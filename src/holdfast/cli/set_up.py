@@ -39,6 +39,7 @@ def check(
     from holdfast.main import load_systems, missing_systems
     from holdfast.operator.incident_news import IncidentSettings
     from holdfast.settings import Settings, notes, problems
+    from holdfast.settings.celery import CelerySettings
     from holdfast.settings.names import unknown_names
 
     if deploy:
@@ -53,7 +54,7 @@ def check(
     ]
     found = list(dict.fromkeys(one for group in groups for one in problems(group, os.environ)))
     risks = list(dict.fromkeys(one for group in groups for one in notes(group, os.environ)))
-    risks += [*missing_systems(), *unknown_names([*groups, *celery_settings()], os.environ)]
+    risks += [*missing_systems(), *unknown_names([*groups, CelerySettings], os.environ)]
     if as_json:
         typer.echo(json.dumps({"problems": found, "notes": risks}))
         raise typer.Exit(1 if found else 0)
@@ -64,14 +65,6 @@ def check(
     for risk in risks:
         typer.echo(f"Note: {risk}", err=bool(found))
     raise typer.Exit(1 if found else 0)
-
-
-def celery_settings() -> list[type[Any]]:
-    try:
-        from holdfast.engines.celery import CelerySettings
-    except ModuleNotFoundError:
-        return []
-    return [CelerySettings]
 
 
 def token(

@@ -29,7 +29,7 @@ AppPath = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Watching = Annotated[
-    bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C; with --json a line each time.")
+    bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C; with --json a line each time.")
 ]
 Limit = Annotated[int, typer.Option(help="How many rows.", min=1, max=1000)]
 Actor = Annotated[str, typer.Option("--actor", help="Who is doing this; written to the audit.")]

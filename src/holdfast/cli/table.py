@@ -1,6 +1,6 @@
 """Tables for people: as wide as their terminal, what matters first, colour by state, times told from now.
 
-A program that reads a pipe gets whole cells: ids and times as they are, nothing cut.
+In a pipe they are 80 columns wide, or as COLUMNS says, without colour; with `--json` a program gets everything whole.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-PIPED_WIDTH = 240
 SHORT_ID = 8
-IDS = ("id", "job_id", "requestId", "submissionId")
+CUT_MIN = 12
+GAP = 2
+IDS = ("id", "job_id", "letter_id", "requestId", "submissionId")
 NAMES = {"error_class": "class", "failure_reason": "why", "attempts_made": "tries", "last_error": "error"}
 COLOURS = {
     "queued": "cyan",
@@ -44,55 +45,65 @@ COLOURS = {
 SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
-def open_console() -> Console:
-    """The terminal; a pipe is wide enough for whole cells."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPED_WIDTH)
-
-
 def table_of(rows: Sequence[dict[str, Any]], columns: list[str]) -> Table:
-    """Rows as a table, for whoever reads standard output."""
-    is_narrow = Console().is_terminal
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    shown = [column for column in columns if not is_narrow or any(row.get(column) not in (None, "") for row in rows)]
-    for column in shown:
-        is_last = column == shown[-1]
-        whole = column in IDS or column in ("state", "status", "gate", "system") or is_time(column)
-        table.add_column(
-            NAMES.get(column, column).removesuffix("_at") if is_narrow else column,
-            overflow="ellipsis" if is_narrow else "fold",
-            no_wrap=is_narrow or whole,
-            min_width=20 if is_narrow and is_last and not whole else None,
-        )
+    """Rows as a table that fits the terminal. A column that no row fills is left out, and so are the last ones that
+    have no room; of the others the last are cut first."""
+    filled = [column for column in columns if any(row.get(column) not in (None, "") for row in rows)]
+    length = {column: unique_length([str(row.get(column) or "") for row in rows]) for column in filled if column in IDS}
     now = datetime.now(UTC)
-    length = {column: unique_length([str(row.get(column) or "") for row in rows]) for column in shown if column in IDS}
-    for row in rows:
-        table.add_row(*[_text(column, row.get(column), length.get(column), now, is_narrow) for column in shown])
+    cells = {column: [_text(column, row.get(column), length.get(column), now) for row in rows] for column in filled}
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    whole = {column: max(len(_head(column)), *(text.cell_len for text in cells[column])) for column in filled}
+    for column, width in _fit(whole, Console().width).items():
+        table.add_column(_head(column), overflow="ellipsis", no_wrap=True, width=width)
+    for row in zip(*(cells[column] for column in filled[: len(table.columns)]), strict=True):
+        table.add_row(*row)
     return table
 
 
-def _text(column: str, value: Any, id_length: int | None, now: datetime, is_narrow: bool) -> Text:
+def _fit(whole: dict[str, int], room: int) -> dict[str, int]:
+    """How wide each column is, given how wide its longest cell is."""
+    least = {
+        column: width if _is_whole(column) else min(width, max(CUT_MIN, len(_head(column))))
+        for column, width in whole.items()
+    }
+    shown = dict(whole)
+    while len(shown) > 1 and sum(least[column] + GAP for column in shown) - GAP > room:
+        shown.popitem()
+    excess = sum(width + GAP for width in shown.values()) - GAP - room
+    for column in reversed(list(shown)):
+        cut = max(min(excess, shown[column] - least[column]), 0)
+        shown[column] -= cut
+        excess -= cut
+    return shown
+
+
+def _head(column: str) -> str:
+    return NAMES.get(column, column).removesuffix("_at").removesuffix("At")
+
+
+def _is_whole(column: str) -> bool:
+    return column in IDS or column in ("state", "status", "gate", "system") or is_time(column)
+
+
+def _text(column: str, value: Any, id_length: int | None, now: datetime) -> Text:
     """As Text: what a user or a provider wrote is no markup."""
-    if not is_narrow:
-        return Text(cell(column, value))
     if id_length is not None and isinstance(value, str):
         return Text(value[:id_length], style="bold")
     if isinstance(value, str) and is_time(column):
         return Text(from_now(value, now))
-    words = cell(column, value) if not isinstance(value, dict) else brief_error(value)
+    words = brief_error(value) if isinstance(value, dict) else cell(value)
     return Text(" ".join(words.split()), style=COLOURS.get(words, ""))
 
 
-def cell(column: str, value: Any) -> str:
+def cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, str) and is_time(column):
-        return value[:19].replace("T", " ")
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
 def is_time(column: str) -> bool:
-    return column.endswith("_at") or column in ("at", "not_before", "open_until", "timestamp")
+    return column.endswith(("_at", "At")) or column in ("at", "not_before", "open_until", "timestamp")
 
 
 def unique_length(ids: Sequence[str]) -> int:

@@ -23,9 +23,10 @@ from holdfast.errors import BadDeclaration, InvalidInput, JobFailed
 from holdfast.kernel import operate
 from holdfast.kernel.app import App, Job, kind_of
 from holdfast.kernel.compose import waiting
+from holdfast.kernel.declare.options import Options
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.status import JobStatus, read_progress, read_status, wait_for_end
-from holdfast.kernel.submit import Options, submit, submit_many
+from holdfast.kernel.submit import submit, submit_many
 from holdfast.kernel.upkeep.schema import check_schema
 from holdfast.main import open_kernel
 from holdfast.settings import Settings, read

@@ -17,8 +17,8 @@ from pydantic import JsonValue
 from holdfast.client.async_client import ACTOR, Client
 from holdfast.errors import NotAllowed
 from holdfast.kernel.app import App, Job
+from holdfast.kernel.declare.options import Options
 from holdfast.kernel.questions.status import JobStatus
-from holdfast.kernel.submit import Options
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import inspect, text
 
-from holdfast.contrib.steps import INSTALLED, apply_pending, dialect_of, steps_in
+from holdfast.contrib.steps import INSTALLED, apply_pending, dialect_of, schema_in, steps_in
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Registry
 from holdfast.stores.migration import Applied
@@ -30,7 +30,7 @@ def upgrade_holdfast(op: Any, *apps: App) -> list[str]:
     were applied. `op` is Alembic's, in a revision. Tables go into the apps' schema, if they name one."""
     context, registry = op.get_context(), Registry(apps)
     dialect = dialect_of(context.dialect.name)
-    schema = registry.schema if dialect == "postgres" else None
+    schema = schema_in(registry, dialect)
     execute = partial(_execute, op)
     with _looking_in(op, schema):
         applied = [] if context.as_sql else _installed(op.get_bind(), schema)

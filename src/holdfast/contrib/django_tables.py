@@ -20,7 +20,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from holdfast.contrib.steps import INSTALLED, apply_pending, dialect_of, steps_in
+from holdfast.contrib.steps import INSTALLED, apply_pending, dialect_of, schema_in, steps_in
 from holdfast.errors import StoreError
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Registry
@@ -39,7 +39,7 @@ def _forward(registry: Registry, _: Any, editor: Any) -> None:
     if connection.in_atomic_block:
         raise StoreError("Some steps build indexes while writers go on: set atomic = False in this Migration class.")
     dialect = dialect_of(connection.vendor)
-    schema = registry.schema if dialect == "postgres" else None
+    schema = schema_in(registry, dialect)
     atomic = partial(import_module("django.db.transaction").atomic, using=connection.alias)
     with connection.cursor() as cursor, _looking_in(cursor, schema):
         applied = _installed(cursor, schema, connection.introspection.table_names(cursor))

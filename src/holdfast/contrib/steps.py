@@ -10,9 +10,8 @@ from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Registry, every_migration
 from holdfast.stores.migration import Applied, pending
 from holdfast.stores.script import prepare_statements, record_statement
-from holdfast.stores.seam import Dialect
+from holdfast.stores.seam import DIALECTS, Dialect, schema_on
 
-DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
 INSTALLED = "SELECT * FROM holdfast_schema"
 
 
@@ -21,6 +20,11 @@ def dialect_of(name: str) -> Dialect:
     if name not in DIALECTS:
         raise StoreError(f"Holdfast works on SQLite and PostgreSQL; this migration is on {name}.")
     return DIALECTS[name]
+
+
+def schema_in(registry: Registry, dialect: Dialect) -> str | None:
+    """The schema that the apps name, where the database has schemas."""
+    return schema_on(dialect, registry.schema)
 
 
 def steps_in(rows: Sequence[Mapping[str, Any]]) -> list[Applied]:
@@ -42,7 +46,7 @@ def apply_pending(
     for statement in prepare_statements(applied) if steps else ():
         execute(statement)
     for step in steps:
-        if dialect == "postgres" and step.is_concurrent:
+        if step.runs_outside(dialect):
             with outside():
                 _execute_all(step.statements(dialect), execute)
             execute(record_statement(step, dialect))

@@ -19,51 +19,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any
 
-Mode = Literal["trials", "hold"]
+from holdfast.core.breaker_policy import BreakerPolicy as BreakerPolicy
+from holdfast.core.breaker_policy import Mode as Mode
 
 
 class Gate(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
-
-
-@dataclass(frozen=True, slots=True)
-class BreakerPolicy:
-    """When a provider's breaker opens and how it closes again.
-
-    It opens when the share of failures in the last `window` calls is over `open_above` (`inclusive`: or equal
-    to it), judged only from `min_calls` outcomes on; and, whatever the window holds, when `failures_in_a_row` calls
-    have failed one after the other, so that a provider with little traffic is seen to be down too (None: never by
-    that). With `window_s` outcomes older than that leave the window; each outcome is then written with its time.
-    The cooldown is the same every time unless `cooldown_growth` is more than 1: then each opening in a row
-    multiplies it, up to `cooldown_max_s`. In mode "hold" no trial is made: `trials` good probes in a row close it.
-    """
-
-    window: int = 20
-    open_above: float = 0.5
-    inclusive: bool = False
-    cooldown_s: float = 30.0
-    trials: int = 3
-    mode: Mode = "trials"
-    cooldown_max_s: float = 300.0
-    trial_lease_s: float = 120.0
-    min_calls: int | None = None
-    failures_in_a_row: int | None = 5
-    window_s: float | None = None
-    cooldown_growth: float = 1.0
-
-    def __post_init__(self) -> None:
-        problem = _problem(self)
-        if problem is not None:
-            raise ValueError(problem)
-
-    @property
-    def calls_min(self) -> int:
-        """How many outcomes the window must hold before they are judged."""
-        return self.window if self.min_calls is None else self.min_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,38 +278,3 @@ def _cooldown_ms(policy: BreakerPolicy, openings: int) -> int:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1_000)
-
-
-NUMBERS = (
-    *("window", "min_calls", "open_above", "failures_in_a_row", "trials", "cooldown_s", "cooldown_max_s"),
-    *("cooldown_growth", "trial_lease_s", "window_s"),
-)
-
-
-def _problem(policy: BreakerPolicy) -> str | None:
-    for name in NUMBERS:
-        if not isinstance(value := getattr(policy, name), int | float | None) or isinstance(value, bool):
-            return f"A breaker needs a number for {name}, not {value!r}."
-    for name in ("window", "trials", "min_calls", "failures_in_a_row"):
-        if isinstance(value := getattr(policy, name), float):
-            return f"A breaker needs a whole number for {name}, not {value!r}."
-    for name in ("window", "trials"):
-        if getattr(policy, name) < 1:
-            return f"A breaker needs a {name} of 1 or more, not {getattr(policy, name)}."
-    if not 1 <= policy.calls_min <= policy.window:
-        return f"A breaker needs min_calls from 1 to its window of {policy.window}, not {policy.min_calls}."
-    if policy.failures_in_a_row is not None and policy.failures_in_a_row < 1:
-        return f"A breaker needs failures_in_a_row of 1 or more, or None, not {policy.failures_in_a_row}."
-    for name in ("cooldown_s", "cooldown_max_s", "trial_lease_s", "window_s"):
-        value = getattr(policy, name)
-        if value is not None and (not math.isfinite(value) or value <= 0):
-            return f"A breaker needs a {name} of more than 0 seconds, not {value}."
-    if not math.isfinite(policy.cooldown_growth) or policy.cooldown_growth < 1:
-        return f"A breaker needs a cooldown_growth of 1 or more, not {policy.cooldown_growth}."
-    if policy.mode not in get_args(Mode):
-        return f"A breaker's mode is trials or hold, not '{policy.mode}'."
-    if policy.inclusive and not 0 < policy.open_above <= 1:
-        return f"An inclusive breaker opens at a share over 0 and up to 1, not {policy.open_above}."
-    if not policy.inclusive and not 0 <= policy.open_above < 1:
-        return f"A breaker opens above a share from 0 up to but not including 1, not {policy.open_above}."
-    return None

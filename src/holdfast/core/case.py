@@ -55,8 +55,8 @@ STEPS: dict[str, tuple[frozenset[CaseState], CaseState]] = {
 
 NEXT_STEP: dict[CaseState, str] = {
     CaseState.OPEN: "triage it: say whether the cause is transient, data, auth_config or code",
-    CaseState.ESCALATED: "it failed again in the same way: have an engineer triage it anew",
-    CaseState.TRIAGED: "mend the cause and record the evidence with remediate, or correct the input",
+    CaseState.ESCALATED: "it failed again in the same way: have an engineer triage it again",
+    CaseState.TRIAGED: "fix the cause and record the evidence with remediate, or correct the input",
     CaseState.REMEDIATED: "replay it from the failed stage",
     CaseState.REPLAYED: "wait until the replayed job has ended, verify the outcome, then resolve it with notes",
     CaseState.RESOLVED: "nothing: it is closed",

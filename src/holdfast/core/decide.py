@@ -96,36 +96,46 @@ def decide(
     Time of receipt decides: what comes in after the deadline ends the job, whether or not a sweep saw it first."""
     outcome = _in_time(job, outcome, now)
     match outcome:
-        case Done():
-            return _ended(job, plan, State.SUCCEEDED, "succeeded", now)
-        case Next() | Called():
-            if following is None:
+        case Done() | Next() | Called():
+            if following is None or isinstance(outcome, Done):
                 return _ended(job, plan, State.SUCCEEDED, "succeeded", now)
             return _advanced(job, following, now, gates)
-        case Snooze(delay_s, reason):
-            run_at = now + max(0, int(delay_s * 1_000))
-            return _again(job, plan, "snoozed", run_at, note=reason)
-        case Held():
-            return _held(job, plan, outcome, now)
+        case Failed():
+            return _failed(job, plan, outcome, now, draw, gates)
+        case Lost():
+            return _lost(job, plan, now)
         case Back(stage, provider):
             return _rewound(job, stage, provider, now, gates)
+        case Snooze() | Held() | Unfit() | Released() | Resumed():
+            return _put_back(job, plan, outcome, now)
+        case Wait() | Parked():
+            return _waiting(job, plan, outcome, now)
+        case Discard() | Overdue() | Withdrawn():
+            return _given_up(job, plan, outcome, now)
+        case _:
+            assert_never(outcome)
+
+
+def _put_back(job: Claimed, plan: StagePlan, outcome: Snooze | Held | Unfit | Released | Resumed, now: int) -> Decision:
+    """To the same stage, at no cost to its budget."""
+    match outcome:
+        case Snooze(delay_s, reason):
+            return _again(job, plan, "snoozed", now + max(0, int(delay_s * 1_000)), note=reason)
+        case Held():
+            return _held(job, plan, outcome, now)
         case Unfit(reason):
             return replace(_again(job, plan, "snoozed", now + UNFIT_DELAY_MS, note=reason), hold="unfit")
         case Released():
             return _again(job, plan, "released", now)
-        case Wait(key, within_s):
-            return _waiting(job, plan, key, now + int(within_s * 1_000))
-        case Parked(key, until):
-            return _waiting(job, plan, key, until)
         case Resumed():
             return _again(job, plan, "resumed", now)
-        case Lost():
-            return _lost(job, plan, now)
-        case Failed():
-            return _failed(job, plan, outcome, now, draw, gates)
+
+
+def _given_up(job: Claimed, plan: StagePlan, outcome: Discard | Overdue | Withdrawn, now: int) -> Decision:
+    """The job ends although its handler has neither succeeded nor failed."""
+    match outcome:
         case Discard(reason, error_class):
-            why = failure(Category.POLICY, error_class, reason)
-            return _buried(job, plan, why, "discarded", now)
+            return _buried(job, plan, failure(Category.POLICY, error_class, reason), "discarded", now)
         case Overdue(error_class, begun):
             why = failure(Category.BUG, error_class, _overdue_message(job, error_class))
             decision = _buried(job, plan, why, "deadline", now, event="expired")
@@ -133,8 +143,6 @@ def decide(
             return decision
         case Withdrawn(actor):
             return _ended(job, plan, State.CANCELLED, "cancelled", now, note=f"by {actor}")
-        case _:
-            assert_never(outcome)
 
 
 def _in_time(job: Claimed, outcome: Outcome, now: int) -> Outcome:
@@ -153,20 +161,21 @@ def _ended(job: Claimed, plan: StagePlan, state: State, event: str, now: int, no
 
 def _advanced(job: Claimed, following: StagePlan, now: int, gates: Gates) -> Decision:
     """On to the next stage, whose budget is fresh; what this one spent still counts for the whole job."""
-    decision = Decision(State.QUEUED, "advanced", following.name, now, 0, 0, following.provider)
-    if job.failures or job.tally:
-        failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
-        decision.tally = budget.to_text(Tally(earlier=tally.earlier + failures))
-    return decision
+    tally = _tally_so_far(job, gates)
+    return Decision(State.QUEUED, "advanced", following.name, now, 0, 0, following.provider, tally=tally)
 
 
 def _rewound(job: Claimed, stage: str, provider: str | None, now: int, gates: Gates) -> Decision:
     """Back to an earlier stage, whose result is needed and missing; what was spent still counts for the whole job."""
-    decision = Decision(State.QUEUED, "rewound", stage, now, 0, 0, provider, note=f"back to '{stage}'")
-    if job.failures or job.tally:
-        failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
-        decision.tally = budget.to_text(Tally(earlier=tally.earlier + failures))
-    return decision
+    note, tally = f"back to '{stage}'", _tally_so_far(job, gates)
+    return Decision(State.QUEUED, "rewound", stage, now, 0, 0, provider, note=note, tally=tally)
+
+
+def _tally_so_far(job: Claimed, gates: Gates) -> str | None:
+    if not job.failures and not job.tally:
+        return None
+    failures, tally = budget.refunded(job.failures, budget.from_text(job.tally), gates)
+    return budget.to_text(Tally(earlier=tally.earlier + failures))
 
 
 def _again(job: Claimed, plan: StagePlan, event: str, run_at: int, note: str | None = None) -> Decision:
@@ -209,7 +218,8 @@ def _held(job: Claimed, plan: StagePlan, held: Held, now: int) -> Decision:
     return replace(decision, run_at=look_at, tally=budget.to_text(tally))
 
 
-def _waiting(job: Claimed, plan: StagePlan, key: str, until: int) -> Decision:
+def _waiting(job: Claimed, plan: StagePlan, outcome: Wait | Parked, now: int) -> Decision:
+    key, until = outcome.key, outcome.until if isinstance(outcome, Parked) else now + int(outcome.within_s * 1_000)
     return Decision(
         State.WAITING,
         "waiting",
@@ -227,22 +237,13 @@ def _waiting(job: Claimed, plan: StagePlan, key: str, until: int) -> Decision:
 def _lost(job: Claimed, plan: StagePlan, now: int) -> Decision:
     """A lost worker costs no attempt of the stage, but the third one makes the job a poison job."""
     crashes = job.crashes + 1
-    why = failure(
-        Category.NETWORK,
-        "WORKER_LOST",
-        f"The worker holding the job was lost, {crashes} time(s) in this stage.",
-        ambiguous=True,
-    )
+    message = f"The worker holding the job was lost, {crashes} time(s) in this stage."
+    why = failure(Category.NETWORK, "WORKER_LOST", message, ambiguous=True)
     if crashes >= CRASHES_MAX:
         poison = failure(Category.BUG, "POISON_JOB", f"The job lost {crashes} workers; it may be killing them.")
-        decision = _buried(job, plan, poison, "poison", now)
-        decision.crashes = crashes
-        return decision
-    decision = _again(job, plan, "lost", max(now + CRASH_DELAY_MS * crashes, job.not_before or 0))
-    decision.crashes = crashes
-    decision.failure = why
-    decision.first_failure_at = job.first_failure_at or now
-    return decision
+        return replace(_buried(job, plan, poison, "poison", now), crashes=crashes)
+    again = _again(job, plan, "lost", max(now + CRASH_DELAY_MS * crashes, job.not_before or 0))
+    return replace(again, crashes=crashes, failure=why, first_failure_at=job.first_failure_at or now)
 
 
 def _failed(job: Claimed, plan: StagePlan, failed: Failed, now: int, draw: float, gates: Gates) -> Decision:
@@ -257,14 +258,11 @@ def _failed(job: Claimed, plan: StagePlan, failed: Failed, now: int, draw: float
         run_at = now + plan.retry.delay_ms(1, draw, why.retry_after_ms)
         return _retried(job, plan, why, run_at, failures, replace(tally, waits=0), now, note=DOWN_NOTE)
     failures, tally = failures + 1, budget.with_failure(tally, failed.standings)
-    if failures >= plan.retry.attempts or _job_is_spent(plan, tally.earlier + failures):
+    in_all = plan.retries_in_all
+    if failures >= plan.retry.attempts or (in_all is not None and tally.earlier + failures > in_all):
         return _buried(job, plan, why, "exhausted", now, failures, tally=tally)
     run_at = now + plan.retry.delay_ms(failures, draw, why.retry_after_ms)
     return _retried(job, plan, why, run_at, failures, tally, now)
-
-
-def _job_is_spent(plan: StagePlan, failures: int) -> bool:
-    return plan.retries_in_all is not None and failures > plan.retries_in_all
 
 
 def _put_off(

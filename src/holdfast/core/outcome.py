@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from holdfast.core.budget import Standing
 from holdfast.core.failure import Failure
+from holdfast.core.given import BadValue, seconds_problem, text_problem
+
+KEY_LENGTH_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class Snooze:
     delay_s: float
     reason: str = "snoozed"
 
+    def __post_init__(self) -> None:
+        if problem := seconds_problem(self.delay_s):
+            raise BadValue(f"The delay_s of {self.delay_s!r} of a Snooze {problem}.")
+        _check_reason("Snooze", self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -41,6 +49,12 @@ class Wait:
     key: str
     within_s: float
 
+    def __post_init__(self) -> None:
+        if problem := text_problem(self.key, KEY_LENGTH_MAX):
+            raise BadValue(f"The key {self.key!r} of a Wait {problem}.")
+        if problem := seconds_problem(self.within_s, above_zero=True):
+            raise BadValue(f"The within_s of {self.within_s!r} of a Wait {problem}.")
+
 
 @dataclass(frozen=True, slots=True)
 class Discard:
@@ -48,6 +62,16 @@ class Discard:
 
     reason: str
     error_class: str = "DISCARDED"
+
+    def __post_init__(self) -> None:
+        _check_reason("Discard", self.reason)
+        if problem := text_problem(self.error_class, KEY_LENGTH_MAX):
+            raise BadValue(f"The error_class {self.error_class!r} of a Discard {problem}.")
+
+
+def _check_reason(answer: str, reason: object) -> None:
+    if not isinstance(reason, str):
+        raise BadValue(f"The reason {reason!r} of a {answer} must be a text.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ so that all workers and processes of a deployment share them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from holdfast.core.breaker import BreakerPolicy
 from holdfast.core.failure import Failure
+from holdfast.core.given import BadValue, count_problem, flag_problem, seconds_problem
 
 NAME_LENGTH_MAX = 200
 EffectClass = Literal["token", "lookup", "neither"]
@@ -64,7 +64,7 @@ class Provider:
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem is not None:
-            raise ValueError(f"The provider '{self.name}' {problem}")
+            raise BadValue(f"The provider '{self.name}' {problem}")
 
     def asked_ms(self, retry_after_ms: int) -> int:
         """For how long it is left alone when it asks for that."""
@@ -73,6 +73,10 @@ class Provider:
 
 
 def _problem(provider: Provider) -> str | None:
+    return _wrong_kind(provider) or _wrong_number(provider) or _wrong_function(provider)
+
+
+def _wrong_kind(provider: Provider) -> str | None:
     if not isinstance(provider.name, str) or not provider.name:
         return "needs a name, which is a text."
     if len(provider.name) > NAME_LENGTH_MAX or not provider.name.isprintable():
@@ -81,25 +85,30 @@ def _problem(provider: Provider) -> str | None:
         return f"has a breaker of {provider.breaker!r}; write breaker=Breaker(...)."
     if provider.effects not in get_args(EffectClass):
         return f"has effects '{provider.effects}'; they are token, lookup or neither."
-    for name in ("per_minute", "concurrency", "burst"):
-        limit = getattr(provider, name)
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            return f"has a {name} of {limit}; it must be a whole number of 1 or more, or None for no limit."
-    if provider.burst is not None and provider.per_minute is None:
-        return "has a burst without per_minute; a bucket needs a rate that refills it."
-    for name in ("timeout_s", "retention_s"):
-        if not _is_time(getattr(provider, name)) or getattr(provider, name) == 0:
-            return f"has a {name} of {getattr(provider, name)}; it must be a number of seconds above 0."
-    for name in ("late_bound_s", "retry_after_max_s", "hold_max_s"):
-        value = getattr(provider, name)
-        if value is not None and not _is_time(value):
-            return f"has a {name} of {value}; it must be a number of seconds of 0 or more."
-    for name in ("lookup", "has_id", "probe", "classify"):
-        value = getattr(provider, name)
-        if value is not None and not callable(value):
-            return f"has a {name} that is no function."
     return None
 
 
-def _is_time(value: float) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+def _wrong_number(provider: Provider) -> str | None:
+    for name in ("per_minute", "concurrency", "burst"):
+        limit = getattr(provider, name)
+        if limit is not None and (problem := count_problem(limit)):
+            return f"has a {name} of {limit!r}; it {problem}, or None for no limit."
+    if provider.burst is not None and provider.per_minute is None:
+        return "has a burst without per_minute; a bucket needs a rate that refills it."
+    for name in ("timeout_s", "retention_s", "late_bound_s", "retry_after_max_s", "hold_max_s"):
+        value = getattr(provider, name)
+        if value is None and name in ("retry_after_max_s", "hold_max_s"):
+            continue
+        if problem := seconds_problem(value, above_zero=name in ("timeout_s", "retention_s")):
+            return f"has a {name} of {value!r}; it {problem}."
+    if problem := flag_problem(provider.many_hosts):
+        return f"has many_hosts of {provider.many_hosts!r}; it {problem}."
+    return None
+
+
+def _wrong_function(provider: Provider) -> str | None:
+    for name in ("lookup", "has_id", "probe", "classify"):
+        value = getattr(provider, name)
+        if value is not None and not callable(value):
+            return f"has a {name} of {value!r}, which is no function."
+    return None

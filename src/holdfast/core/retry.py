@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from holdfast.core.given import BadValue, count_problem, is_number, seconds_problem
+
 Jitter = Literal["full", "additive", "none"]
 
 
@@ -33,7 +35,7 @@ class Retry:
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem is not None:
-            raise ValueError(problem)
+            raise BadValue(problem)
 
     def delay_ms(self, failures: int, draw: float, retry_after_ms: int | None = None) -> int:
         """Milliseconds to wait after the `failures`-th failure of this stage (the first is 1).
@@ -69,14 +71,15 @@ def _exponential_s(policy: Retry, failures: int) -> float:
 
 def _problem(policy: Retry) -> str | None:
     for name in ("attempts", "base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
-        if not isinstance(value := getattr(policy, name), int | float | None) or isinstance(value, bool):
-            return f"A retry policy needs a number for {name}, not {value!r}."
-    if not isinstance(policy.attempts, int) or policy.attempts < 1:
-        return f"A retry policy needs attempts, a whole number of 1 or more with the first call, not {policy.attempts}."
-    for name in ("base_s", "multiplier", "cap_s", "jitter_max_s", "ceiling_s"):
         value = getattr(policy, name)
-        if value is not None and (not math.isfinite(value) or value < 0):
-            return f"A retry policy needs a {name} that is a number of 0 or more, not {value}."
+        if not (is_number(value) or (name == "ceiling_s" and value is None)):
+            return f"A retry policy needs a number for {name}, not {value!r}."
+    if problem := count_problem(policy.attempts):
+        return f"A retry policy's attempts of {policy.attempts!r}, with the first call, {problem}."
+    for name in ("base_s", "cap_s", "jitter_max_s", "ceiling_s"):
+        value = getattr(policy, name)
+        if value is not None and (problem := seconds_problem(value)):
+            return f"A retry policy's {name} of {value!r} {problem}."
     if policy.multiplier < 1:
         return f"A retry policy needs a multiplier of 1 or more, not {policy.multiplier}."
     if policy.jitter not in get_args(Jitter):

@@ -16,9 +16,9 @@ T = TypeVar("T")
 _CONSTRUCTORS = ("__init__", "__new__")
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant, or None if none is like it."""
-    near = get_close_matches(name, list(names), n=1)
+def nearest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The name that was probably meant, or None if none is like it. `likeness`: how like, up to 1, it must be."""
+    near = get_close_matches(name, list(names), n=1, cutoff=likeness)
     return near[0] if near else None
 
 

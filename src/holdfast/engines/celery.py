@@ -33,7 +33,8 @@ from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause, unless_stopped
 from holdfast.main import close_systems, load_app, open_systems, start_logging
-from holdfast.settings import Settings, read, setting
+from holdfast.settings import Settings, read
+from holdfast.settings.celery import CelerySettings
 from holdfast.system import OpenSystem
 from holdfast.transports.addresses import split_addresses
 
@@ -41,18 +42,6 @@ SOFT_MARGIN_S, HARD_MARGIN_S = 10, 20
 # After the grace time: what is in flight is given back, then the fleet is killed. In all less than a process's last
 # five seconds, see `stopping`.
 GIVE_BACK_S, KILL_S = 3.0, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class CelerySettings:
-    """What only the Celery engine needs."""
-
-    processes: int = setting("HOLDFAST_CELERY_PROCESSES", 0, "Worker processes; 0: two for each core", minimum=0)
-    again_s: float = setting("HOLDFAST_BELL_AGAIN_SEC", 30.0, "A bell that was not answered is rung again", minimum=0.1)
-    bells_max: int = setting("HOLDFAST_BELLS_MAX", 100_000, "Bells the broker keeps; older are dropped", minimum=100)
-
-    def processes_for(self, concurrency: int) -> int:
-        return self.processes or max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
 
 
 def make_celery(

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
 
 from holdfast.core.outcome import Released
 from holdfast.engines.children import end_with_parent
@@ -43,11 +42,11 @@ class Home:
         self._running: Future[bool] | None = None
         self._parent: int | None = None
 
-    def note_parent(self, **_: Any) -> None:
+    def note_parent(self, **_: object) -> None:
         """In Celery's main process, before it forks the others."""
         self._parent = os.getpid()
 
-    def start(self, **_: Any) -> None:
+    def start(self, **_: object) -> None:
         """After the fork: a loop of this process's own. Nothing is connected before the first job."""
         end_with_parent(self._parent or os.getppid())
         self._loop = asyncio.new_event_loop()
@@ -68,7 +67,7 @@ class Home:
             self._running.cancel()  # a time limit or a cold shutdown: the attempt must not go on unseen
             raise
 
-    def stop(self, **_: Any) -> None:
+    def stop(self, **_: object) -> None:
         """Give back what is in flight, then close the databases. Bounded: the leases cover the rest."""
         loop, self._loop = self._loop, None
         if loop is None:

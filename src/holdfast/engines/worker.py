@@ -66,7 +66,7 @@ class Worker:
         self.queues: Sequence[str] = kernel.registry.queues if queues is None else queues
         self.concurrency = concurrency
         kernel.aside.allow(concurrency)
-        self.streams = streams or (2 if kernel.store.dialect == "postgres" else 1)
+        self.streams = streams or (1 if kernel.store.has_one_writer else 2)
         self.grace_s = grace_s
         self.completed = 0
         # By job and attempt: after a lost lease the same job may run here twice for a moment.

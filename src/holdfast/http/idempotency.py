@@ -72,9 +72,9 @@ async def _once(kernel: Kernel, scope: str, key: str, print_: str, make: Make) -
         row = await idempotency.read(tx, scope, key)
     if row is None:
         raise StoreBusy("The key's first request vanished while this one waited for it.")
-    if row["fingerprint"] != print_:
+    if row.fingerprint != print_:
         raise IdempotencyConflict(key)
-    return _answered(row["body"], row["status"], REPLAYED)
+    return _answered(row.body, row.status, REPLAYED)
 
 
 def _answered(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:

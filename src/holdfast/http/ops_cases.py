@@ -32,7 +32,7 @@ class Triage(BaseModel):
 
 
 class Remediate(BaseModel):
-    """What was mended, and how that is known. A replay refuses without it."""
+    """What was fixed, and how that is known. A replay refuses without it."""
 
     evidence: HumanText = Field(min_length=1)
 
@@ -135,7 +135,7 @@ async def triage(desk: AtDesk, case_id: CaseId, body: Triage, who: Operator) -> 
 
 @router.post("/{case_id}/remediate", response_model=documented(LetterStep))
 async def remediate(desk: AtDesk, case_id: CaseId, body: Remediate, who: Operator) -> dict[str, Any]:
-    """Step 2: record what was mended."""
+    """Step 2: record what was fixed."""
     return await letters.remediate_letter(desk, case_id, evidence=body.evidence, actor=who.sub)
 
 

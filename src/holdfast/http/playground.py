@@ -137,7 +137,7 @@ AtPlayground = Annotated[Playground, Depends(_playground)]
 async def show_playground(request: Request, here: AtPlayground) -> PlaygroundView:
     """The switches as they stand, what can be sent, and the account: counted now, from the databases."""
     breakers = (await list_breakers(request.app.state.desk))["items"]
-    gates = {(row["system"], row["name"]): (row["gate"], row["parked"]) for row in breakers}
+    gates = {(item["system"], item["name"]): (item["gate"], item["parked"]) for item in breakers}
     return PlaygroundView(
         systems=[await _view(here, each, gates) for each in here.systems if each.kernel.registry.kinds],
         account=await read_account(here.sabotage.book, here.systems),

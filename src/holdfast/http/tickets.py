@@ -34,9 +34,9 @@ async def redeem(kernel: Kernel, ticket: str) -> tuple[str, frozenset[str]] | No
         return None
     async with kernel.store.transaction() as tx:
         row = await tickets.redeem(tx, _digest(ticket))
-    if row is None or row["expires_at"] < kernel.now():
+    if row is None or row.expires_at < kernel.now():
         return None
-    return str(row["sub"]), frozenset(filter(None, row["roles"].split(",")))
+    return str(row.sub), frozenset(filter(None, row.roles.split(",")))
 
 
 def _digest(ticket: str) -> str:

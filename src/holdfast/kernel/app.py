@@ -22,13 +22,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from typing_extensions import TypeVar as TypeVarWithDefault
 
 from holdfast.core.classify import Rules
 from holdfast.core.failure import Failure, PublicFailure
+from holdfast.core.given import seconds_problem
 from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
@@ -184,6 +184,7 @@ def stage(
     declaring.refuse_bare("stage", bare)
 
     def mark(function: S) -> S:
+        declaring.check_markable(function)
         declaring.refuse_second(function)
         named = None if reads is None else declaring.check_reads(reads)
         rules = Rules(retry_on, never)
@@ -278,8 +279,7 @@ class App:
             kind = job_kind(self.name, cls, name, *given, search)
             if queue is not None:
                 kind = replace(kind, queue=queue_name(self.name, queue))
-            if kind.name in self.kinds:
-                raise BadDeclaration(f"The job kind '{kind.name}' is declared twice.")
+            declaring.refuse_again(cls, kind.name, self.kinds)
             for declared in kind.stages:
                 if declared.provider is not None:
                     self.provider(declared.provider)
@@ -290,6 +290,7 @@ class App:
 
     def provider(self, provider: Provider) -> Provider:
         """Make a provider known to the app. Stages do this for the provider they name."""
+        declaring.check_provider(f"The app '{self.name}'", provider)
         known = self.providers.setdefault(provider.name, provider)
         if known != provider:
             raise BadDeclaration(f"Two different providers are named '{provider.name}'.")
@@ -307,8 +308,8 @@ class App:
     def step(self, *, every_s: float, channel: str | None = None, everywhere: bool = False) -> Callable[[F], F]:
         """Repeat the function while a worker runs, at once when `channel` is hinted. One process does it for all, or
         each for itself if `everywhere`, as for files on its own disk."""
-        if not 0 < every_s < inf:
-            raise BadDeclaration(f"A step every {every_s} s cannot be; it must be positive and finite.")
+        if problem := seconds_problem(every_s, above_zero=True):
+            raise BadDeclaration(f"A step cannot run every {every_s!r} s; it {problem}.")
 
         def declare(function: F) -> F:
             self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel, everywhere))

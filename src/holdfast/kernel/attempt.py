@@ -37,6 +37,7 @@ from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
+from holdfast.kernel.running.asked import check_awaited
 from holdfast.kernel.running.eager import first_step, resume
 from holdfast.kernel.sealing import KeyMissing, open_input
 from holdfast.kernel.settle import Ending, LeasedJob
@@ -115,29 +116,40 @@ async def _outcome(
             async with limit:
                 answer = await resume(handler, answer)
         if context.promised:
-            context.check_awaited()
+            check_awaited(context)
     except LeaseLost:
         raise
-    except StoreDown:
-        return Snooze(STORE_AWAY_SNOOZE_S, "the database was away"), None  # no fault of the job: it costs nothing
     except Parking as parking:
         return Parked(parking.key, parking.until), None
-    except ProcessLost:
-        return Lost(), None
-    except ProviderHeld as held:
-        return Held(held.provider, held.reason, held.retry_at, held.parks, held.asked, held.hold_max_ms), None
     except asyncio.CancelledError as error:
         if _asked_to_stop():
             raise
         return Failed(_raised(RuntimeError(f"cancelled from within: {error}"), kernel, stage)), None
-    except TimeoutError as error:
-        if limit is not None and limit.expired():
-            return Failed(_cut(error, stage, taken, context)), None
-        return Failed(_raised(error, kernel, stage), standings_of(error)), None
+    except SystemExit as error:
+        return Failed(_misfit("USAGE_ERROR", _exited(stage, error))), None
     except Exception as error:
-        return Failed(_raised(error, kernel, stage), standings_of(error)), None
+        if isinstance(error, TimeoutError) and limit is not None and limit.expired():
+            return Failed(_cut(error, stage, taken, context)), None
+        return _outcome_of(error, kernel, stage), None
     await kernel.failpoint("attempt.after_handler")
     return _answered(stage, answer)
+
+
+def _outcome_of(error: Exception, kernel: Kernel, stage: Stage) -> Outcome:
+    """What a handler's exception means for its job. What is no fault of the job costs it nothing."""
+    match error:
+        case StoreDown():
+            return Snooze(STORE_AWAY_SNOOZE_S, "the database was away")
+        case ProcessLost():
+            return Lost()
+        case ProviderHeld() as held:
+            return Held(held.provider, held.reason, held.retry_at, held.parks, held.asked, held.hold_max_ms)
+        case _:
+            return Failed(_raised(error, kernel, stage), standings_of(error))
+
+
+def _exited(stage: Stage, error: SystemExit) -> str:
+    return f"The stage '{stage.name}' called sys.exit({error.code!r}), which would end the worker; raise an exception."
 
 
 def _asked_to_stop() -> bool:

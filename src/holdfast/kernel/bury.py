@@ -24,13 +24,13 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     decision.attempts_made = await events.failed_in_stage(tx, job.id) + decision.is_attempt
     known = await cases.lock_of_job(tx, job.id)
     state = reopened(
-        CaseState(known["state"]) if known else None,
-        known["error_class"] if known else None,
+        CaseState(known.state) if known else None,
+        known.error_class if known else None,
         why.error_class,
         why.retryable,
     )
     letter = {
-        "id": known["id"] if known else kernel.new_id(),
+        "id": known.id if known else kernel.new_id(),
         "job_id": job.id,
         "request_id": redact_message(job.trace)
         if job.trace
@@ -53,13 +53,13 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
     }
     row = await cases.open(tx, letter, now)
     action = "case.escalated" if state is CaseState.ESCALATED else "case.opened"
-    data = {"error_class": why.error_class, "reason": decision.buried, "deaths": row["deaths"]}
-    await audit.write(tx, "kernel", action, f"case:{row['id']}", data, now)
+    data = {"error_class": why.error_class, "reason": decision.buried, "deaths": row.deaths}
+    await audit.write(tx, "kernel", action, f"case:{row.id}", data, now)
     cause = kernel.registry.public_failure(job.kind, why, job.stage).cause
     tx.after_commit(
         lambda: kernel.watch.count("dead_letters_opened", kind=job.kind, error_class=why.error_class, cause=cause)
     )
-    return str(row["id"])
+    return str(row.id)
 
 
 def _last_words(message: str, attempts: int) -> str:

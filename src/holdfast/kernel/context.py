@@ -6,12 +6,9 @@ Everything here that writes is guarded by the attempt's lease: a worker that los
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from holdfast.core.deadline import budget_ms
 from holdfast.core.failure import Failure
@@ -26,6 +23,7 @@ from holdfast.kernel.compose.children import gather, spawn
 from holdfast.kernel.compose.foreign import ForeignTx
 from holdfast.kernel.compose.own_rows import StageCommit, committing
 from holdfast.kernel.compose.waiting import wait_for
+from holdfast.kernel.declare.options import Options
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind, Stage
@@ -33,7 +31,7 @@ from holdfast.kernel.ledger.paid import Paid
 from holdfast.kernel.observe.provider_status import Listening
 from holdfast.kernel.observe.trace import trace_headers
 from holdfast.kernel.record import Cost
-from holdfast.kernel.submit import Options
+from holdfast.kernel.running.asked import check_call, check_function, json_text, missing, must_await, refuse_inside
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs
 from holdfast.tables.answers import KeptAnswer
@@ -45,23 +43,6 @@ In = TypeVar("In")
 C = TypeVar("C")
 P = ParamSpec("P")
 RECORDING_S = 1.0
-PROMISED_MAX = 100
-
-
-def must_await(
-    method: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Context, P], Coroutine[Any, Any, T]]:
-    """A method whose forgotten `await` fails the attempt: it would have done nothing, and nobody would know."""
-
-    @wraps(method)
-    def begin(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        coroutine = method(self, *args, **kwargs)
-        if len(self.promised) == PROMISED_MAX:  # a handler that goes on for hours awaits most of them
-            self.promised = [promise for promise in self.promised if _is_not_begun(promise[1])]
-        self.promised.append((method.__name__, coroutine))
-        return coroutine
-
-    return begin
 
 
 class Context:
@@ -71,6 +52,7 @@ class Context:
         "_stage",
         "began",
         "events",
+        "inside",
         "job",
         "kept",
         "kernel",
@@ -98,6 +80,7 @@ class Context:
         self.numbers: dict[str, int] = {}
         self.written: ForeignTx | None = None
         self.provider_status: int | None = None
+        self.inside: asyncio.Task[Any] | None = None
         self.promised: list[tuple[str, Coroutine[Any, Any, Any]]] = []
 
     @property
@@ -140,7 +123,8 @@ class Context:
 
         Behind its breaker and limits, within its timeout and the deadline; recorded with outcome, latency and cost. A
         held provider costs nothing: the job goes back to the queue."""
-        _check_function(run, "ctx.call(lambda: ...)")
+        check_function(run, "ctx.call(lambda: ...)", takes=0)
+        check_call(provider, timeout_s, cost)
         whom = self._provider(provider)
         limit_s = self._time_for(whom, timeout_s)
         with Listening(self):
@@ -163,7 +147,8 @@ class Context:
         the type `answer`, is stored before it is returned; later attempts of the stage read it and call nobody. It is
         erased with the stage's result, and kept with a dead job. Calls are told apart by their order; give each a
         `name` if that may change."""
-        _check_function(run, "ctx.paid_call(lambda key: ...)")
+        check_function(run, "ctx.paid_call(lambda key: ...)", takes=1)
+        check_call(provider, timeout_s, cost)
         whom = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)
@@ -184,7 +169,8 @@ class Context:
         The key is a name within the app: two jobs of an app that give the same key share one effect. `send` is given a
         token that is the same every time and returns the provider's id of what it did. Returns that id, also when an
         earlier attempt or another job did it."""
-        _check_function(send, "ctx.effect(key, send=lambda token: ...)")
+        check_function(send, "ctx.effect(key, send=lambda token: ...)", takes=1)
+        check_call(provider, None, None)
         whom = self._provider(provider)
         with Listening(self):
             return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
@@ -201,7 +187,7 @@ class Context:
     ) -> str:
         """Publish a message if and only if this attempt's result is accepted. Returns the message's id."""
         identity = message_id or self.kernel.new_uuid4()
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        text = json_text(f"The message to '{destination}'", body)
         sent = batch.text({**trace_headers(), **(headers or {})})
         self.messages.append((identity, aggregate_id or self.job.id, destination, type, text, sent))
         return identity
@@ -209,6 +195,7 @@ class Context:
     @must_await
     async def progress(self, /, **data: object) -> None:
         """Tell listeners how far the work is, at once."""
+        json_text("The progress", data)
         async with self.fenced() as tx:
             await events.append(tx, [(self.job.id, self.job.attempt, "progress", batch.text(data))], self.now())
             await tx.notify("events")
@@ -302,24 +289,25 @@ class Context:
 
         Without one: a transaction of Holdfast's own store that proves the lease; what is written there stays, whatever
         the attempt comes to."""
-        return self.fenced() if session is None else committing(self, session)
+        return self._own_transaction() if session is None else committing(self, session)
+
+    @asynccontextmanager
+    async def _own_transaction(self) -> AsyncIterator[Tx]:
+        if self.inside is not None:
+            refuse_inside(self, "ctx.transaction()")
+        async with self.fenced() as tx:
+            self.inside = asyncio.current_task()
+            try:
+                yield tx
+            finally:
+                self.inside = None
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing(self, name)
 
     @property
     def declared_stage(self) -> Stage:
         return self._stage
-
-    def check_awaited(self) -> None:
-        """Raise if the handler has ended without awaiting something it asked for."""
-        forgotten = []
-        for name, coroutine in self.promised:
-            if _is_not_begun(coroutine):
-                coroutine.close()
-                forgotten.append(name)
-        if forgotten:
-            raise BadDeclaration(
-                f"The stage '{self.stage}' of '{self.kind.name}' called ctx.{forgotten[0]}(...) without "
-                "awaiting it, so that it did nothing; write `await` before it."
-            )
 
     def _time_for(self, provider: Provider, given_s: float | None) -> float:
         """A call ends a little before its stage does: then its outcome is recorded, and the breaker hears of it."""
@@ -331,14 +319,3 @@ class Context:
         if provider is None:
             raise BadDeclaration(f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call.")
         return provider
-
-
-def _is_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-
-
-def _check_function(run: object, write: str) -> None:
-    if not callable(run):
-        if inspect.iscoroutine(run):
-            run.close()
-        raise BadDeclaration(f"A function to call is needed here, not a {type(run).__name__}: write {write}.")

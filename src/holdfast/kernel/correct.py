@@ -34,8 +34,9 @@ from holdfast.kernel.declare.search_terms import terms_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.sealing import seal_input
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import audit, batch, cases, effects, events, jobs, results, search, secrets
+from holdfast.tables.cases import CaseToStep, KeptCorrection
 
 REASON_LENGTH_MAX = 1_000
 HAPPENED = ("sent", "sending", "unknown", "review")
@@ -125,23 +126,21 @@ async def _correct(
     case = await cases.lock(tx, case_id)
     if case is None:
         raise NotFound(f"There is no dead letter {case_id}.")
-    problem = why_not(CaseState(case["state"]), "correct")
-    locked = await jobs.lock_one(tx, case["job_id"])
+    problem = why_not(CaseState(case.state), "correct")
+    locked = await jobs.lock_one(tx, case.job_id)
     if problem is not None or locked is None or locked[0].state != State.DEAD:
-        raise NotAllowed(problem or f"Job {case['job_id']} is not dead any more; its input cannot be corrected.")
-    kind, before = kernel.registry.kind(case["kind"]), locked[0].payload
+        raise NotAllowed(problem or f"Job {case.job_id} is not dead any more; its input cannot be corrected.")
+    kind, before = kernel.registry.kind(case.kind), locked[0].payload
     now = kernel.now()
-    after = await _sealed(tx, kind, case["job_id"], before, _checked(kind, json.loads(before), values, document), now)
+    after = await _sealed(tx, kind, case.job_id, before, _checked(kind, json.loads(before), values, document), now)
     correction = await _described(tx, case_id, case, kind, before, after, is_preview)
-    await jobs.correct(tx, case["job_id"], after, kind.version, now)
+    await jobs.correct(tx, case.job_id, after, kind.version, now)
     if kind.search:
-        await search.forget(tx, [case["job_id"]])
-        await search.put(tx, {case["job_id"]: terms_of(kind.search, after)})
+        await search.forget(tx, [case.job_id])
+        await search.put(tx, {case.job_id: terms_of(kind.search, after)})
     fields = batch.text({"fields": [change.path for change in correction.changes]})
-    await events.append(tx, [(case["job_id"], locked[0].attempt, "corrected", fields)], now)
-    await kind.instance.corrected(
-        kernel, tx, Corrected(case["job_id"], _loaded(kind, before), _loaded(kind, after), now)
-    )
+    await events.append(tx, [(case.job_id, locked[0].attempt, "corrected", fields)], now)
+    await kind.instance.corrected(kernel, tx, Corrected(case.job_id, _loaded(kind, before), _loaded(kind, after), now))
     await _record(tx, case, correction, actor, _cleaned(reason), before, after, now)
     return correction
 
@@ -180,23 +179,23 @@ def _loaded(kind: JobKind, text: str) -> Any:
 
 
 async def _described(
-    tx: Tx, case_id: str, case: Row, kind: JobKind, before: str, after: str, is_preview: bool
+    tx: Tx, case_id: str, case: CaseToStep, kind: JobKind, before: str, after: str, is_preview: bool
 ) -> Correction:
     old, new = json.loads(before), json.loads(after)
     stages = [StageInput(stage.name, stage.reads) for stage in kind.stages]
     names = [stage.name for stage in stages]
-    start = replay_start(stages, case["stage"], changed_fields(old, new))
-    if case["replay_stage"] in names:  # an earlier correction of the same death
-        start = min(start, case["replay_stage"], key=names.index)
-    done = [row["stage"] for row in await results.of_job(tx, case["job_id"]) if not row["is_late"]]
+    start = replay_start(stages, case.stage, changed_fields(old, new))
+    if case.replay_stage in names:  # an earlier correction of the same death
+        start = min(start, case.replay_stage, key=names.index)
+    done = [row.stage for row in await results.of_job(tx, case.job_id) if not row.is_late]
     rerun = set(names[names.index(start) :])
-    happened = [(row["key"], row["status"]) for row in await effects.of_job(tx, case["job_id"])]
+    happened = [(row.key, row.status) for row in await effects.of_job(tx, case.job_id)]
     return Correction(
         case_id=case_id,
-        job_id=case["job_id"],
+        job_id=case.job_id,
         kind=kind.name,
         changes=tuple(changes(old, new)),
-        failed_stage=case["stage"],
+        failed_stage=case.stage,
         replay_stage=start,
         kept=tuple(name for name in done if name not in rerun),
         dropped=tuple(name for name in done if name in rerun),
@@ -206,12 +205,12 @@ async def _described(
 
 
 async def _record(
-    tx: Tx, case: Row, correction: Correction, actor: str, reason: str | None, before: str, after: str, now: int
+    tx: Tx, case: CaseToStep, correction: Correction, actor: str, reason: str | None, before: str, after: str, now: int
 ) -> None:
     fields = ", ".join(change.path for change in correction.changes)
     evidence = f"Corrected {fields}." if reason is None else f"Corrected {fields}: {reason}"
     start = correction.replay_stage if correction.replay_stage != correction.failed_stage else None
-    state = CaseState(case["state"])
+    state = CaseState(case.state)
     await cases.correct(
         tx,
         correction.case_id,
@@ -240,17 +239,17 @@ async def history(tx: Tx, job_id: str) -> dict[str, Any]:
     job = await jobs.show(tx, job_id)
     rows = await cases.corrections(tx, job_id)
     return {
-        "input": None if job is None else redact(json.loads(job["payload"]), emails=False),
-        "original_input": redact(json.loads(rows[0]["before"]), emails=False) if rows else None,
+        "input": None if job is None else redact(json.loads(job.payload), emails=False),
+        "original_input": redact(json.loads(rows[0].before), emails=False) if rows else None,
         "corrections": [_entry(row) for row in rows],
     }
 
 
-def _entry(row: Row) -> dict[str, Any]:
-    differences: Sequence[FieldChange] = changes(json.loads(row["before"]), json.loads(row["after"]))
+def _entry(row: KeptCorrection) -> dict[str, Any]:
+    differences: Sequence[FieldChange] = changes(json.loads(row.before), json.loads(row.after))
     return {
-        "at": row["at"],
-        "actor": row["actor"],
-        "reason": row["reason"],
+        "at": row.at,
+        "actor": row.actor,
+        "reason": row.reason,
         "changes": [change._asdict() for change in differences],
     }

@@ -16,7 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 from holdfast.errors import InvalidInput
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.compose.foreign import foreign_tx
-from holdfast.kernel.submit import Options, order_of, submit_in
+from holdfast.kernel.declare.options import Options
+from holdfast.kernel.submit import order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7
 
 In = TypeVar("In")

@@ -7,8 +7,9 @@ from typing import Any, TypeVar, Unpack, overload
 
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.compose.foreign import foreign_tx
+from holdfast.kernel.declare.options import Options, each_of
 from holdfast.kernel.enqueue import AsyncConnection, Pending
-from holdfast.kernel.submit import Options, check_keys, order_of, submit_in
+from holdfast.kernel.submit import check_keys, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7s
 
 In = TypeVar("In")
@@ -64,7 +65,7 @@ def enqueue_many(
     now = _clock.now_ms()
     orders = [
         order_of(job, each, options, job_id=job_id, now=now, key=key(each) if key else None)
-        for each, job_id in zip(inputs, uuid7s(lambda: now, _dice), strict=False)
+        for each, job_id in zip(each_of(kind_of(job).name, inputs), uuid7s(lambda: now, _dice), strict=False)
     ]
 
     async def write() -> list[str]:

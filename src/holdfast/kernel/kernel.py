@@ -32,7 +32,7 @@ from holdfast.stores.statement import Migration
 from holdfast.tables import batch
 from holdfast.tables.answers import RunId
 from holdfast.tables.schema import KERNEL
-from holdfast.tables.turns import WaitingLane
+from holdfast.tables.turns import Counts, WaitingLane
 from holdfast.transports.seam import Transport
 
 MAY_BE_ZERO = frozenset({"verify_batch"})
@@ -221,6 +221,8 @@ class Kernel:
     """Whose turn was the last that this process gave, and what is left of it, by queue and priority."""
     hungry: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict, init=False, repr=False)
     """Keys that used all of their share in the last turn, by queue and priority: a hint of who has more."""
+    key_counts: Counts = field(default_factory=dict, init=False, repr=False)
+    """What keys with a limit had begun when this process counted it last, under the lock of their queue."""
     waiting_lanes: dict[tuple[str, ...], Sequence[WaitingLane]] = field(default_factory=dict, init=False, repr=False)
     """Where the last turn over these queues came upon jobs that wait for their keys' turns: a hint."""
     gates: dict[str, Gate] = field(default_factory=dict, init=False, repr=False)

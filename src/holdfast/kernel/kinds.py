@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 
 from holdfast.core.classify import NO_RULES, Rules
 from holdfast.core.decide import StagePlan
+from holdfast.core.given import COUNT_MAX, seconds_problem
 from holdfast.core.job import PRIORITIES
 from holdfast.core.outcome import Discard, Done, Next, Snooze, Wait
 from holdfast.core.provider import Provider
@@ -32,6 +31,7 @@ from holdfast.kernel.declare.fitting import (
     takes_none,
     unwritable,
 )
+from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden
 from holdfast.kernel.sealing import Sealer
 
 
@@ -197,12 +197,13 @@ def job_kind(
     search: Sequence[str] = (),
 ) -> JobKind:
     """Read a job class. Every mistake in it is a `BadDeclaration` that names the place."""
-    if retries is not None and retries < 0:
-        raise BadDeclaration(f"'{cls.__name__}' has retries of {retries}; it must be 0 or more, or None for no bound.")
+    if retries is not None and not 0 <= retries <= COUNT_MAX:
+        bound = f"it must be 0 to {COUNT_MAX}, or None for no bound"
+        raise BadDeclaration(f"'{cls.__name__}' has retries of {retries}; {bound}.")
     if priority not in PRIORITIES:
         raise BadDeclaration(f"'{cls.__name__}' has priority {priority}; it must be one of {PRIORITIES}.")
-    if deadline_s is not None and not 0 < deadline_s < inf:
-        raise BadDeclaration(f"'{cls.__name__}' has a deadline of {deadline_s} s; it must be positive and finite.")
+    if deadline_s is not None and (problem := seconds_problem(deadline_s, above_zero=True)):
+        raise BadDeclaration(f"'{cls.__name__}' has a deadline_s of {deadline_s!r}; it {problem}.")
     upgrades = dict(upgrade or {})
     declaring.check_versions(cls.__name__, version, upgrades)
     given, result = _declared_types(cls)
@@ -263,7 +264,9 @@ def _stages(
     cls: type[Any], takes: Any, result: Any, retries: int | None, never: tuple[type[BaseException], ...]
 ) -> tuple[Stage, ...]:
     marked = [(n, m) for n, m in vars(cls).items() if isinstance(getattr(m, "__holdfast_stage__", None), StageMark)]
-    declaring.check_inherited(cls, {name for name, _ in marked})
+    names = [name for name, _ in marked]
+    declaring.check_inherited(cls, set(names))
+    refuse_hidden(cls)
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
     stages: list[Stage] = []
@@ -271,7 +274,8 @@ def _stages(
     for name, method in marked:
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
-        declaring.check_options(place, method, mark.retry, mark.provider, mark.timeout_s)
+        check_method(place, method)
+        declaring.check_options(place, mark.retry, mark.provider, mark.timeout_s)
         hints = declaring.hints_of(method, place)
         returns = _plain(hints.get("return", Any))
         stages.append(
@@ -281,7 +285,7 @@ def _stages(
                 provider=mark.provider,
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
-                needs=_needs(method, hints, place, takes, returned),
+                needs=needs_of(method, hints, place, takes, returned, names),
                 returns=(adapter := declaring.adapter_for(returns, place)),
                 plain=is_plain(adapter),
                 reads=_reads(mark, takes, place),
@@ -302,30 +306,6 @@ def _reads(mark: StageMark, takes: Any, place: str) -> frozenset[str] | None:
     if unknown:
         raise BadDeclaration(f"The stage '{place}' reads '{unknown[0]}', which the input does not have.")
     return mark.reads
-
-
-def _needs(method: Any, hints: dict[str, Any], place: str, takes: Any, returned: dict[str, Any]) -> tuple[str, ...]:
-    """Which earlier stages' results a stage asks for, by name or else by type."""
-    names = list(inspect.signature(method).parameters)
-    if len(names) < 3:
-        raise BadDeclaration(f"The stage '{place}' must take (self, ctx, input) and then earlier results.")
-    declaring.check_type(place, names[2], hints, takes, "the job's input is")
-    needs = []
-    for parameter in names[3:]:
-        if parameter in returned:
-            declaring.check_type(place, parameter, hints, returned[parameter], f"the stage '{parameter}' returns")
-            needs.append(parameter)
-            continue
-        wanted = hints.get(parameter)
-        matching = [stage for stage, type_ in returned.items() if type_ == wanted]
-        if len(matching) != 1:
-            reason = "no earlier stage returns" if not matching else "several earlier stages return"
-            raise BadDeclaration(
-                f"The stage '{place}' asks for '{parameter}', but {reason} that type; "
-                "name the parameter after the stage whose result it wants."
-            )
-        needs.append(matching[0])
-    return tuple(needs)
 
 
 def _plain(returns: Any) -> Any:

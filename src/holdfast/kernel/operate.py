@@ -15,8 +15,9 @@ from holdfast.errors import InvalidInput, NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.turn import end
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import audit, batch, cases, events, jobs, outbox, results, secrets
+from holdfast.tables.cases import CaseToStep
 
 NOTES_LENGTH_MAX = 4_000
 
@@ -54,9 +55,9 @@ async def triage(kernel: Kernel, case_id: str, *, cause: str, actor: str, notes:
 
 
 async def remediate(kernel: Kernel, case_id: str, *, evidence: str, actor: str) -> None:
-    """Record what was mended and how that is known. A replay refuses without it."""
+    """Record what was fixed and how that is known. A replay refuses without it."""
     if not evidence.strip():
-        raise InvalidInput("Evidence must say what was mended; it is empty.")
+        raise InvalidInput("Evidence must say what was fixed; it is empty.")
     await _step(kernel, case_id, "remediate", actor, evidence=evidence)
 
 
@@ -72,13 +73,13 @@ async def resolve(
     async with kernel.store.transaction() as tx:
         case = await _locked(tx, case_id)
         after = _check(case, "resolve")
-        before, now = CaseState(case["state"]), kernel.now()
-        job = await jobs.lock_one(tx, case["job_id"])
+        before, now = CaseState(case.state), kernel.now()
+        job = await jobs.lock_one(tx, case.job_id)
         problem = why_unverified(before, None if job is None else job[0].state, reason)
         if problem is not None:
             raise NotAllowed(f"Dead letter {case_id} cannot be resolved. {problem}")
         await cases.step(tx, case_id, before, after, now, notes=text)
-        await secrets.forget(tx, [case["job_id"]])  # nothing replays it any more
+        await secrets.forget(tx, [case.job_id])  # nothing replays it any more
         data = {"notes": text, "from": before}
         if reason is not None:
             data["without_replay"] = _cleaned(reason)
@@ -109,15 +110,15 @@ async def replay(kernel: Kernel, case_id: str, *, actor: str, full: bool = False
     async with kernel.store.transaction() as tx:
         case = await _locked(tx, case_id)
         _check(case, "replay")
-        if not case["evidence"]:
+        if not case.evidence:
             raise NotAllowed(f"Dead letter {case_id} has no recorded remediation; record it before a replay.")
         done = await _revive(kernel, tx, case, full, delay_s)
-        state = CaseState(case["state"])
+        state = CaseState(case.state)
         await cases.step(tx, case_id, state, CaseState.REPLAYED, kernel.now(), replays=1)
         data = {"full": full, "stage": done.stage, "run_at": done.run_at}
         await audit.write(tx, actor, "case.replayed", f"case:{case_id}", data, kernel.now())
         await kernel.failpoint("replay.before_commit")
-    kernel.watch.count("replays", kind=case["kind"])
+    kernel.watch.count("replays", kind=case.kind)
     return done
 
 
@@ -131,20 +132,20 @@ async def retry_dead(kernel: Kernel, tx: Tx, job_id: str, *, actor: str, evidenc
     letter = await cases.lock_of_job(tx, job_id)
     if locked[0].state != State.DEAD or letter is None:
         raise NotAllowed(f"Job {job_id} is {locked[0].state}; only a dead job can be retried.")
-    case = await _locked(tx, letter["id"])
+    case = await _locked(tx, letter.id)
     done = await _revive(kernel, tx, case, full=False, delay_s=0.0)
-    before = CaseState(case["state"])
-    await cases.step(tx, letter["id"], before, CaseState.REPLAYED, kernel.now(), evidence=_cleaned(evidence), replays=1)
+    before = CaseState(case.state)
+    await cases.step(tx, letter.id, before, CaseState.REPLAYED, kernel.now(), evidence=_cleaned(evidence), replays=1)
     data = {"stage": done.stage, "run_at": done.run_at, "from": before, "by": "owner"}
-    await audit.write(tx, actor, "case.replayed", f"case:{letter['id']}", data, kernel.now())
+    await audit.write(tx, actor, "case.replayed", f"case:{letter.id}", data, kernel.now())
     return done
 
 
-async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float) -> Replayed:
+async def _revive(kernel: Kernel, tx: Tx, case: CaseToStep, full: bool, delay_s: float) -> Replayed:
     """Back to the failed stage, or to an earlier one whose input was corrected: what it returned is forgotten."""
-    job_id, now = case["job_id"], kernel.now()
-    kind = kernel.registry.kind(case["kind"])
-    start = case["replay_stage"] or case["stage"]
+    job_id, now = case.job_id, kernel.now()
+    kind = kernel.registry.kind(case.kind)
+    start = case.replay_stage or case.stage
     stage = kind.stages[0] if full else kind.by_name.get(start)
     if stage is None:
         raise NotAllowed(f"'{kind.name}' has no stage '{start}' any more; ask for a full restart.")
@@ -152,7 +153,7 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     if full:
         await results.clear(tx, job_id)
         done = ""
-    elif case["replay_stage"]:
+    elif case.replay_stage:
         at = kind.stages.index(stage)
         await results.clear_stages(tx, job_id, [each.name for each in kind.stages[at:]])
         done = ",".join(each.name for each in kind.stages[:at])
@@ -160,11 +161,11 @@ async def _revive(kernel: Kernel, tx: Tx, case: Row, full: bool, delay_s: float)
     row = await jobs.revive(tx, job_id, stage.name, stage.plan.provider, run_at, now, done=done)
     if row is None:
         raise NotAllowed(f"Job {job_id} is not dead any more; it cannot be replayed.")
-    details = {"stage": stage.name, "full": full, "run_at": row["run_at"]}
-    data = batch.text(details | ({"corrected": True} if case["replay_stage"] and not full else {}))
-    await events.append(tx, [(job_id, row["attempt"], "replayed", data)], now)
-    await tx.notify(f"queue:{row['queue']}")
-    return Replayed(job_id, stage.name, row["run_at"])
+    details = {"stage": stage.name, "full": full, "run_at": row.run_at}
+    data = batch.text(details | ({"corrected": True} if case.replay_stage and not full else {}))
+    await events.append(tx, [(job_id, row.attempt, "replayed", data)], now)
+    await tx.notify(f"queue:{row.queue}")
+    return Replayed(job_id, stage.name, row.run_at)
 
 
 async def _step(
@@ -182,22 +183,22 @@ async def _step(
         case = await _locked(tx, case_id)
         after = _check(case, action)
         now = kernel.now()
-        before = CaseState(case["state"])
+        before = CaseState(case.state)
         await cases.step(tx, case_id, before, after, now, cause=cause, evidence=evidence, notes=notes)
         data = {"cause": cause, "evidence": evidence, "notes": notes, "from": before}
         noted = {name: value for name, value in data.items() if value is not None}
         await audit.write(tx, actor, f"case.{after}", f"case:{case_id}", noted, now)
 
 
-async def _locked(tx: Tx, case_id: str) -> Row:
+async def _locked(tx: Tx, case_id: str) -> CaseToStep:
     case = await cases.lock(tx, case_id)
     if case is None:
         raise NotFound(f"There is no dead letter {case_id}.")
     return case
 
 
-def _check(case: Row, action: str) -> CaseState:
-    problem = why_not(CaseState(case["state"]), action)
+def _check(case: CaseToStep, action: str) -> CaseState:
+    problem = why_not(CaseState(case.state), action)
     if problem is not None:
         raise NotAllowed(problem)
     return STEPS[action][1]

@@ -59,9 +59,9 @@ async def _release(kernel: Kernel, kind: str) -> int:
             now = kernel.now()
             async with kernel.store.transaction() as tx:
                 rows = await pauses.release(tx, kind, stages, BATCH, now, scan.start or BOTTOM)
-                for queue in sorted({row["queue"] for row in rows}):
+                for queue in sorted({row.queue for row in rows}):
                     await tx.notify(f"queue:{queue}")
-            scan.reached(max(row["updated_at"] for row in rows) if len(rows) >= BATCH else now - SLACK_MS)
+            scan.reached(max(row.updated_at for row in rows) if len(rows) >= BATCH else now - SLACK_MS)
         released += len(rows)
         if len(rows) < BATCH:
             return released

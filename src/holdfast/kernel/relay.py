@@ -19,8 +19,9 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.sealing import KeyMissing
 from holdfast.kernel.upkeep.floors import OUTBOX, watch_outbox
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import outbox, secrets
+from holdfast.tables.outbox import ClaimedMessage
 from holdfast.transports.seam import Message
 
 # While one batch waits for its confirms others are claimed and marked: 200 messages in flight, in batches of 50.
@@ -68,7 +69,7 @@ async def relay_once(kernel: Kernel) -> int:
         return 0
     await kernel.failpoint("relay.after_claim")
     sealed = await _sealed(kernel, rows)
-    answers = await asyncio.gather(*[_publish(kernel, row, sealed.get(row["aggregate_id"], {})) for row in rows])
+    answers = await asyncio.gather(*[_publish(kernel, row, sealed.get(row.aggregate_id, {})) for row in rows])
     await kernel.failpoint("relay.after_publish")
     await _write_down(kernel, token, list(zip(rows, answers, strict=True)))
     await kernel.failpoint("relay.after_mark")
@@ -79,15 +80,18 @@ async def relay_once(kernel: Kernel) -> int:
     return sum(answer is None for answer in answers)
 
 
-async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[Row]:
+async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[ClaimedMessage]:
     """Claim a batch, from the floor on. The floor is the first message that is not confirmed, since one that waits for
     another of its aggregate must be found as soon as that is out."""
     lease_until = now + int(kernel.tuning.relay_lease_s * 1_000)
     with kernel.floors.outbox.claim(kernel.now) as claiming:
         start = claiming.floors.get(OUTBOX, BOTTOM)
+        is_look = claiming.looks_since is not None
+        if is_look and not await _is_any_pending(kernel, start):
+            claiming.reached = {OUTBOX: now - SLACK_MS}
+            return []
         async with kernel.store.single_statement() as tx:
             rows = await outbox.claim(tx, token, now, lease_until, kernel.tuning.relay_batch, start)
-        is_look = claiming.looks_since is not None
         if is_look or len(rows) < kernel.tuning.relay_batch or claiming.serial % ROUNDS_MAX == 0:
             async with kernel.store.reading() as tx:
                 first = await outbox.first_pending(tx, start)
@@ -96,40 +100,48 @@ async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[Row]:
     return rows
 
 
-async def _sealed(kernel: Kernel, rows: Sequence[Row]) -> dict[str, dict[int, str]]:
+async def _is_any_pending(kernel: Kernel, start: int) -> bool:
+    """An idle relay looks with this alone: one transaction that only reads, where a claim and a look were two."""
+    async with kernel.store.reading() as tx:
+        return await outbox.first_pending(tx, start) is not None
+
+
+async def _sealed(kernel: Kernel, rows: Sequence[ClaimedMessage]) -> dict[str, dict[int, str]]:
     """What was taken out of these messages' addresses, by aggregate. Most have none, and read nothing."""
-    owners = [row["aggregate_id"] for row in rows if sealed_number(row["payload"]) is not None]
+    owners = [row.aggregate_id for row in rows if sealed_number(row.payload) is not None]
     if not owners:
         return {}
     async with kernel.store.reading() as tx:
         return await secrets.of_owners(tx, owners)
 
 
-async def _publish(kernel: Kernel, row: Row, sealed: Mapping[int, str]) -> TransportError | None:
+async def _publish(kernel: Kernel, row: ClaimedMessage, sealed: Mapping[int, str]) -> TransportError | None:
     assert kernel.transport is not None
-    headers = json.loads(row["headers"])
+    headers = json.loads(row.headers)
     try:
-        body = kernel.sealer.open_message(row["payload"], sealed) if sealed else row["payload"]
+        body = kernel.sealer.open_message(row.payload, sealed) if sealed else row.payload
     except KeyMissing as error:
         return NotHandled(f"The credentials in this message cannot be opened: {error}.")
     message = Message(
-        id=row["id"],
-        destination=row["destination"],
+        id=row.id,
+        destination=row.destination,
         body=body.encode(),
-        type=row["message_type"],
+        type=row.message_type,
         headers=headers,
-        correlation_id=row["aggregate_id"],
+        correlation_id=row.aggregate_id,
     )
     try:
-        with span(f"publish {row['destination']}", headers.get(HEADER)):
+        with span(f"publish {row.destination}", headers.get(HEADER)):
             await kernel.transport.publish(message)
     except TransportError as error:
         return error
     return None
 
 
-async def _write_down(kernel: Kernel, token: str, pairs: Sequence[tuple[Row, TransportError | None]]) -> None:
-    confirmed = [row["seq"] for row, answer in pairs if answer is None]
+async def _write_down(
+    kernel: Kernel, token: str, pairs: Sequence[tuple[ClaimedMessage, TransportError | None]]
+) -> None:
+    confirmed = [row.seq for row, answer in pairs if answer is None]
     if len(confirmed) == len(pairs):
         async with kernel.store.single_statement() as tx:
             await outbox.published(tx, token, confirmed, kernel.now())
@@ -141,9 +153,11 @@ async def _write_down(kernel: Kernel, token: str, pairs: Sequence[tuple[Row, Tra
         kernel.watch.count("outbox_published", len(confirmed))
 
 
-async def _give_back(kernel: Kernel, tx: Tx, token: str, refusals: Sequence[tuple[Row, TransportError]]) -> None:
+async def _give_back(
+    kernel: Kernel, tx: Tx, token: str, refusals: Sequence[tuple[ClaimedMessage, TransportError]]
+) -> None:
     """A message that was refused backs off alone; what met a broker that is down is free again at once."""
-    doubtful = [(row["seq"], answer) for row, answer in refusals if isinstance(answer, TransportDown)]
+    doubtful = [(row.seq, answer) for row, answer in refusals if isinstance(answer, TransportDown)]
     if doubtful:
         await outbox.release(tx, token, [seq for seq, _ in doubtful], redact_message(str(doubtful[0][1])))
     for row, answer in refusals:
@@ -151,19 +165,19 @@ async def _give_back(kernel: Kernel, tx: Tx, token: str, refusals: Sequence[tupl
             await _set_back(kernel, tx, token, row, answer, kernel.now())
 
 
-async def _set_back(kernel: Kernel, tx: Tx, token: str, row: Row, why: TransportError, now: int) -> None:
-    delay_ms = min(ROW_BACKOFF_CAP_MS, ROW_BACKOFF_BASE_MS * 2 ** min(10, row["retry_count"]))
+async def _set_back(kernel: Kernel, tx: Tx, token: str, row: ClaimedMessage, why: TransportError, now: int) -> None:
+    delay_ms = min(ROW_BACKOFF_CAP_MS, ROW_BACKOFF_BASE_MS * 2 ** min(10, row.retry_count))
     delay_ms += int(kernel.dice.draw() * delay_ms / 2)
     # A consumer that fails is no fault of the message's: as on a broker, it is offered until it is taken.
     retries_max = FOR_EVER if isinstance(why, NotHandled) else kernel.tuning.relay_retries_max
-    status = await outbox.refused(tx, token, row["seq"], redact_message(str(why)), now + delay_ms, retries_max)
+    status = await outbox.refused(tx, token, row.seq, redact_message(str(why)), now + delay_ms, retries_max)
     if status == "failed":
-        kernel.watch.log("outbox.set_aside", message_id=row["id"], destination=row["destination"], error=str(why))
+        kernel.watch.log("outbox.set_aside", message_id=row.id, destination=row.destination, error=str(why))
         kernel.watch.count("outbox_set_aside")
 
 
-def _warn_of_stale(kernel: Kernel, rows: Sequence[Row], now: int) -> None:
-    oldest = min(row["created_at"] for row in rows)
+def _warn_of_stale(kernel: Kernel, rows: Sequence[ClaimedMessage], now: int) -> None:
+    oldest = min(row.created_at for row in rows)
     if now - oldest > kernel.tuning.outbox_stale_s * 1_000:
         kernel.watch.log("outbox.stale", age_ms=now - oldest, rows=len(rows))
         kernel.watch.count("outbox_stale")

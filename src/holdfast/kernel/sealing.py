@@ -74,7 +74,7 @@ class Sealer:
         whole = self.open(sealed[number]) if number in sealed else None
         if whole is None or hide(whole, number) != text:
             raise InvalidInput(
-                f"{name}: the credentials of this address are erased; give it anew, as a correction or a new job."
+                f"{name}: the credentials of this address are erased; give it again, as a correction or a new job."
             )
         return whole
 

@@ -291,7 +291,7 @@ async def note_refused(tx: Tx, refused: DecidedEndings, now: int) -> None:
     """A fence refused them. Either we wrote this before and lost the answer, or the job went on without us: then its
     result is kept as a late one."""
     for ending, decision in refused:
-        known = {row["type"] for row in await events.of_job(tx, ending.job.id) if row["attempt"] == ending.job.attempt}
+        known = {row.type for row in await events.of_job(tx, ending.job.id) if row.attempt == ending.job.attempt}
         if decision.event in known and decision.event != "expired":
             continue  # our own commit, whose answer was lost
         value = _value(ending)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from holdfast.core.job import PRIORITIES
-from holdfast.core.suggest import nearest
 from holdfast.core.turns import Turns
 from holdfast.errors import IdempotencyConflict, InvalidInput, StoreConflict
 from holdfast.kernel.app import Job, kind_of
+from holdfast.kernel.declare.options import Options, check_options, check_texts, check_times, each_of
 from holdfast.kernel.declare.search_terms import Term, terms_of
 from holdfast.kernel.gather import write_together
 from holdfast.kernel.kernel import Kernel
@@ -27,7 +26,6 @@ from holdfast.tables import new_jobs, search, secrets
 from holdfast.tables.new_jobs import NewJob
 from holdfast.tables.secrets import NewSecret
 
-KEY_LENGTH_MAX = 255
 PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 BULK_ROWS = 10_000
 BULK_BYTES = 8 * 1024 * 1024
@@ -41,22 +39,6 @@ LOAD_ROWS_MIN = 100
 
 
 In = TypeVar("In")
-
-
-class Options(TypedDict, total=False):
-    """What may be said of a job when it is enqueued, besides its key.
-
-    It is due after `delay_s`; a higher `priority` goes first; it is given up `deadline_s` from now. `owner` is the user
-    who may see it. `trace` is the W3C traceparent it continues; the current one unless given."""
-
-    delay_s: float
-    priority: int | None
-    deadline_s: float | None
-    owner: str | None
-    trace: str | None
-
-
-OPTIONS = ("key", *Options.__annotations__)
 
 
 class JobToEnqueue(NamedTuple):
@@ -78,15 +60,8 @@ def order_of(
     job: type[Job[Any]], input: object, options: Options, *, job_id: str, now: int, key: str | None = None
 ) -> JobToEnqueue:
     """One job of a declared class, with options as a caller wrote them."""
-    if not options.keys() <= Options.__annotations__.keys():
-        raise InvalidInput(_unknown_option(next(name for name in options if name not in OPTIONS)))
+    check_options(options)
     return prepare(kind_of(job), input, job_id=job_id, now=now, key=key, **options)
-
-
-def _unknown_option(name: str) -> str:
-    near = nearest(name, OPTIONS)
-    meant = f"did you mean '{near}'? They are" if near else "they are"
-    return f"There is no option '{name}' of a job; {meant} {', '.join(OPTIONS)}."
 
 
 def prepare(
@@ -105,15 +80,13 @@ def prepare(
     """Check the input and make the row. Refuses, in one sentence, before anything is written."""
     payload = _payload(kind, input)
     if not (key is owner is trace is None):
-        _check_texts(kind, key, owner, trace)
+        check_texts(kind.name, key, owner, trace)
     level = kind.priority if priority is None else priority
-    if level not in PRIORITIES:
+    if level not in PRIORITIES or type(level) is bool:
         raise InvalidInput(f"The priority {level} must be one of {', '.join(map(str, PRIORITIES))}.")
-    if not _is_time(delay_s):
-        raise InvalidInput(f"The delay_s of {delay_s!r} must be a number of seconds of 0 or more.")
     limit_s = kind.deadline_s if deadline_s is None else deadline_s
-    if limit_s is not None and not (_is_time(limit_s) and limit_s):
-        raise InvalidInput(f"The deadline_s of {limit_s!r} must be a number of seconds above 0.")
+    if delay_s != 0 or limit_s is not None:
+        check_times(delay_s, limit_s)
     stored, sealed = seal_input(kind.sealer, kind.seals, payload) if kind.seals else (payload, ())
     first = kind.stages[0]
     row = NewJob(
@@ -121,7 +94,7 @@ def prepare(
         kind.queue,
         first.name,
         first.plan.provider,
-        level,
+        int(level),
         kind.version,
         now + int(delay_s * 1_000),
         None if limit_s is None else now + int(limit_s * 1_000),
@@ -143,10 +116,6 @@ def _fair_key(kind: JobKind, turns: Turns, input: object, owner: str | None) -> 
         raise InvalidInput(f"The input of '{kind.name}' does not fit: {error}.") from None
 
 
-def _is_time(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and 0 <= seconds < math.inf
-
-
 def _payload(kind: JobKind, input: object) -> str:
     payload = kind.dump_input(input)
     if len(payload) > PAYLOAD_BYTES_MAX:
@@ -155,16 +124,6 @@ def _payload(kind: JobKind, input: object) -> str:
             "Store it elsewhere and pass a reference."
         )
     return payload
-
-
-def _check_texts(kind: JobKind, key: str | None, owner: str | None, trace: str | None) -> None:
-    for name, text in (("key", key), ("owner", owner), ("trace", trace)):
-        if text is not None and not isinstance(text, str):
-            raise InvalidInput(f"The {name} of '{kind.name}' must be a str; this is a {type(text).__name__}.")
-        if text is not None and "\0" in text:
-            raise InvalidInput(f"The {name} of '{kind.name}' contains a NUL character.")
-    if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
-        raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
 
 
 async def submit_in(tx: Tx, orders: Sequence[JobToEnqueue], now: int, watch: Watch | None = None) -> list[str]:
@@ -192,9 +151,9 @@ async def _earlier(tx: Tx, order: JobToEnqueue) -> str:
     known = await new_jobs.by_key(tx, order.row.kind, key)
     assert known is not None, "an insert that conflicts has found a row"
     # Inputs of two versions cannot be compared: there the key alone says that it is the same job.
-    if known["version"] == order.row.version and known["fingerprint"] != order.row.fingerprint:
+    if known.version == order.row.version and known.fingerprint != order.row.fingerprint:
         raise IdempotencyConflict(key)
-    return str(known["id"])
+    return str(known.id)
 
 
 async def submit(
@@ -216,7 +175,8 @@ async def submit_many(
     """Accept a job for each input, in commits of thousands. Inputs are read as they are needed: checking some overlaps
     with writing others. `key` makes each one's key from its input."""
     check_keys(key)
-    orders = _alike(kernel, job, inputs, options) if key is None else _keyed(kernel, job, inputs, key, options)
+    values = each_of(kind_of(job).name, inputs)
+    orders = _alike(kernel, job, values, options) if key is None else _keyed(kernel, job, values, key, options)
     return await submit_orders(kernel, orders)
 
 
@@ -295,7 +255,7 @@ async def _next_part(left: Iterator[JobToEnqueue], rows: int) -> list[JobToEnque
 
 
 async def _submit_part(kernel: Kernel, part: Sequence[JobToEnqueue]) -> list[str]:
-    if kernel.store.dialect == "postgres" and all(order.is_plain for order in part):
+    if not kernel.store.has_one_writer and all(order.is_plain for order in part):
         keyless = all(order.row.job_key is None for order in part)
         if keyless and len(part) >= LOAD_ROWS_MIN:
             try:

@@ -70,13 +70,15 @@ TO_DO: dict[Topic, str] = {
     Topic.ASIDE: "Publish them again or let them go.",
     Topic.PROVIDER: "See the provider's status page. Its jobs spend nothing, and go on by themselves when it answers.",
     Topic.DOUBT: "Ask the provider, and record for each whether it happened.",
-    Topic.ESCALATED: "Have an engineer triage them anew: the last fix did not help.",
+    Topic.ESCALATED: "Have an engineer triage them again: the last fix did not help.",
     Topic.BUG: "Fix the code or the configuration, then replay the group.",
-    Topic.DYING: "See the last error; pause the kind if more would die; then mend and replay the group.",
+    Topic.DYING: "See the last error; pause the kind if more would die; then fix the input and replay the group.",
     Topic.LETTERS: "Triage them group by group.",
     Topic.HORIZON: "End the transaction that is named.",
     Topic.PAUSED: "Resume it when the reason is gone; deadlines run meanwhile.",
 }
+
+TO_DO_FORCED = "Close its breaker once the provider works: nothing tries it until then, and deadlines run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,16 @@ class AttentionNotice:
     """When the first of the jobs misses its deadline."""
     answer: str | None = None
     """How the provider answered last."""
+    to_do: str = ""
+    """What a person does; by its topic, where nothing more is known."""
 
-    @property
-    def to_do(self) -> str:
-        return TO_DO[self.topic]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "to_do", self.to_do or TO_DO[self.topic])
 
 
 def shape_notice(notice: AttentionNotice) -> dict[str, Any]:
     """A notice as JSON, with what to do."""
-    return shape_row(asdict(notice)) | {"to_do": notice.to_do}
+    return shape_row(asdict(notice))
 
 
 def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[AttentionNotice]:
@@ -234,6 +237,7 @@ def _providers(view: Snapshot) -> Iterator[AttentionNotice]:
             None if breaker.state.forced else breaker.state.open_until,
             hit.late_at,
             hit.answer,
+            TO_DO_FORCED if breaker.state.forced else "",
         )
 
 

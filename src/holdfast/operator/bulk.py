@@ -17,8 +17,9 @@ from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.kernel import Kernel
 from holdfast.operator.human_text import HumanText
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import cases
+from holdfast.tables.cases import LetterLine
 
 BULK_MAX = 1_000
 SCANNED_MAX = 50_000
@@ -27,7 +28,7 @@ PAGE = 1_000
 
 Place = tuple[str, Kernel]
 """A system's name and its kernel."""
-Match = tuple[Place, Row]
+Match = tuple[Place, LetterLine]
 
 
 class Which(BaseModel):
@@ -60,9 +61,9 @@ class Bulk(BaseModel):
         """Take one dead letter, the `number`-th of this form, through the step."""
         raise NotImplementedError
 
-    def problem(self, case: Row) -> str | None:
+    def problem(self, case: LetterLine) -> str | None:
         """Why a dead letter cannot take the step; None if it can."""
-        return why_not(CaseState(case["state"]), self.action)
+        return why_not(CaseState(case.state), self.action)
 
 
 class BulkTriage(Bulk):
@@ -114,9 +115,9 @@ class BulkResolve(Bulk):
     async def act(self, kernel: Kernel, case_id: str, number: int, actor: str) -> None:
         await operate.resolve(kernel, case_id, notes=self.notes, without_replay=self.without_replay, actor=actor)
 
-    def problem(self, case: Row) -> str | None:
+    def problem(self, case: LetterLine) -> str | None:
         unfit = super().problem(case)
-        return unfit or why_unverified(CaseState(case["state"]), case["job_state"], self.without_replay)
+        return unfit or why_unverified(CaseState(case.state), case.job_state, self.without_replay)
 
 
 FORMS: dict[str, type[Bulk]] = {one.action: one for one in (BulkTriage, BulkRemediate, BulkReplay, BulkResolve)}
@@ -132,7 +133,7 @@ async def bulk(places: Sequence[Place], form: Bulk, actor: str) -> dict[str, Any
     for place, case in fit[: form.limit]:
         try:
             if not form.dry_run:
-                await form.act(place[1], case["id"], len(done), actor)
+                await form.act(place[1], case.id, len(done), actor)
             done.append(_entry(place, case))
         except (NotAllowed, NotFound) as error:  # somebody else was quicker
             refused.append(_entry(place, case) | {"detail": str(error)})
@@ -145,7 +146,7 @@ def _sorted_out(matches: Sequence[Match], form: Bulk) -> tuple[list[Match], list
     """Those that can take the step, and those that cannot, each with the reason; the oldest first."""
     fit: list[Match] = []
     unfit: list[tuple[Match, str]] = []
-    for match in sorted(matches, key=lambda match: str(match[1]["id"])):
+    for match in sorted(matches, key=lambda match: str(match[1].id)):
         problem = form.problem(match[1])
         if problem is None:
             fit.append(match)
@@ -154,8 +155,8 @@ def _sorted_out(matches: Sequence[Match], form: Bulk) -> tuple[list[Match], list
     return fit, unfit
 
 
-def _entry(place: Place, case: Row) -> dict[str, str]:
-    return {"system": place[0], "id": case["id"], "job_id": case["job_id"]}
+def _entry(place: Place, case: LetterLine) -> dict[str, str]:
+    return {"system": place[0], "id": case.id, "job_id": case.job_id}
 
 
 async def _matching(places: Sequence[Place], which: Which) -> list[Match]:
@@ -166,15 +167,15 @@ async def _matching(places: Sequence[Place], which: Which) -> list[Match]:
     return found
 
 
-async def _of_system(tx: Tx, which: Which) -> list[Row]:
+async def _of_system(tx: Tx, which: Which) -> list[LetterLine]:
     wanted = which.model_dump(exclude={"ids"})
     ids = None if which.ids is None else {str(one) for one in which.ids}
-    found: list[Row] = []
+    found: list[LetterLine] = []
     before: str | None = None
     while len(found) < SCANNED_MAX:
         rows = await cases.page(tx, before=before, limit=PAGE, **wanted)
-        found += [row for row in rows if ids is None or row["id"] in ids]
+        found += [row for row in rows if ids is None or row.id in ids]
         if len(rows) < PAGE:
             break
-        before = rows[-1]["id"]
+        before = rows[-1].id
     return found

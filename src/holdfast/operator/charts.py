@@ -222,7 +222,7 @@ def _stages(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         }
         for (kind, stage), own in by_stage.items()
     ]
-    return sorted(rows, key=lambda row: (-row["done"] - row["failed"], row["kind"], row["stage"]))
+    return sorted(rows, key=lambda item: (-item["done"] - item["failed"], item["kind"], item["stage"]))
 
 
 def _top(cells: Sequence[Cell], most: int) -> list[dict[str, Any]]:
@@ -240,10 +240,10 @@ async def _read_marks(tx: Tx, stretch: Stretch) -> list[dict[str, Any]]:
         words = f"{cell.number} worker{'' if cell.number == 1 else 's'} of {cell.name or 'an older release'} started"
         marks.append((cell.at, "deploy", words, "#machines"))
     for row in await ops.gate_changes(tx, stretch.since, stretch.until, MARKS_MAX):
-        why = f": {row['reason']}" if row["reason"] else ""
-        marks.append((row["at"], "breaker", f"{row['name']} {row['gate'].replace('_', ' ')}{why}", "#breakers"))
-    for row in await incidents.begun_between(tx, stretch.since, stretch.until, MARKS_MAX):
-        marks.append((row["began_at"], "incident", row["sentence"], f"#incident/{row['id']}"))
+        why = f": {row.reason}" if row.reason else ""
+        marks.append((row.at, "breaker", f"{row.name} {row.gate.replace('_', ' ')}{why}", "#breakers"))
+    for begun in await incidents.begun_between(tx, stretch.since, stretch.until, MARKS_MAX):
+        marks.append((begun.began_at, "incident", begun.sentence, f"#incident/{begun.id}"))
     return [{"at": iso(at), "sort": sort, "words": words, "href": href} for at, sort, words, href in sorted(marks)]
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from holdfast.errors import NotFound, StoreUnavailable, SystemAmbiguous
 from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
 
-ReadRows = Callable[[Tx], Awaitable[Sequence[Row]]]
-ReadOne = Callable[[Tx, str], Awaitable[Row | None]]
+ReadRows = Callable[[Tx], Awaitable[Sequence[NamedTuple]]]
+R = TypeVar("R")
+ReadOne = Callable[[Tx, str], Awaitable[R | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Desk:
                 items += [{"system": system.name, **shape_row(row)} for row in await read(tx)]
         return items
 
-    async def find(self, read: ReadOne, id: str, noun: str) -> tuple[OpenSystem, Row]:
+    async def find(self, read: ReadOne[R], id: str, noun: str) -> tuple[OpenSystem, R]:
         """The system whose database has this id, and the row. What cannot be an id is not there either."""
         if _is_id(id):
             for system in self.systems:

@@ -13,9 +13,9 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.page import ListPage, by_sequence, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.operator.spending import DAY_MS, spending
-from holdfast.stores.seam import Row
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, ops, workers
+from holdfast.tables.workers import SeenWorker
 
 RUNNING_SHOWN = 20
 
@@ -28,24 +28,24 @@ async def list_workers(desk: Desk) -> dict[str, Any]:
         async with system.kernel.store.reading() as tx:
             for row in await workers.read_every(tx):
                 about = {
-                    "alive": row["seen_at"] >= oldest,
+                    "alive": row.seen_at >= oldest,
                     "state": _worker_state(row, oldest),
-                    "host": host_of(row["name"]),
+                    "host": host_of(row.name),
                 }
-                running = await workers.running(tx, row["name"], system.kernel.now(), RUNNING_SHOWN)
+                running = await workers.running(tx, row.name, system.kernel.now(), RUNNING_SHOWN)
                 items.append(
                     {"system": system.name, **shape_row(row), **about, "jobs": [shape_row(job) for job in running]}
                 )
     return {"items": items}
 
 
-def _worker_state(row: Row, oldest: int) -> str:
+def _worker_state(row: SeenWorker, oldest: int) -> str:
     """`silent` where it has not reported lately; `draining` while it ends what it has, `drained` after that."""
-    if row["seen_at"] < oldest:
+    if row.seen_at < oldest:
         return "silent"
-    if row["drain_at"] is None:
+    if row.drain_at is None:
         return "running"
-    return "drained" if row["in_flight"] == 0 and row["seen_at"] >= row["drain_at"] else "draining"
+    return "drained" if row.in_flight == 0 and row.seen_at >= row.drain_at else "draining"
 
 
 def host_of(name: str) -> str:
@@ -57,10 +57,10 @@ async def drain_worker(desk: Desk, name: str, *, drain: bool, actor: str) -> dic
     """Ask a worker to end what it has and to take nothing more, until it is asked to take again. The beginning of its
     name is enough where it is the only one."""
     having = [
-        (system, row["name"])
+        (system, row.name)
         for system in desk.systems
         for row in await _workers_of(system)
-        if row["name"] == name or row["name"].startswith(name) or row["name"].endswith(f":{name}")
+        if row.name == name or row.name.startswith(name) or row.name.endswith(f":{name}")
     ]
     exact = [each for each in having if each[1] == name] or having
     if len(exact) > 1:
@@ -77,7 +77,7 @@ async def drain_worker(desk: Desk, name: str, *, drain: bool, actor: str) -> dic
     return {"system": system.name, "name": whole, "draining": drain}
 
 
-async def _workers_of(system: OpenSystem) -> Sequence[Row]:
+async def _workers_of(system: OpenSystem) -> Sequence[SeenWorker]:
     async with system.kernel.store.reading() as tx:
         return await workers.read_every(tx)
 

@@ -19,7 +19,7 @@ READERS: dict[Noun, Callable[[Tx, str, str], Awaitable[list[str]]]] = {
     "incident": ops.incident_ids,
     "replay": replays.ids,
 }
-NOUNS: dict[str, Noun] = {"job_id": "job", "case_id": "dead letter", "id": "incident"}
+NOUNS: dict[str, Noun] = {"job_id": "job", "case_id": "dead letter", "id": "incident", "replay_id": "replay"}
 """What the desk's verbs call the ids that they take."""
 
 

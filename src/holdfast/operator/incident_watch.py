@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.failure import Category
+from holdfast.core.floor import BOTTOM
 from holdfast.kernel.kernel import Kernel
 from holdfast.operator import replays
 from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
@@ -32,6 +33,8 @@ SeenSince = dict[tuple[str, str], int]
 """Since when a process has been seeing each notice at every look."""
 BUGS_BEFORE_MS = 60_000
 """A bug is noticed after its first letter was written."""
+DEATHS_SLACK_MS = 5_000
+"""So long before now a letter may be dated that is committed only now; an older one is seen by the look of a minute."""
 KEPT_MS = 90 * 86_400_000
 GROWN = 1.1
 """A count is written anew when it has grown by a tenth: a long outage is not a write at every look."""
@@ -99,7 +102,7 @@ async def watch_incidents(kernel: Kernel, seen: SeenSince | None = None) -> int:
         for incident, notice in changes.followed:
             await _follow(kernel, tx, incident, notice, view.now)
         for incident in [*known, *filter(None, ids)]:
-            await _join(kernel, tx, incident, view.now)
+            await join_jobs(kernel, tx, incident, view.now)
         for incident in changes.over:
             await _end(kernel, tx, incident, view.now)
         if changes.over:
@@ -192,15 +195,21 @@ async def _note(kernel: Kernel, tx: Tx, id: str, event: str, notice: AttentionNo
     await tell(kernel, tx, id, event, notice.severity, notice.sentence, now)
 
 
-async def _join(kernel: Kernel, tx: Tx, incident: Incident, now: int) -> None:
+async def join_jobs(kernel: Kernel, tx: Tx, incident: Incident, now: int) -> None:
     """The jobs that it holds now, and those that died of it since the last look."""
-    if incident.topic == Topic.PROVIDER:
-        if incident.state == "open":
-            floor = kernel.floors.parked_since(incident.subject)
-            await incidents.join_held(tx, incident.id, incident.subject, floor, now)
-        await incidents.join_dead(tx, incident.id, incident.began_at, provider=incident.subject)
-    elif incident.topic in OF_QUEUES:
-        await incidents.join_dead(tx, incident.id, incident.began_at, queue=incident.subject)
-    elif incident.topic == Topic.BUG:
-        since = incident.began_at - BUGS_BEFORE_MS
-        await incidents.join_dead(tx, incident.id, since, category=Category.BUG)
+    if incident.topic == Topic.PROVIDER and incident.state == "open":
+        floor = kernel.floors.parked_since(incident.subject)
+        await incidents.join_held(tx, incident.id, incident.subject, floor, now)
+    with kernel.floors.times("deaths", incident.id).scan(kernel.now) as scan:
+        floor, id = scan.start or BOTTOM, incident.id
+        if incident.topic == Topic.PROVIDER:
+            joined = await incidents.join_dead(tx, id, incident.began_at, floor, provider=incident.subject)
+        elif incident.topic in OF_QUEUES:
+            joined = await incidents.join_dead(tx, id, incident.began_at, floor, queue=incident.subject)
+        elif incident.topic == Topic.BUG:
+            since = incident.began_at - BUGS_BEFORE_MS
+            joined = await incidents.join_dead(tx, id, since, floor, category=Category.BUG)
+        else:
+            return
+        if not joined:  # else the next look goes on behind what this one has joined
+            scan.reached(now - DEATHS_SLACK_MS)

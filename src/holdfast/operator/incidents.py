@@ -16,9 +16,11 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.overview import read_snapshot
 from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, incidents, ops
+from holdfast.tables.audit import AuditRecord
+from holdfast.tables.incidents import Incident, MinuteHits
 
 WORDS_LENGTH_MAX = 4_000
 MINUTE_MS = 60_000
@@ -56,12 +58,12 @@ async def list_incidents(desk: Desk, page: ListPage, state: str | None = None) -
 async def show_incident(desk: Desk, id: str) -> dict[str, Any]:
     """An incident: how it is now, whom it hit, what happened when, and which jobs were in it."""
     system, row = await desk.find(incidents.show, id, "incident")
-    notices = await _read_notices(system) if row["state"] == "open" else {}
+    notices = await _read_notices(system) if row.state == "open" else {}
     async with system.kernel.store.reading() as tx:
         hit = [shape_row(each) for each in await incidents.hit(tx, id)]
         jobs = [shape_row(each) for each in await incidents.jobs_hit(tx, id)]
         timeline = await _read_timeline(tx, row, system.kernel.now())
-    now = notices.get((row["topic"], row["subject"]))
+    now = notices.get((row.topic, row.subject))
     return {"system": system.name, **shape_row(row), "now": now, "hit": hit, "timeline": timeline, "jobs": jobs}
 
 
@@ -70,39 +72,39 @@ async def _read_notices(system: OpenSystem) -> dict[tuple[str, str], dict[str, A
     return {(notice.topic, notice.subject): shape_notice(notice) for notice in notices}
 
 
-async def _read_timeline(tx: Tx, row: Row, now: int) -> list[TimelineEntry]:
+async def _read_timeline(tx: Tx, row: Incident, now: int) -> list[TimelineEntry]:
     """What people and the kernel did about it, what its provider's breaker did, and the deaths, minute by minute."""
-    began_at, until = row["began_at"], (row["ended_at"] or now) + 1
-    lines = [_audit_entry(each) for each in await audit.of_subject(tx, f"incident:{row['id']}")]
-    for each in await incidents.letters_by_minute(tx, row["id"]):
+    began_at, until = row.began_at, (row.ended_at or now) + 1
+    lines = [_audit_entry(each) for each in await audit.of_subject(tx, f"incident:{row.id}")]
+    for each in await incidents.letters_by_minute(tx, row.id):
         lines.append(_deaths(each))
-    if row["topic"] == Topic.PROVIDER:
-        for gate in await ops.gates_since(tx, row["subject"], began_at):
-            if began_at <= gate["at"] < until:
-                lines.append(_entry(gate["at"], None, f"breaker {gate['gate'].replace('_', ' ')}", gate["reason"]))
-        for act in await incidents.acts_between(tx, f"breaker:{row['subject']}", began_at, until):
+    if row.topic == Topic.PROVIDER:
+        for gate in await ops.gates_since(tx, row.subject, began_at):
+            if began_at <= gate.at < until:
+                lines.append(_entry(gate.at, None, f"breaker {gate.gate.replace('_', ' ')}", gate.reason))
+        for act in await incidents.acts_between(tx, f"breaker:{row.subject}", began_at, until):
             reason = _data(act).get("reason", "")
-            lines.append(_entry(act["at"], act["actor"], act["action"].replace(".", " "), str(reason)))
+            lines.append(_entry(act.at, act.actor, act.action.replace(".", " "), str(reason)))
     return sorted(lines, key=lambda line: line["at"])
 
 
-def _audit_entry(row: Row) -> TimelineEntry:
+def _audit_entry(row: AuditRecord) -> TimelineEntry:
     data = _data(row)
     text = data.get("text") or data.get("summary") or data.get("assignee") or data.get("sentence") or ""
-    who = None if row["actor"] == "kernel" else row["actor"]
-    return _entry(row["at"], who, SAYS.get(row["action"], row["action"]), str(text))
+    who = None if row.actor == "kernel" else row.actor
+    return _entry(row.at, who, SAYS.get(row.action, row.action), str(text))
 
 
-def _data(row: Row) -> Mapping[str, Any]:
+def _data(row: AuditRecord) -> Mapping[str, Any]:
     data = shape_row(row)["data"]
     return data if isinstance(data, dict) else {}
 
 
-def _deaths(row: Row) -> TimelineEntry:
-    number, role = row["jobs"], row["role"]
+def _deaths(row: MinuteHits) -> TimelineEntry:
+    number, role = row.jobs, row.role
     jobs = f"{number:,} job{'' if number == 1 else 's'}"
     how = "missed the deadline" if role == "late" else "died"
-    return _entry(row["minute"] * MINUTE_MS, None, f"{jobs} {how}", row["error_class"] or "")
+    return _entry(row.minute * MINUTE_MS, None, f"{jobs} {how}", row.error_class or "")
 
 
 def _entry(at: int, who: str | None, what: str, text: str) -> TimelineEntry:
@@ -116,7 +118,7 @@ async def acknowledge_incident(desk: Desk, id: str, *, actor: str) -> dict[str, 
     async with system.kernel.store.transaction() as tx:
         if not await incidents.acknowledge(tx, id, actor, now):
             fresh = await incidents.show(tx, id) or row
-            whose = fresh["acknowledged_by"]
+            whose = fresh.acknowledged_by
             raise NotAllowed(f"Incident {id} is closed." if whose is None else f"Incident {id} is {whose}'s already.")
         await audit.write(tx, actor, "incident.acknowledged", f"incident:{id}", None, now)
     return await _shape(desk, id)
@@ -150,7 +152,7 @@ async def close_incident(desk: Desk, id: str, *, summary: str, actor: str) -> di
     async with kernel.store.transaction() as tx:
         if not await incidents.close(tx, id, words, now):
             row = await incidents.show(tx, id)
-            is_open = row is not None and row["state"] == "open"
+            is_open = row is not None and row.state == "open"
             raise NotAllowed(
                 f"Incident {id} goes on; acknowledge it, and close it when it is over."
                 if is_open

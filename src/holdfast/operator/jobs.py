@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, TypedDict
 
 from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
+from holdfast.core.text_filter import TextFilter
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate, place
 from holdfast.kernel.declare.search_terms import Term, term_value
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, ListPage, fetch_page
-from holdfast.operator.query import Query, as_patterns, is_id_part, parse_query
+from holdfast.operator.query import TEXTS, Query, as_patterns, is_id_part, parse_query
 from holdfast.tables import jobs, ops, search
 
 
@@ -56,17 +56,29 @@ async def _look_up(desk: Desk, page: ListPage, text: str) -> dict[str, Any]:
 
 
 async def _match(desk: Desk, page: ListPage, query: Query) -> dict[str, Any]:
-    apart = ("texts", "terms")
-    which = {field.name: getattr(query, field.name) for field in fields(query) if field.name not in apart}
-    which["term"], which["is_declared"] = _choose_term(desk, query)
-    which["inputs"] = (*query.inputs, *(as_patterns(text) for text in query.texts))
-    return await fetch_page(desk, page, BY_ID, search.jobs_matching, **which)
+    term, is_declared = _choose_term(desk, query)
+    return await fetch_page(
+        desk,
+        page,
+        BY_ID,
+        search.jobs_matching,
+        texts={name: text for name in TEXTS if (text := getattr(query, name)) is not None},
+        state=query.state,
+        held=query.held,
+        from_id=query.from_id,
+        to_id=query.to_id,
+        created_from=query.created_from,
+        created_to=query.created_to,
+        inputs=(*query.inputs, *(as_patterns(text) for text in query.texts)),
+        term=term,
+        is_declared=is_declared,
+    )
 
 
 def _choose_term(desk: Desk, query: Query) -> tuple[Term | None, bool]:
     """The first term that some kind declares as a search field, and whether all kinds that the query asks for do."""
     kinds = [kind for system in desk.systems for kind in system.kernel.registry.kinds.values()]
-    asked = [kind for kind in kinds if query.kind in (None, kind.name.lower())]
+    asked = [kind for kind in kinds if query.kind in (None, TextFilter(kind.name))]
     for path, value in query.terms:
         if any(path in kind.search for kind in kinds):
             is_declared = query.kind is not None and all(path in kind.search for kind in asked)
@@ -110,8 +122,8 @@ async def retry_job(desk: Desk, job_id: str, *, cause: Cause, evidence: str, act
         case = await ops.case_of_job(tx, job_id)
     if case is None:
         raise NotFound(f"Job {job_id} has no dead letter; only a dead job can be retried by hand.")
-    if case["state"] != CaseState.REMEDIATED:
-        await operate.triage(kernel, case["id"], cause=cause, actor=actor)
-    await operate.remediate(kernel, case["id"], evidence=evidence, actor=actor)
-    await operate.replay(kernel, case["id"], actor=actor)
+    if case.state != CaseState.REMEDIATED:
+        await operate.triage(kernel, case.id, cause=cause, actor=actor)
+    await operate.remediate(kernel, case.id, evidence=evidence, actor=actor)
+    await operate.replay(kernel, case.id, actor=actor)
     return {"system": system.name, "id": job_id, "state": State.QUEUED}

@@ -55,10 +55,10 @@ async def show_letter(desk: Desk, case_id: str) -> dict[str, Any]:
     system, row = await desk.find(cases.show, case_id, "dead letter")
     async with system.kernel.store.reading() as tx:
         history = [shape_row(entry) for entry in await audit.of_subject(tx, f"case:{case_id}")]
-        inputs = await correct.history(tx, row["job_id"])
-    inputs["input_schema"] = await describe_input(system.kernel, row["kind"])
+        inputs = await correct.history(tx, row.job_id)
+    inputs["input_schema"] = await describe_input(system.kernel, row.kind)
     inputs["corrections"] = [{**entry, "at": iso(entry["at"])} for entry in inputs["corrections"]]
-    return {**_after(system, case_id, CaseState(row["state"])), **shape_row(row), "audit": history, **inputs}
+    return {**_after(system, case_id, CaseState(row.state)), **shape_row(row), "audit": history, **inputs}
 
 
 async def triage_letter(
@@ -93,15 +93,15 @@ async def correct_letter(
         system.kernel, case_id, actor=actor, values=values, document=document, reason=reason, dry_run=dry_run
     )
     _, row = await desk.find(cases.show, case_id, "dead letter")
-    return {**_after(system, case_id, CaseState(row["state"])), **correction.shown()}, correction
+    return {**_after(system, case_id, CaseState(row.state)), **correction.shown()}, correction
 
 
 async def parse_assignments(desk: Desk, case_id: str, words: Sequence[str]) -> dict[str, Any]:
     """`field=text` as what stands in the letter's input now suggests, `field:=value` as JSON."""
     system, case = await desk.find(cases.show, case_id, "dead letter")
     async with system.kernel.store.reading() as tx:
-        job = await jobs.show(tx, case["job_id"])
-    present = {} if job is None else json.loads(job["payload"])
+        job = await jobs.show(tx, case.job_id)
+    present = {} if job is None else json.loads(job.payload)
     return dict(_parse_assignment(present, word) for word in words)
 
 

@@ -20,8 +20,8 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row
 from holdfast.tables import calls, cases, effects, jobs, providers, results
+from holdfast.tables.cases import LetterDetails
 
 IN_DOUBT = ("sending", "unknown", "review")
 EDITABLE = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
@@ -35,36 +35,36 @@ async def preview_replay(
     """What a replay would do, with these corrections of the input: nothing is written."""
     system, case = await desk.find(cases.show, case_id, "dead letter")
     kernel = system.kernel
-    _check_editable(case_id, CaseState(case["state"]))
+    _check_editable(case_id, CaseState(case.state))
     correction = await correct(kernel, case_id, actor=actor, values=values, dry_run=True) if values else None
-    first = case["replay_stage"] or case["stage"] if correction is None else correction.replay_stage
+    first = case.replay_stage or case.stage if correction is None else correction.replay_stage
     async with kernel.store.reading() as tx:
-        done = [row["stage"] for row in await results.of_job(tx, case["job_id"]) if not row["is_late"]]
-        made = await calls.of_job(tx, case["job_id"])
-        sent = await effects.of_job(tx, case["job_id"])
-        provider = await providers.read(tx, case["provider"]) if case["provider"] else None
-        job = await jobs.show(tx, case["job_id"])
+        done = [row.stage for row in await results.of_job(tx, case.job_id) if not row.is_late]
+        made = await calls.of_job(tx, case.job_id)
+        sent = await effects.of_job(tx, case.job_id)
+        provider = await providers.read(tx, case.provider) if case.provider else None
+        job = await jobs.show(tx, case.job_id)
     start, again = stages_again(kernel, case, first, full)
     costs = {"kept": 0, "again": 0}
     for row in made:
-        costs["again" if row["stage"] in again else "kept"] += int(row["cost_micros"])
+        costs["again" if row.stage in again else "kept"] += int(row.cost_micros)
     return {
         "system": system.name,
         "id": case_id,
-        "job_id": case["job_id"],
+        "job_id": case.job_id,
         "dry_run": True,
         "changes": [] if correction is None else [change._asdict() for change in correction.changes],
         "replay_from": start,
         "stages_kept": [name for name in done if name not in again],
         "stages_again": [name for name in done if name in again],
-        "effects_kept": [row["key"] for row in sent if row["status"] == "sent"],
-        "effects_in_doubt": [shape_row(row) for row in sent if row["status"] in IN_DOUBT],
+        "effects_kept": [row.key for row in sent if row.status == "sent"],
+        "effects_in_doubt": [shape_row(row) for row in sent if row.status in IN_DOUBT],
         "cost_kept_micros": costs["kept"],
         "cost_again_micros": costs["again"],
-        "provider": case["provider"],
+        "provider": case.provider,
         "gate": None if provider is None else provider.state.gate,
         "gate_until": _iso_or_none(None if provider is None else provider.state.open_until),
-        "not_before": _iso_or_none(None if job is None else job["not_before"]),
+        "not_before": _iso_or_none(None if job is None else job.not_before),
     }
 
 
@@ -97,7 +97,7 @@ async def mend_and_replay(
 
 async def mend_case(
     kernel: Kernel,
-    case: Row,
+    case: LetterDetails,
     *,
     actor: str,
     cause: Cause,
@@ -107,7 +107,7 @@ async def mend_case(
     delay_s: float = 0.0,
 ) -> operate.Replayed:
     """All steps of a dead letter up to its replay."""
-    case_id, state = case["id"], CaseState(case["state"])
+    case_id, state = case.id, CaseState(case.state)
     _check_editable(case_id, state)
     if values:
         await correct(kernel, case_id, actor=actor, values=values, reason=evidence)
@@ -131,9 +131,9 @@ async def describe_input(kernel: Kernel, kind: str) -> dict[str, Any] | None:
     return schema if len(json.dumps(schema)) <= SCHEMA_BYTES_MAX else None
 
 
-def stages_again(kernel: Kernel, case: Row, first: str, full: bool) -> tuple[str, frozenset[str]]:
+def stages_again(kernel: Kernel, case: LetterDetails, first: str, full: bool) -> tuple[str, frozenset[str]]:
     """Where a replay begins, and the stages that it runs again."""
-    names = [stage.name for stage in kernel.registry.kind(case["kind"]).stages]
+    names = [stage.name for stage in kernel.registry.kind(case.kind).stages]
     start = names[0] if full or first not in names else first
     return start, frozenset(names[names.index(start) :])
 

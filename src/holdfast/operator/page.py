@@ -10,16 +10,15 @@ import binascii
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from holdfast.errors import InvalidInput
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row
 
 PAGE_MAX = 200
-Fetch = Callable[..., Awaitable[Sequence[Row]]]
+Fetch = Callable[..., Awaitable[Sequence[NamedTuple]]]
 """`fetch(tx, before=, limit=, ...)`: rows before a key (None: from the top), the newest first, at most so many."""
 
 
@@ -67,15 +66,15 @@ def by_sequence(across: str) -> Ordering:
 async def fetch_page(desk: Desk, page: ListPage, ordering: Ordering, fetch: Fetch, **filters: object) -> dict[str, Any]:
     """One page over all systems, the newest first: `{items, next}`; `next` is null on the last page."""
     starts = _decode(page.cursor, ordering)
-    entries: list[tuple[Any, str, Row]] = []
+    entries: list[tuple[Any, str, NamedTuple]] = []
     for system in desk.systems:
         async with system.kernel.store.reading() as tx:
             rows = await fetch(tx, before=starts.get(system.name), limit=page.limit + 1, **filters)
-        entries += [(row[ordering.across], system.name, row) for row in rows]
-    entries.sort(key=lambda entry: (entry[0], entry[1], entry[2][ordering.key]), reverse=True)
+        entries += [(getattr(row, ordering.across), system.name, row) for row in rows]
+    entries.sort(key=lambda entry: (entry[0], entry[1], getattr(entry[2], ordering.key)), reverse=True)
     shown, is_more = entries[: page.limit], len(entries) > page.limit
     for _, name, row in shown:
-        starts[name] = row[ordering.key]
+        starts[name] = getattr(row, ordering.key)
     items = [{"system": name, **shape_row(row)} for _, name, row in shown]
     return {"items": items, "next": _encode(starts) if is_more else None}
 

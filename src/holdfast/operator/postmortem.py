@@ -47,7 +47,9 @@ def render(incident: dict[str, Any]) -> str:
 
 
 def _hit(incident: dict[str, Any]) -> list[str]:
-    counted = [f"- {row['jobs']:,} jobs of {row['owners']:,} owners {ROLES[row['role']]}" for row in incident["hit"]]
+    counted = [
+        f"- {item['jobs']:,} jobs of {item['owners']:,} owners {ROLES[item['role']]}" for item in incident["hit"]
+    ]
     most = f"- At most {incident['jobs_max']:,} jobs of {incident['owners_max']:,} owners at once"
     return [most, *counted]
 

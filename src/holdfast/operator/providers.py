@@ -9,9 +9,10 @@ from holdfast.kernel.hold import force
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.snapshot import BreakerView, snapshot
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import providers
+from holdfast.tables.providers import GateMove
 
 
 async def list_breakers(desk: Desk) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def _shape_breaker(system: OpenSystem, view: BreakerView, now: int) -> dict[str,
 async def list_gate_changes(desk: Desk, name: str, limit: int) -> dict[str, Any]:
     """When a breaker's gate changed, and why; the newest first."""
 
-    async def read(tx: Tx) -> Sequence[Row]:
+    async def read(tx: Tx) -> Sequence[GateMove]:
         return await providers.history(tx, name, limit)
 
     return {"items": await Desk([desk.find_provider(name)]).read_all(read)}

@@ -3,7 +3,8 @@
     state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "parcel number 399"
 
 A word is `field:value`, or text that the job has to do with: one of its ids, the beginning of its id, or a piece of its
-input. All words must fit. A value in quotes may hold spaces; `*` at its end stands for anything. What cannot be read is
+input. All words must fit. A value in quotes may hold spaces. It is meant letter for letter; with `*` at its end, which
+stands for anything, large and small letters are alike, and an error is found by any piece of it. What cannot be read is
 refused with the nearest field that there is. Pure: the time is an argument.
 """
 
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from uuid import UUID
 
 from holdfast.core.job import State
+from holdfast.core.suggest import nearest
+from holdfast.core.text_filter import TextFilter, contains, escape_pattern, parse_text
 from holdfast.errors import InvalidInput
 
 QUERY_LENGTH_MAX = 1_000
@@ -39,19 +42,17 @@ Patterns = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which jobs. A text is a pattern: `%` stands for anything, `!` escapes. Everything that is set must fit."""
+    """Which jobs. Everything that is set must fit."""
 
     state: State | None = None
     held: bool | None = None
-    kind: str | None = None
-    queue: str | None = None
-    stage: str | None = None
-    provider: str | None = None
-    owner: str | None = None
-    owner_is: str | None = None
-    """An owner as it is written, without `*`: found by its index."""
-    error: str | None = None
-    key: str | None = None
+    kind: TextFilter | None = None
+    queue: TextFilter | None = None
+    stage: TextFilter | None = None
+    provider: TextFilter | None = None
+    owner: TextFilter | None = None
+    error: TextFilter | None = None
+    key: TextFilter | None = None
     from_id: str | None = None
     to_id: str | None = None
     created_from: int | None = None
@@ -95,11 +96,8 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
     if name.startswith("input."):
         terms = query.terms if value.endswith("*") else (*query.terms, (name.removeprefix("input."), value))
         return replace(query, inputs=(*query.inputs, _piece(name.rpartition(".")[2], value)), terms=terms)
-    if field == "owner" and not value.endswith("*"):
-        return _set(query, field, owner=None, owner_is=value)
     if field in TEXTS:
-        pattern = _contains(value) if field == "error" else _pattern(value)
-        return _set(query, field, **{field: pattern})
+        return _set(query, field, **{field: contains(value) if field == "error" else parse_text(value)})
     if field == "state":
         return _state(query, value)
     if field == "id":
@@ -110,7 +108,7 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
 
 
 def _set(query: Query, field: str, **values: object) -> Query:
-    if any(getattr(query, name) is not None for name in values) or (field == "owner" and query.owner_is is not None):
+    if any(getattr(query, name) is not None for name in values):
         raise InvalidInput(f"'{field}:' stands twice in the query.")
     return replace(query, **values)  # type: ignore[arg-type]
 
@@ -151,32 +149,24 @@ def _span(query: Query, field: str, value: str, now: int) -> Query:
     return _set(query, field, created_to=moment)
 
 
-def _meant(word: str, known: object) -> str:
-    near = get_close_matches(word.lower(), [str(each) for each in known], n=1, cutoff=0.6)  # type: ignore[attr-defined]
-    return f"; you may mean '{near[0]}'" if near else ""
-
-
-def _escape(text: str) -> str:
-    return "".join(f"!{sign}" if sign in "!%_" else sign for sign in text.lower())
+def _meant(word: str, known: Iterable[str]) -> str:
+    near = nearest(word.lower(), known)
+    return f"; you may mean '{near}'" if near else ""
 
 
 def _piece(name: str, value: str) -> Patterns:
     """A field of the stored input, which is compact JSON: a text, or a value before the next field or the end."""
-    field, wanted = _escape(json.dumps(name)), _pattern(value)
-    text = _escape(json.dumps(value.rstrip("*"))[1:-1])
+    field, wanted = escape_pattern(json.dumps(name)), _pattern(value)
+    text = escape_pattern(json.dumps(value.rstrip("*"))[1:-1])
     rest = "%" if value.endswith("*") else ""
     return f'%{field}:"{text}{rest}"%', f"%{field}:{wanted},%", f"%{field}:{wanted}}}%"
 
 
 def as_patterns(text: str) -> Patterns:
     """Text anywhere in the stored input."""
-    pattern = _contains(json.dumps(text)[1:-1])
+    pattern = contains(json.dumps(text)[1:-1]).text
     return pattern, pattern, pattern
 
 
 def _pattern(value: str) -> str:
-    return f"{_escape(value.rstrip('*'))}%" if value.endswith("*") else _escape(value)
-
-
-def _contains(value: str) -> str:
-    return f"%{_escape(value.strip('*'))}%"
+    return f"{escape_pattern(value.rstrip('*'))}%" if value.endswith("*") else escape_pattern(value)

@@ -24,11 +24,10 @@ from holdfast.operator.desk import Desk
 from holdfast.operator.mend import IN_DOUBT, mend_case, stages_again
 from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
-from holdfast.stores.seam import Row
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, cases, providers, replays
 from holdfast.tables.replays import Group as Group
-from holdfast.tables.replays import NewReplay, Upcoming
+from holdfast.tables.replays import GroupReplay, NewReplay, Upcoming
 
 CHANNEL = "replays"
 STEP_S = 2.0
@@ -60,8 +59,8 @@ async def preview_group(
         sample = await replays.letters_of(tx, group, SAMPLED)
         case = await cases.show(tx, sample[0])
         assert case is not None, "it was listed in this transaction"
-        gate = await providers.read(tx, case["provider"]) if case["provider"] else None
-    start, again = stages_again(kernel, case, case["replay_stage"] or case["stage"], full)
+        gate = await providers.read(tx, case.provider) if case.provider else None
+    start, again = stages_again(kernel, case, case.replay_stage or case.stage, full)
     changes, refused = await _try_corrections(kernel, sample, values, actor)
     taken = min(facts.letters, LETTERS_MAX)
     spread_ms = 0 if per_minute is None else int((taken - 1) * MINUTE_MS / per_minute)
@@ -78,7 +77,7 @@ async def preview_group(
         "effects_in_doubt": sum(facts.effects.get(status, 0) for status in IN_DOUBT),
         "cost_kept_micros": sum(cost for name, cost in facts.costs.items() if name not in again),
         "cost_again_micros": sum(cost for name, cost in facts.costs.items() if name in again),
-        "provider": case["provider"],
+        "provider": case.provider,
         "gate": None if gate is None else gate.state.gate,
         "last_begins_at": iso(kernel.now() + spread_ms),
         "changes": changes,
@@ -126,7 +125,7 @@ async def begin_replay(
         case = await cases.show(tx, letters[0]) if letters else None
         if case is None:
             raise NotFound(f"No dead letter of the group {group.fingerprint} can be replayed.")
-        about = (case["kind"], case["stage"], case["error_class"])
+        about = (case.kind, case.stage, case.error_class)
         changes = json.dumps(values, ensure_ascii=False, allow_nan=False) if values else None
         new = NewReplay(kernel.new_id(), *about, actor, cause, evidence, changes, full, per_minute)
         number = await replays.begin(tx, new, group, LETTERS_MAX, now)
@@ -146,16 +145,15 @@ async def list_replays(desk: Desk, page: ListPage, fingerprint: str | None = Non
     return found
 
 
-async def show_replay(desk: Desk, id: str) -> dict[str, Any]:
+async def show_replay(desk: Desk, replay_id: str) -> dict[str, Any]:
     """A replay: how far it is, what became of its letters, and the first that went wrong again."""
-    system, row = await desk.find(replays.show, id, "replay")
+    system, row = await desk.find(replays.show, replay_id, "replay")
     async with system.kernel.store.reading() as tx:
-        outcomes = await replays.progress(tx, id)
-        troubles = [shape_row(each) for each in await replays.troubles(tx, id, TROUBLES_SHOWN)]
-    left = outcomes.get("waiting", 0) if row["state"] in ("running", "paused") else 0
-    rate = row["per_minute"]
-    is_spread = left and rate is not None and row["state"] == "running"
-    ends_at = row["next_at"] + int((left - 1) / rate * MINUTE_MS) if is_spread else None
+        outcomes = await replays.progress(tx, replay_id)
+        troubles = [shape_row(each) for each in await replays.troubles(tx, replay_id, TROUBLES_SHOWN)]
+    left = outcomes.get("waiting", 0) if row.state in ("running", "paused") else 0
+    rate = row.per_minute if left and row.state == "running" else None
+    ends_at = None if rate is None else row.next_at + int((left - 1) / rate * MINUTE_MS)
     return {
         **_shape({"system": system.name, **shape_row(row)}),
         "letters": sum(outcomes.values()),
@@ -165,23 +163,23 @@ async def show_replay(desk: Desk, id: str) -> dict[str, Any]:
     }
 
 
-async def steer_replay(desk: Desk, id: str, verb: str, *, actor: str) -> dict[str, Any]:
+async def steer_replay(desk: Desk, replay_id: str, verb: str, *, actor: str) -> dict[str, Any]:
     """Pause, resume or stop one. What has been replayed runs on; what has not stays as it was."""
-    system, row = await desk.find(replays.show, id, "replay")
+    system, row = await desk.find(replays.show, replay_id, "replay")
     now = system.kernel.now()
     async with system.kernel.store.transaction() as tx:
         match verb:
             case "pause":
-                is_done = await replays.pause(tx, id)
+                is_done = await replays.pause(tx, replay_id)
             case "resume":
-                is_done = await replays.resume(tx, id, now)
+                is_done = await replays.resume(tx, replay_id, now)
             case _:
-                is_done = await replays.stop(tx, id, now)
+                is_done = await replays.stop(tx, replay_id, now)
         if not is_done:
-            raise NotAllowed(f"A replay that is {row['state']} cannot be {PAST[verb]}.")
-        await audit.write(tx, actor, f"replay.{PAST[verb]}", f"replay:{id}", None, now)
+            raise NotAllowed(f"A replay that is {row.state} cannot be {PAST[verb]}.")
+        await audit.write(tx, actor, f"replay.{PAST[verb]}", f"replay:{replay_id}", None, now)
         await tx.notify(CHANNEL)
-    return await show_replay(desk, id)
+    return await show_replay(desk, replay_id)
 
 
 PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped"}
@@ -194,42 +192,42 @@ async def replay_some(kernel: Kernel) -> int:
         row = await replays.due(tx, now)
         if row is None:
             return 0
-        gap_ms = 0.0 if row["per_minute"] is None else MINUTE_MS / row["per_minute"]
-        since = max(row["next_at"], now - CATCH_UP_MS)
+        gap_ms = 0.0 if row.per_minute is None else MINUTE_MS / row.per_minute
+        since = max(row.next_at, now - CATCH_UP_MS)
         number = TAKEN_MAX if not gap_ms else min(TAKEN_MAX, 1 + int((now - since) / gap_ms))
-        letters = await replays.upcoming(tx, row["id"], number)
+        letters = await replays.upcoming(tx, row.id, number)
     for letter in letters:
         await _take(kernel, row, letter)
     async with kernel.store.transaction() as tx:
-        await replays.advance(tx, row["id"], since + int(len(letters) * gap_ms), kernel.now())
+        await replays.advance(tx, row.id, since + int(len(letters) * gap_ms), kernel.now())
         await tx.notify("events")
     return 0 if gap_ms else len(letters)
 
 
-async def _take(kernel: Kernel, replay: Row, letter: Upcoming) -> None:
+async def _take(kernel: Kernel, replay: GroupReplay, letter: Upcoming) -> None:
     """One letter, and its mark. One that was replayed since this began, also by a process that died before the mark,
     is only marked."""
     async with kernel.store.reading() as tx:
         case = await cases.show(tx, letter.id)
-        fresh = await replays.show(tx, replay["id"])
-    if fresh is None or fresh["state"] != "running":
+        fresh = await replays.show(tx, replay.id)
+    if fresh is None or fresh.state != "running":
         return
     detail = "It is not there any more." if case is None else None
-    if case is not None and case["state"] != CaseState.REPLAYED and case["deaths"] == letter.deaths:
+    if case is not None and case.state != CaseState.REPLAYED and case.deaths == letter.deaths:
         try:
             await mend_case(
                 kernel,
                 case,
-                actor=replay["actor"],
-                cause=Cause(replay["cause"]),
-                evidence=replay["evidence"],
-                values=json.loads(replay["changes"]) if replay["changes"] else None,
-                full=bool(replay["is_full"]),
+                actor=replay.actor,
+                cause=Cause(replay.cause),
+                evidence=replay.evidence,
+                values=json.loads(replay.changes) if replay.changes else None,
+                full=bool(replay.is_full),
             )
         except (NotAllowed, NotFound, InvalidInput, UnknownKind) as error:
             detail = redact_text(str(error))
     async with kernel.store.transaction() as tx:
-        await replays.mark(tx, replay["id"], letter.id, detail, kernel.now())
+        await replays.mark(tx, replay.id, letter.id, detail, kernel.now())
 
 
 async def _find_group(desk: Desk, group: Group) -> OpenSystem:

@@ -87,8 +87,8 @@ async def _look(kernel: Kernel) -> None:
 async def _deploys(tx: Tx, now: int) -> list[Cell]:
     started: Counter[tuple[int, str, str]] = Counter()
     for row in await workers.started_since(tx, now - BEGUN_MS):
-        digest = blake2b(str(row["declared"]).encode(), digest_size=4).hexdigest()
-        started[row["started_at"] // MINUTE_MS * MINUTE_MS, row["release"] or "", digest] += 1
+        digest = blake2b(str(row.declared).encode(), digest_size=4).hexdigest()
+        started[row.started_at // MINUTE_MS * MINUTE_MS, row.release or "", digest] += 1
     return [Cell(at, "deploy", release, digest, "", 0, number, 0) for (at, release, digest), number in started.items()]
 
 

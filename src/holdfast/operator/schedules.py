@@ -74,7 +74,7 @@ async def drop_schedule(desk: Desk, name: str, *, actor: str) -> dict[str, Any]:
 
 async def _find(desk: Desk, name: str) -> OpenSystem:
     for system in desk.systems:
-        if any(row["name"] == name for row in await list_schedules(system.kernel)):
+        if any(item["name"] == name for item in await list_schedules(system.kernel)):
             return system
     raise NotFound(f"There is no schedule '{name}'.")
 

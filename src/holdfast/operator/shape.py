@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.redact import redact
 from holdfast.kernel.questions.explain import iso
-from holdfast.stores.seam import Row
 
 JSON_COLUMNS = frozenset({"data", "error", "payload", "sanitized_context", "units", "value"})
 TIME_COLUMNS = frozenset({"at", "not_before", "lease_until", "since"})
 FLAGS = frozenset({"added", "is_late", "is_paused", "parked", "paused", "retryable"})
 
 
-def shape_row(row: Row | Mapping[str, Any]) -> dict[str, Any]:
+def shape_row(row: NamedTuple | Mapping[str, Any]) -> dict[str, Any]:
     """A row as JSON. What a user or a provider wrote is redacted; keys stay as they are, for an operator must be
     able to name them."""
-    values: Mapping[str, Any] = dict(row)
+    values = row if isinstance(row, Mapping) else row._asdict()
     return {name: shape_value(name, value) for name, value in values.items()}
 
 

@@ -16,11 +16,15 @@ from holdfast.core.redact import redact_text
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import depth, horizon, incidents, ops, outbox, providers, workers
+from holdfast.tables.cases import CaseGroup
+from holdfast.tables.depth import DeathCount, LetterCount
 from holdfast.tables.horizon import NOBODY, Horizon
 from holdfast.tables.incidents import Hit
+from holdfast.tables.outbox import OutboxLag
 from holdfast.tables.pauses import Pause
+from holdfast.tables.providers import StoredProvider
 
 LOOK_CLOSER_S = 60.0
 """A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
@@ -144,21 +148,21 @@ async def snapshot(kernel: Kernel) -> Snapshot:
     async with kernel.store.reading() as tx:
         lag = await _lag(kernel, tx)
         depths = await read_depths(kernel, tx)
-        alive = [row for row in await workers.read_every(tx) if row["seen_at"] >= now - WORKER_FRESH_MS]
-        taking = [row for row in alive if row["drain_at"] is None]
-        served = frozenset(name for row in taking for name in row["queues"].split(",") if name)
+        alive = [row for row in await workers.read_every(tx) if row.seen_at >= now - WORKER_FRESH_MS]
+        taking = [row for row in alive if row.drain_at is None]
+        served = frozenset(name for row in taking for name in row.queues.split(",") if name)
         lanes = [Lane(each.queue, each.state, each.jobs, _age_s(each.oldest, now)) for each in depths.every()]
         gates = _breakers(kernel, await providers.read_every(tx), depths.parked)
         letters = await read_letters(kernel, tx)
         return Snapshot(
             now=now,
             lanes=lanes,
-            outbox_pending=lag["pending"],
-            outbox_lag_s=_age_s(lag["oldest"], now),
+            outbox_pending=lag.pending,
+            outbox_lag_s=_age_s(lag.oldest, now),
             letters=_letters(kernel, letters),
             letters_late=_late(letters),
             breakers=gates,
-            effects=[(row["provider"], row["status"], row["effects"]) for row in await read_doubtful(kernel, tx)],
+            effects=[(row.provider, row.status, row.effects) for row in await read_doubtful(kernel, tx)],
             workers_alive=len(alive),
             served_queues=served,
             pauses=[PauseView(pause, _waiting_for(pause, depths)) for pause in depths.pauses],
@@ -183,11 +187,11 @@ def _waiting_for(pause: Pause, depths: Depths) -> int:
     return depths.paused[pause.name] if pause.sort == "kind" else depths.jobs[pause.name, State.QUEUED]
 
 
-async def _lag(kernel: Kernel, tx: Tx) -> Row:
+async def _lag(kernel: Kernel, tx: Tx) -> OutboxLag:
     with kernel.floors.times("lag").scan(kernel.now) as scan:
         now = kernel.now()
         lag = await outbox.lag(tx, scan.start or BOTTOM)
-        scan.reached(now - SLACK_MS if lag["first"] is None else lag["first"])
+        scan.reached(now - SLACK_MS if lag.first is None else lag.first)
     return lag
 
 
@@ -218,34 +222,34 @@ def _broker_trouble(kernel: Kernel) -> str | None:
     return None if trouble is None else redact_text(trouble)
 
 
-def _letters(kernel: Kernel, rows: Sequence[tuple[str, Row]]) -> dict[tuple[str, str, str], int]:
+def _letters(kernel: Kernel, rows: Sequence[tuple[str, LetterCount]]) -> dict[tuple[str, str, str], int]:
     found: Counter[tuple[str, str, str]] = Counter()
     for state, row in rows:
-        found[state, row["category"], name_cause(kernel, row)] += row["letters"]
+        found[state, row.category, name_cause(kernel, row)] += row.letters
     return found
 
 
-def name_cause(kernel: Kernel, row: Row) -> str:
+def name_cause(kernel: Kernel, death: LetterCount | DeathCount | CaseGroup) -> str:
     """`input` where the users of a kind are told that what they gave is the cause, else `service`."""
-    why = failure(Category(row["category"]), row["error_class"], "")
-    return kernel.registry.public_failure(row["kind"], why, row["stage"]).cause
+    why = failure(Category(death.category), death.error_class, "")
+    return kernel.registry.public_failure(death.kind, why, death.stage).cause
 
 
-def _late(rows: Sequence[tuple[str, Row]]) -> int:
-    late = [row for state, row in rows if state == CaseState.OPEN and row["failure_reason"] == "deadline"]
-    return sum(row["letters"] for row in late if row["category"] == Category.BUG)
+def _late(rows: Sequence[tuple[str, LetterCount]]) -> int:
+    late = [row for state, row in rows if state == CaseState.OPEN and row.failure_reason == "deadline"]
+    return sum(row.letters for row in late if row.category == Category.BUG)
 
 
-def _breakers(kernel: Kernel, rows: Sequence[Row], parked: Mapping[str, int]) -> list[BreakerView]:
+def _breakers(kernel: Kernel, rows: Sequence[StoredProvider], parked: Mapping[str, int]) -> list[BreakerView]:
     """Every provider: those that ever were in trouble by their row, the others as closed."""
-    known = {row["name"]: _breaker(row, parked.get(row["name"], 0)) for row in rows}
+    known = {row.name: _breaker(row, parked.get(row.name, 0)) for row in rows}
     for name in kernel.registry.providers:
         known.setdefault(name, BreakerView(name, BreakerState(), 0, None, None))
     return [known[name] for name in sorted(known)]
 
 
-def _breaker(row: Row, parked: int) -> BreakerView:
-    return BreakerView(row["name"], providers.state_of(row), parked, row["not_before"], row["updated_at"])
+def _breaker(row: StoredProvider, parked: int) -> BreakerView:
+    return BreakerView(row.name, providers.state_of(row), parked, row.not_before, row.updated_at)
 
 
 def _age_s(oldest: int | None, now: int) -> float:

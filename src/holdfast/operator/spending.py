@@ -17,11 +17,11 @@ async def spending(kernel: Kernel, since: int) -> list[dict[str, Any]]:
         rows = await calls.spending(tx, since)
     return [
         {
-            "day": datetime.fromtimestamp(row["day"] * DAY_MS / 1_000, UTC).date().isoformat(),
-            "provider": row["provider"],
-            "kind": row["kind"],
+            "day": datetime.fromtimestamp(row.day * DAY_MS / 1_000, UTC).date().isoformat(),
+            "provider": row.provider,
+            "kind": row.kind,
             # PostgreSQL sums whole numbers into decimals.
-            **{name: int(row[name]) for name in ("calls", "failed", "cost_micros", "duration_ms")},
+            **{name: int(getattr(row, name)) for name in ("calls", "failed", "cost_micros", "duration_ms")},
         }
         for row in rows
     ]

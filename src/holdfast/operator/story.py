@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +15,9 @@ from holdfast.kernel.questions.explain import explain, iso
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.operator.waterfall import Bar, Call, EffectBar, JobEvent, draw_waterfall
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import answers, audit, calls, cases, effects, events, jobs, joins, logs, ops, outbox, results
+from holdfast.tables.job_rows import JobDetails
 
 CHILDREN_SHOWN = 100
 
@@ -32,20 +32,20 @@ async def show_job(desk: Desk, job_id: str) -> dict[str, Any]:
     return {**about, "why": why.sentence, "why_facts": why.facts, **story}
 
 
-async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
+async def _read_story(tx: Tx, job_id: str, job: JobDetails) -> dict[str, Any]:
     known = await ops.case_of_job(tx, job_id)
-    letter = await cases.show(tx, known["id"]) if known is not None else None
+    letter = await cases.show(tx, known.id) if known is not None else None
     happened = await events.of_job(tx, job_id)
     made = await calls.of_job(tx, job_id)
     sent = await effects.of_job(tx, job_id)
     done = await results.of_job(tx, job_id)
-    stages = {int(row["attempt"]): str(row["stage"]) for row in done}
+    stages = {int(row.attempt): str(row.stage) for row in done}
     bars = draw_waterfall(
-        [JobEvent(*_columns(row, JobEvent._fields)) for row in happened],
-        [Call(*_columns(row, Call._fields)) for row in made],
-        [EffectBar(*_columns(row, EffectBar._fields)) for row in sent],
+        [JobEvent(row.seq, row.attempt, row.type, row.at, row.data) for row in happened],
+        [Call._make(row) for row in made],
+        [EffectBar._make(row) for row in sent],
         stages,
-        str(job["stage"]),
+        str(job.stage),
     )
     paid = [shape_row(row) for row in made]
     return {
@@ -53,7 +53,7 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
         "parent": await joins.parent_of(tx, job_id),
         "children": [shape_row(row) for row in await joins.children_of(tx, job_id, CHILDREN_SHOWN)],
         "joins": [shape_row(row) for row in await joins.of_parent(tx, job_id)],
-        "logs": [{"attempt": row["attempt"], **json.loads(row["lines"])} for row in await logs.of_job(tx, job_id)],
+        "logs": [{"attempt": row.attempt, **json.loads(row.lines)} for row in await logs.of_job(tx, job_id)],
         "events": [shape_row(row) for row in happened],
         "results": [shape_row(row) for row in done],
         "calls": paid,
@@ -66,19 +66,15 @@ async def _read_story(tx: Tx, job_id: str, job: Row) -> dict[str, Any]:
     }
 
 
-def _columns(row: Row, names: Sequence[str]) -> list[Any]:
-    return [row[name] for name in names]
-
-
 def shape_bar(bar: Bar) -> dict[str, Any]:
     """A bar as JSON, redacted as the rows are."""
     until = None if bar.until is None else iso(bar.until)
     return asdict(bar) | {"since": iso(bar.since), "until": until, "reason": str(redact(bar.reason))}
 
 
-def _aggregates(job: Row) -> list[str]:
+def _aggregates(job: JobDetails) -> list[str]:
     """What the messages of a job are filed under: its id, or the key that its sender knows it by."""
-    return list(dict.fromkeys(filter(None, (job["id"], job["job_key"]))))
+    return list(dict.fromkeys(filter(None, (job.id, job.job_key))))
 
 
 async def find_letter(desk: Desk, job_id: str) -> str:
@@ -88,15 +84,15 @@ async def find_letter(desk: Desk, job_id: str) -> str:
         case = await ops.case_of_job(tx, job_id)
     if case is None:
         raise NotFound(f"Job {job_id} has no dead letter.")
-    return str(case["id"])
+    return str(case.id)
 
 
 async def answer_job(desk: Desk, job_id: str, value: Any, actor: str) -> dict[str, Any]:
     """Give a waiting job the answer that it waits for. The first answer of a key stands."""
     system, job = await desk.find(jobs.show, job_id, "job")
-    key = job["wait_key"]
-    if job["state"] != State.WAITING or key is None:
-        raise NotAllowed(f"Job {job_id} is {job['state']}; only a job that waits for an answer can be given one.")
+    key = job.wait_key
+    if job.state != State.WAITING or key is None:
+        raise NotAllowed(f"Job {job_id} is {job.state}; only a job that waits for an answer can be given one.")
     if key.startswith(JOIN_KEY):
         raise NotAllowed(f"Job {job_id} waits for its children; it goes on when the last of them has ended.")
     delivered = await answer(system.kernel, key, json.dumps(value, ensure_ascii=False, allow_nan=False))

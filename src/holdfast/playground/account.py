@@ -44,8 +44,8 @@ async def read_account(book: Book, systems: Sequence[OpenSystem]) -> PlaygroundA
         if ids:
             async with each.kernel.store.reading() as tx:
                 for row in await ops.states_of(tx, ids):
-                    states[row["state"]] += row["jobs"]
-                    held += row["held"] or 0
+                    states[row.state] += row.jobs
+                    held += row.held or 0
     open_here = {each.name for each in systems}
     accepted = sum(len(ids) for system, ids in entries.receipts.items() if system in open_here)
     return PlaygroundAccount(

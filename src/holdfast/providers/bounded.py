@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 
 import httpx
 
@@ -47,6 +49,12 @@ async def exchange(
         return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(content), request=request)
 
 
+@cache
+def trust() -> ssl.SSLContext:
+    """The certificates that this process trusts, read once: to read them takes longer than most requests."""
+    return httpx.create_ssl_context()
+
+
 async def exchange_within(
     seconds: float,
     method: str,
@@ -58,7 +66,7 @@ async def exchange_within(
 ) -> httpx.Response:
     """Ask an address of the settings, whole within this time however slowly it answers; else `httpx.HTTPError`."""
     try:
-        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds, verify=trust()) as client:
             return await exchange(client, client.build_request(method, url, data=form, headers=headers), bytes_max)
     except (TimeoutError, httpx.InvalidURL, UnicodeError) as error:
         raise httpx.TransportError(f"{type(error).__name__} within {seconds:g} s") from None

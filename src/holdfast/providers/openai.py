@@ -22,7 +22,7 @@ from holdfast.core.client_error import read_answer
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
 from holdfast.kernel.observe.provider_status import note_status
-from holdfast.providers.bounded import AnswerRefused, exchange
+from holdfast.providers.bounded import AnswerRefused, exchange, trust
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class OpenAIClient:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         # A redirect would carry the key to another host, so none is followed.
-        self._http = http or httpx.AsyncClient(follow_redirects=False)
+        self._http = http or httpx.AsyncClient(follow_redirects=False, verify=trust())
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._now_ms = now_ms
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
+
+from holdfast.core.suggest import nearest
 
 PREFIX = "HOLDFAST_"
 
@@ -43,8 +44,9 @@ def misspelt_names(groups: Iterable[type[Any]], env: Mapping[str, str]) -> list[
 
 def _meant(name: str, known: set[str]) -> str:
     by_plain = {each.removeprefix(PREFIX): each for each in known}
-    near = get_close_matches(name.removeprefix(PREFIX), by_plain, n=1, cutoff=0.75)
-    return f"; you may mean {by_plain[near[0]]}" if near else ""
+    plain = name.removeprefix(PREFIX)
+    near = nearest(plain, by_plain, 0.75) or next((each for each in by_plain if each.endswith(f"_{plain}")), None)
+    return f"; you may mean {by_plain[near]}" if near else ""
 
 
 def describe(group: type[Any]) -> list[tuple[str, str, str]]:

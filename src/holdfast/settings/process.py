@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from holdfast.kernel.kernel import Tuning
 from holdfast.settings.values import setting
-from holdfast.stores.connecting import POSTGRES, Connecting, Pooler, plain_url
+from holdfast.stores.connecting import POSTGRES, Connecting, Pooler, plain_url, url_problem
 from holdfast.transports.addresses import split_addresses
 
 KEY_LENGTH_MIN = 32
@@ -138,7 +138,9 @@ class Settings:
         "HOLDFAST_LOG_LEVEL", "INFO", "How much is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR")
     )
     failpoints: str = setting("HOLDFAST_FAILPOINTS", "", "Tests only: places where the process signals itself")
-    metrics_port: int = setting("HOLDFAST_METRICS_PORT", 0, "Port of a worker's /metrics; 0: none", minimum=0)
+    metrics_port: int = setting(
+        "HOLDFAST_METRICS_PORT", 0, "Port of a worker's /metrics; 0: none", minimum=0, maximum=65535
+    )
     lease_s: float = setting("WORKER_LEASE_TTL_SEC", 60.0, "How long a claim is held unless renewed", minimum=1)
     renew_s: float = setting("HOLDFAST_RENEW_SEC", 20.0, "How often leases are renewed", minimum=0.1)
     concurrency: int = setting("WORKER_CONCURRENCY", 50, "Jobs in flight per worker process", minimum=1, maximum=5000)
@@ -329,9 +331,5 @@ def broker_problems(url: str | None) -> list[str]:
 
 
 def database_problems(name: str, url: str | None) -> list[str]:
-    if url is None:
-        return []
-    scheme = urlsplit(plain_url(url)).scheme
-    if scheme not in ("sqlite", *POSTGRES):
-        return [f"{name} starts with '{scheme}:'; it must be sqlite:///path or postgresql://user@host/name."]
-    return []
+    problem = None if url is None else url_problem(url)
+    return [f"{name} {problem}; it must be sqlite:///path or postgresql://user@host/name."] if problem else []

@@ -36,6 +36,10 @@ class Pooler(StrEnum):
     TRANSACTION = "transaction"
 
 
+_PORT = re.compile(r":([^\]:]*)\Z")
+"""What stands after a host, which may be an IPv6 address in brackets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Connecting:
     """How a process reaches its databases. `listen_url` is the server's own address where a pooler lies before it; the
@@ -67,6 +71,20 @@ def plain_url(url: str) -> str:
             given.append(("sslmode" if name == "ssl" else name, value))
     query = urlencode(given) if parts.query else ""
     return urlunsplit(parts._replace(query=query))
+
+
+def url_problem(url: str) -> str | None:
+    """What is wrong with a database URL, as the end of a sentence; None if it can be tried."""
+    try:
+        parts = urlsplit(plain_url(url))
+        parts.hostname  # noqa: B018  brackets that do not match are seen here
+    except ValueError as error:
+        return f"is no address ({error})"
+    if parts.scheme not in ("sqlite", *POSTGRES):
+        return f"starts with '{parts.scheme}:'" if parts.scheme else "has no scheme"
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    ports = [found[1] for found in map(_PORT.search, hosts) if found]
+    return None if all(port.isdigit() and 0 < int(port) < 65_536 for port in ports) else "has a port that cannot be"
 
 
 def in_schema(url: str, schema: str) -> str:

@@ -27,7 +27,7 @@ from holdfast.stores.postgres_examine import examine
 from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, NotificationReader
 from holdfast.stores.postgres_migrate import Migrator, installed
 from holdfast.stores.postgres_session import Sessions, look
-from holdfast.stores.seam import Dialect, Listener, Row, Store
+from holdfast.stores.seam import Dialect, Listener, Store, name_rows
 from holdfast.stores.statement import Migration, Statement
 
 CLOSE_S = 2.0
@@ -39,6 +39,7 @@ _RING_ONE = "SELECT pg_notify($1, $2 || CAST(txid_current() AS TEXT))"
 
 class PostgresStore:
     dialect: Dialect = "postgres"
+    has_one_writer = False
 
     def __init__(
         self,
@@ -231,12 +232,10 @@ class PostgresTx:
         self.connection = connection
         self._callbacks: list[Callable[[], None]] = []
 
-    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+    async def rows(self, statement: Statement, *, into: Any = None, **params: Any) -> Any:
         with translating():
-            rows: Sequence[Row] = await self.connection.fetch(
-                statement.postgres, *[params[name] for name in statement.order]
-            )
-            return rows
+            rows = await self.connection.fetch(statement.postgres, *[params[name] for name in statement.order])
+        return name_rows(rows, into)
 
     async def load(self, table: str, columns: Sequence[str], pieces: Iterable[str]) -> None:
         async def encoded() -> AsyncIterator[bytes]:

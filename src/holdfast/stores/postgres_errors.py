@@ -36,9 +36,15 @@ def naming(url: str) -> Iterator[None]:
         raise StoreStarting(f"PostgreSQL at {hosts_of(url)} is not ready: {error}.") from error
     except (OSError, TimeoutError) as error:
         raise StoreUnavailable(
-            f"PostgreSQL at {hosts_of(url)} cannot be reached ({type(error).__name__}); "
-            "start it or mend the database URL."
+            f"PostgreSQL at {hosts_of(url)} cannot be reached ({_why(error)}); start it or fix the database URL."
         ) from error
+
+
+def _why(error: Exception) -> str:
+    """What the driver says where the kind of error alone would not help: a server without TLS, for one."""
+    words = str(error)
+    plain = type(error) is ConnectionError and words and len(words) < 200
+    return f"{type(error).__name__}: {words}" if plain else type(error).__name__
 
 
 def hosts_of(url: str) -> str:
@@ -67,51 +73,68 @@ def _refused_by_pooler(error: asyncpg.ProtocolViolationError) -> str:
     return f"PostgreSQL, or a pooler before it, refused the connection: {error}; a write may have happened."
 
 
+AGAIN = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+)
+AWAY = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server's last word came between two statements
+)
+POOLED = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+LACKING = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
+
+
 @contextmanager
 def translating() -> Iterator[None]:
     """The driver's errors in our words."""
     try:
         yield
-    except (
-        asyncpg.SerializationError,
-        asyncpg.DeadlockDetectedError,
-        asyncpg.LockNotAvailableError,
-        asyncpg.QueryCanceledError,
-    ) as error:
-        raise StoreBusy(f"PostgreSQL asked to try again: {error}.") from error
-    except asyncpg.ReadOnlySQLTransactionError as error:
-        raise StoreReadOnly(f"PostgreSQL is read-only: {error}.") from error
-    except asyncpg.DiskFullError as error:
-        raise StoreFull(f"PostgreSQL cannot write, its disk is full: {error}.") from error
-    except asyncpg.ProtocolViolationError as error:
-        raise StoreUnavailable(_refused_by_pooler(error)) from error
-    except (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError) as error:
-        raise StoreUnavailable(
+    except (*AWAY, asyncpg.PostgresError) as error:
+        raise _connection_error(error) or _statement_error(error) from error
+
+
+def _connection_error(error: Exception) -> StoreError | None:
+    """What says that the database, or the way to it, is not as it should be."""
+    match error:
+        case asyncpg.ProtocolViolationError():
+            return StoreUnavailable(_refused_by_pooler(error))
+        case asyncpg.InvalidPasswordError():
+            return StoreUnavailable("PostgreSQL refused the user name or password.")
+        case asyncpg.InvalidCatalogNameError():
+            return StoreUnavailable(f"PostgreSQL has no such database: {error}.")
+    if isinstance(error, POOLED):
+        return StoreUnavailable(
             f"A pooler gave this statement to another session ({error}); set HOLDFAST_POOLER=transaction."
-        ) from error
-    except (
-        OSError,
-        TimeoutError,
-        asyncpg.PostgresConnectionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.AdminShutdownError,
-        asyncpg.CrashShutdownError,
-        asyncpg.IdleInTransactionSessionTimeoutError,
-        asyncpg.TooManyConnectionsError,
-        asyncpg.InterfaceError,
-        asyncpg.InternalClientError,  # the server's last word came between two statements
-    ) as error:
-        name = type(error).__name__
-        raise StoreUnavailable(f"PostgreSQL cannot be reached ({name}); a write may have happened.") from error
-    except asyncpg.InvalidPasswordError as error:
-        raise StoreUnavailable("PostgreSQL refused the user name or password.") from error
-    except asyncpg.InvalidCatalogNameError as error:
-        raise StoreUnavailable(f"PostgreSQL has no such database: {error}.") from error
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise StoreForbidden(forbidden(str(error))) from error
-    except asyncpg.UniqueViolationError as error:
-        raise StoreConflict(f"PostgreSQL has this row already: {error}") from error
-    except asyncpg.PostgresError as error:
-        if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) and "holdfast_" in str(error):
-            raise SchemaMismatch(f"The database lacks what this code needs ({error}); run holdfast migrate.") from error
-        raise StoreError(f"PostgreSQL refused a statement: {error}") from error
+        )
+    if isinstance(error, AWAY):
+        return StoreUnavailable(f"PostgreSQL cannot be reached ({type(error).__name__}); a write may have happened.")
+    return None
+
+
+def _statement_error(error: Exception) -> StoreError:
+    """What says that this statement could not be run."""
+    match error:
+        case asyncpg.ReadOnlySQLTransactionError():
+            return StoreReadOnly(f"PostgreSQL is read-only: {error}.")
+        case asyncpg.DiskFullError():
+            return StoreFull(f"PostgreSQL cannot write, its disk is full: {error}.")
+        case asyncpg.InsufficientPrivilegeError():
+            return StoreForbidden(forbidden(str(error)))
+        case asyncpg.UniqueViolationError():
+            return StoreConflict(f"PostgreSQL has this row already: {error}")
+    if isinstance(error, AGAIN):
+        return StoreBusy(f"PostgreSQL asked to try again: {error}.")
+    if isinstance(error, LACKING) and "holdfast_" in str(error):
+        return SchemaMismatch(f"The database lacks what this code needs ({error}); run holdfast migrate.")
+    return StoreError(f"PostgreSQL refused a statement: {error}")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, runtime_checkable
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from holdfast.stores.examination import Examination
 from holdfast.stores.listeners import TICKET as TICKET
@@ -17,6 +19,13 @@ from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
 Dialect = Literal["sqlite", "postgres"]
+DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "sqlite": "sqlite"}
+"""By the names that SQLAlchemy and Django have for the databases."""
+
+
+def schema_on(dialect: Dialect, schema: str | None) -> str | None:
+    """The schema, where the database has schemas."""
+    return schema if dialect == "postgres" else None
 
 
 class Row(Protocol):
@@ -27,13 +36,22 @@ class Row(Protocol):
     def __len__(self) -> int: ...
 
 
+Named = TypeVar("Named", bound=tuple[Any, ...])
+
+
 class Tx(Protocol):
     """An open transaction. Only SQL happens inside one."""
 
     dialect: Dialect
 
-    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
-        """Run the statement and return its rows."""
+    @overload
+    async def rows(self, statement: Statement, *, into: type[Named], **params: Any) -> list[Named]: ...
+
+    @overload
+    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]: ...
+
+    async def rows(self, statement: Statement, *, into: Any = None, **params: Any) -> Any:
+        """Run the statement and return its rows; `into` a named tuple, each field from the column of its name."""
         ...
 
     async def notify(self, channel: str, *, to_all: bool = False) -> None:
@@ -44,6 +62,20 @@ class Tx(Protocol):
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction has committed: what was rolled back is neither counted nor logged."""
         ...
+
+
+def name_rows(rows: Sequence[Row], into: type[Named] | None) -> Any:
+    """The rows as they are, or each as a named tuple. A column that the statement does not return is an error."""
+    if into is None:
+        return rows
+    make, values = cast(Any, into)._make, _values_of(into)
+    return [make(values(row)) for row in rows]
+
+
+@lru_cache(maxsize=256)
+def _values_of(into: Any) -> Callable[[Row], tuple[Any, ...]]:
+    names = into._fields
+    return itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
 
 
 @runtime_checkable
@@ -68,6 +100,9 @@ class Listener(Protocol):
 
 class Store(Protocol):
     dialect: Dialect
+    has_one_writer: bool
+    """Whether its writers wait for one another: then nothing is gained by writing from several places at once, and the
+    processes of one machine share it."""
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
         """A writing transaction: commits at the end of the block, rolls back if it raises.

@@ -33,7 +33,7 @@ from holdfast.stores.clock import Clock, SystemClock
 from holdfast.stores.examination import Examination
 from holdfast.stores.listeners import TICKET, Heed, Listeners
 from holdfast.stores.migration import PATIENCE, SCHEMA_TABLE, Applied, Patience, pending
-from holdfast.stores.seam import Dialect, Listener, Row, Store
+from holdfast.stores.seam import Dialect, Listener, Row, Store, name_rows
 from holdfast.stores.statement import Migration, Statement
 
 BUSY_RETRY_S = 0.005
@@ -44,6 +44,7 @@ SQLITE_MIN = (3, 38, 0)
 
 class SqliteStore:
     dialect: Dialect = "sqlite"
+    has_one_writer = True
 
     def __init__(
         self,
@@ -166,9 +167,9 @@ class SqliteTx:
         self.channels: set[str] = set()
         self.callbacks: list[Callable[[], None]] = []
 
-    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+    async def rows(self, statement: Statement, *, into: Any = None, **params: Any) -> Any:
         brief = statement.is_brief and len(params.get("batch", "")) <= BRIEF_BYTES_MAX
-        return await self.lane.execute(statement.sqlite, params, brief)
+        return name_rows(await self.lane.execute(statement.sqlite, params, brief), into)
 
     async def notify(self, channel: str, *, to_all: bool = False) -> None:
         self.channels.add(channel)
@@ -287,9 +288,9 @@ def _translated(error: sqlite3.Error, path: str) -> StoreError:
     if "locked" in text or "busy" in text:
         return StoreBusy(f"Another process is writing to {Path(path).name}; nothing was written.")
     if "readonly" in text:
-        return StoreReadOnly(f"Cannot write to {Path(path).name} ({text}); mend permissions.")
+        return StoreReadOnly(f"Cannot write to {Path(path).name} ({text}); fix permissions.")
     if "full" in text or "disk I/O" in text:
-        return StoreFull(f"Cannot write to {Path(path).name} ({text}); free space or mend permissions.")
+        return StoreFull(f"Cannot write to {Path(path).name} ({text}); free space or fix permissions.")
     if "unable to open" in text or "not a database" in text or "malformed" in text:
         return StoreUnavailable(f"Cannot open the database {Path(path).name}: {text}.")
     if "UNIQUE" in text:

@@ -10,10 +10,14 @@ what it wants by an index, and as much as its caller says: it takes less time th
     /*identity*/      the spelling of an ascending key
     json_each(        jsonb_each( on PostgreSQL: it parses a row once, json once for every ->> (4 against 16 us a row)
 
+A line that ends in `-- if owner` is there only where an owner is asked for (`Statements.choose`): each set of filters
+is a statement of its own, with a plan of its own.
+
 A row that several statements spell is declared once, as a named tuple, and given to `load_statements`:
 
     /*Claimed*/           its columns in order, the id as text
     /*Claimed of j*/      the same, of the table `j`, as they are
+    /*Claimed in j*/      the same, of the table `j`, the id as text
     /*Claimed absent*/    as many NULLs, but for the id
     /*Ended from e*/      its fields out of the JSON array `e.value`, each under its own name and with its type
 """
@@ -21,7 +25,7 @@ A row that several statements spell is declared once, as a named tuple, and give
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,11 +35,14 @@ _HEADER = re.compile(r"^-- name: (\w+)(?: @(sqlite|postgres))?\s*$", re.MULTILIN
 _PARAM = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _BRIEF = re.compile(r"^-- brief\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_IF = re.compile(r"^.*-- if (\w+)[ \t]*(?:\n|$)", re.MULTILINE)
 _OLDEST = re.compile(r"^-- oldest: (\d+)\s*$", re.MULTILINE)
 _CONCURRENTLY = re.compile(r"^-- concurrently\s*$", re.MULTILINE)
 _MAKES_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF NOT EXISTS )?", re.IGNORECASE)
 _DROPS_INDEX = re.compile(r"^DROP INDEX (?:CONCURRENTLY )?(?:IF EXISTS )?", re.IGNORECASE)
-_ROW = re.compile(r"/\*([A-Z]\w+)(?: (of|from) (\w+)| (absent))?\*/")
+_ROW = re.compile(r"/\*([A-Z]\w+)(?: (of|in|from) (\w+)| (absent))?\*/")
+JSON_PARAMETER = re.compile(r"jsonb_each\((:\w+|%\(\w+\)s)\)")
+"""What a driver that sends text must cast, where PostgreSQL's own knows the type."""
 RowType = type[tuple[Any, ...]]
 _TOKENS = {
     "sqlite": {
@@ -69,12 +76,36 @@ class Statement:
     def text(self, dialect: str) -> str:
         return self.sqlite if dialect == "sqlite" else self.postgres
 
+    def named_text(self, dialect: str) -> str:
+        """With `:named` parameters on both, for drivers that know no others; other colons are escaped."""
+        if dialect == "sqlite":
+            return self.sqlite
+        text = self.postgres.replace(":", "\\:")
+        for number in range(len(self.order), 0, -1):
+            text = text.replace(f"${number}", f":{self.order[number - 1]}")
+        return JSON_PARAMETER.sub(r"jsonb_each(CAST(\1 AS jsonb))", text)
+
 
 @dataclass(frozen=True)
 class Statements:
     """The statements of one file, as attributes by name."""
 
     named: dict[str, Statement] = field(default_factory=dict)
+    blocks: dict[str, dict[str | None, str]] = field(default_factory=dict)
+    rows: Sequence[RowType] = ()
+    chosen: dict[tuple[str, frozenset[str]], Statement] = field(default_factory=dict)
+
+    def choose(self, statement: Statement, given: Iterable[str]) -> Statement:
+        """The statement without the lines that are there `if` something is asked for that is not given."""
+        name = statement.name
+        key = name, frozenset(given)
+        if key not in self.chosen:
+            kept = {
+                dialect: _IF.sub(lambda line: line.group() if line.group(1) in key[1] else "", body)
+                for dialect, body in self.blocks[name].items()
+            }
+            self.chosen[key] = _statement(name, kept, self.rows)
+        return self.chosen[key]
 
     def __getattr__(self, name: str) -> Statement:
         try:
@@ -118,6 +149,10 @@ class Migration:
     def is_concurrent(self) -> bool:
         return _CONCURRENTLY.search(self.text) is not None
 
+    def runs_outside(self, dialect: str) -> bool:
+        """Whether the step must run outside a transaction there."""
+        return self.is_concurrent and dialect == "postgres"
+
     def statements(self, dialect: str) -> list[str]:
         """The step's statements for one database. A block after `-- @postgres` or `-- @sqlite` is only for it."""
         texts = []
@@ -126,7 +161,7 @@ class Migration:
             body = _COMMENT.sub("", part).strip()
             if body and (only is None or only.group(1) == dialect):
                 texts.append(body.rstrip(";"))
-        return [self._outside(text) for text in texts] if self.is_concurrent and dialect == "postgres" else texts
+        return [self._outside(text) for text in texts] if self.runs_outside(dialect) else texts
 
     def _outside(self, text: str) -> str:
         """An index statement that blocks no writer, and may be repeated after it was cut off."""
@@ -146,7 +181,7 @@ def load_statements(path: Path, *rows: RowType) -> Statements:
     for header, following in zip(headers, [*headers[1:], None], strict=True):
         body = text[header.end() : following.start() if following else len(text)]
         blocks.setdefault(header.group(1), {})[header.group(2)] = body
-    return Statements({name: _statement(name, bodies, rows) for name, bodies in blocks.items()})
+    return Statements({name: _statement(name, bodies, rows) for name, bodies in blocks.items()}, blocks, rows)
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +221,8 @@ def _spelled(token: re.Match[str], dialect: str, rows: Sequence[RowType]) -> str
     if preposition == "from":
         fields = [_read(f"{source}.value->>{place}", types[column], dialect) for place, column in enumerate(types)]
         return ", ".join(f"{text} AS {column}" for text, column in zip(fields, types, strict=True))
-    return ", ".join("CAST(id AS TEXT) AS id" if column == "id" else column for column in types)
+    table = f"{source}." if preposition == "in" else ""
+    return ", ".join(f"CAST({table}id AS TEXT) AS id" if column == "id" else table + column for column in types)
 
 
 def _read(text: str, hint: Any, dialect: str) -> str:

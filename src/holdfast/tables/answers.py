@@ -3,11 +3,11 @@ as the dead job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -47,9 +47,17 @@ async def of_stage(tx: Tx, job_id: str, stage: str, epoch: int) -> dict[str, Kep
     return {row["run"]: KeptAnswer(row["tries"], row["value"]) for row in rows}
 
 
-async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
+class StageAnswer(NamedTuple):
+    """What a paid call of a stage was answered, by run."""
+
+    stage: str
+    run: str
+    value: str | None
+
+
+async def of_job(tx: Tx, job_id: str) -> list[StageAnswer]:
     """What the job's attempts have kept in its present epoch: answers of paid calls, checkpoints."""
-    return await tx.rows(sql.of_job, job_id=job_id)
+    return await tx.rows(sql.of_job, into=StageAnswer, job_id=job_id)
 
 
 async def restore(tx: Tx, answers: Iterable[NewAnswer], now: int) -> None:

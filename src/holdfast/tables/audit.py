@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -18,9 +17,19 @@ async def write(tx: Tx, actor: str, action: str, subject: str, data: Any, now: i
     await tx.rows(sql.write, actor=actor, action=action, subject=subject, data=body, now=now)
 
 
-async def of_subject(tx: Tx, subject: str, limit: int = 200) -> Sequence[Row]:
-    return await tx.rows(sql.of_subject, subject=subject, limit=limit)
+class AuditRecord(NamedTuple):
+    """Who did what to what, and when."""
+
+    at: int
+    actor: str
+    action: str
+    subject: str
+    data: str | None
 
 
-async def recent(tx: Tx, limit: int = 200) -> Sequence[Row]:
-    return await tx.rows(sql.recent, limit=limit)
+async def of_subject(tx: Tx, subject: str, limit: int = 200) -> list[AuditRecord]:
+    return await tx.rows(sql.of_subject, into=AuditRecord, subject=subject, limit=limit)
+
+
+async def recent(tx: Tx, limit: int = 200) -> list[AuditRecord]:
+    return await tx.rows(sql.recent, into=AuditRecord, limit=limit)

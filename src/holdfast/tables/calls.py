@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -39,12 +39,39 @@ async def put_again(tx: Tx, calls: Iterable[NewCall]) -> set[str]:
     return {row["id"] for row in await tx.rows(sql.put_again, batch=batch.numbered(calls))}
 
 
-async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
-    return await tx.rows(sql.of_job, job_id=job_id)
+class JobCall(NamedTuple):
+    """One call to a provider, as it is kept with its job."""
+
+    stage: str
+    attempt: int
+    provider: str
+    started_at: int
+    duration_ms: int
+    outcome: str
+    status: int | None
+    error_class: str | None
+    cost_micros: int
+    units: str | None
 
 
-async def spending(tx: Tx, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.spending, since=since)
+async def of_job(tx: Tx, job_id: str) -> list[JobCall]:
+    return await tx.rows(sql.of_job, into=JobCall, job_id=job_id)
+
+
+class DaySpending(NamedTuple):
+    """A day's calls of one kind to one provider. A job that was pruned has no kind."""
+
+    day: int
+    provider: str
+    kind: str | None
+    calls: int
+    failed: int
+    cost_micros: int
+    duration_ms: int
+
+
+async def spending(tx: Tx, since: int) -> list[DaySpending]:
+    return await tx.rows(sql.spending, into=DaySpending, since=since)
 
 
 async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.case import CaseState
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
-async def lock_of_job(tx: Tx, job_id: str) -> Row | None:
-    rows = await tx.rows(sql.lock_of_job, job_id=job_id)
-    return rows[0] if rows else None
+class LockedCase(NamedTuple):
+    """The case of a job, locked."""
+
+    id: str
+    state: str
+    error_class: str
+    deaths: int
+    replay_stage: str | None
 
 
-async def open(tx: Tx, letter: Mapping[str, Any], now: int) -> Row:
+async def lock_of_job(tx: Tx, job_id: str) -> LockedCase | None:
+    return await fetch_first(LockedCase, tx, sql.lock_of_job, job_id=job_id)
+
+
+class OpenedCase(NamedTuple):
+    id: str
+    deaths: int
+
+
+async def open(tx: Tx, letter: Mapping[str, Any], now: int) -> OpenedCase:
     """Open the case of a job that died, or re-open it if it died before."""
-    return (await tx.rows(sql.open, **letter, now=now))[0]
+    return (await tx.rows(sql.open, into=OpenedCase, **letter, now=now))[0]
 
 
 async def refer(tx: Tx, job_id: str, request_id: str | None, names: Mapping[str, str | None]) -> None:
@@ -91,19 +106,97 @@ async def keep_correction(
     )
 
 
-async def corrections(tx: Tx, job_id: str) -> Sequence[Row]:
+class KeptCorrection(NamedTuple):
+    """Both inputs of one correction, whole."""
+
+    at: int
+    actor: str
+    reason: str | None
+    before: str
+    after: str
+
+
+async def corrections(tx: Tx, job_id: str) -> list[KeptCorrection]:
     """What was corrected, the oldest first: `before` of the first is the original input."""
-    return await tx.rows(sql.corrections, job_id=job_id)
+    return await tx.rows(sql.corrections, into=KeptCorrection, job_id=job_id)
 
 
-async def show(tx: Tx, case_id: str) -> Row | None:
-    rows = await tx.rows(sql.show, id=case_id)
-    return rows[0] if rows else None
+class LetterDetails(NamedTuple):
+    """A dead letter with everything that a person needs."""
+
+    id: str
+    job_id: str
+    request_id: str | None
+    kind: str
+    stage: str
+    provider: str | None
+    state: str
+    error_class: str
+    category: str
+    retryable: int
+    failure_reason: str
+    attempts_made: int
+    last_error: str
+    last_stack: str
+    first_failure_at: int
+    last_failure_at: int
+    created_at: int
+    updated_at: int
+    original: str
+    sanitized_context: str
+    fingerprint: str
+    cause: str | None
+    evidence: str | None
+    notes: str | None
+    deaths: int
+    replays: int
+    replay_stage: str | None
 
 
-async def lock(tx: Tx, case_id: str) -> Row | None:
-    rows = await tx.rows(sql.lock, id=case_id)
-    return rows[0] if rows else None
+async def show(tx: Tx, case_id: str) -> LetterDetails | None:
+    return await fetch_first(LetterDetails, tx, sql.show, id=case_id)
+
+
+class CaseToStep(NamedTuple):
+    """A case, locked for its next step."""
+
+    job_id: str
+    kind: str
+    stage: str
+    state: str
+    evidence: str | None
+    replay_stage: str | None
+
+
+async def lock(tx: Tx, case_id: str) -> CaseToStep | None:
+    return await fetch_first(CaseToStep, tx, sql.lock, id=case_id)
+
+
+class LetterLine(NamedTuple):
+    """A dead letter in a list, with the state of its job."""
+
+    id: str
+    job_id: str
+    request_id: str | None
+    kind: str
+    stage: str
+    provider: str | None
+    state: str
+    error_class: str
+    category: str
+    retryable: int
+    failure_reason: str
+    attempts_made: int
+    last_error: str
+    first_failure_at: int | None
+    last_failure_at: int
+    created_at: int
+    updated_at: int
+    fingerprint: str | None
+    cause: str | None
+    deaths: int
+    replays: int
+    job_state: str | None
 
 
 async def page(
@@ -116,9 +209,10 @@ async def page(
     error_class: str | None = None,
     fingerprint: str | None = None,
     limit: int = 50,
-) -> Sequence[Row]:
+) -> list[LetterLine]:
     return await tx.rows(
         sql.page,
+        into=LetterLine,
         before=before,
         state=state,
         kind=kind,
@@ -129,8 +223,24 @@ async def page(
     )
 
 
-async def groups(tx: Tx, limit: int = 50) -> Sequence[Row]:
-    return await tx.rows(sql.groups, limit=limit)
+class CaseGroup(NamedTuple):
+    """Dead letters that a person would treat as one."""
+
+    fingerprint: str
+    kind: str
+    stage: str
+    provider: str | None
+    error_class: str
+    category: str
+    state: str
+    letters: int
+    first_at: int
+    last_at: int
+    last_error: str
+
+
+async def groups(tx: Tx, limit: int = 50) -> list[CaseGroup]:
+    return await tx.rows(sql.groups, into=CaseGroup, limit=limit)
 
 
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,10 +95,10 @@ async def lock(tx: Tx, key: str) -> EffectRow | None:
 
 async def lock_all(tx: Tx, keys: Iterable[str]) -> dict[str, EffectRow]:
     rows = await tx.rows(sql.lock, keys=batch.ids(keys))
-    return {row["key"]: read_row(row) for row in rows}
+    return {row["key"]: _effect(row) for row in rows}
 
 
-def read_row(row: Row) -> EffectRow:
+def _effect(row: Row) -> EffectRow:
     return EffectRow(
         key=row["key"],
         token=row["token"],
@@ -190,29 +190,73 @@ async def hand_over(tx: Tx, from_job: str, to_job: str, now: int) -> None:
     await tx.rows(sql.hand_over, from_job=from_job, to_job=to_job, now=now)
 
 
-async def in_doubt(tx: Tx, before: int, limit: int, floor: int = 0) -> Sequence[Row]:
-    """Effects nobody is working on and nobody knows the fate of, in the order of their last change."""
-    return await tx.rows(sql.in_doubt, floor=floor, before=before, limit=limit)
+async def in_doubt(tx: Tx, before: int, limit: int, floor: int = 0) -> list[tuple[EffectRow, int]]:
+    """Effects nobody is working on and nobody knows the fate of, with and in the order of their last change."""
+    rows = await tx.rows(sql.in_doubt, floor=floor, before=before, limit=limit)
+    return [(_effect(row), row["updated_at"]) for row in rows]
 
 
 async def sample(tx: Tx, provider: str, first_job: str, *, scan: int, limit: int) -> list[EffectRow]:
     """Some of what is marked as sent by the provider, by jobs from `first_job` on."""
     rows = await tx.rows(sql.sample, provider=provider, first_job=first_job, scan=scan, limit=limit)
-    return [read_row(row) for row in rows]
+    return [_effect(row) for row in rows]
 
 
 async def page(tx: Tx, provider: str, after: str, limit: int) -> list[EffectRow]:
     """What is marked as sent by the provider, after a key."""
-    return [read_row(row) for row in await tx.rows(sql.page, provider=provider, after=after, limit=limit)]
+    return [_effect(row) for row in await tx.rows(sql.page, provider=provider, after=after, limit=limit)]
 
 
-async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
-    return await tx.rows(sql.of_job, job_id=job_id)
+class StoredEffect(NamedTuple):
+    """An effect of a job, for people."""
+
+    key: str
+    stage: str
+    provider: str
+    provider_class: str
+    status: str
+    provider_id: str | None
+    sends: int
+    first_sent_at: int | None
+    last_sent_at: int | None
+    marked_at: int | None
+    error_class: str | None
+    error: str | None
 
 
-async def by_status(tx: Tx, status: str | None, limit: int = 100) -> Sequence[Row]:
-    return await tx.rows(sql.by_status, status=status, limit=limit)
+async def of_job(tx: Tx, job_id: str) -> list[StoredEffect]:
+    return await tx.rows(sql.of_job, into=StoredEffect, job_id=job_id)
 
 
-async def count(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.count)
+class EffectLine(NamedTuple):
+    """An effect in a list."""
+
+    key: str
+    provider: str
+    provider_class: str
+    status: str
+    provider_id: str | None
+    sends: int
+    first_sent_at: int | None
+    last_sent_at: int | None
+    marked_at: int | None
+    error_class: str | None
+    error: str | None
+    kind: str
+    stage: str
+    job_id: str | None
+
+
+async def by_status(tx: Tx, status: str | None, limit: int = 100) -> list[EffectLine]:
+    return await tx.rows(sql.by_status, into=EffectLine, status=status, limit=limit)
+
+
+class EffectStatusCount(NamedTuple):
+    provider: str
+    provider_class: str
+    status: str
+    effects: int
+
+
+async def count(tx: Tx) -> list[EffectStatusCount]:
+    return await tx.rows(sql.count, into=EffectStatusCount)

@@ -4,11 +4,11 @@ claim and its success are read from there, and the claim of an earlier attempt f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -17,6 +17,17 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 NewEvent = tuple[str, int, str, str | None]
 """Job id, attempt, type, data as JSON."""
 _PLACE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?", re.ASCII)
+
+
+class JobStep(NamedTuple):
+    """One step of a job's history. Its place is `seq` and `part`."""
+
+    seq: int
+    part: int
+    attempt: int
+    type: str
+    at: int
+    data: str | None
 
 
 class EventPosition(NamedTuple):
@@ -30,11 +41,11 @@ class EventPosition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.seq}.{self.step}" if self.step else str(self.seq)
 
-    def after(self, row: Row) -> EventPosition:
-        """The place of whoever has read one row more."""
-        if row["part"] == 0:
-            return self._replace(seq=max(self.seq, row["seq"]))
-        return self._replace(step=max(self.step, 2 * row["attempt"] + row["part"]))
+    def after(self, read: JobStep) -> EventPosition:
+        """The place of a reader who has read this step too."""
+        if read.part == 0:
+            return self._replace(seq=max(self.seq, read.seq))
+        return self._replace(step=max(self.step, 2 * read.attempt + read.part))
 
     @classmethod
     def parse(cls, text: str | None) -> EventPosition:
@@ -56,17 +67,17 @@ async def append_once(tx: Tx, job_id: str, attempt: int, type: str, data: str, n
     return bool(await tx.rows(sql.append_once, job_id=job_id, attempt=attempt, type=type, data=data, now=now))
 
 
-async def of_job(tx: Tx, job_id: str, after: EventPosition = BEGINNING, limit: int = 1_000) -> Sequence[Row]:
+async def of_job(tx: Tx, job_id: str, after: EventPosition = BEGINNING, limit: int = 1_000) -> list[JobStep]:
     """A job's steps in order, from the beginning or after a place. Safe to tail: written under the job's row lock."""
-    return await tx.rows(sql.of_job, job_id=job_id, seq=after.seq, step=after.step, limit=limit)
+    return await tx.rows(sql.of_job, into=JobStep, job_id=job_id, seq=after.seq, step=after.step, limit=limit)
 
 
-def positions_of(rows: Iterable[Row], after: EventPosition) -> list[tuple[EventPosition, Row]]:
+def positions_of(steps: Iterable[JobStep], after: EventPosition) -> list[tuple[EventPosition, JobStep]]:
     """Each step with the place of a reader who has read it and all before it, from `after` on."""
     placed = []
-    for row in rows:
-        after = after.after(row)
-        placed.append((after, row))
+    for step in steps:
+        after = after.after(step)
+        placed.append((after, step))
     return placed
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
+from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -25,9 +27,16 @@ async def reserve(tx: Tx, scope: str, key: str, fingerprint: str, now: int) -> b
     return bool(await tx.rows(sql.reserve, scope=scope, key=key, fingerprint=fingerprint, now=now))
 
 
-async def read(tx: Tx, scope: str, key: str) -> Row | None:
-    rows = await tx.rows(sql.read, scope=scope, key=key)
-    return rows[0] if rows else None
+class KeptResponse(NamedTuple):
+    """What a request was answered, and the fingerprint of its body."""
+
+    fingerprint: str
+    status: int
+    body: str
+
+
+async def read(tx: Tx, scope: str, key: str) -> KeptResponse | None:
+    return await fetch_first(KeptResponse, tx, sql.read, scope=scope, key=key)
 
 
 async def answer(tx: Tx, scope: str, key: str, status: int, body: str) -> None:

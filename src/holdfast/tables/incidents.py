@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.core.floor import BOTTOM
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
+from holdfast.tables.audit import AuditRecord
+from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 JOINED_MAX = 1_000
@@ -108,13 +111,12 @@ async def close(tx: Tx, id: str, summary: str, now: int) -> bool:
     return bool(await tx.rows(sql.close, id=id, summary=summary, now=now))
 
 
-async def show(tx: Tx, id: str) -> Row | None:
-    rows = await tx.rows(sql.show, id=id)
-    return rows[0] if rows else None
+async def show(tx: Tx, id: str) -> Incident | None:
+    return await fetch_first(Incident, tx, sql.show, id=id)
 
 
-async def page(tx: Tx, *, before: str | None, limit: int, state: str | None = None) -> Sequence[Row]:
-    return await tx.rows(sql.page, before=before, limit=limit, state=state)
+async def page(tx: Tx, *, before: str | None, limit: int, state: str | None = None) -> list[Incident]:
+    return await tx.rows(sql.page, into=Incident, before=before, limit=limit, state=state)
 
 
 async def join_held(tx: Tx, id: str, provider: str, floor: int, now: int) -> None:
@@ -126,37 +128,74 @@ async def join_dead(
     tx: Tx,
     id: str,
     since: int,
+    floor: int = BOTTOM,
     *,
     provider: str | None = None,
     queue: str | None = None,
     category: str | None = None,
-) -> None:
-    """Remember the letters of an incident's time that belong to it, and deaths of jobs that it held."""
-    await tx.rows(
+) -> int:
+    """Remember the letters of an incident's time that belong to it, and deaths of jobs that it held; how many."""
+    rows = await tx.rows(
         sql.join_dead,
         incident_id=id,
         since=since,
+        floor=floor,
         provider=provider,
         queue=queue,
         category=category,
         limit=JOINED_MAX,
     )
+    return len(rows)
 
 
-async def hit(tx: Tx, id: str) -> Sequence[Row]:
-    return await tx.rows(sql.hit, id=id)
+class HitCount(NamedTuple):
+    """Jobs that an incident hit in one role."""
+
+    role: str
+    jobs: int
+    owners: int
+    first_at: int
+    last_at: int
 
 
-async def jobs_hit(tx: Tx, id: str, limit: int = LINES_MAX) -> Sequence[Row]:
-    return await tx.rows(sql.jobs_hit, id=id, limit=limit)
+async def hit(tx: Tx, id: str) -> list[HitCount]:
+    return await tx.rows(sql.hit, into=HitCount, id=id)
 
 
-async def letters_by_minute(tx: Tx, id: str) -> Sequence[Row]:
-    return await tx.rows(sql.letters_by_minute, id=id, limit=LINES_MAX)
+class JobHit(NamedTuple):
+    """One job that an incident hit."""
+
+    job_id: str
+    role: str
+    letter_id: str | None
+    at: int
+    kind: str | None
+    stage: str | None
+    state: str | None
+    owner: str | None
+    error_class: str | None
+    letter_state: str | None
 
 
-async def acts_between(tx: Tx, subject: str, since: int, until: int) -> Sequence[Row]:
-    return await tx.rows(sql.acts_between, subject=subject, since=since, until=until, limit=LINES_MAX)
+async def jobs_hit(tx: Tx, id: str, limit: int = LINES_MAX) -> list[JobHit]:
+    return await tx.rows(sql.jobs_hit, into=JobHit, id=id, limit=limit)
+
+
+class MinuteHits(NamedTuple):
+    """Jobs that an incident hit in one minute."""
+
+    minute: int
+    role: str
+    error_class: str | None
+    jobs: int
+
+
+async def letters_by_minute(tx: Tx, id: str) -> list[MinuteHits]:
+    return await tx.rows(sql.letters_by_minute, into=MinuteHits, id=id, limit=LINES_MAX)
+
+
+async def acts_between(tx: Tx, subject: str, since: int, until: int) -> list[AuditRecord]:
+    return await tx.rows(sql.acts_between, into=AuditRecord, subject=subject, since=since, until=until, limit=LINES_MAX)
 
 
 async def held_for(tx: Tx, provider: str, floor: int) -> tuple[Hit, int | None]:
@@ -184,5 +223,11 @@ async def prune(tx: Tx, before: int, limit: int) -> int:
     return len(await tx.rows(sql.forget, before=before, limit=limit))
 
 
-async def begun_between(tx: Tx, since: int, until: int, limit: int) -> Sequence[Row]:
-    return await tx.rows(sql.begun_between, since=since, until=until, limit=limit)
+class BegunIncident(NamedTuple):
+    id: str
+    began_at: int
+    sentence: str
+
+
+async def begun_between(tx: Tx, since: int, until: int, limit: int) -> list[BegunIncident]:
+    return await tx.rows(sql.begun_between, into=BegunIncident, since=since, until=until, limit=limit)

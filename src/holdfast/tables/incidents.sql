@@ -81,12 +81,13 @@ ON CONFLICT (incident_id, job_id) DO NOTHING
 
 -- name: join_dead
 -- Letters of the time of an incident: of its provider, of its category, of jobs that it held; and, of its queue, those that
--- came too late. Each look goes on where the last one stopped.
+-- came too late. Each look goes on where the last one stopped, or from a floor on, below which nobody has died since.
 INSERT INTO holdfast_incident_jobs (incident_id, job_id, role, letter_id, at)
 SELECT CAST(:incident_id AS /*id*/), d.job_id,
        CASE WHEN d.failure_reason IN ('deadline', 'no_time') THEN 'late' ELSE 'dead' END, d.id, d.last_failure_at
   FROM holdfast_dead_letters AS d
- WHERE d.last_failure_at >= COALESCE((SELECT MAX(m.at) FROM holdfast_incident_jobs AS m
+ WHERE d.last_failure_at >= CAST(:floor AS BIGINT)
+   AND d.last_failure_at >= COALESCE((SELECT MAX(m.at) FROM holdfast_incident_jobs AS m
                                        WHERE m.incident_id = CAST(:incident_id AS /*id*/) AND m.letter_id IS NOT NULL),
                                      CAST(:since AS BIGINT))
    AND (d.provider = CAST(:provider AS TEXT) OR (d.category = CAST(:category AS TEXT) AND d.failure_reason <> 'deadline')
@@ -98,6 +99,7 @@ SELECT CAST(:incident_id AS /*id*/), d.job_id,
 ON CONFLICT (incident_id, job_id) DO UPDATE
    SET role = excluded.role, letter_id = excluded.letter_id, at = excluded.at
  WHERE holdfast_incident_jobs.letter_id IS NULL OR holdfast_incident_jobs.at < excluded.at
+RETURNING role
 
 -- name: hit
 -- How many jobs, of how many owners, an incident hit, by what became of them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from holdfast.core.job import PRIORITIES, Claimed, State, is_due
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch, events, lanes
+from holdfast.tables.job_rows import JobDetails, JobLine, RevivedJob
+from holdfast.tables.typed import fetch_first
 
 NIL = "00000000-0000-0000-0000-000000000000"
 
@@ -47,6 +49,7 @@ class Ended(NamedTuple):
 
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
+_BY_PLACE = attrgetter("priority", "created_at")
 _EVENT, _DATA = Ended._fields.index("event"), Ended._fields.index("data")
 
 
@@ -116,8 +119,7 @@ async def turn(tx: Tx, endings: Endings, claim: Claim, now: int, channels: Seque
 
 def _split_leased(rows: Iterable[Row]) -> tuple[list[Claimed], int]:
     taken = [Claimed._make(row) for row in rows]
-    leased = [job for job in taken if job.state == State.PROCESSING]
-    leased.sort(key=itemgetter(9, 11))  # priority, created_at
+    leased = sorted((job for job in taken if job.state == State.PROCESSING), key=_BY_PLACE)
     return leased, len(taken) - len(leased)
 
 
@@ -214,15 +216,15 @@ async def _promote_all(tx: Tx, claim: Claim, now: int) -> tuple[Floors, Floors]:
     entered: list[Floors] = []
     for queue in claim.queues:
         come = await lanes.promote(tx, queue, now, claim.floors.get((queue, LATER), BOTTOM))
-        later[queue, LATER] = max(row["run_at"] for row in come) if len(come) >= lanes.COME_MAX else now - SLACK_MS
-        entered += [{(queue, row["priority"]): row["created_at"]} for row in come]
+        later[queue, LATER] = max(job.run_at for job in come) if len(come) >= lanes.COME_MAX else now - SLACK_MS
+        entered += [{(queue, job.priority): job.created_at} for job in come]
     return later, lowest(*entered)
 
 
 async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | None:
     """Lease one job, whatever its queue, and note it among its events."""
-    lease = {"owner": claim.owner, "lease_until": claim.lease_until}
-    rows = await tx.rows(sql.claim_one, id=job_id, declared=claim.declared, now=now, **lease)
+    lease = {"declared": claim.declared, "owner": claim.owner, "lease_until": claim.lease_until}
+    rows = await tx.rows(sql.claim_one, id=job_id, now=now, **lease)
     if rows and tx.dialect == "sqlite":
         await events.append(tx, [(job_id, rows[0]["attempt"], "claimed", None)], now)
     return Claimed._make(rows[0]) if rows else None
@@ -295,16 +297,16 @@ async def lock_waiting(tx: Tx, wait_key: str) -> tuple[Claimed, str | None] | No
 
 def locked(row: Iterable[Any]) -> tuple[Claimed, str | None]:
     """A job's row and its stage's provider."""
-    values = list(row)
-    return Claimed._make(values[:-1]), values[-1]
+    *job, provider = row
+    return Claimed._make(job), provider
 
 
 async def revive(
     tx: Tx, job_id: str, stage: str, provider: str | None, run_at: int, now: int, *, done: str | None
-) -> Row | None:
+) -> RevivedJob | None:
     """Bring a dead job back for a replay; None if it is not dead. `done`: its completed stages, where they change."""
-    rows = await tx.rows(sql.revive, id=job_id, stage=stage, provider=provider, run_at=run_at, now=now, done=done)
-    return rows[0] if rows else None
+    place = {"stage": stage, "provider": provider, "done": done}
+    return await fetch_first(RevivedJob, tx, sql.revive, id=job_id, run_at=run_at, now=now, **place)
 
 
 async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> bool:
@@ -314,14 +316,12 @@ async def correct(tx: Tx, job_id: str, payload: str, version: int, now: int) -> 
 
 async def unpark(tx: Tx, name: str, limit: int, now: int, floor: int = BOTTOM, is_trial: bool = False) -> Counter[str]:
     """Release up to `limit` held jobs of a provider, the first parked first; return how many of each queue."""
-    hold = "trial" if is_trial else None
-    rows = await tx.rows(sql.unpark, provider=name, hold=hold, floor=floor, limit=limit, now=now)
-    return Counter(row["queue"] for row in rows)
+    hold = {"hold": "trial" if is_trial else None, "floor": floor, "limit": limit, "now": now}
+    return Counter(row["queue"] for row in await tx.rows(sql.unpark, provider=name, **hold))
 
 
-async def show(tx: Tx, job_id: str) -> Row | None:
-    rows = await tx.rows(sql.show, id=job_id)
-    return rows[0] if rows else None
+async def show(tx: Tx, job_id: str) -> JobDetails | None:
+    return await fetch_first(JobDetails, tx, sql.show, id=job_id)
 
 
 async def take_back(tx: Tx, job_id: str, stage: str, error: str, now: int) -> bool:
@@ -337,8 +337,8 @@ async def page(
     kind: str | None = None,
     owner: str | None = None,
     limit: int = 50,
-) -> Sequence[Row]:
-    return await tx.rows(sql.page, before=before, state=state, kind=kind, owner=owner, limit=limit)
+) -> list[JobLine]:
+    return await tx.rows(sql.page, into=JobLine, before=before, state=state, kind=kind, owner=owner, limit=limit)
 
 
 async def prune(tx: Tx, after: str, upto: str, before: int, limit: int) -> list[str]:

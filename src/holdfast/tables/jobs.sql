@@ -28,7 +28,8 @@ WITH fin AS (
      SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = j.attempt + CAST(s.goes AS INTEGER),
          stage = s.stage, run_at = CASE WHEN s.goes THEN j.run_at ELSE s.run_at END, failures = s.failures,
          crashes = s.crashes, provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at,
-         wait_key = s.wait_key, error = COALESCE(s.error, j.error), hold = s.hold, is_due = s.is_due,
+         wait_key = s.wait_key, hold = s.hold, is_due = s.is_due,
+         error = CASE WHEN s.state <> 'succeeded' THEN COALESCE(s.error, j.error) END,
          done = COALESCE(s.done, j.done), tally = s.tally, parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END,
          updated_at = :now, lease_owner = CASE WHEN s.goes THEN j.lease_owner END,
          lease_until = CASE WHEN s.goes THEN GREATEST(j.lease_until, CAST(:lease_until AS BIGINT)) END,
@@ -202,7 +203,8 @@ UPDATE holdfast_jobs
    SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = holdfast_jobs.attempt + s.goes,
        stage = s.stage, run_at = CASE WHEN s.goes THEN holdfast_jobs.run_at ELSE s.run_at END, failures = s.failures,
        crashes = s.crashes, provider = s.provider, not_before = s.not_before, first_failure_at = s.first_failure_at,
-       wait_key = s.wait_key, error = COALESCE(s.error, holdfast_jobs.error), hold = s.hold, is_due = s.is_due,
+       wait_key = s.wait_key, hold = s.hold, is_due = s.is_due,
+       error = CASE WHEN s.state <> 'succeeded' THEN COALESCE(s.error, holdfast_jobs.error) END,
        done = COALESCE(s.done, holdfast_jobs.done), tally = s.tally,
        parked = CASE s.hold WHEN 'limit' THEN 1 ELSE 0 END, updated_at = :now,
        lease_owner = CASE WHEN s.goes THEN holdfast_jobs.lease_owner END,
@@ -289,7 +291,8 @@ SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider
 -- name: page
 -- The newest first; `before` is the last id of the page before.
 SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider, priority, attempt, failures, crashes,
-       epoch, run_at, created_at, updated_at, started_at, finished_at, deadline_at, lease_owner, lease_until, owner, error
+       epoch, run_at, created_at, updated_at, started_at, finished_at, deadline_at, lease_owner, lease_until, owner,
+       job_key, error
   FROM holdfast_jobs
  WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
    AND (CAST(:state AS TEXT) IS NULL OR state = :state)

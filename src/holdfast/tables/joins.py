@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.core.job import Claimed
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 from holdfast.tables.jobs import NIL
+from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed)
 
@@ -89,19 +90,41 @@ async def unended(tx: Tx, join_id: str, limit: int, after: str = NIL) -> list[tu
     return [(Claimed._make(values[:-1]), values[-1]) for values in rows]
 
 
-async def outcomes(tx: Tx, join_id: str, after: str, limit: int) -> Sequence[Row]:
+class ChildOutcome(NamedTuple):
+    """How a job ended, or that it has not: its result, or the category of its failure."""
+
+    id: str
+    kind: str
+    state: str
+    stage: str
+    error: str | None
+    value: str | None
+    category: str | None
+
+
+async def outcomes(tx: Tx, join_id: str, after: str, limit: int) -> list[ChildOutcome]:
     """What came of the children, in the order of their ids."""
-    return await tx.rows(sql.outcomes, id=join_id, after=after, limit=limit)
+    return await tx.rows(sql.outcomes, into=ChildOutcome, id=join_id, after=after, limit=limit)
 
 
-async def outcome_of(tx: Tx, job_id: str) -> Row | None:
+async def outcome_of(tx: Tx, job_id: str) -> ChildOutcome | None:
     """What came of one job, whether or not it is a child."""
-    rows = await tx.rows(sql.outcome_of, id=job_id)
-    return rows[0] if rows else None
+    return await fetch_first(ChildOutcome, tx, sql.outcome_of, id=job_id)
 
 
-async def of_parent(tx: Tx, job_id: str) -> Sequence[Row]:
-    return await tx.rows(sql.of_parent, parent_id=job_id)
+class JoinLine(NamedTuple):
+    id: str
+    stage: str
+    epoch: int
+    kind: str
+    state: str
+    size: int
+    unended: int
+    created_at: int
+
+
+async def of_parent(tx: Tx, job_id: str) -> list[JoinLine]:
+    return await tx.rows(sql.of_parent, into=JoinLine, parent_id=job_id)
 
 
 async def parent_of(tx: Tx, job_id: str) -> str | None:
@@ -110,9 +133,18 @@ async def parent_of(tx: Tx, job_id: str) -> str | None:
     return str(rows[0]["id"]) if rows else None
 
 
-async def children_of(tx: Tx, job_id: str, limit: int) -> Sequence[Row]:
+class ChildLine(NamedTuple):
+    id: str
+    kind: str
+    stage: str
+    state: str
+    created_at: int
+    finished_at: int | None
+
+
+async def children_of(tx: Tx, job_id: str, limit: int) -> list[ChildLine]:
     """What a job has spawned, over all of its stages, the first ones first."""
-    return await tx.rows(sql.children_of, parent_id=job_id, limit=limit)
+    return await tx.rows(sql.children_of, into=ChildLine, parent_id=job_id, limit=limit)
 
 
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:

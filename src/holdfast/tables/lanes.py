@@ -3,8 +3,9 @@ Functions named as the statements in `lanes.sql`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.core.floor import BOTTOM, LATER, NO_FLOORS, SLACK_MS, Floors, Lane, lowest
 from holdfast.core.job import PRIORITIES
@@ -17,9 +18,17 @@ COME_MAX = 500
 """As many of what has come due take part in one claim."""
 
 
-async def promote(tx: Tx, queue: str, now: int, floor: int = BOTTOM, limit: int = COME_MAX) -> Sequence[Row]:
+class PromotedJob(NamedTuple):
+    """A job that was let into its lane."""
+
+    priority: int
+    created_at: int
+    run_at: int
+
+
+async def promote(tx: Tx, queue: str, now: int, floor: int = BOTTOM, limit: int = COME_MAX) -> list[PromotedJob]:
     """Let into the ready index what has come due; returns where in it that is."""
-    return await tx.rows(sql.promote, queue=queue, floor=floor, now=now, limit=limit)
+    return await tx.rows(sql.promote, into=PromotedJob, queue=queue, floor=floor, now=now, limit=limit)
 
 
 async def below(tx: Tx, floors: Floors, declared: str, now: int) -> Floors:
@@ -45,8 +54,8 @@ async def due_ids(
         return [], {}
     rows: list[Row] = []
     come = await promote(tx, queue, now, floors.get((queue, LATER), BOTTOM), max(limit, COME_MAX))
-    later = max(row["run_at"] for row in come) if len(come) >= max(limit, COME_MAX) else now - SLACK_MS
-    entered = lowest(*({(queue, row["priority"]): row["created_at"]} for row in come))
+    later = max(job.run_at for job in come) if len(come) >= max(limit, COME_MAX) else now - SLACK_MS
+    entered = lowest(*({(queue, job.priority): job.created_at} for job in come))
     known: dict[Lane, int] = {(queue, LATER): later}
     for lane in [(queue, priority) for priority in PRIORITIES]:
         if len(rows) < limit:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -19,8 +20,13 @@ async def put(tx: Tx, logs: Iterable[NewLog]) -> None:
     await tx.rows(sql.put, batch=batch.numbered(logs))
 
 
-async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
-    return await tx.rows(sql.of_job, job_id=job_id)
+class AttemptLines(NamedTuple):
+    attempt: int
+    lines: str
+
+
+async def of_job(tx: Tx, job_id: str) -> list[AttemptLines]:
+    return await tx.rows(sql.of_job, into=AttemptLines, job_id=job_id)
 
 
 async def forget(tx: Tx, job_ids: Iterable[str]) -> None:

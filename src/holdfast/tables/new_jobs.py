@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.core.job import is_due
-from holdfast.stores.seam import LoadingTx, Row, Tx
+from holdfast.stores.seam import LoadingTx, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -111,6 +112,13 @@ async def mark_done(tx: Tx, job_id: str, stages: Sequence[str]) -> None:
     await tx.rows(sql.mark_done, id=job_id, done=",".join(stages))
 
 
-async def by_key(tx: Tx, kind: str, job_key: str) -> Row | None:
-    rows = await tx.rows(sql.by_key, kind=kind, job_key=job_key)
-    return rows[0] if rows else None
+class KnownJob(NamedTuple):
+    """The job that has a key already."""
+
+    id: str
+    version: int
+    fingerprint: str | None
+
+
+async def by_key(tx: Tx, kind: str, job_key: str) -> KnownJob | None:
+    return await fetch_first(KnownJob, tx, sql.by_key, kind=kind, job_key=job_key)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.job_rows import JobLine
+from holdfast.tables.providers import GateMove
+from holdfast.tables.typed import fetch_first
 
-sql = load_statements(Path(__file__).with_suffix(".sql"))
+sql = load_statements(Path(__file__).with_suffix(".sql"), JobLine)
 PAYLOADS_MAX = 10_000
 GATES_MAX = 500
 AT_RISK_MAX = 1_000
@@ -19,9 +23,17 @@ AT_RISK_AHEAD_MS = 3_600_000
 ASIDE_MAX = 1_000
 
 
-async def case_of_job(tx: Tx, job_id: str) -> Row | None:
-    rows = await tx.rows(sql.case_of_job, job_id=job_id)
-    return rows[0] if rows else None
+class CaseSummary(NamedTuple):
+    id: str
+    state: str
+    stage: str
+    error_class: str
+    failure_reason: str
+    attempts_made: int
+
+
+async def case_of_job(tx: Tx, job_id: str) -> CaseSummary | None:
+    return await fetch_first(CaseSummary, tx, sql.case_of_job, job_id=job_id)
 
 
 async def jobs_page(
@@ -35,9 +47,10 @@ async def jobs_page(
     stage: str | None = None,
     provider: str | None = None,
     owner: str | None = None,
-) -> Sequence[Row]:
+) -> list[JobLine]:
     return await tx.rows(
         sql.jobs_page,
+        into=JobLine,
         before=before,
         limit=limit,
         state=state,
@@ -49,7 +62,7 @@ async def jobs_page(
     )
 
 
-async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> Sequence[Row]:
+async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> list[JobLine]:
     """Jobs by any id that belongs to them, their effects' or their messages'."""
     as_id = _as_id(wanted)
     message = await tx.rows(sql.aggregate_of, id=as_id) if as_id is not None else []
@@ -57,6 +70,7 @@ async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> 
     quoted = "".join(f"!{sign}" if sign in "!%_" else sign for sign in json.dumps(wanted))
     rows = await tx.rows(
         sql.jobs_found,
+        into=JobLine,
         wanted=subject,
         as_id=_as_id(subject),
         before=before,
@@ -64,7 +78,7 @@ async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> 
         quoted=f"%{quoted}%",
         payloads_max=PAYLOADS_MAX,
     )
-    return rows or await tx.rows(sql.jobs_of_effect, wanted=wanted, before=before, limit=limit)
+    return rows or await tx.rows(sql.jobs_of_effect, into=JobLine, wanted=wanted, before=before, limit=limit)
 
 
 def _as_id(text: str) -> str | None:
@@ -75,14 +89,62 @@ def _as_id(text: str) -> str | None:
         return None
 
 
-async def outbox_page(tx: Tx, *, before: int | None, limit: int, status: str | None = None) -> Sequence[Row]:
-    return await tx.rows(sql.outbox_page, before=before, limit=limit, status=status)
+class MessageLine(NamedTuple):
+    """A message of the outbox in a list."""
+
+    seq: int
+    id: str
+    aggregate_id: str
+    destination: str
+    message_type: str
+    status: str
+    created_at: int
+    available_at: int
+    processed_at: int | None
+    retry_count: int
+    error_message: str | None
+
+
+async def outbox_page(tx: Tx, *, before: int | None, limit: int, status: str | None = None) -> list[MessageLine]:
+    return await tx.rows(sql.outbox_page, into=MessageLine, before=before, limit=limit, status=status)
+
+
+class EffectEntry(NamedTuple):
+    """An effect in an operator's list."""
+
+    key: str
+    provider: str
+    provider_class: str
+    status: str
+    provider_id: str | None
+    sends: int
+    first_sent_at: int | None
+    last_sent_at: int | None
+    marked_at: int | None
+    error_class: str | None
+    error: str | None
+    kind: str
+    stage: str
+    job_id: str | None
+    created_at: int
+    updated_at: int
 
 
 async def effects_page(
     tx: Tx, *, before: str | None, limit: int, status: str | None = None, provider: str | None = None
-) -> Sequence[Row]:
-    return await tx.rows(sql.effects_page, before=before, limit=limit, status=status, provider=provider)
+) -> list[EffectEntry]:
+    return await tx.rows(
+        sql.effects_page, into=EffectEntry, before=before, limit=limit, status=status, provider=provider
+    )
+
+
+class AuditLine(NamedTuple):
+    seq: int
+    at: int
+    actor: str
+    action: str
+    subject: str
+    data: str | None
 
 
 async def audit_page(
@@ -93,18 +155,29 @@ async def audit_page(
     actor: str | None = None,
     subject: str | None = None,
     people: bool = False,
-) -> Sequence[Row]:
+) -> list[AuditLine]:
     """`people`: without what the kernel wrote down by itself."""
-    return await tx.rows(sql.audit_page, before=before, limit=limit, actor=actor, subject=subject, people=int(people))
+    return await tx.rows(
+        sql.audit_page, into=AuditLine, before=before, limit=limit, actor=actor, subject=subject, people=int(people)
+    )
 
 
-async def gates_since(tx: Tx, provider: str, since: int) -> Sequence[Row]:
+class GateStep(NamedTuple):
+    """A change of one provider's gate."""
+
+    seq: int
+    gate: str
+    at: int
+    reason: str
+
+
+async def gates_since(tx: Tx, provider: str, since: int) -> list[GateStep]:
     """Oldest first; the first one may lie before `since`."""
-    return await tx.rows(sql.gates_since, provider=provider, since=since, limit=GATES_MAX)
+    return await tx.rows(sql.gates_since, into=GateStep, provider=provider, since=since, limit=GATES_MAX)
 
 
-async def gate_changes(tx: Tx, since: int, until: int, limit: int) -> Sequence[Row]:
-    return await tx.rows(sql.gate_changes, since=since, until=until, limit=limit)
+async def gate_changes(tx: Tx, since: int, until: int, limit: int) -> list[GateMove]:
+    return await tx.rows(sql.gate_changes, into=GateMove, since=since, until=until, limit=limit)
 
 
 async def mark(tx: Tx) -> tuple[int | str | None, ...]:
@@ -128,9 +201,17 @@ async def job_ids(tx: Tx, lowest: str, highest: str) -> list[str]:
     return [row["id"] for row in await tx.rows(sql.job_ids, lowest=lowest, highest=highest)]
 
 
-async def states_of(tx: Tx, job_ids: Iterable[str]) -> Sequence[Row]:
+class StateCount(NamedTuple):
+    """How many jobs are in a state, and how many of those a provider holds."""
+
+    state: str
+    jobs: int
+    held: int | None
+
+
+async def states_of(tx: Tx, job_ids: Iterable[str]) -> list[StateCount]:
     """How many of these jobs are in each state (`jobs`), and how many of those a provider holds (`held`)."""
-    return await tx.rows(sql.states_of, batch=batch.ids(job_ids))
+    return await tx.rows(sql.states_of, into=StateCount, batch=batch.ids(job_ids))
 
 
 async def letter_ids(tx: Tx, lowest: str, highest: str) -> list[str]:

@@ -4,9 +4,7 @@ SELECT CAST(id AS TEXT) AS id, state, stage, error_class, failure_reason, attemp
 
 -- name: jobs_page
 -- The newest first; `before` is the last id of the page before.
-SELECT CAST(id AS TEXT) AS id, kind, queue, stage, state, parked, hold, provider, priority, attempt, failures, crashes,
-       epoch, run_at, created_at, updated_at, started_at, finished_at, deadline_at, lease_owner, lease_until, owner,
-       job_key, error
+SELECT /*JobLine*/
   FROM holdfast_jobs
  WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
    AND (CAST(:state AS TEXT) IS NULL OR state = :state)
@@ -35,9 +33,7 @@ WITH RECURSIVE kinds (kind) AS (
    UNION SELECT f.job_id FROM holdfast_effects AS f WHERE f.key = :wanted
    UNION SELECT n.id FROM newest AS n WHERE n.trace = :wanted OR n.payload LIKE :quoted ESCAPE '!'
 )
-SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
-       j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
-       j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
+SELECT /*JobLine in j*/
   FROM (SELECT w.id FROM wanted AS w
          WHERE CAST(:before AS TEXT) IS NULL OR w.id < CAST(:before AS /*id*/)
          ORDER BY w.id DESC LIMIT :limit) AS first
@@ -46,9 +42,7 @@ SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.
 
 -- name: jobs_of_effect
 -- By what a provider has of an effect. Neither has an index: asked only where nothing else was found.
-SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
-       j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
-       j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
+SELECT /*JobLine in j*/
   FROM holdfast_jobs AS j
  WHERE j.id IN (SELECT f.job_id FROM holdfast_effects AS f WHERE f.token = :wanted OR f.provider_id = :wanted)
    AND (CAST(:before AS TEXT) IS NULL OR j.id < CAST(:before AS /*id*/))

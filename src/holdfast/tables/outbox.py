@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.core.floor import BOTTOM
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 from holdfast.tables.depth import COUNT_MAX
@@ -21,9 +22,27 @@ async def put(tx: Tx, messages: Iterable[NewMessage], now: int) -> None:
     await tx.rows(sql.put, batch=batch.numbered(messages), now=now)
 
 
-async def claim(tx: Tx, token: str, now: int, lease_until: int, limit: int, floor: int = BOTTOM) -> Sequence[Row]:
-    rows = await tx.rows(sql.claim, token=token, floor=floor, now=now, lease_until=lease_until, limit=limit)
-    return sorted(rows, key=lambda row: int(row["seq"]))
+class ClaimedMessage(NamedTuple):
+    """A message that a relay has leased."""
+
+    seq: int
+    id: str
+    aggregate_id: str
+    destination: str
+    message_type: str
+    payload: str
+    headers: str
+    retry_count: int
+    created_at: int
+
+
+async def claim(
+    tx: Tx, token: str, now: int, lease_until: int, limit: int, floor: int = BOTTOM
+) -> list[ClaimedMessage]:
+    rows = await tx.rows(
+        sql.claim, into=ClaimedMessage, token=token, floor=floor, now=now, lease_until=lease_until, limit=limit
+    )
+    return sorted(rows, key=lambda row: row.seq)
 
 
 async def published(tx: Tx, token: str, seqs: Iterable[int], now: int) -> int:
@@ -52,17 +71,50 @@ async def first_pending(tx: Tx, floor: int = BOTTOM) -> int | None:
     return rows[0]["available_at"] if rows else None
 
 
-async def lag(tx: Tx, floor: int = BOTTOM) -> Row:
+class OutboxLag(NamedTuple):
+    """How many messages are pending, since when the oldest, and where the count began."""
+
+    pending: int
+    oldest: int | None
+    first: int | None
+
+
+async def lag(tx: Tx, floor: int = BOTTOM) -> OutboxLag:
     """How many messages are pending (`COUNT_MAX`: so many or more), and since when the oldest of them."""
-    return (await tx.rows(sql.lag, floor=floor, limit=COUNT_MAX))[0]
+    return (await tx.rows(sql.lag, into=OutboxLag, floor=floor, limit=COUNT_MAX))[0]
 
 
-async def stuck(tx: Tx, limit: int = 100) -> Sequence[Row]:
-    return await tx.rows(sql.stuck, limit=limit)
+class StuckMessage(NamedTuple):
+    id: str
+    aggregate_id: str
+    destination: str
+    message_type: str
+    status: str
+    created_at: int
+    available_at: int
+    retry_count: int
+    error_message: str | None
 
 
-async def of_aggregate(tx: Tx, aggregate_id: str, limit: int = 100) -> Sequence[Row]:
-    return await tx.rows(sql.of_aggregate, aggregate_id=aggregate_id, limit=limit)
+async def stuck(tx: Tx, limit: int = 100) -> list[StuckMessage]:
+    return await tx.rows(sql.stuck, into=StuckMessage, limit=limit)
+
+
+class SentMessage(NamedTuple):
+    """A message of one job, for people."""
+
+    id: str
+    destination: str
+    message_type: str
+    status: str
+    created_at: int
+    processed_at: int | None
+    retry_count: int
+    error_message: str | None
+
+
+async def of_aggregate(tx: Tx, aggregate_id: str, limit: int = 100) -> list[SentMessage]:
+    return await tx.rows(sql.of_aggregate, into=SentMessage, aggregate_id=aggregate_id, limit=limit)
 
 
 async def prune(tx: Tx, after: int, before: int, limit: int) -> tuple[int, int]:

@@ -67,12 +67,12 @@ async def lock(tx: Tx, name: str, now: int) -> ProviderRow:
 
 
 def _provider_row(row: Row) -> ProviderRow:
-    return ProviderRow(state_of(row), row["not_before"], _usage(row), json.loads(row["places"]))
+    state = _standing(row["gate"], row["state"], row["counted"])
+    return ProviderRow(state, row["not_before"], _usage(row), json.loads(row["places"]))
 
 
-def state_of(row: Row) -> BreakerState:
-    """The breaker of a row of `read_every`."""
-    return _standing(row["gate"], row["state"], row["counted"])
+def state_of(stored: StoredProvider) -> BreakerState:
+    return _standing(stored.gate, stored.state, stored.counted)
 
 
 def _standing(gate: str, stored: str, counted: str | None) -> BreakerState:
@@ -134,12 +134,32 @@ async def log(tx: Tx, name: str, gate: str, reason: str, now: int) -> None:
     await tx.rows(sql.log, name=name, gate=gate, reason=reason, now=now)
 
 
-async def history(tx: Tx, name: str | None, limit: int = 50) -> Sequence[Row]:
-    return await tx.rows(sql.history, name=name, limit=limit)
+class GateMove(NamedTuple):
+    """A change of a provider's gate."""
+
+    name: str
+    gate: str
+    at: int
+    reason: str
 
 
-async def read_every(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.read_every)
+async def history(tx: Tx, name: str | None, limit: int = 50) -> list[GateMove]:
+    return await tx.rows(sql.history, into=GateMove, name=name, limit=limit)
+
+
+class StoredProvider(NamedTuple):
+    """A provider as it is stored; `counted` is what every call adds to."""
+
+    name: str
+    gate: str
+    state: str
+    not_before: int | None
+    updated_at: int
+    counted: str | None
+
+
+async def read_every(tx: Tx) -> list[StoredProvider]:
+    return await tx.rows(sql.read_every, into=StoredProvider)
 
 
 async def names(tx: Tx) -> list[str]:

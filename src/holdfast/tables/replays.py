@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -56,10 +56,29 @@ async def begin(tx: Tx, new: NewReplay, group: Group, limit: int, now: int) -> i
     return len(await tx.rows(sql.enrol, id=new.id, limit=limit, **group.bind()))
 
 
-async def due(tx: Tx, now: int) -> Row | None:
+class GroupReplay(NamedTuple):
+    """The replay of a group, as it is stored."""
+
+    id: str
+    fingerprint: str
+    kind: str
+    stage: str
+    error_class: str
+    actor: str
+    cause: str
+    evidence: str | None
+    changes: str | None
+    is_full: int
+    per_minute: float | None
+    state: str
+    next_at: int
+    created_at: int
+    ended_at: int | None
+
+
+async def due(tx: Tx, now: int) -> GroupReplay | None:
     """A running replay whose next letter is due."""
-    rows = await tx.rows(sql.due, now=now)
-    return rows[0] if rows else None
+    return await fetch_first(GroupReplay, tx, sql.due, now=now)
 
 
 async def upcoming(tx: Tx, id: str, limit: int) -> list[Upcoming]:
@@ -89,13 +108,12 @@ async def stop(tx: Tx, id: str, now: int) -> bool:
     return bool(await tx.rows(sql.stop, id=id, now=now))
 
 
-async def show(tx: Tx, id: str) -> Row | None:
-    rows = await tx.rows(sql.show, id=id)
-    return rows[0] if rows else None
+async def show(tx: Tx, id: str) -> GroupReplay | None:
+    return await fetch_first(GroupReplay, tx, sql.show, id=id)
 
 
-async def page(tx: Tx, *, before: str | None, limit: int, fingerprint: str | None = None) -> Sequence[Row]:
-    return await tx.rows(sql.page, before=before, limit=limit, fingerprint=fingerprint)
+async def page(tx: Tx, *, before: str | None, limit: int, fingerprint: str | None = None) -> list[GroupReplay]:
+    return await tx.rows(sql.page, into=GroupReplay, before=before, limit=limit, fingerprint=fingerprint)
 
 
 async def progress(tx: Tx, id: str) -> dict[str, int]:
@@ -103,8 +121,16 @@ async def progress(tx: Tx, id: str) -> dict[str, int]:
     return {row["outcome"]: row["letters"] for row in await tx.rows(sql.progress, id=id)}
 
 
-async def troubles(tx: Tx, id: str, limit: int) -> Sequence[Row]:
-    return await tx.rows(sql.troubles, id=id, limit=limit)
+class TroubledLetter(NamedTuple):
+    """A letter that went wrong again."""
+
+    letter_id: str
+    job_id: str
+    detail: str | None
+
+
+async def troubles(tx: Tx, id: str, limit: int) -> list[TroubledLetter]:
+    return await tx.rows(sql.troubles, into=TroubledLetter, id=id, limit=limit)
 
 
 class GroupFacts(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
@@ -20,8 +21,16 @@ async def put(tx: Tx, rows: Iterable[NewResult], now: int) -> None:
     await tx.rows(sql.put, batch=batch.numbered(rows), now=now)
 
 
-async def of_job(tx: Tx, job_id: str) -> Sequence[Row]:
-    return await tx.rows(sql.of_job, job_id=job_id)
+class StageResult(NamedTuple):
+    stage: str
+    attempt: int
+    is_late: int
+    at: int
+    value: str
+
+
+async def of_job(tx: Tx, job_id: str) -> list[StageResult]:
+    return await tx.rows(sql.of_job, into=StageResult, job_id=job_id)
 
 
 async def of_jobs(tx: Tx, job_ids: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
@@ -29,8 +28,20 @@ async def ensure(tx: Tx, schedule: NewSchedule, next_at: int, now: int) -> None:
     await tx.rows(sql.ensure, **schedule._asdict(), next_at=next_at, now=now)
 
 
-async def due(tx: Tx, now: int, limit: int = 50) -> Sequence[Row]:
-    return await tx.rows(sql.due, now=now, limit=limit)
+class DueSchedule(NamedTuple):
+    name: str
+    cron: str
+    kind: str
+    payload: str
+    next_at: int
+    timezone: str
+    jitter_ms: int
+    overlap: str
+    last_at: int | None
+
+
+async def due(tx: Tx, now: int, limit: int = 50) -> list[DueSchedule]:
+    return await tx.rows(sql.due, into=DueSchedule, now=now, limit=limit)
 
 
 async def advance(tx: Tx, name: str, expected: int, next_at: int, now: int, *, ran: bool = True) -> bool:
@@ -48,8 +59,24 @@ async def remove(tx: Tx, name: str) -> bool:
     return bool(await tx.rows(sql.remove, name=name))
 
 
-async def read_every(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.read_every)
+class StoredSchedule(NamedTuple):
+    """A schedule as it is stored."""
+
+    name: str
+    cron: str
+    kind: str
+    payload: str
+    next_at: int
+    last_at: int | None
+    timezone: str
+    jitter_ms: int
+    overlap: str
+    paused: int
+    added: int
+
+
+async def read_every(tx: Tx) -> list[StoredSchedule]:
+    return await tx.rows(sql.read_every, into=StoredSchedule)
 
 
 async def is_live(tx: Tx, kind: str, job_key: str) -> bool:
@@ -57,7 +84,20 @@ async def is_live(tx: Tx, kind: str, job_key: str) -> bool:
     return bool(await tx.rows(sql.is_live, kind=kind, job_key=job_key))
 
 
-async def runs(tx: Tx, kind: str, prefix: str, limit: int) -> Sequence[Row]:
+class TickJob(NamedTuple):
+    """A job that a schedule has enqueued."""
+
+    id: str
+    job_key: str | None
+    state: str
+    stage: str
+    failures: int
+    created_at: int
+    finished_at: int | None
+    error: str | None
+
+
+async def runs(tx: Tx, kind: str, prefix: str, limit: int) -> list[TickJob]:
     """The jobs of a kind whose keys begin with the prefix, the newest first."""
     escaped = "".join(f"!{sign}" if sign in "!%_" else sign for sign in prefix)
-    return await tx.rows(sql.runs, kind=kind, keys=f"{escaped}%", limit=limit)
+    return await tx.rows(sql.runs, into=TickJob, kind=kind, keys=f"{escaped}%", limit=limit)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.core.text_filter import TextFilter
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.job_rows import JobLine
 
-sql = load_statements(Path(__file__).with_suffix(".sql"))
+sql = load_statements(Path(__file__).with_suffix(".sql"), JobLine)
 LOWEST, HIGHEST = str(UUID(int=0)), str(UUID(int=2**128 - 1))
 CLOCKS_APART_MS = 3_600_000
 PAYLOADS_MAX = 10_000
@@ -22,16 +25,9 @@ async def jobs_matching(
     *,
     before: str | None,
     limit: int,
+    texts: Mapping[str, TextFilter],
     state: str | None = None,
     held: bool | None = None,
-    kind: str | None = None,
-    queue: str | None = None,
-    stage: str | None = None,
-    provider: str | None = None,
-    owner: str | None = None,
-    owner_is: str | None = None,
-    error: str | None = None,
-    key: str | None = None,
     from_id: str | None = None,
     to_id: str | None = None,
     created_from: int | None = None,
@@ -39,40 +35,37 @@ async def jobs_matching(
     inputs: Sequence[Sequence[str]] = (),
     term: tuple[str, str] | None = None,
     is_declared: bool = False,
-) -> Sequence[Row]:
-    """The newest first. Texts are patterns in small letters, but for `owner_is`; of each of `inputs` one of three
-    patterns must fit.
+) -> list[JobLine]:
+    """The newest first. `texts` are of kind, queue, stage, provider, owner, key and error; of each of `inputs` one of
+    three patterns must fit.
 
     `term`, one of the inputs as a field and its value, finds jobs of any age whose kind declares that field;
     `is_declared` says that all kinds that are asked for do."""
-    given = {
+    asked = {
         "before": before,
-        "limit": limit,
         "state": state,
         "held": None if held is None else int(held),
-        "kind": kind,
-        "queue": queue,
-        "stage": stage,
-        "provider": provider,
-        "owner": owner,
-        "owner_is": owner_is,
-        "error": error,
-        "key": key,
-        "from_id": max(from_id or LOWEST, _first_id(created_from)),
-        "to_id": min(to_id or HIGHEST, _last_id(created_to)),
         "created_from": created_from,
         "created_to": created_to,
-        "inputs": batch.keyed({str(number): list(patterns) for number, patterns in enumerate(inputs)}),
+        "inputs": batch.keyed({str(number): list(each) for number, each in enumerate(inputs)}) if inputs else None,
+        **{f"{name}_like" if each.is_pattern else name: each.text for name, each in texts.items()},
     }
-    rows: list[Row] = []
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    within: dict[str, Any] = {
+        "from_id": max(from_id or LOWEST, _first_id(created_from)),
+        "to_id": min(to_id or HIGHEST, _last_id(created_to)),
+        "limit": limit,
+    }
+    rows: list[JobLine] = []
     if term is not None:
-        rows += await tx.rows(sql.jobs_by_term, field=term[0], value=term[1], **given)
+        by_term = sql.choose(sql.jobs_by_term, given)
+        rows += await tx.rows(by_term, into=JobLine, field=term[0], value=term[1], **within, **given)
     if term is None or not is_declared:
         if inputs:
             oldest = await tx.rows(sql.oldest_searched, payloads_max=PAYLOADS_MAX)
-            given["from_id"] = max(str(given["from_id"]), oldest[0]["id"] if oldest else LOWEST)
-        rows += await tx.rows(sql.jobs_matching, is_deep=int(bool(inputs)), **given)
-    newest = {row["id"]: row for row in rows}
+            within["from_id"] = max(within["from_id"], oldest[0]["id"] if oldest else LOWEST)
+        rows += await tx.rows(sql.choose(sql.jobs_matching, given), into=JobLine, **within, **given)
+    newest = {row.id: row for row in rows}
     return [newest[id] for id in sorted(newest, reverse=True)[:limit]]
 
 

@@ -1,30 +1,38 @@
 -- name: jobs_matching
--- The newest first, along the primary key (`ORDER BY id` alone would sort by the text that is given back). What is not
--- asked for is a constant to the planner, so an owner, a state of the few and an error are found by their own indexes.
--- An input has none: it is looked into only where the query asks for it, and `from_id` bounds whose.
-SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
-       j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
-       j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
+-- The newest first, along the primary key (`ORDER BY id` alone would sort by the text that is given back), or by the index
+-- of an owner, a state of the few or an error. A key is unique within its kind: the kinds are leapt over one by one.
+-- An input has no index: `from_id` bounds whose is looked into.
+WITH RECURSIVE kinds (kind) AS ( -- if key
+  SELECT MIN(k.kind) FROM holdfast_jobs AS k WHERE k.job_key IS NOT NULL -- if key
+   UNION ALL -- if key
+  SELECT (SELECT MIN(k.kind) FROM holdfast_jobs AS k WHERE k.job_key IS NOT NULL AND k.kind > n.kind) -- if key
+    FROM kinds AS n WHERE n.kind IS NOT NULL) -- if key
+SELECT /*JobLine in j*/
   FROM holdfast_jobs AS j
  WHERE j.id >= CAST(:from_id AS /*id*/) AND j.id <= CAST(:to_id AS /*id*/)
-   AND (CAST(:before AS TEXT) IS NULL OR j.id < CAST(:before AS /*id*/))
-   AND (CAST(:state AS TEXT) IS NULL OR j.state = :state)
-   AND (CAST(:held AS INTEGER) IS NULL OR j.parked = CAST(:held AS INTEGER))
-   AND (CAST(:kind AS TEXT) IS NULL OR LOWER(j.kind) LIKE :kind ESCAPE '!')
-   AND (CAST(:queue AS TEXT) IS NULL OR LOWER(j.queue) LIKE :queue ESCAPE '!')
-   AND (CAST(:stage AS TEXT) IS NULL OR LOWER(j.stage) LIKE :stage ESCAPE '!')
-   AND (CAST(:provider AS TEXT) IS NULL OR LOWER(j.provider) LIKE :provider ESCAPE '!')
-   AND (CAST(:owner_is AS TEXT) IS NULL OR j.owner = :owner_is)
-   AND (CAST(:owner AS TEXT) IS NULL OR LOWER(j.owner) LIKE :owner ESCAPE '!')
-   AND (CAST(:key AS TEXT) IS NULL OR LOWER(j.job_key) LIKE :key ESCAPE '!')
-   AND (CAST(:error AS TEXT) IS NULL OR (j.error IS NOT NULL AND LOWER(j.error) LIKE :error ESCAPE '!'))
-   AND (CAST(:created_from AS BIGINT) IS NULL OR j.created_at >= CAST(:created_from AS BIGINT))
-   AND (CAST(:created_to AS BIGINT) IS NULL OR j.created_at <= CAST(:created_to AS BIGINT))
-   AND (CAST(:is_deep AS INTEGER) = 0
-        OR NOT EXISTS (SELECT 1 FROM json_each(:inputs) AS e
-                        WHERE LOWER(j.payload) NOT LIKE e.value->>0 ESCAPE '!'
-                          AND LOWER(j.payload) NOT LIKE e.value->>1 ESCAPE '!'
-                          AND LOWER(j.payload) NOT LIKE e.value->>2 ESCAPE '!'))
+   AND j.id < CAST(:before AS /*id*/) -- if before
+   AND j.state = :state -- if state
+   AND j.parked = CAST(:held AS INTEGER) -- if held
+   AND j.kind IN (SELECT n.kind FROM kinds AS n) -- if key
+   AND j.kind = :kind -- if kind
+   AND LOWER(j.kind) LIKE :kind_like ESCAPE '!' -- if kind_like
+   AND j.queue = :queue -- if queue
+   AND LOWER(j.queue) LIKE :queue_like ESCAPE '!' -- if queue_like
+   AND j.stage = :stage -- if stage
+   AND LOWER(j.stage) LIKE :stage_like ESCAPE '!' -- if stage_like
+   AND j.provider = :provider -- if provider
+   AND LOWER(j.provider) LIKE :provider_like ESCAPE '!' -- if provider_like
+   AND j.owner = :owner -- if owner
+   AND LOWER(j.owner) LIKE :owner_like ESCAPE '!' -- if owner_like
+   AND j.job_key = :key -- if key
+   AND LOWER(j.job_key) LIKE :key_like ESCAPE '!' -- if key_like
+   AND j.error IS NOT NULL AND LOWER(j.error) LIKE :error_like ESCAPE '!' -- if error_like
+   AND j.created_at >= CAST(:created_from AS BIGINT) -- if created_from
+   AND j.created_at <= CAST(:created_to AS BIGINT) -- if created_to
+   AND NOT EXISTS (SELECT 1 FROM json_each(:inputs) AS e -- if inputs
+                    WHERE LOWER(j.payload) NOT LIKE e.value->>0 ESCAPE '!' -- if inputs
+                      AND LOWER(j.payload) NOT LIKE e.value->>1 ESCAPE '!' -- if inputs
+                      AND LOWER(j.payload) NOT LIKE e.value->>2 ESCAPE '!') -- if inputs
  ORDER BY j.id DESC LIMIT :limit
 
 -- name: oldest_searched
@@ -33,29 +41,32 @@ SELECT CAST(j.id AS TEXT) AS id FROM holdfast_jobs AS j ORDER BY j.id DESC LIMIT
 
 -- name: jobs_by_term
 -- The newest first, along the primary key of the terms; all else is looked at in the jobs that have the term.
-SELECT CAST(j.id AS TEXT) AS id, j.kind, j.queue, j.stage, j.state, j.parked, j.hold, j.provider, j.priority, j.attempt,
-       j.failures, j.crashes, j.epoch, j.run_at, j.created_at, j.updated_at, j.started_at, j.finished_at, j.deadline_at,
-       j.lease_owner, j.lease_until, j.owner, j.job_key, j.error
+SELECT /*JobLine in j*/
   FROM holdfast_search AS s JOIN holdfast_jobs AS j ON j.id = s.job_id
  WHERE s.field = :field AND s.value = :value
-   AND (CAST(:before AS TEXT) IS NULL OR s.job_id < CAST(:before AS /*id*/))
    AND s.job_id >= CAST(:from_id AS /*id*/) AND s.job_id <= CAST(:to_id AS /*id*/)
-   AND (CAST(:state AS TEXT) IS NULL OR j.state = :state)
-   AND (CAST(:held AS INTEGER) IS NULL OR j.parked = CAST(:held AS INTEGER))
-   AND (CAST(:kind AS TEXT) IS NULL OR LOWER(j.kind) LIKE :kind ESCAPE '!')
-   AND (CAST(:queue AS TEXT) IS NULL OR LOWER(j.queue) LIKE :queue ESCAPE '!')
-   AND (CAST(:stage AS TEXT) IS NULL OR LOWER(j.stage) LIKE :stage ESCAPE '!')
-   AND (CAST(:provider AS TEXT) IS NULL OR LOWER(j.provider) LIKE :provider ESCAPE '!')
-   AND (CAST(:owner_is AS TEXT) IS NULL OR j.owner = :owner_is)
-   AND (CAST(:owner AS TEXT) IS NULL OR LOWER(j.owner) LIKE :owner ESCAPE '!')
-   AND (CAST(:key AS TEXT) IS NULL OR LOWER(j.job_key) LIKE :key ESCAPE '!')
-   AND (CAST(:error AS TEXT) IS NULL OR LOWER(j.error) LIKE :error ESCAPE '!')
-   AND (CAST(:created_from AS BIGINT) IS NULL OR j.created_at >= CAST(:created_from AS BIGINT))
-   AND (CAST(:created_to AS BIGINT) IS NULL OR j.created_at <= CAST(:created_to AS BIGINT))
-   AND NOT EXISTS (SELECT 1 FROM json_each(:inputs) AS e
-                    WHERE LOWER(j.payload) NOT LIKE e.value->>0 ESCAPE '!'
-                      AND LOWER(j.payload) NOT LIKE e.value->>1 ESCAPE '!'
-                      AND LOWER(j.payload) NOT LIKE e.value->>2 ESCAPE '!')
+   AND s.job_id < CAST(:before AS /*id*/) -- if before
+   AND j.state = :state -- if state
+   AND j.parked = CAST(:held AS INTEGER) -- if held
+   AND j.kind = :kind -- if kind
+   AND LOWER(j.kind) LIKE :kind_like ESCAPE '!' -- if kind_like
+   AND j.queue = :queue -- if queue
+   AND LOWER(j.queue) LIKE :queue_like ESCAPE '!' -- if queue_like
+   AND j.stage = :stage -- if stage
+   AND LOWER(j.stage) LIKE :stage_like ESCAPE '!' -- if stage_like
+   AND j.provider = :provider -- if provider
+   AND LOWER(j.provider) LIKE :provider_like ESCAPE '!' -- if provider_like
+   AND j.owner = :owner -- if owner
+   AND LOWER(j.owner) LIKE :owner_like ESCAPE '!' -- if owner_like
+   AND j.job_key = :key -- if key
+   AND LOWER(j.job_key) LIKE :key_like ESCAPE '!' -- if key_like
+   AND j.error IS NOT NULL AND LOWER(j.error) LIKE :error_like ESCAPE '!' -- if error_like
+   AND j.created_at >= CAST(:created_from AS BIGINT) -- if created_from
+   AND j.created_at <= CAST(:created_to AS BIGINT) -- if created_to
+   AND NOT EXISTS (SELECT 1 FROM json_each(:inputs) AS e -- if inputs
+                    WHERE LOWER(j.payload) NOT LIKE e.value->>0 ESCAPE '!' -- if inputs
+                      AND LOWER(j.payload) NOT LIKE e.value->>1 ESCAPE '!' -- if inputs
+                      AND LOWER(j.payload) NOT LIKE e.value->>2 ESCAPE '!') -- if inputs
  ORDER BY s.job_id DESC LIMIT :limit
 
 -- name: put

@@ -69,13 +69,26 @@ SELECT queue FROM holdfast_turns WHERE queue = :queue /*for_update*/
 
 -- name: begun
 -- brief
--- What each key has begun: jobs that have not ended, and starts since a time. A statement of its own after the lock, so
--- that it sees what the one before has written.
-SELECT e.key, (SELECT COUNT(*) FROM holdfast_jobs AS j
-                WHERE j.fair_key = e.key AND j.turn_at IS NOT NULL AND j.finished_at IS NULL
-                  AND (j.hold IS NULL OR j.hold <> 'turn')) AS unended,
+-- What each key has begun: a row with its starts since a time, and one for each job that has not ended. Of a key that was
+-- counted before, the jobs that had not ended then are asked by their ids, and those that were started since are found by
+-- the time of it; of any other, the whole past is looked through. A statement of its own after the lock, so that it sees
+-- what the one before has written. COALESCE: the index of what has not ended would lead over all of the key's dead versions.
+SELECT e.key, CAST(NULL AS TEXT) AS id,
        (SELECT COUNT(*) FROM holdfast_jobs AS j WHERE j.fair_key = e.key AND j.turn_at > :since) AS lately
   FROM json_each(:keys) AS e
+ UNION ALL
+SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id, 0 AS lately
+  FROM json_each(:known) AS e JOIN holdfast_jobs AS j ON j.id = CAST(e.key AS /*id*/)
+ WHERE j.turn_at IS NOT NULL AND j.finished_at IS NULL AND (j.hold IS NULL OR j.hold <> 'turn')
+ UNION ALL
+SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id, 0 AS lately
+  FROM json_each(:counted) AS e JOIN holdfast_jobs AS j
+    ON j.fair_key = e.key AND j.turn_at >= CAST(e.value->>0 AS BIGINT)
+ WHERE COALESCE(j.finished_at, 0) = 0 AND (j.hold IS NULL OR j.hold <> 'turn')
+ UNION ALL
+SELECT j.fair_key AS key, CAST(j.id AS TEXT) AS id, 0 AS lately
+  FROM json_each(:uncounted) AS e JOIN holdfast_jobs AS j ON j.fair_key = e.key
+ WHERE j.turn_at IS NOT NULL AND j.finished_at IS NULL AND (j.hold IS NULL OR j.hold <> 'turn')
 
 -- name: admit @postgres
 -- Lets the oldest due jobs of each key into the lanes that workers claim from, as many of each as its share. The provider

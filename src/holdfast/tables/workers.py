@@ -4,10 +4,10 @@ table: leases live on the job's own row, and what no ring finds a poll does."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
@@ -64,8 +64,20 @@ async def declaring(tx: Tx, queue: str, since: int) -> list[frozenset[str]]:
     return [frozenset(json.loads(row["declared"])) for row in rows if queue in row["queues"].split(",")]
 
 
-async def read_every(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(sql.read_every)
+class SeenWorker(NamedTuple):
+    """A worker as it reported last."""
+
+    name: str
+    queues: str
+    started_at: int
+    seen_at: int
+    in_flight: int
+    drain_at: int | None
+    release: str | None
+
+
+async def read_every(tx: Tx) -> list[SeenWorker]:
+    return await tx.rows(sql.read_every, into=SeenWorker)
 
 
 async def drain(tx: Tx, name: str, drain_at: int | None) -> bool:
@@ -73,9 +85,25 @@ async def drain(tx: Tx, name: str, drain_at: int | None) -> bool:
     return bool(await tx.rows(sql.drain, name=name, drain_at=drain_at))
 
 
-async def running(tx: Tx, name: str, since: int, limit: int) -> Sequence[Row]:
-    return await tx.rows(sql.running, name=name, since=since, limit=limit)
+class HeldJob(NamedTuple):
+    """A job that a worker is running."""
+
+    id: str
+    kind: str
+    stage: str
+    attempt: int
+    last_attempt_at: int | None
 
 
-async def started_since(tx: Tx, since: int) -> Sequence[Row]:
-    return await tx.rows(sql.started_since, since=since)
+async def running(tx: Tx, name: str, since: int, limit: int) -> list[HeldJob]:
+    return await tx.rows(sql.running, into=HeldJob, name=name, since=since, limit=limit)
+
+
+class StartedWorker(NamedTuple):
+    release: str | None
+    declared: str | None
+    started_at: int
+
+
+async def started_since(tx: Tx, since: int) -> list[StartedWorker]:
+    return await tx.rows(sql.started_since, into=StartedWorker, since=since)

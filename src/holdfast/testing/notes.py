@@ -24,7 +24,7 @@ class TroubleWatch(LogWatch):
         super().__init__()
         self._troubles = troubles
 
-    def log(self, event: str, *, level: int | None = None, **fields: Any) -> None:
+    def log(self, event: str, *, level: int | None = None, **fields: object) -> None:
         if event == BLOCKED:
             self._troubles.append(f"{fields['message']}; await what waits, or make the stage a plain def")
         elif "traceback" in fields:

@@ -31,6 +31,7 @@ from holdfast.engines.worker import Worker
 from holdfast.kernel import operate, submit
 from holdfast.kernel.app import App, Job
 from holdfast.kernel.compose.wake import wake_once
+from holdfast.kernel.declare.options import Options
 from holdfast.kernel.failpoint import NAMES
 from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
@@ -143,7 +144,7 @@ class World:
         self._crash_at[failpoint] = visit
 
     async def enqueue(
-        self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[submit.Options]
+        self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]
     ) -> str:
         return await submit.submit(self.kernel, job, input, key=key, **options)
 
@@ -270,29 +271,29 @@ class World:
         async with self.kernel.store.reading() as tx:
             row = await jobs.show(tx, job_id)
         assert row is not None, f"there is no job {job_id}"
-        return dict(row)
+        return row._asdict()
 
     async def events(self, job_id: str) -> list[str]:
         async with self.kernel.store.reading() as tx:
-            return [row["type"] for row in await events.of_job(tx, job_id)]
+            return [row.type for row in await events.of_job(tx, job_id)]
 
     async def results(self, job_id: str) -> dict[str, str]:
         async with self.kernel.store.reading() as tx:
-            return {row["stage"]: row["value"] for row in await results.of_job(tx, job_id)}
+            return {row.stage: row.value for row in await results.of_job(tx, job_id)}
 
     async def effects(self, job_id: str) -> EffectCount:
         async with self.kernel.store.reading() as tx:
             rows = await effects.of_job(tx, job_id)
         return EffectCount(
-            sent=sum(row["status"] == "sent" for row in rows),
-            in_doubt=sum(row["status"] in ("sending", "unknown") for row in rows),
-            for_a_person=sum(row["status"] == "review" for row in rows),
-            sends=sum(row["sends"] for row in rows),
+            sent=sum(row.status == "sent" for row in rows),
+            in_doubt=sum(row.status in ("sending", "unknown") for row in rows),
+            for_a_person=sum(row.status == "review" for row in rows),
+            sends=sum(row.sends for row in rows),
         )
 
     async def dead_letters(self) -> list[dict[str, Any]]:
         async with self.kernel.store.reading() as tx:
-            return [dict(row) for row in await cases.page(tx)]
+            return [letter._asdict() for letter in await cases.page(tx)]
 
     async def mend_and_replay(self, case_id: str, *, full: bool = False, actor: str = "tester") -> None:
         """The whole workflow of a dead letter in one call."""
@@ -305,12 +306,12 @@ class World:
             rows = await jobs.page(tx, limit=1_000)
         moments = []
         for row in rows:
-            if row["state"] == "processing":
-                moments.append(row["lease_until"] + 1)
-            elif row["state"] in ("queued", "waiting") and row["run_at"] < NEVER_MS:
-                moments.append(row["run_at"])
-            if row["deadline_at"] is not None and row["state"] in ("queued", "processing", "waiting"):
-                moments.append(row["deadline_at"] + 1)
+            if row.state == "processing":
+                moments.append((row.lease_until or 0) + 1)
+            elif row.state in ("queued", "waiting") and row.run_at < NEVER_MS:
+                moments.append(row.run_at)
+            if row.deadline_at is not None and row.state in ("queued", "processing", "waiting"):
+                moments.append(row.deadline_at + 1)
         return min(moments, default=None)
 
 

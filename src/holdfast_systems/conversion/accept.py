@@ -15,12 +15,14 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from holdfast.errors import StoreError
 from holdfast.http.auth import Principal
 from holdfast.http.guard import allow_body, body_ended
 from holdfast.http.idempotency import REPLAYED, idempotent, parse_key
 from holdfast.http.limits import MINUTE_MS, check, hold_to
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, StoreError, Tx, batch, idempotency, prepare, secrets, submit_in
+from holdfast.kit import Kernel, prepare, submit_in
+from holdfast.kit.tables import Tx, batch, idempotency, secrets
 from holdfast.providers.webhook import url_problem
 from holdfast_systems.conversion import documents, views
 from holdfast_systems.conversion.codes import TABLE, Code, ConversionError, public_error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.http.limits import Used
-from holdfast.kit import Row, Tx, batch, load_statements
+from holdfast.kit.tables import Row, Tx, batch, load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 

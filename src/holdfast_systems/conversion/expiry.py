@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from holdfast import JobTx
-from holdfast.kit import Kernel, Tx, events, jobs
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Tx, events, jobs
 from holdfast_systems.conversion import documents, results
 from holdfast_systems.conversion.results import checked_uuid, in_thread
 from holdfast_systems.conversion.settings import ConversionSettings

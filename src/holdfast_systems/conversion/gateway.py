@@ -24,7 +24,8 @@ from typing import BinaryIO, Protocol
 import httpx
 
 from holdfast import CallError, Category
-from holdfast.kit import SettingsError, classify, note_status
+from holdfast.errors import SettingsError
+from holdfast.kit import classify, note_status
 from holdfast.providers.bounded import answer_to
 from holdfast_systems.conversion.embedded import EmbeddedGateway, Limits
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread

@@ -14,7 +14,9 @@ from holdfast import NotAllowed
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kit import Kernel, Row, Tx, events, operate
+from holdfast.kit import Kernel
+from holdfast.kit.repair import operate
+from holdfast.kit.tables import Row, Tx, events
 from holdfast.settings import read
 from holdfast_systems.conversion import documents, results, views
 from holdfast_systems.conversion.accept import accept

@@ -16,7 +16,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from holdfast import App, CallError, Context, Failure, Job, JobTx, LeaseLost, Provider, ProviderHeld, Settled, stage
-from holdfast.kit import PublicFailure, State, StoreError, load_migrations, secrets
+from holdfast.errors import StoreError
+from holdfast.kit import PublicFailure, State
+from holdfast.kit.tables import load_migrations, secrets
 from holdfast.providers.webhook import Post, send_notice
 from holdfast.settings import read
 from holdfast_systems.conversion import codes, documents, results

@@ -63,10 +63,8 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
     for page in pages:
         for place, block in _outermost(page):
             block.place = place
-            if block.size > 1.1 * body or len(block.lines) > 1 or block.kind in ("table", "fw", "head"):
+            if not _may_run(block, body):
                 continue
-            if block.lines[0].raised:
-                continue  # a note, which may stand as far down
             height, text = round(block.lines[0].y / 3), block.text
             same[place, height, _NUMBER.sub("#", text)].append(block)
             for number in {int(found) for found in _NUMBER.findall(text)[:6] if len(found) < 6}:
@@ -77,10 +75,14 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
         if len(found) >= 3 or (len(found) == 2 and len(pages) <= 3):
             for block in found:
                 block.kind = "fw"
-    for page in pages:
-        for block in page.blocks:
-            if block.kind == "artifact":
-                block.kind = "fw" if block.place else "p"
+    for block in (block for page in pages for block in page.blocks if block.kind == "artifact"):
+        block.kind = "fw" if block.place else "p"
+
+
+def _may_run(block: Block, body: float) -> bool:
+    """A line by itself, no larger than the text, and no note, which may stand as far down."""
+    is_line = block.size <= 1.1 * body and len(block.lines) <= 1 and block.kind not in ("table", "fw", "head")
+    return is_line and not block.lines[0].raised
 
 
 def _outermost(page: ReadPage) -> Iterator[tuple[str, Block]]:

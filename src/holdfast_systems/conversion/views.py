@@ -8,7 +8,8 @@ from typing import Any
 
 from holdfast.http.stream import Event
 from holdfast.http.tickets import iso
-from holdfast.kit import Gate, Row, Tx, events, providers
+from holdfast.kit import Gate
+from holdfast.kit.tables import Row, Tx, events, providers
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 
@@ -96,7 +97,7 @@ def _when(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def events_of(job_id: str, steps: Sequence[tuple[events.EventPosition, Row]], *, whole: bool) -> list[Event]:
+def events_of(job_id: str, steps: Sequence[tuple[events.EventPosition, events.JobStep]], *, whole: bool) -> list[Event]:
     """A job's events for its stream. The last one ends the stream if it ends the job; `whole`: no more rows follow."""
     shown = [event for event in (_event(job_id, *step) for step in steps) if event is not None]
     if shown and whole and shown[-1].name in FINAL:
@@ -105,12 +106,12 @@ def events_of(job_id: str, steps: Sequence[tuple[events.EventPosition, Row]], *,
     return shown
 
 
-def _event(job_id: str, place: events.EventPosition, row: Row) -> Event | None:
-    if row["type"] not in EVENTS:
+def _event(job_id: str, place: events.EventPosition, step: events.JobStep) -> Event | None:
+    if step.type not in EVENTS:
         return None
-    name, status = EVENTS[row["type"]]
-    data: dict[str, Any] = {"id": job_id, "status": status, "at": iso(row["at"])}
-    meta = json.loads(row["data"]) if row["data"] else {}
+    name, status = EVENTS[step.type]
+    data: dict[str, Any] = {"id": job_id, "status": status, "at": iso(step.at)}
+    meta = json.loads(step.data) if step.data else {}
     if name == "retry" and "run_at" in meta:
         data["retryAfter"] = iso(meta["run_at"])
     return Event(str(place), name, data)

@@ -12,7 +12,10 @@ from typing import Any
 
 import holdfast
 from holdfast import Failure
-from holdfast.kit import Kernel, PublicFailure, Tx, batch, mask_addresses, outbox, redact_message, trace_headers
+from holdfast.kit import Kernel, PublicFailure
+from holdfast.kit.messages import trace_headers
+from holdfast.kit.redaction import mask_addresses, redact_message
+from holdfast.kit.tables import Tx, batch, outbox
 from holdfast_systems.grading import grading_jobs, messages
 from holdfast_systems.grading.contract import (
     CALLBACK_QUEUE,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.kit import Kernel, Row, Tx, audit, batch, load_statements, outbox
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Row, Tx, audit, batch, load_statements, outbox
 from holdfast_systems.grading import submissions, transitions
 from holdfast_systems.grading.contract import Callback, CompletedCallback
 from holdfast_systems.grading.outgoing import checked_request, request_message

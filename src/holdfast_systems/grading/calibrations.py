@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from holdfast import NotFound
-from holdfast.kit import Kernel, Row, Tx, load_statements
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Row, Tx, load_statements
 from holdfast_systems.grading import messages
 from holdfast_systems.grading.calibration import REVIEWS_MAX, Calibration, MarkedAnswer, calibrate
 from holdfast_systems.grading.contract import Callback, CompletedCallback, Result

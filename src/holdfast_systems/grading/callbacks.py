@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 
-from holdfast.kit import Delivery, Kernel, Tx
+from holdfast.kit import Kernel
+from holdfast.kit.messages import Delivery
+from holdfast.kit.tables import Tx
 from holdfast_systems.grading import attempts, calibrations, submissions
 from holdfast_systems.grading.contract import Callback, parse_callback
 from holdfast_systems.grading.submission_ids import UUID

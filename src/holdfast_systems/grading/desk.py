@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.kit import Kernel, Row, Tx, audit, load_statements
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Row, Tx, audit, load_statements
 from holdfast_systems.grading import attempts, submissions
 from holdfast_systems.grading.outgoing import iso
 from holdfast_systems.grading.submission_views import attempt_for_operator, for_operator
@@ -61,7 +62,7 @@ async def show(kernel: Kernel, submission_id: str) -> dict[str, Any] | None:
         "attempts": [attempt_for_operator(past) for past in history],
         "callbacks": [_callback(row) for row in answered],
         "refusedCallbacks": [shown_refusal(row) for row in refused],
-        "audit": [{"at": iso(act["at"]), "actor": act["actor"], "action": act["action"]} for act in acts],
+        "audit": [{"at": iso(act.at), "actor": act.actor, "action": act.action} for act in acts],
     }
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.kit import Kernel, Tx, load_statements
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Tx, load_statements
 from holdfast.system import Gauge, GaugeValue
 from holdfast_systems.grading import reasons
 from holdfast_systems.grading.transitions import PRIORITIES

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from holdfast.kit import Row, Tx, load_statements
+from holdfast.kit.tables import Row, Tx, load_statements
 from holdfast_systems.grading.contract import GradingRequest
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))

@@ -13,19 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import App, Context, Failure, InvalidInput, Job, JobTx, Provider, Retry, Settled, stage
-from holdfast.kit import (
-    Corrected,
-    Delivery,
-    Gate,
-    Kernel,
-    PublicFailure,
-    State,
-    Tx,
-    load_migrations,
-    open_own,
-    providers,
-    unchanged,
-)
+from holdfast.kit import Gate, Kernel, PublicFailure, State, open_own, unchanged
+from holdfast.kit.messages import Delivery
+from holdfast.kit.repair import Corrected
+from holdfast.kit.tables import Tx, load_migrations, providers
 from holdfast.providers.openai import OpenAIClient
 from holdfast.settings import read
 from holdfast_systems.grading import answers, grading_jobs, refused, retention, stages

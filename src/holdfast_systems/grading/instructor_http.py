@@ -20,7 +20,8 @@ from holdfast.http.files import FileAnswer
 from holdfast.http.idempotency import idempotent
 from holdfast.http.problem import Problem
 from holdfast.http.stream import Event, stream
-from holdfast.kit import Kernel, Tx, audit
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Tx, audit
 from holdfast.providers.outbound import fetch
 from holdfast.settings import read
 from holdfast_systems.grading import submissions, transitions

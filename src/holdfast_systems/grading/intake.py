@@ -19,7 +19,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from holdfast import InvalidInput, Job, NotAllowed, NotFound
-from holdfast.kit import Delivery, JobToEnqueue, Kernel, Tx, inbox, once, operate, prepare, submit_in, trace_headers
+from holdfast.kit import JobToEnqueue, Kernel, prepare, submit_in
+from holdfast.kit.messages import Delivery, once, trace_headers
+from holdfast.kit.repair import operate
+from holdfast.kit.tables import Tx, inbox
 from holdfast_systems.grading import answers, grading_jobs, refused
 from holdfast_systems.grading.contract import REQUEST, REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
 from holdfast_systems.grading.topology import RESENT_HEADER

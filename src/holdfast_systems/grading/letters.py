@@ -20,20 +20,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast import InvalidInput, NotAllowed, NotFound
-from holdfast.kit import (
-    Delivery,
-    HeldMessage,
-    Kernel,
-    Lookable,
-    Row,
-    Tx,
-    audit,
-    batch,
-    load_statements,
-    outbox,
-    redact,
-    redact_text,
-)
+from holdfast.kit import Kernel
+from holdfast.kit.messages import Delivery, HeldMessage, Lookable
+from holdfast.kit.redaction import redact, redact_text
+from holdfast.kit.tables import Row, Tx, audit, batch, load_statements, outbox
 from holdfast_systems.grading import submissions
 from holdfast_systems.grading.contract import (
     DEAD_LETTER_QUEUE,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import App
-from holdfast.kit import Kernel, Tx, load_migrations, outbox, secrets
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Tx, load_migrations, outbox, secrets
 from holdfast.settings import read
 from holdfast_systems.grading import calibrations, retention, submissions
 from holdfast_systems.grading.callbacks import receive_callback

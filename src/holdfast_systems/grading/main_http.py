@@ -15,7 +15,8 @@ from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.idempotency import answer_text, idempotent
 from holdfast.http.limits import Room, hold_to
 from holdfast.http.stream import Event, last_event_id, stream
-from holdfast.kit import Kernel, Tx, idempotency
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Tx, idempotency
 from holdfast.settings import read
 from holdfast_systems.grading import asyncapi, attempts, submissions
 from holdfast_systems.grading.accepting import Accepting
@@ -65,8 +66,8 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 
 def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSettings) -> None:
-    # SQLite has one writer: each submission is a transaction of its own anyway.
-    accepting = None if kernel.store.dialect == "sqlite" else Accepting(kernel)
+    # Where writers wait for one another each submission is a transaction of its own anyway.
+    accepting = None if kernel.store.has_one_writer else Accepting(kernel)
     room = Room(kernel, settings.user_limits, submissions.usage)
 
     @router.post("/submissions", status_code=201)

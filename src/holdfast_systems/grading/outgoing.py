@@ -8,7 +8,9 @@ from typing import Any
 
 import holdfast
 from holdfast import InvalidInput
-from holdfast.kit import Kernel, batch, outbox, trace_headers
+from holdfast.kit import Kernel
+from holdfast.kit.messages import trace_headers
+from holdfast.kit.tables import batch, outbox
 from holdfast_systems.grading import messages
 from holdfast_systems.grading.contract import REQUEST_QUEUE, GradingRequest, check_request
 from holdfast_systems.grading.submissions import StoredSubmission

@@ -13,7 +13,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from holdfast import CallError, Category
-from holdfast.kit import JobToEnqueue, Kernel, State, Tx, cases, mask_addresses, prepare
+from holdfast.kit import JobToEnqueue, Kernel, State, prepare
+from holdfast.kit.redaction import mask_addresses
+from holdfast.kit.tables import Tx, cases
 from holdfast_systems.grading.contract import parse_request
 from holdfast_systems.grading.wire import InvalidMessage
 

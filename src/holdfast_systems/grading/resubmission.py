@@ -11,7 +11,8 @@ from holdfast.http.auth import Principal
 from holdfast.http.idempotency import idempotent
 from holdfast.http.limits import hold_to
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, Tx
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Tx
 from holdfast_systems.grading import attempts, submissions
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.submission_ids import checked_id

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.kit import Kernel, batch, load_statements, secrets
+from holdfast.kit import Kernel
+from holdfast.kit.tables import batch, load_statements, secrets
 from holdfast_systems.grading import attempts
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))

@@ -28,6 +28,8 @@ SURPRISAL_WEIGHT = 3.0
 # Measurements go with each other: their usual correlation, from which the spread of a sum of them follows.
 _RELATED = 0.2
 _PRAISE_MAX, _BLAME_MAX = 1.5, 3.0
+# Simple texts are easy to foresee, and no better for it.
+_PRAISE_OF_FORESEEN_MAX = 1.0
 # What learners usually write: mean and standard deviation. Priors, rounded: a wrong one shifts or stretches the
 # scale a little, but changes hardly anybody's place on it.
 _USUAL: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -48,17 +50,17 @@ _WRITTEN_ONLY = frozenset({"misspelt", "english", "sentences"})
 SEVEN = ("variety", "misspelt", "slips", "length", "links", "english", "sentences")
 _NATURAL_SENTENCE = 18
 # Rare words surprise the model too, and are no fault: so much of a nat for each level of the words.
-_NATS_PER_LEVEL = 0.6
+_NATS_PER_LEVEL = 0.45
 
 # The ends of the range, in shares of 1.
 _SHORT_SENTENCES: Line = ((6, 1), (17, 0))
-_FEW_CLAUSES: Line = ((0, 1), (4, 0))
+_FEW_CLAUSES: Line = ((0, 1), (4.5, 0))
 _ADVANCED_WORDS: Line = ((3.1, 0), (3.8, 1))
 _CAREFUL: Line = ((0.2, 0), (1.0, 1))
 _PLAIN_COSTS = 4.0
 # Plain sentences are easy to foresee, and no better for it: the model's praise goes first.
 _PRAISE_OF_PLAIN: Line = ((0, 1), (0.2, 0))
-_RICH_EARNS = 2.5
+_RICH_EARNS = 4.0
 _LOW, _HIGH = 2.0, 8.5
 # Nobody shows C1 with the words of B2.
 _C1_BEGINS, _C1_WORDS = 8.5, 3.4
@@ -92,7 +94,8 @@ def _deviation(name: str, value: float) -> float:
     away = (mean - value if name in _LOWER_IS_BETTER else value - mean) / spread
     if away > 0:
         # A text without a slip, or one that is easy to foresee, is not the better for having none: praise levels off.
-        return _PRAISE_MAX * tanh(away / _PRAISE_MAX)
+        most = _PRAISE_OF_FORESEEN_MAX if name == "surprisal" else _PRAISE_MAX
+        return most * tanh(away / most)
     return max(-_BLAME_MAX, away)
 
 

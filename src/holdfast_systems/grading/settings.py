@@ -34,7 +34,7 @@ class MainSettings:
         "GRADING_UNFINISHED_MAX", 500, "Submissions that a user may have in grading at once; 0: any number", minimum=0
     )
     keep_days: float = setting(
-        "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: for ever", minimum=0
+        "GRADING_KEEP_DAYS", 365.0, "How long finished submissions are kept; 0: forever", minimum=0
     )
 
     calibrate_every_h: float = setting(
@@ -106,10 +106,10 @@ class ServiceSettings(OpenAISettings):
         "GRADING_BREAKER_COOLDOWN_GROWTH", 1.0, "Growth of the pause with each opening in a row, up to 300 s", minimum=1
     )
     requests_keep_days: float = setting(
-        "GRADING_REQUESTS_KEEP_DAYS", 90.0, "How long answered requests are kept; 0: for ever", minimum=0
+        "GRADING_REQUESTS_KEEP_DAYS", 90.0, "How long answered requests are kept; 0: forever", minimum=0
     )
     originals_keep_days: float = setting(
-        "GRADING_ORIGINALS_KEEP_DAYS", 365.0, "How long failed requests are kept for recovery; 0: for ever", minimum=0
+        "GRADING_ORIGINALS_KEEP_DAYS", 365.0, "How long failed requests are kept for recovery; 0: forever", minimum=0
     )
     review_below: int = setting(
         "GRADING_REVIEW_BELOW", 85, "A person reviews below this confidence; 101: everything", minimum=0, maximum=101

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.http.limits import Used
-from holdfast.kit import Kernel, Row, Tx, batch, idempotency, load_statements, outbox, secrets
+from holdfast.kit import Kernel
+from holdfast.kit.tables import Row, Tx, batch, idempotency, load_statements, outbox, secrets
 from holdfast_systems.grading import reasons
 from holdfast_systems.grading.contract import Priority
 from holdfast_systems.grading.transitions import EDGES, PRIORITIES, Submission, SubmissionChange

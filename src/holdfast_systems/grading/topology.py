@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.kit import Queue
+from holdfast.kit.messages import Queue
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, DEAD_LETTER_QUEUE, EXCHANGE, REQUEST_QUEUE
 
 REQUESTS = Queue(REQUEST_QUEUE, EXCHANGE, REQUEST_QUEUE)

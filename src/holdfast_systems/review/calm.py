@@ -12,9 +12,12 @@ from holdfast_systems.review.line_checks import CREDENTIAL, is_known_key
 from holdfast_systems.review.path_kinds import path_kind
 
 PRINTS_MAX = 3  # a file that prints so often is meant to
-_OLD_PYTHON = re.compile(r"`(unicode|basestring|long|xrange|raw_input|unichr|reduce|buffer|file|cmp|execfile)`")
+_OLD_PYTHON = re.compile(
+    r"`(unicode|basestring|long|xrange|raw_input|unichr|reduce|buffer|file|cmp|execfile|reload|intern|apply|coerce|StandardError)`"
+)
 _NOT_IN_TRIALS = re.compile(
-    r"debugging|todo|long-line|S\d+|B0(?:07|1[178])|B90\d|PLW\d+|E7\d+|ASYNC\d+|RUF006|F841|removed-guard"
+    r"debugging|todo|long-line|trailing-space|no-final-newline|removed-guard|eslint\(getter-return\)"
+    r"|S\d+|B\d+|PLW\d+|E7\d+|ASYNC\d+|RUF006|F811|F841|SC\d+"
 )
 _SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^)]*)\)")
 _GUESSES = frozenset(
@@ -30,8 +33,10 @@ _MADE_UP = re.compile(
     r"|@(?:host(?:name)?|localhost|127\.0\.0\.1|example\.\w+|[\w.-]+\.(?:test|example|invalid))\b",
     re.IGNORECASE,
 )
-_EXCUSED = re.compile(r"#\s*noqa\b", re.IGNORECASE)
-_SAID_ONCE = frozenset({"todo", "trailing-space", "long-line"})
+# The keys that a provider's own documents show.
+_EXAMPLE = re.compile(r"EXAMPLE(?:KEY)?\b")
+_EXCUSED = re.compile(r"#.*\b(?:noqa\b|pylint:\s*disable|nosec\b)", re.IGNORECASE)
+_SAID_ONCE = frozenset({"todo", "trailing-space", "long-line", "F401"})
 
 
 def calmed(findings: Iterable[Finding], line_of: Callable[[Finding], str]) -> list[Finding]:
@@ -72,6 +77,8 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
     match = _SECRET_KIND.search(finding.message)
     kind = match["kind"] if match else ""
     guess = kind in _GUESSES or (not kind and not is_known_key(line))
+    if _EXAMPLE.search(line):
+        return None
     if trial:
         return None if guess else replace(finding, severity="info")
     if kind == "Basic Auth Credentials" and _MADE_UP.search(line):

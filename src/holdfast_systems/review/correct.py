@@ -7,7 +7,9 @@ new one gets a row, and so a key, of its own. Rows of all others are not touched
 from __future__ import annotations
 
 from holdfast import InvalidInput, NotAllowed
-from holdfast.kit import Corrected, Tx, batch, redact
+from holdfast.kit.redaction import redact
+from holdfast.kit.repair import Corrected
+from holdfast.kit.tables import Tx, batch
 from holdfast_systems.review import deliveries, reviews
 from holdfast_systems.review.recipients import RECIPIENTS_MAX, Recipient, without_doubles
 from holdfast_systems.review.render import is_plain_address

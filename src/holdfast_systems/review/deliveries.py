@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.kit import Tx, batch, load_statements
+from holdfast.kit.tables import Tx, batch, load_statements
 from holdfast_systems.review.recipients import Recipient, effect_key
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))

@@ -10,7 +10,8 @@ from typing import Protocol, TypeVar
 import httpx
 
 from holdfast import Provider
-from holdfast.kit import redact_text
+from holdfast.kit.redaction import redact_text
+from holdfast.providers.bounded import trust
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review import offline_critic
 from holdfast_systems.review.changelist import Changelist, FetchedDiff
@@ -127,7 +128,7 @@ def _notifier(settings: ReviewSettings) -> tuple[Notifier, tuple[Callable[[], Aw
         )
         return smtp, ()
     if settings.mail_http_url:
-        http = httpx.AsyncClient(follow_redirects=False)
+        http = httpx.AsyncClient(follow_redirects=False, verify=trust())
         mail = HttpMailNotifier(
             http,
             settings.mail_http_url,

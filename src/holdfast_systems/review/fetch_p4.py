@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from holdfast import CallError, Category
-from holdfast.kit import redact_text
+from holdfast.kit.redaction import redact_text
 from holdfast_systems.review.changelist import DIFF_BYTES_MAX, FetchedDiff
 from holdfast_systems.review.command import run
 

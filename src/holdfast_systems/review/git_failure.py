@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from holdfast import CallError, Category
-from holdfast.kit import redact_text
+from holdfast.kit.redaction import redact_text
 
 _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
     (

@@ -26,6 +26,7 @@ _TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|
 _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
 _CONDITION = re.compile(r"^\s*(?:}?\s*else\s+)?(?:if|elif|unless)\b")
+_FUNCTION = re.compile(r"^\s*(?:export |async |public |private |static )*(?:def|function|func|class)\b|.*=> {$")
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 
 
@@ -48,6 +49,7 @@ def _plain(text: str) -> str:
 
 
 def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
+    reworded = any(line.kind == "+" and _CONDITION.match(line.text) for line in hunk.lines)
     for gone, added in _places(hunk.lines):
         if len(added) > _AROUND_MAX or len(gone) > 6:
             continue
@@ -55,14 +57,21 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
             match = _GUARD.match(line.text)
             if match is None or any(_plain(match["condition"]) in text for text in new):
                 continue
-            if any(_CONDITION.match(other.text) for other in added):
-                continue  # reworded, it may be: only a reader of meaning can say
+            if reworded:
+                continue  # it may be: only a reader of meaning can say
             following = gone[index + 1].text if index + 1 < len(gone) else ""
+            if _is_kept(following, new) or any(_FUNCTION.match(other.text) for other in gone[:index]):
+                continue  # it leaves by the same words elsewhere, or its whole function is gone
             if _EXIT.match(following) or _INLINE_EXIT.search(line.text):
                 message = (
                     f"A check that left early (line {line.old_no} before the change) is gone, and nothing replaces it."
                 )
                 yield _finding(file, added, "warning", "removed-guard", message)
+
+
+def _is_kept(leaving: str, new: set[str]) -> bool:
+    """Whether the way out, if it says something of its own, stands in the new lines."""
+    return len(leaving.strip()) > 15 and _plain(leaving) in new
 
 
 def _widened(file: ChangedFile, hunk: Hunk) -> Iterator[Finding]:
@@ -97,6 +106,7 @@ def _tests(changelist: Changelist) -> Iterator[Finding]:
     if not any(not is_test(file.path) and path_kind(file.path) == "product" for file in changelist.files):
         return
     kept = {name for file in changelist.files for _, text in file.added_lines if (name := _test_name(text))}
+    without: dict[str, int] = {}
     for file in changelist.files:
         if not is_test(file.path):
             continue
@@ -104,9 +114,12 @@ def _tests(changelist: Changelist) -> Iterator[Finding]:
         gone = {name for line in lines if (name := _test_name(line.text))} - kept
         renamed = {name for _, text in file.added_lines if (name := _test_name(text))}
         if len(gone) > len(renamed) and not file.is_new:
-            count = f"{len(gone)} test{'' if len(gone) == 1 else 's'}"
-            message = f"{count} went with this change: what held the old behaviour holds the new one no more."
-            yield Finding(file.path, 0, "info", "removed-tests", message, CRITIC)
+            without[file.path] = len(gone)
+    if without:
+        tests = f"{sum(without.values())} test{'' if sum(without.values()) == 1 else 's'}"
+        files = f" of {len(without)} files" if len(without) > 1 else ""
+        message = f"{tests}{files} went with this change: what held the old behaviour holds the new one no more."
+        yield Finding(next(iter(without)), 0, "info", "removed-tests", message, CRITIC)
 
 
 def _test_name(text: str) -> str:

@@ -17,7 +17,8 @@ from holdfast import NotFound
 from holdfast.http.auth import Principal, require
 from holdfast.http.limits import hold_to
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, Tx, iso
+from holdfast.kit import Kernel, iso
+from holdfast.kit.tables import Tx
 from holdfast.settings import read
 from holdfast_systems.review import reviews
 from holdfast_systems.review.changes import Source

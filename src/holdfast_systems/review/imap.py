@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from holdfast import CallError, Category
-from holdfast.kit import SettingsError
+from holdfast.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

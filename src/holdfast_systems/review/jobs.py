@@ -19,19 +19,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from holdfast import App, Context, Job, JobTx, NotAllowed, Settled, stage
-from holdfast.kit import (
-    Corrected,
-    Kernel,
-    State,
-    TakenBack,
-    Tx,
-    effects,
-    load_migrations,
-    prepare,
-    redact_message,
-    submit_in,
-    unchanged,
-)
+from holdfast.kit import Kernel, State, prepare, submit_in, unchanged
+from holdfast.kit.redaction import redact_message
+from holdfast.kit.repair import Corrected, TakenBack
+from holdfast.kit.tables import Tx, effects, load_migrations
 from holdfast.settings import read
 from holdfast_systems.review import changes, critique, deliveries, reviews
 from holdfast_systems.review.changes import Change

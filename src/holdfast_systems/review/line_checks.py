@@ -21,7 +21,8 @@ CREDENTIAL = "credential"
 _MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
 _DEBUGGING: dict[str, tuple[str, Severity]] = {
     r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.(?:set_trace|post_mortem)\(|import i?pdb\b)": (".py", "warning"),
-    r"print\((?!.*\bfile=)": (".py", "info"),
+    # A value or two as they are; what is put into words is meant for a reader.
+    r"print\((?!.*\bfile=)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"].*=\}.*)\)\s*(?:#.*)?$": (".py", "info"),
     r"debugger\b": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
     r"console\.(?:log|debug|trace)\(": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
     r"(?:binding\.(?:pry|irb)|byebug)\b": (".rb .erb", "warning"),
@@ -29,10 +30,29 @@ _DEBUGGING: dict[str, tuple[str, Severity]] = {
     r"(?:dbg!|println!)\(": (".rs", "info"),
     r"set -x\b": (".sh .bash", "info"),
 }
-_TODO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\s*\()(?![^\n]{0,40}(?:#\d+|[A-Z]{2,}-\d+|https?://))")
+_TODO = re.compile(r"\b(TODO|FIXME)\b(?!\s*[\[(])(?![^\n]{0,40}(?:#\d+|[A-Z]{2,}-\d+|https?://))")
 _PROSE = frozenset({".md", ".rst", ".txt", ".adoc"})
-_LONG_BY_NATURE = frozenset({".csv", ".tsv", ".json", ".lock", ".svg", ".ipynb", ".min.js", ".map", ".sum"})
-_KEEPS_TRAILING = frozenset({".md", ".diff", ".patch", ".snap"})
+_LONG_BY_NATURE = frozenset(
+    {
+        ".html",
+        ".xml",
+        ".toml",
+        ".yml",
+        ".yaml",
+        ".cfg",
+        ".ini",
+        ".csv",
+        ".tsv",
+        ".json",
+        ".lock",
+        ".svg",
+        ".ipynb",
+        ".min.js",
+        ".map",
+        ".sum",
+    }
+)
+_KEEPS_TRAILING = frozenset({".md", ".rst", ".txt", ".html", ".diff", ".patch", ".snap"})
 
 _URL_CREDENTIAL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"]{1,64}:(?P<value>[^\s/@'\"]{3,})@")
 _KEY_BLOCK = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast import CallError, Category
-from holdfast.kit import MASK, redact_text
+from holdfast.kit.redaction import MASK, redact_text
 from holdfast_systems.review.changelist import ChangedFile, Changelist, DiffLine
 
 Redact = Callable[[str], str]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.kit import MASK, redact_text
+from holdfast.kit.redaction import MASK, redact_text
 from holdfast.providers.openai import OpenAIClient
 from holdfast_systems.review.changelist import Changelist
 from holdfast_systems.review.findings import NOT_RUN, SEVERITIES, Finding, Review, counted, settle

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from holdfast import CallError
-from holdfast.kit import redact_text
+from holdfast.kit.redaction import redact_text
 from holdfast_systems.review.changelist import ChangedFile
 from holdfast_systems.review.command import run
 from holdfast_systems.review.findings import Finding, Severity

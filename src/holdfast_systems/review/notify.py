@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import EffectKey, ask_person
+from holdfast.kit import EffectKey
+from holdfast.kit.repair import ask_person
 from holdfast_systems.review.critique import Critique
 from holdfast_systems.review.deliveries import ReviewDelivery
 from holdfast_systems.review.engine import Engine

@@ -9,7 +9,6 @@ that is missing, fails or takes too long leaves a remark that says so: a review 
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import os
 import re
@@ -20,12 +19,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from holdfast import CallError
-from holdfast.kit import redact_text
+from holdfast.kit.redaction import redact_text
 from holdfast_systems.review.calm import calmed
 from holdfast_systems.review.changelist import ChangedFile, Changelist
 from holdfast_systems.review.findings import NOT_RUN, Finding, Review, Severity, counted, settle
 from holdfast_systems.review.guards import removed_guards
 from holdfast_systems.review.line_checks import CREDENTIAL, check_lines
+from holdfast_systems.review.meant import unmeant
 from holdfast_systems.review.more_linters import go_vet, gofmt, oxlint
 from holdfast_systems.review.old_side import old_text, only_new
 from holdfast_systems.review.placed import Placed, json_of, place_files, whole_text
@@ -33,14 +33,19 @@ from holdfast_systems.review.placed import Placed, json_of, place_files, whole_t
 CRITIC = "offline"
 # Correctness and security; style belongs to the project's own linter. Left out: asserts (S101), and
 # hard-coded passwords (S105-S107), which detect-secrets finds without naming them in its message; a bare raise
-# (PLE0704), which is right in a function that handlers call; chance that need not be secret (S311); and advice that
-# projects take or leave (B010, B026, B027, B028, PLW1508).
-_RUFF_RULES = "E7,E9,F,B,S,PLE,PLW,ASYNC,RUF006,W605"
-_RUFF_IGNORED = "B010,B026,B027,B028,B904,PLE0704,PLW1508,S101,S105,S106,S107,S311,S603,S607,PLW0603,PLW2901"
+# (PLE0704), which is right in a function that handlers call; security rules that speak of how a thing is called and
+# not of where its value comes from (only those that are wrong whatever the value is are asked); and advice that
+# projects take or leave.
+_RUFF_RULES = (
+    "E711,E714,E721,E722,E9,F,B,PLE,PLW,ASYNC,RUF006,W605,"
+    "S102,S113,S201,S202,S301,S302,S307,S323,S501,S502,S503,S504,S505,S506,S507,S508,S509,S602,S609,S612,S701"
+)
+_RUFF_IGNORED = (
+    "B007,B009,B010,B011,B024,B026,B027,B028,B030,B904,B905,B911,ASYNC109,ASYNC240,"
+    "PLE0704,PLW0603,PLW1508,PLW1509,PLW1510,PLW2901"
+)
 _RUFF_ERRORS = re.compile(r"invalid-syntax|E9|F82|F70|PLE")
 _SHELLS = frozenset({".sh", ".bash", ".dash", ".ksh"})
-_GENERATED = re.compile(r"\b(?:auto-?)?generated (?:by|from|with|automatically)\b|\bdo not edit\b", re.IGNORECASE)
-_RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
 _SHEBANG = re.compile(r"#!\s*/\S*?/(?:env\s+(?:-S\s+)?)?(?:sh|bash|dash|ksh)\b")
 
 
@@ -70,7 +75,7 @@ async def review(
     findings = await _brought_by(changelist, findings, contents, path, timeout_s)
     lines = {(file.path, number): text for file in changelist.files for number, text in file.added_lines}
     texts = {file.path: whole_text(file, contents) or "" for file in changelist.files}
-    findings = [each for each in findings if not _is_meant(each, texts.get(each.path, ""))]
+    findings = unmeant(findings, changelist, texts)
     findings = calmed(_without_echoes(findings), lambda finding: lines.get((finding.path, finding.line), ""))
     findings += [*removed_guards(changelist), *_not_linted(changelist, placed)]
     settled = settle(findings, changelist)
@@ -123,28 +128,6 @@ def _where_broken(findings: list[Finding], changelist: Changelist) -> list[Findi
             finding = replace(finding, line=(before or changed or [finding.line])[-1 if before else 0])
         kept.append(finding)
     return kept
-
-
-def _is_meant(finding: Finding, content: str) -> bool:
-    """Whether what was found is so on purpose: a long line that a program wrote, a print of what a Python file does
-    when it is run by itself, or of an example in a text."""
-    if finding.rule == "long-line":
-        return bool(_GENERATED.search(content[:500]))
-    if finding.rule != "debugging" or finding.severity != "info" or not finding.path.endswith(".py"):
-        return False
-    above = content.split("\n")[: finding.line]
-    outermost = next((line for line in reversed(above) if line[:1] not in ("", " ", "\t", "#", ")", "\r")), "")
-    return bool(_RUN_BY_ITSELF.match(outermost)) or finding.line in _lines_of_texts(content)
-
-
-def _lines_of_texts(content: str) -> set[int]:
-    """The lines inside strings that go over several; none where the file cannot be read."""
-    try:
-        nodes = list(ast.walk(ast.parse(content)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno]
-    return {line for text in texts for line in range(text.lineno + 1, (text.end_lineno or 0) + 1)}
 
 
 def _lines_of(changelist: Changelist, path: str) -> frozenset[int]:
@@ -211,7 +194,9 @@ async def _shellcheck(placed: Placed) -> list[Finding]:
     names = [name for name, file in placed.whole.items() if _is_shell(file)]
     if not names:
         return []
-    said = await json_of(placed, ("shellcheck", "--norc", "--format=json1", "--", *names), codes=(0, 1))
+    said = await json_of(
+        placed, ("shellcheck", "--norc", "--exclude=SC1090,SC1091", "--format=json1", "--", *names), codes=(0, 1)
+    )
     severities: dict[str, Severity] = {"error": "error", "warning": "warning"}
     return [
         Finding(
@@ -223,7 +208,7 @@ async def _shellcheck(placed: Placed) -> list[Finding]:
             "shellcheck",
         )
         for entry in said["comments"]
-        if (file := placed.of(entry["file"])) is not None
+        if (file := placed.of(entry["file"])) is not None and entry["level"] != "style"
     ]
 
 

@@ -7,10 +7,14 @@ from typing import Literal
 
 PathKind = Literal["product", "trial", "foreign"]
 
-# Bundled, generated and locked files: nobody here wrote their lines.
+# Bundled, generated and locked files, and the data of tests: nobody here wrote their lines, or they must be so.
 _FOREIGN = re.compile(
-    r"(^|/)(vendor(ed)?|_vendor|third_?party|node_modules|dist|packages/urllib3|bower_components|generated)/"
-    r"|\.(lock|sum|map|snap|svg|po|pot)$|\.min\.(js|css)$|[._-]generated\.|_pb2(_grpc)?\.pyi?$|\.pb\.go$"
+    r"(^|/)(vendor(ed)?|_vendor|third_?party|node_modules|dist|packages/urllib3|bower_components|generated|typeshed)/"
+    r"|\.(lock|sum|map|snap|svg|po|pot)$|\.min\.(js|css)$|[.-][0-9a-f]{8,}\.(js|css)$"
+    r"|[._-]generated\.|_pb2(_grpc)?\.pyi?$|\.pb\.go$"
+    # what tests read or compare with is as its test needs it
+    r"|(^|/)(tests?|spec|__tests__)/(.*/)?(test-?data|data|cases|fixtures?|resources|samples?|sample_data|snapshots?|"
+    r"expected|golden|inputs?|outputs?|corpus)/|(^|/)(test[-_]?data|__fixtures__|__snapshots__)/"
     r"|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock)$",
     re.IGNORECASE,
 )
@@ -21,6 +25,9 @@ _TRIAL = re.compile(
     r"|(^|/)(test_[^/]*|[^/]*_test|conftest)\.\w+$|\.(test|spec|stories|d|example|sample)\.\w+$|\.(md|rst|txt|adoc)$",
     re.IGNORECASE,
 )
+_COMMAND = re.compile(
+    r"(^|/)(cli|cmd|commands?|console|management)(/|[._]|_[^/]*\.)|_cli\.\w+$|__main__\.py$", re.IGNORECASE
+)
 _TEST = re.compile(
     r"(^|/)(tests?|spec|specs|__tests__)/|(^|/)(test_[^/]*|[^/]*_test)\.\w+$|\.(test|spec)\.\w+$", re.IGNORECASE
 )
@@ -30,6 +37,11 @@ def path_kind(path: str) -> PathKind:
     if _FOREIGN.search(path):
         return "foreign"
     return "trial" if _TRIAL.search(path) else "product"
+
+
+def speaks_to_people(path: str) -> bool:
+    """Whether a file is a command: what it prints is its answer."""
+    return bool(_COMMAND.search(path))
 
 
 def is_test(path: str) -> bool:

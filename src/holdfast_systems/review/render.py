@@ -18,7 +18,7 @@ from html import escape
 from itertools import groupby
 
 from holdfast import CallError, Category
-from holdfast.kit import redact_text
+from holdfast.kit.redaction import redact_text
 from holdfast_systems.review.findings import Finding, Review, counted, counts
 
 SUBJECT_CHARS_MAX = 150

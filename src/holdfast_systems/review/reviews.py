@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast import NotAllowed
+from holdfast.errors import StoreBusy
 from holdfast.http.limits import Used
-from holdfast.kit import Kernel, Row, StoreBusy, Tx, batch, load_statements, prepare, redact, submit_in
+from holdfast.kit import Kernel, prepare, submit_in
+from holdfast.kit.redaction import redact
+from holdfast.kit.tables import Row, Tx, batch, load_statements
 from holdfast_systems.review.changes import Source
 from holdfast_systems.review.deliveries import ReviewDelivery as ReviewDelivery
 from holdfast_systems.review.deliveries import deliveries as deliveries

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import CallError, Category, Context, ProviderHeld
-from holdfast.kit import Gate, look_into, providers
+from holdfast.kit import Gate
+from holdfast.kit.repair import look_into
+from holdfast.kit.tables import providers
 from holdfast_systems.review import deliveries
 from holdfast_systems.review.deliveries import ReviewDelivery
 from holdfast_systems.review.engine import Engine

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
+from holdfast.errors import SettingsError
 from holdfast.http.limits import UserLimits
-from holdfast.kit import SettingsError
 from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.settings import database_problems, setting

@@ -22,7 +22,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import aiosmtplib
 
 from holdfast import CallError, Category
-from holdfast.kit import SettingsError, classify
+from holdfast.errors import SettingsError
+from holdfast.kit import classify
 from holdfast_systems.review.imap import ImapAddress, find_message, has_message, parse_imap_url
 from holdfast_systems.review.notifier import EffectClass
 

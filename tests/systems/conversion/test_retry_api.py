@@ -63,11 +63,11 @@ async def test_a_retry_is_a_replay_of_its_case_and_audited(place: Place) -> None
     await post(place, job_id, "retry")
     async with place.kernel.store.reading() as tx:
         letter = (await cases.page(tx))[0]
-        shown = await cases.show(tx, letter["id"])
-        said = await audit.of_subject(tx, f"case:{letter['id']}")
+        shown = await cases.show(tx, letter.id)
+        said = await audit.of_subject(tx, f"case:{letter.id}")
     assert shown is not None
-    assert (shown["state"], shown["replays"], shown["evidence"]) == ("replayed", 1, "Its owner asked for another try.")
-    assert ("ann", "case.replayed") in [(row["actor"], row["action"]) for row in said]
+    assert (shown.state, shown.replays, shown.evidence) == ("replayed", 1, "Its owner asked for another try.")
+    assert ("ann", "case.replayed") in [(row.actor, row.action) for row in said]
 
 
 @pytest.mark.spec("C7", "001.24")
@@ -184,7 +184,7 @@ async def test_a_result_outlives_its_job(place: Place) -> None:
 async def test_an_operators_replay_shows_and_keeps_the_source(place: Place) -> None:
     job_id = await failed_job(place)
     async with place.kernel.store.reading() as tx:
-        case_id = (await cases.page(tx))[0]["id"]
+        case_id = (await cases.page(tx))[0].id
     await triage(place.kernel, case_id, cause="data", actor="ops")
     await mend(place.kernel, case_id, evidence="mended", actor="ops")
     place.world.clock.advance(DAY_S + 1)

@@ -57,7 +57,7 @@ async def test_each_end_of_a_job_is_told_once_and_signed(open_store: Open, tmp_p
         await expire_once(place.kernel, place.settings)
         await place.world.run_until_idle()
         assert told(await hook.next())["type"] == "job.expired"
-        assert hook.seen.empty() and [row["state"] for row in await notices(place)] == ["succeeded"] * 2
+        assert hook.seen.empty() and [row.state for row in await notices(place)] == ["succeeded"] * 2
 
 
 async def test_a_failure_and_the_retry_after_it_are_two_events(open_store: Open, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_receiver_that_asks_for_time_holds_back_nobody_elses_notice(open
         await place.upload(webhookUrl=idle.url)
         await place.world.work()
         assert told(await idle.next())["type"] == "job.complete"
-        assert sorted(row["state"] for row in await notices(place)) == ["queued", "succeeded"]
+        assert sorted(row.state for row in await notices(place)) == ["queued", "succeeded"]
 
 
 async def test_a_receiver_that_refuses_becomes_a_dead_letter(open_store: Open, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_a_receiver_that_refuses_becomes_a_dead_letter(open_store: Open, t
         job = await place.upload(webhookUrl=hook.url)
         await place.world.run_until_idle()
         async with place.kernel.store.reading() as tx:
-            assert [row["kind"] for row in await cases.page(tx)] == ["conversion.webhook"]
+            assert [row.kind for row in await cases.page(tx)] == ["conversion.webhook"]
         assert (await place.job(job["id"]))["status"] == "complete", "a notice is no part of the conversion"
 
 
@@ -117,7 +117,7 @@ async def test_a_webhook_reaches_no_private_address(open_store: Open, tmp_path: 
         await place.upload(webhookUrl=hook.url)
         await place.world.run_until_idle()
         async with place.kernel.store.reading() as tx:
-            assert [row["error_class"] for row in await cases.page(tx)] == ["ADDRESS_REFUSED"]
+            assert [row.error_class for row in await cases.page(tx)] == ["ADDRESS_REFUSED"]
         assert hook.seen.empty()
 
 

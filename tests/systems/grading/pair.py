@@ -161,7 +161,7 @@ class Pair:
 
     async def pending(self, world: World) -> int:
         async with world.kernel.store.reading() as tx:
-            return int((await outbox.lag(tx))["pending"])
+            return int((await outbox.lag(tx)).pending)
 
     @staticmethod
     async def query(world: World, text: str) -> list[dict[str, Any]]:

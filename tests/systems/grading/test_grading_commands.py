@@ -99,7 +99,7 @@ def test_an_operator_sees_every_refused_callback(env: dict[str, str]) -> None:
     """Also one that names nobody's submission, which no submission can show."""
     stranger, named = said(env, "submissions", "refused")
     assert (stranger["submissionId"], stranger["sizeBytes"]) == (None, 6) and named["submissionId"]
-    assert run(env, "submissions", "refused").output.split()[:2] == ["lastAt", "times"]
+    assert run(env, "submissions", "refused").output.split()[:2] == ["last", "times"]
     assert len(said(env, "submissions", "refused", "--limit", "1")) == 1
 
 

@@ -97,4 +97,4 @@ async def _assert_nothing_left(*kernels: Kernel) -> None:
         while await relay_once(kernel):
             pass
         async with kernel.store.reading() as tx:
-            assert (await outbox.lag(tx))["pending"] == 0
+            assert (await outbox.lag(tx)).pending == 0

@@ -143,6 +143,12 @@ def test_plain_sentences_are_low_and_earn_nothing_for_being_easy_to_foresee() ->
     assert score(replace(plain, subordinate_rate=6.0), 2.4) > 6.5
 
 
+def test_what_is_easy_to_foresee_earns_a_deviation_at_most_and_what_is_not_costs_three() -> None:
+    easy, hard = (deviations(USUAL, 250, surprisal)["surprisal"] for surprisal in (1.0, 6.5))
+    assert (easy, hard) == (1.0, -3.0)
+    assert deviations(replace(USUAL, variety=1.0), 250, None)["variety"] > 1.4, "other praise goes on to 1.5"
+
+
 def test_the_best_writing_is_c1_only_with_its_words() -> None:
     best = replace(USUAL, slips_rate=0.0, misspelt_rate=0.0, variety=0.88, link_kinds=6, english_share=0.99)
     assert score(replace(best, level=3.8), 3.3) >= 8.75

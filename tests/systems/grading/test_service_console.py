@@ -60,13 +60,13 @@ async def test_what_is_done_there_is_done_in_the_operators_name(pair: Pair, tmp_
         assert (await main.ask("GET", path)).json()["state"] == "replayed"
     async with pair.service.kernel.store.reading() as tx:
         steps = await audit.of_subject(tx, f"case:{letter['id']}")
-        assert [(row["actor"], row["action"]) for row in steps][-3:] == [
+        assert [(row.actor, row.action) for row in steps][-3:] == [
             ("olga", "case.triaged"),
             ("olga", "case.corrected"),
             ("olga", "case.replayed"),
         ]
         (opened,) = await audit.of_subject(tx, "breaker:llm")
-        assert opened["actor"] == "olga"
+        assert opened.actor == "olga"
 
 
 @pytest.mark.spec("000.41")

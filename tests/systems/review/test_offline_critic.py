@@ -105,13 +105,13 @@ async def test_what_deserves_no_remark(path: str, line: str) -> None:
 async def test_line_ends_final_newline_and_binaries() -> None:
     mixed = "--- a/m.txt\n+++ b/m.txt\n@@ -1,1 +1,2 @@\n one\n+two\r\n"
     all_crlf = "--- a/c.txt\n+++ b/c.txt\n@@ -1,1 +1,2 @@\n one\r\n+two\r\n"
-    bare = "--- a/n.txt\n+++ b/n.txt\n@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file\n"
+    bare = "--- a/n.cfg\n+++ b/n.cfg\n@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file\n"
     binary = "diff --git a/{0} b/{0}\nnew file mode 100644\nindex 0..1\nBinary files /dev/null and b/{0} differ\n"
     found = await reviewed(
         mixed, all_crlf, bare, binary.format("big.bin"), binary.format("small.bin"), sizes={"big.bin": 9_000_000}
     )
     assert rules(found, "m.txt") == {(2, "mixed-line-ends")} and rules(found, "c.txt") == set()
-    assert rules(found, "n.txt") == {(1, "no-final-newline")}
+    assert rules(found, "n.cfg") == {(1, "no-final-newline")}
     assert rules(found, "big.bin") == {(0, "large-binary")} and rules(found, "small.bin") == {(0, "binary")}
 
 

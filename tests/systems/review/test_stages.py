@@ -26,7 +26,7 @@ async def letter(world: World, case_id: str | None) -> dict[str, Any]:
     async with world.kernel.store.reading() as tx:
         row = await cases.show(tx, case_id)
     assert row is not None
-    return dict(row)
+    return row._asdict()
 
 
 @pytest.mark.spec("R3", "004.6")

@@ -36,7 +36,7 @@ async def test_a_mail_whose_id_the_provider_does_not_know_is_found_and_sent(depl
     await world.run_until_idle()
     assert post.mails == {ADA: 1, BOB: 1} and (await see(world))[0].status == "succeeded"
     async with world.kernel.store.reading() as tx:
-        assert [entry["action"] for entry in await audit.of_subject(tx, f"effect:{key}")] == ["effect.taken_back"]
+        assert [entry.action for entry in await audit.of_subject(tx, f"effect:{key}")] == ["effect.taken_back"]
 
 
 @pytest.mark.spec("R5", "004.24")

@@ -13,7 +13,6 @@ from holdfast.http.answers.rows import (
     Document,
     EffectStatus,
     JobRow,
-    LastError,
     MessageStatus,
     WholeLetter,
 )
@@ -176,41 +175,16 @@ class WhyFacts(TypedDict):
     finished_at: NotRequired[int | None]
 
 
-class JobStory(TypedDict):
+class JobStory(JobRow):
     """One job: why it is where it is, and everything that happened to it."""
 
-    system: str
-    id: str
-    kind: str
-    queue: str
-    stage: str
-    state: State
-    parked: bool
-    hold: str | None
-    provider: str | None
-    priority: int
-    attempt: int
-    failures: int
-    crashes: int
-    epoch: int
-    run_at: str
-    created_at: str
-    updated_at: str
-    started_at: str | None
-    finished_at: str | None
-    deadline_at: str | None
     last_attempt_at: str | None
     first_failure_at: str | None
     not_before: str | None
-    lease_owner: str | None
-    lease_until: str | None
     wait_key: str | None
-    job_key: str | None
-    owner: str | None
     trace: str | None
     version: int
     payload: Document
-    error: LastError | None
     now: str
     why: str
     why_facts: WhyFacts

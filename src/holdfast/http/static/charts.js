@@ -14,12 +14,12 @@ export function shape(tag, attributes, ...children) {
 }
 
 const tenth = (number) => number.toFixed(1);
-const clock = (time, long) =>
-  new Date(time).toLocaleString([], long ? { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } : { hour: "2-digit", minute: "2-digit" });
+export const clock = (time, long) =>
+  new Date(time).toLocaleString([], { ...(long ? { day: "numeric", month: "short" } : {}), hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 // `series` are [{ name, kind, value }]: `bar` and `bad` are stacked, `line` and `second` are curves; a value of null is a gap.
-// `now` is what the chart says while nobody points at it.
-export function timeChart(title, item, series, { show = String, now = null, large = false, points = item.points, jobs = null } = {}) {
+// `now` is what the chart says while nobody points at it, `foot` what it says of the whole stretch.
+export function timeChart(title, item, series, { show = String, now = null, foot = null, large = false, points = item.points, jobs = null } = {}) {
   const box = large ? LARGE : SMALL;
   const plotHigh = box.high - box.foot;
   const wide = (box.wide - box.left) / Math.max(1, points.length);
@@ -33,7 +33,7 @@ export function timeChart(title, item, series, { show = String, now = null, larg
   const y = (value) => plotHigh - 1 - (value / top) * (plotHigh - 8);
   const long = item.step_s * points.length > 86400;
   const rest = now ?? lastOf(values[0], show);
-  const words = most ? `most ${show(most)}` : "nothing";
+  const words = foot ?? (most ? `most ${show(most)}` : "nothing");
   const svg = shape("svg", {
     ...(large ? { width: "100%" } : { class: "plot", preserveAspectRatio: "none" }),
     viewBox: `0 0 ${box.wide} ${box.high}`,

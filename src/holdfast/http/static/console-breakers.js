@@ -96,7 +96,7 @@ function reason(row) {
   const until = row.forced
     ? "until a person closes it"
     : row.open_until
-      ? `until ${new Date(row.open_until).toLocaleTimeString()}`
+      ? `until ${new Date(row.open_until).toLocaleTimeString([], { hourCycle: "h23" })}`
       : "until a health probe finds it well";
   const words = row.gate === "half_open" ? "half open: only a few trial calls go through" : `open ${until}`;
   return `${words}${row.reason ? `; ${row.reason}` : ""}`;

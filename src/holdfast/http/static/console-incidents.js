@@ -6,6 +6,9 @@ export const incidentHref = (one) => `#incident/${encodeURIComponent(one.id)}`;
 const titleOf = (one) => `${one.topic.replaceAll("_", " ")}${one.subject ? `: ${one.subject}` : ""}`;
 const lasted = (one) => span((new Date(one.ended_at ?? Date.now()) - new Date(one.began_at)) / 1000);
 
+// What wakes somebody stands above what can wait.
+export const worstFirst = (items) => items.toSorted((one, other) => Number(other.severity === "page") - Number(one.severity === "page"));
+
 // The card of the first screen; it must say all without a click.
 export function incidentCard(one, again, title = null) {
   const now = one.now ?? {};
@@ -77,7 +80,7 @@ export async function incidents({ query }, again) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Incidents"),
-    going.length ? going.map((one) => incidentCard(one, again)) : el("p", { class: "callout good" }, "None goes on."),
+    going.length ? worstFirst(going).map((one) => incidentCard(one, again)) : el("p", { class: "callout good" }, "None goes on."),
     el("h3", {}, "Before"),
     table(
       [

@@ -221,7 +221,7 @@ const WORDS = {
   advanced: (data) => `Stage done; next is ${data.stage}`,
   rewound: (data) => `Back to ${data.stage}, which the code has before it`,
   retried: (data) =>
-    `Failed: ${data.error_class}: ${data.message}; again at ${new Date(data.run_at).toLocaleTimeString()}`,
+    `Failed: ${data.error_class}: ${data.message}; again at ${new Date(data.run_at).toLocaleTimeString([], { hourCycle: "h23" })}`,
   parked: () => "Held: its provider's breaker is not closed",
   held: (data) => `Put back at no cost: ${data.note ?? "its provider is not called at present"}`,
   lost: () => "Its worker was lost",

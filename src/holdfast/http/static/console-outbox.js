@@ -126,7 +126,7 @@ function whyMessage(row, all) {
   );
   if (older) return "It waits for an older message of the same sender: they go out in order.";
   if (row.retry_count)
-    return `Refused ${count(row.retry_count, "time")}, again at ${new Date(row.available_at).toLocaleTimeString()}: ${text(row.error_message)}`;
+    return `Refused ${count(row.retry_count, "time")}, again at ${new Date(row.available_at).toLocaleTimeString([], { hourCycle: "h23" })}: ${text(row.error_message)}`;
   if (row.error_message) return `It goes out when the broker is back: ${row.error_message}`;
   return "It waits for the relay's next round.";
 }

@@ -1,9 +1,9 @@
 // The first look: what asks for a person, then each system's last hour.
 import { api, el } from "./holdfast.js";
 import { timeChart } from "./charts.js";
-import { incidentCard } from "./console-incidents.js";
+import { incidentCard, worstFirst } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
-import { jobsBehind, pace, providerChart } from "./console-time.js";
+import { failureChart, jobsBehind, pace, providerChart } from "./console-time.js";
 import { count, link, many, span } from "./parts.js";
 
 export async function overview(place, again) {
@@ -18,7 +18,7 @@ export async function overview(place, again) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Overview"),
-    going.items.map((one) => incidentCard(one, again, now.items.length > 1 ? one.system : null)),
+    worstFirst(going.items).map((one) => incidentCard(one, again, now.items.length > 1 ? one.system : null)),
     asks(now.items, more, going.items),
     now.items.toSorted(byUrgency).map((one) => card(one, byName.get(one.system))),
   );
@@ -122,7 +122,7 @@ function charts(past, runsJobs) {
       { name: "held", kind: "second", value: (point) => point.held },
     ], { show: whole, jobs }),
     timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs }),
-    timeChart("Attempts that failed", past, [{ name: "failed", kind: "line", value: (point) => point.error_rate }], { show: (value) => `${Math.round(value * 100)} %`, jobs }),
+    failureChart(past, { jobs }),
     messages(past),
     past.providers.map((provider) => providerChart(provider, past, { jobs })),
   );

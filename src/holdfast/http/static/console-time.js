@@ -1,6 +1,6 @@
 // Time: what each system did, from a quarter of an hour to thirty days, of all jobs or of some.
 import { api, el } from "./holdfast.js";
-import { timeChart } from "./charts.js";
+import { clock, timeChart } from "./charts.js";
 import { field, link, money, span, table } from "./parts.js";
 
 const RANGES = [
@@ -86,7 +86,7 @@ function section(item, query) {
     "section",
     { class: "card", key: item.system, "aria-label": item.title },
     el("h2", {}, item.title),
-    el("p", { class: "soft" }, `Counted until ${item.counted_until ? new Date(item.counted_until).toLocaleTimeString() : "never: no keeper has run"}. Drag across a chart to zoom in; click a point for its jobs.`),
+    el("p", { class: "soft" }, `Counted until ${item.counted_until ? new Date(item.counted_until).toLocaleTimeString([], { hourCycle: "h23" }) : "never: no keeper has run"}. Drag across a chart to zoom in; click a point for its jobs.`),
     timeChart("Stages", item, [
       { name: "done", kind: "bar", value: (point) => point.stages },
       { name: "failed", kind: "bad", value: (point) => point.failed },
@@ -102,7 +102,7 @@ function section(item, query) {
     timeChart("Oldest waits", item, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { ...options, show: span }),
     timeChart("From submission to first attempt", item, curves("waited_ms"), { ...options, show: ms }),
     timeChart("Running time of a stage", item, curves("ran_ms"), { ...options, show: ms }),
-    timeChart("Attempts that failed", item, [{ name: "failed", kind: "line", value: (point) => point.error_rate }], { ...options, show: percent }),
+    failureChart(item, options),
     timeChart("Cost", item, [{ name: "cost", kind: "bar", value: (point) => point.cost_micros }], { ...options, show: money }),
     item.providers.map((one) => providerChart(one, item, options)),
     el("h3", {}, "Stages"),
@@ -130,10 +130,23 @@ function filtered(query, more) {
   return other;
 }
 
+// A share of few attempts says little, so the figure is of the whole stretch, and says of how many; a minute without any is a gap.
+export function failureChart(item, options) {
+  const sum = (name) => item.points.reduce((all, point) => all + point[name], 0);
+  const [failed, all] = [sum("failed"), sum("failed") + sum("stages")];
+  const value = (point) => (point.failed + point.stages ? point.error_rate : null);
+  return timeChart("Attempts that failed", item, [{ name: "failed", kind: "line", value }], {
+    ...options,
+    show: percent,
+    now: all ? percent(failed / all) : "none",
+    foot: all ? `${failed} of ${all}` : "nothing",
+  });
+}
+
 // Half of the calls, and 95 of a hundred, take no longer; where nobody called there is no line.
 export function providerChart(one, item, options) {
   const last = one.points.findLast((point) => point.calls);
-  const now = last ? `${ms(last.took_ms.p95)} at ${new Date(last.at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` : "not called";
+  const now = last ? `${ms(last.took_ms.p95)} at ${clock(last.at)}` : "not called";
   return timeChart(`${one.name}, P95`, item, [
     { name: "P95", kind: "line", value: part("took_ms", "p95") },
     { name: "P50", kind: "second", value: part("took_ms", "p50") },

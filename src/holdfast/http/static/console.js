@@ -152,7 +152,7 @@ function warn(error) {
   const isShown = Boolean(error) && view.dataset.place === location.hash && !view.dataset.failed;
   stale.hidden = !isShown;
   if (!isShown) return;
-  const words = `As of ${new Date(drawnAt).toLocaleTimeString()}. ${error.message} Trying again. `;
+  const words = `As of ${new Date(drawnAt).toLocaleTimeString([], { hourCycle: "h23" })}. ${error.message} Trying again. `;
   stale.replaceChildren(words, wayIn(error) ?? "");
 }
 

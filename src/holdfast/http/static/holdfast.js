@@ -138,7 +138,7 @@ function morphChildren(old, next) {
 
 export function clock(value) {
   const date = new Date(value);
-  return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString();
+  return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString([], { hourCycle: "h23" });
 }
 
 export function uuid() {

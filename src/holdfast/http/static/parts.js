@@ -56,7 +56,7 @@ export function when(value) {
   if (!value) return "";
   const date = new Date(value);
   const today = date.toDateString() === new Date().toDateString();
-  const words = today ? date.toLocaleTimeString() : date.toLocaleString();
+  const words = today ? date.toLocaleTimeString([], { hourCycle: "h23" }) : date.toLocaleString([], { hourCycle: "h23" });
   return el("time", { datetime: date.toISOString(), title: date.toISOString() }, words);
 }
 

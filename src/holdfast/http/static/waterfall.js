@@ -29,7 +29,7 @@ function axis(from, to) {
   return el(
     "div",
     { class: "lane axis", role: "row" },
-    el("span", { role: "columnheader" }, `from ${new Date(from).toLocaleTimeString()}`),
+    el("span", { role: "columnheader" }, `from ${new Date(from).toLocaleTimeString([], { hourCycle: "h23" })}`),
     el("span", { class: "ticks", role: "columnheader" }, ticks),
     el("span", { role: "columnheader" }, "took"),
   );

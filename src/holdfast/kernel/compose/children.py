@@ -20,6 +20,7 @@ from holdfast.core.family import JOIN_KEY, NEVER_MS, Success, child_id
 from holdfast.core.job import State
 from holdfast.errors import LeaseLost, UnknownKind
 from holdfast.kernel.compose.parking import Parking
+from holdfast.kernel.declare.options import Options, check_options, each_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.submit import (
@@ -29,14 +30,13 @@ from holdfast.kernel.submit import (
     LOAD_ROWS_MIN,
     ROWS_AT_A_TIME,
     JobToEnqueue,
-    Options,
     prepare,
     submit_in,
 )
-from holdfast.stores.seam import LoadingTx, Row, Tx
+from holdfast.stores.seam import LoadingTx, Tx
 from holdfast.tables import joins, new_jobs
 from holdfast.tables.jobs import NIL
-from holdfast.tables.joins import Join
+from holdfast.tables.joins import ChildOutcome, Join
 
 if TYPE_CHECKING:
     from holdfast.kernel.context import Context
@@ -46,6 +46,7 @@ PAGE = 5_000
 
 async def spawn(ctx: Context, kind: JobKind, input: object, options: Options) -> str:
     """Start a child and do not wait for it; its id."""
+    check_options(options)
     name = ctx.numbered(f"spawn:{kind.name}")
     async with ctx.fenced() as tx:
         join = (await joins.of_stage(tx, ctx.job)).get(name)
@@ -63,14 +64,22 @@ async def spawn(ctx: Context, kind: JobKind, input: object, options: Options) ->
 
 async def gather(ctx: Context, kind: JobKind, inputs: Iterable[Any], options: Options) -> list[Success[Any] | Failure]:
     """Start a child for each input, leave the handler until all have ended, and return what came of each."""
+    check_options(options)
+    given = each_of(kind.name, inputs)
     join = await _join(ctx, ctx.numbered(f"gather:{kind.name}"), kind)
     if join.state == "spawning":
-        join = await _spawn_all(ctx, join, kind, inputs, options)
+        join = await _spawn_all(ctx, join, kind, given, options)
     if join.unended > 0:
         raise Parking(JOIN_KEY + join.id, NEVER_MS)
-    async with ctx.kernel.store.transaction() as tx:
-        await joins.move(tx, join.id, "sealed", "joined", ctx.now())
+    await _take(ctx, join)
     return await outcomes_of(ctx.kernel, join)
+
+
+async def _take(ctx: Context, join: Join) -> None:
+    """All have ended, and the parent goes on. An attempt that has lost its lease takes nothing: the next one may wait
+    for this join already, and the keeper wakes it by what is sealed."""
+    async with ctx.fenced() as tx:
+        await joins.move(tx, join.id, "sealed", "joined", ctx.now())
 
 
 async def _join(ctx: Context, name: str, kind: JobKind) -> Join:
@@ -83,10 +92,9 @@ async def _join(ctx: Context, name: str, kind: JobKind) -> Join:
     return join
 
 
-async def _spawn_all(ctx: Context, join: Join, kind: JobKind, inputs: Iterable[Any], options: Options) -> Join:
+async def _spawn_all(ctx: Context, join: Join, kind: JobKind, given: Iterator[Any], options: Options) -> Join:
     """Write the children that are not there yet, in commits of thousands. It goes on where it was interrupted: in this
     attempt, a later one, or one that does not know yet that it has lost its lease."""
-    given = iter(inputs)
     _skip(given, join.size)
     position, rows = join.size, BULK_ROWS_FIRST
     while part := await _next_part(ctx, join, kind, given, position, rows, options):
@@ -168,29 +176,29 @@ async def outcomes_of(kernel: Kernel, join: Join) -> list[Success[Any] | Failure
     while True:
         async with kernel.store.reading() as tx:
             rows = await joins.outcomes(tx, join.id, after, PAGE)
-        by_id.update((row["id"], outcome_of(kernel, row)) for row in rows)
+        by_id.update((row.id, outcome_of(kernel, row)) for row in rows)
         if len(rows) < PAGE:
             break
-        after = rows[-1]["id"]
+        after = rows[-1].id
     gone = failure(Category.POLICY, "RESULT_PRUNED", "The job ended so long ago that its row has been removed.")
     return [by_id.get(child_id(join.created_at, join.id, number), gone) for number in range(join.size)]
 
 
-def outcome_of(kernel: Kernel, row: Row) -> Success[Any] | Failure:
+def outcome_of(kernel: Kernel, row: ChildOutcome) -> Success[Any] | Failure:
     """What came of a job that has ended."""
-    if row["state"] == State.SUCCEEDED:
-        return Success(None if row["value"] is None else _value(kernel, row))
-    if row["state"] == State.CANCELLED:
+    if row.state == State.SUCCEEDED:
+        return Success(None if row.value is None else _value(kernel, row, row.value))
+    if row.state == State.CANCELLED:
         return failure(Category.POLICY, "CANCELLED", "The job was cancelled.")
-    why = json.loads(row["error"] or "{}")
-    category = Category(row["category"]) if row["category"] else Category.BUG
+    why = json.loads(row.error or "{}")
+    category = Category(row.category) if row.category else Category.BUG
     return failure(category, why.get("error_class", "UNKNOWN"), why.get("message", ""))
 
 
-def _value(kernel: Kernel, row: Row) -> Any:
+def _value(kernel: Kernel, row: ChildOutcome, text: str) -> Any:
     """As its kind's code reads it; as plain JSON where that is not loaded."""
     try:
-        stage = kernel.registry.kind(row["kind"]).by_name.get(row["stage"])
+        stage = kernel.registry.kind(row.kind).by_name.get(row.stage)
     except UnknownKind:
         stage = None
-    return json.loads(row["value"]) if stage is None else stage.load(row["value"])
+    return json.loads(text) if stage is None else stage.load(text)

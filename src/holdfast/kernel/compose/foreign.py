@@ -8,16 +8,15 @@ connection that commits every statement by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from holdfast.errors import InvalidInput, SchemaMismatch, StoreError, StoreForbidden, StoreReadOnly, forbidden
-from holdfast.stores.seam import Dialect, Row
-from holdfast.stores.statement import Statement
+from holdfast.stores.seam import DIALECTS, Dialect, name_rows
+from holdfast.stores.statement import JSON_PARAMETER, Statement
 
-_AS_JSONB = re.compile(r"jsonb_each\((:\w+|%\(\w+\)s)\)")
 _MISSING_TABLE = re.compile(r'no such table: holdfast_|relation "(\w+\.)?holdfast_\w+" does not exist')
 _REFUSED = re.compile(r"permission denied for (table|relation|schema) \w+")
 _TABLE = re.compile(r"(?<![\w.'])(holdfast_[a-z_]+)")
@@ -33,10 +32,10 @@ class ForeignTx:
         self._run = run
         self._callbacks: list[Callable[[], None]] = []
 
-    async def rows(self, statement: Statement, **params: Any) -> Sequence[Row]:
+    async def rows(self, statement: Statement, *, into: Any = None, **params: Any) -> Any:
         try:
             answer = self._run(statement if self.schema is None else _qualified(statement, self.schema), params)
-            return await answer if self.is_async else answer  # type: ignore[no-any-return]
+            return name_rows(await answer if self.is_async else answer, into)
         except Exception as error:  # each library has its own; all of them carry the database's words
             raise _translated(error, self.schema) or error from error
 
@@ -62,6 +61,10 @@ def _translated(error: Exception, schema: str | None) -> StoreError | None:
     refused = _REFUSED.search(text)
     if refused is not None:
         return StoreForbidden(forbidden(refused.group()))
+    if "current transaction is aborted" in text:
+        return StoreError(
+            "A statement before this failed in this connection's transaction; roll it back and begin again."
+        )
     if "read-only transaction" in text or "readonly database" in text:
         return StoreReadOnly("This connection is read-only, so that no job can be enqueued on it.")
     return None
@@ -91,7 +94,7 @@ def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool =
                 raise InvalidInput(_no_transaction(connection))
             return tx
     raise InvalidInput(
-        f"enqueue cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
+        f"Holdfast cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
         "aiosqlite, psycopg, asyncpg, SQLAlchemy or Django."
     )
 
@@ -168,7 +171,7 @@ def _pyformat(statement: Statement) -> str:
     text = statement.postgres.replace("%", "%%")
     for number in range(len(statement.order), 0, -1):
         text = text.replace(f"${number}", f"%({statement.order[number - 1]})s")
-    return _AS_JSONB.sub(r"jsonb_each(CAST(\1 AS jsonb))", text)
+    return JSON_PARAMETER.sub(r"jsonb_each(CAST(\1 AS jsonb))", text)
 
 
 def _psycopg_sync(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
@@ -211,17 +214,12 @@ def _sqlalchemy(connection: Any) -> ForeignTx:
         raise _not_a_connection(connection, "give it the connection of engine.begin(), or an open session")
     is_async = "asyncio" in type(connection).__module__ or hasattr(connection, "run_sync")
     bind = _bind(connection)
-    dialect: Dialect = "sqlite" if bind.dialect.name == "sqlite" else "postgres"
-    if bind.dialect.name not in ("sqlite", "postgresql"):
+    dialect = DIALECTS.get(bind.dialect.name)
+    if dialect is None:
         raise InvalidInput(f"enqueue works on SQLite and PostgreSQL; this session is on {bind.dialect.name}.")
 
     def prepared(statement: Statement) -> Any:
-        if dialect == "sqlite":
-            return sqlalchemy.text(statement.sqlite)
-        text = statement.postgres.replace(":", "\\:")
-        for number in range(len(statement.order), 0, -1):
-            text = text.replace(f"${number}", f":{statement.order[number - 1]}")
-        return sqlalchemy.text(_AS_JSONB.sub(r"jsonb_each(CAST(\1 AS jsonb))", text))
+        return sqlalchemy.text(statement.named_text(dialect))
 
     def rows(result: Any) -> Any:
         return result.mappings().all() if result.returns_rows else []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from holdfast.core.decide import Decision
 from holdfast.core.failure import Failure
 from holdfast.core.job import Claimed, State
 from holdfast.errors import InvalidInput
-from holdfast.kernel.submit import Options, order_of, submit_in
-from holdfast.stores.seam import Dialect, Row, Tx
+from holdfast.kernel.declare.options import Options
+from holdfast.kernel.submit import order_of, submit_in
+from holdfast.stores.seam import Dialect, Named, Row, Tx
 from holdfast.stores.statement import Statement, statement_of
 
 if TYPE_CHECKING:
@@ -71,9 +72,15 @@ class JobTx:
         order = order_of(job, input, options, job_id=self.kernel.new_id(), now=now, key=key)
         return (await submit_in(self._tx, [order], now, self.kernel.watch))[0]
 
-    async def rows(self, statement: Statement, **params: object) -> Sequence[Row]:
-        """Run a named statement and return its rows."""
-        return await self._tx.rows(statement, **params)
+    @overload
+    async def rows(self, statement: Statement, *, into: type[Named], **params: object) -> list[Named]: ...
+
+    @overload
+    async def rows(self, statement: Statement, *, into: None = None, **params: object) -> Sequence[Row]: ...
+
+    async def rows(self, statement: Statement, *, into: Any = None, **params: object) -> Any:
+        """Run a named statement and return its rows; `into` a named tuple, each field from the column of its name."""
+        return await self._tx.rows(statement, into=into, **params)
 
     async def notify(self, channel: str, *, to_all: bool = False) -> None:
         """Wake whoever listens on `channel`, once this transaction commits."""

@@ -99,7 +99,7 @@ def _prepare(ctx: Context, session: Any) -> ForeignTx:
 
 async def _check_held(ctx: Context, tx: ForeignTx) -> None:
     row = await jobs.show(tx, ctx.job.id)
-    if row is None or (row["attempt"], row["state"]) != (ctx.job.attempt, State.PROCESSING):
+    if row is None or (row.attempt, row.state) != (ctx.job.attempt, State.PROCESSING):
         raise LeaseLost(f"Job {ctx.job.id} is no longer held by attempt {ctx.job.attempt}.")
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import sys
 import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from holdfast.core.classify import Rules
+from holdfast.core.given import count_problem, seconds_problem
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
+from holdfast.core.suggest import nearest
 from holdfast.core.turns import OWNER, Limit, Turns
 from holdfast.errors import BadDeclaration
 
@@ -43,6 +43,9 @@ def name_kind(queue: str, place: str, name: object) -> str:
 
 
 def adapter_for(type_: Any, place: str) -> TypeAdapter[Any]:
+    if isinstance(type_, str | typing.ForwardRef):
+        name = getattr(type_, "__forward_arg__", type_)
+        raise BadDeclaration(f"'{place}' names its type by the text '{name}'; write the class itself, above it.")
     try:
         return TypeAdapter(type_)
     except Exception as error:
@@ -79,6 +82,24 @@ def check_upgrade(upgrade: U) -> U:
     return upgrade
 
 
+def check_markable(thing: object) -> None:
+    """A mark cannot be left on a property, which keeps nothing."""
+    if not callable(thing) and not hasattr(thing, "__dict__"):
+        raise BadDeclaration(f"@stage() stands above a {type(thing).__name__}; it must stand above a method.")
+
+
+def refuse_again(cls: type[Any], kind: str, known: Mapping[str, Any]) -> None:
+    """A kind is declared once, and a class is one kind."""
+    if kind in known:
+        raise BadDeclaration(f"The job kind '{kind}' is declared twice.")
+    declared = vars(cls).get("__holdfast__")
+    if declared is not None:
+        raise BadDeclaration(
+            f"'{cls.__name__}' is declared as '{declared.name}' already, and cannot be '{kind}' too; "
+            "write a class for each."
+        )
+
+
 def refuse_second(function: object) -> None:
     """A class that writes two stages of one name has only the second; the first would be lost without a word."""
     name = getattr(function, "__name__", "")
@@ -87,17 +108,18 @@ def refuse_second(function: object) -> None:
         raise BadDeclaration(f"'{body['__qualname__']}' has two stages '{name}'; give one of them another name.")
 
 
-def check_options(place: str, method: object, retry: object, provider: object, timeout_s: object) -> None:
-    if isinstance(method, classmethod):
-        raise BadDeclaration(
-            f"The stage '{place}' is a classmethod; it must be a method that takes (self, ctx, input)."
-        )
+def check_provider(place: str, provider: object) -> None:
+    if not isinstance(provider, Provider):
+        raise BadDeclaration(f"{place} has a provider of {provider!r}; write provider=Provider(...).")
+
+
+def check_options(place: str, retry: object, provider: object, timeout_s: object) -> None:
     if not isinstance(retry, Retry):
         raise BadDeclaration(f"The stage '{place}' has a retry of {retry!r}; write retry=Retry(attempts=...).")
-    if provider is not None and not isinstance(provider, Provider):
-        raise BadDeclaration(f"The stage '{place}' has a provider of {provider!r}; write provider=Provider(...).")
-    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
-        raise BadDeclaration(f"The stage '{place}' has a timeout_s of {timeout_s!r}; it must be seconds above 0.")
+    if provider is not None:
+        check_provider(f"The stage '{place}'", provider)
+    if problem := seconds_problem(timeout_s, above_zero=True):
+        raise BadDeclaration(f"The stage '{place}' has a timeout_s of {timeout_s!r}; it {problem}.")
 
 
 def checked_rules(rules: Rules, never: tuple[type[BaseException], ...], place: str) -> Rules:
@@ -119,7 +141,7 @@ def _is_exception(candidate: object) -> bool:
 
 
 def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> None:
-    if version < 1:
+    if count_problem(version):
         raise BadDeclaration(f"'{place}' has version {version}; versions count from 1.")
     missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
     if missing:
@@ -165,7 +187,7 @@ def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
 
 def _refuse_misspelt(place: str, name: str) -> None:
     for hook, cutoff in HOOKS.items():
-        if get_close_matches(name, [hook], cutoff=cutoff):
+        if nearest(name, [hook], cutoff):
             signature = f"{hook}(self, tx, change)" if hook == HOOK else hook
             raise BadDeclaration(f"'{place}.{name}' is called by nobody; did you mean {signature}?")
 
@@ -251,23 +273,21 @@ def check_turns(place: str, turns: Turns | None, takes: Any) -> None:
             f"'{place}' takes turns by '{turns.by}', which is neither 'owner' nor a field of its input."
         )
     for key, weight in turns.weights.items():
-        if not _is_count(weight):
+        if count_problem(weight):
             raise BadDeclaration(
                 f"'{place}' gives '{key}' a weight of {weight!r}; it must be a whole number of 1 or more."
             )
     limits = () if turns.limit is None else (turns.limit.at_once, turns.limit.per_minute)
-    if any(number is not None and not _is_count(number) for number in limits) or (limits and not any(limits)):
+    if any(number is not None and count_problem(number) for number in limits) or (limits and not any(limits)):
         raise BadDeclaration(f"'{place}' needs a limit with at_once or per_minute, a whole number of 1 or more.")
-
-
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def checked_paths(place: str, verb: str, paths: Sequence[str], takes: Any) -> tuple[str, ...]:
     """The paths of fields in an input. The first part of each must be a field of it, where that can be seen."""
     fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
     for path in paths:
+        if not isinstance(path, str):
+            raise BadDeclaration(f"'{place}' {verb} {path!r}, which is no path of a field; write ('field',).")
         first = path.split(".")[0]
         names = None if fields is None else {*fields, *(getattr(field, "alias", None) for field in fields.values())}
         if not all(path.split(".")) or (names is not None and first not in names):

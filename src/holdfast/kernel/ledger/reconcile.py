@@ -9,7 +9,6 @@ from holdfast.core.redact import redact_text
 from holdfast.errors import CallError
 from holdfast.kernel.effects import ask_person, look_up
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Row
 from holdfast.tables import effects
 
 BATCH = 50
@@ -21,12 +20,11 @@ async def reconcile_once(kernel: Kernel) -> int:
         async with kernel.store.reading() as tx:
             before = kernel.now() - int(kernel.tuning.reconcile_grace_s * 1_000)
             doubtful = await effects.in_doubt(tx, before, BATCH, scan.start or BOTTOM)
-        scan.reached(doubtful[0]["updated_at"] if doubtful else before)
-    return sum([await _clear(kernel, row) for row in doubtful])
+        scan.reached(doubtful[0][1] if doubtful else before)
+    return sum([await _clear(kernel, effect) for effect, _ in doubtful])
 
 
-async def _clear(kernel: Kernel, row: Row) -> bool:
-    effect = effects.read_row(row)
+async def _clear(kernel: Kernel, effect: EffectRow) -> bool:
     provider = kernel.registry.provider(effect.provider)
     step = next_step(effect, provider, effect.epoch, kernel.now(), can_look=provider.lookup is not None)
     if isinstance(step, LookUp):

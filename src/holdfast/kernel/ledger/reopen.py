@@ -49,7 +49,7 @@ async def reopen(kernel: Kernel, tx: Tx, effect: EffectRow, job: Claimed, now: i
         await cases.begin_at(tx, job.id, stage)
     elif job.state == State.DEAD:
         case = await cases.lock_of_job(tx, job.id)
-        begins_at = (case and case["replay_stage"]) or job.stage
+        begins_at = (case and case.replay_stage) or job.stage
         if _comes_first(kind, stage, begins_at):
             await cases.begin_at(tx, job.id, stage)
 

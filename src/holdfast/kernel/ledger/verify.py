@@ -138,7 +138,7 @@ async def _conclude(kernel: Kernel, provider: Provider, row: EffectRow) -> Verdi
     step = after_unknown_id(row, provider, kernel.now())
     why = step.why if isinstance(step, AskPerson) else None
     async with kernel.store.transaction() as tx:
-        if any(entry["action"] == "effect.answered" for entry in await audit.of_subject(tx, _subject(row))):
+        if any(entry.action == "effect.answered" for entry in await audit.of_subject(tx, _subject(row))):
             why = "a person said that it was sent, and the provider does not know its id"
         try:
             job = await lock_ended(tx, row)

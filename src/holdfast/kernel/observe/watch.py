@@ -54,7 +54,7 @@ LEVELS: Mapping[str, int] = {
 
 
 class Watch(Protocol):
-    def log(self, event: str, *, level: int | None = None, **fields: Any) -> None:
+    def log(self, event: str, *, level: int | None = None, **fields: object) -> None:
         """One structured line, at the event's own level unless one is given."""
         ...
 
@@ -90,7 +90,7 @@ class LogWatch:
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("holdfast")
 
-    def log(self, event: str, *, level: int | None = None, **fields: Any) -> None:
+    def log(self, event: str, *, level: int | None = None, **fields: object) -> None:
         loud = level_of(event, fields) if level is None else level
         if self._logger.isEnabledFor(loud):
             line = {"event": event, **fields}

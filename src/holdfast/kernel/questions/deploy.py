@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import depth, workers
+from holdfast.tables.depth import LaneHead, LaterHead
 
 WORKER_FRESH_MS = 90_000
 """Workers report when they renew their leases; one that was silent for this long is taken for gone."""
@@ -31,11 +32,8 @@ async def stranded(kernel: Kernel) -> list[Stranded]:
     declared = {key for kind in kernel.registry.kinds.values() for key in kind.declares()}
     async with kernel.store.reading() as tx:
         rows = await depth.standing(tx, kernel.registry.queues)
-    unfit = [row for row in rows if declared_key(row["kind"], row["stage"], row["version"]) not in declared]
-    return [
-        Stranded(row["kind"], row["stage"], row["version"], row["jobs"], row["oldest"], _reason(kernel, *list(row)[:3]))
-        for row in unfit
-    ]
+    unfit = [row for row in rows if declared_key(row.kind, row.stage, row.version) not in declared]
+    return [Stranded(*row, _reason(kernel, row.kind, row.stage, row.version)) for row in unfit]
 
 
 class Undeclared(NamedTuple):
@@ -46,7 +44,7 @@ class Undeclared(NamedTuple):
     jobs: int
 
 
-async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[Row]]) -> list[Undeclared]:
+async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[LaneHead | LaterHead]]) -> list[Undeclared]:
     """What waits for code that nobody runs, of the `due` jobs in front of each queue: what nobody claims comes to stand
     there, however long the queue is. Empty without any worker: then nothing is declared, and all of it waits."""
     now = kernel.now()
@@ -57,8 +55,8 @@ async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[Row]]) -
             continue
         declared = frozenset().union(*sets)
         for row in due.get(queue, ()):
-            if declared_key(row["kind"], row["stage"], row["version"]) not in declared:
-                counts[row["kind"], row["stage"]] += row["jobs"]
+            if declared_key(row.kind, row.stage, row.version) not in declared:
+                counts[row.kind, row.stage] += row.jobs
     return [Undeclared(kind, stage, number) for (kind, stage), number in sorted(counts.items())]
 
 

@@ -16,9 +16,14 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS
 from holdfast.kernel.questions.horizon import read_held_back
-from holdfast.stores.seam import Row, Tx
+from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, ops, pauses, providers, workers
+from holdfast.tables.events import JobStep
+from holdfast.tables.job_rows import JobDetails
+from holdfast.tables.ops import CaseSummary
+from holdfast.tables.pauses import JobPause
 from holdfast.tables.providers import ProviderRow
+from holdfast.tables.workers import SeenWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +38,15 @@ class Explanation:
 class Story:
     """All that was read of one job, at one moment."""
 
-    job: Row
-    last: Row | None
+    job: JobDetails
+    last: JobStep | None
     provider: ProviderRow | None
-    case: Row | None
-    workers: Sequence[Row]
+    case: CaseSummary | None
+    workers: Sequence[SeenWorker]
     now: int
     declaring: frozenset[str] = frozenset()
     """What the running workers of its queue may claim."""
-    pauses: Sequence[Row] = ()
+    pauses: Sequence[JobPause] = ()
     """Those of its kind and its queue."""
 
 
@@ -59,7 +64,7 @@ async def explain(kernel: Kernel, job_id: str) -> Explanation:
 
 
 def _explained(story: Story) -> Explanation:
-    match State(story.job["state"]):
+    match State(story.job.state):
         case State.QUEUED:
             return _queued(story)
         case State.PROCESSING:
@@ -79,12 +84,12 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     if job is None:
         raise NotFound(f"There is no job {job_id}.")
     history = await events.of_job(tx, job_id)
-    provider = await providers.read(tx, job["provider"]) if job["provider"] else None
-    case = await ops.case_of_job(tx, job_id) if job["state"] == State.DEAD else None
+    provider = await providers.read(tx, job.provider) if job.provider else None
+    case = await ops.case_of_job(tx, job_id) if job.state == State.DEAD else None
     now = kernel.now()
-    sets = await workers.declaring(tx, job["queue"], now - WORKER_FRESH_MS) if job["state"] == State.QUEUED else []
+    sets = await workers.declaring(tx, job.queue, now - WORKER_FRESH_MS) if job.state == State.QUEUED else []
     declaring = frozenset(key for keys in sets for key in keys)
-    paused = await pauses.of_job(tx, job["kind"], job["queue"]) if job["state"] == State.QUEUED else []
+    paused = await pauses.of_job(tx, job.kind, job.queue) if job.state == State.QUEUED else []
     return Story(
         job, history[-1] if history else None, provider, case, await workers.read_every(tx), now, declaring, paused
     )
@@ -94,42 +99,42 @@ def _queued(story: Story) -> Explanation:
     job, now = story.job, story.now
     if story.pauses:
         return _paused(story)
-    if job["hold"] == "pause":
-        sentence = f"The kind '{job['kind']}' goes on again; what waited is let go in batches, this one soon."
-        return Explanation(sentence, {"code": "RELEASED", "kind": job["kind"]})
-    if job["parked"] and job["hold"] != "turn":
+    if job.hold == "pause":
+        sentence = f"The kind '{job.kind}' goes on again; what waited is let go in batches, this one soon."
+        return Explanation(sentence, {"code": "RELEASED", "kind": job.kind})
+    if job.parked and job.hold != "turn":
         return _parked(story)
-    if job["run_at"] > now:
+    if job.run_at > now:
         return _later(story)
-    if story.provider is not None and story.provider.state.gate is not Gate.CLOSED and job["hold"] != "trial":
+    if story.provider is not None and story.provider.state.gate is not Gate.CLOSED and job.hold != "trial":
         return _parked(story)
     fresh = [
         worker
         for worker in story.workers
-        if _serves(worker, job["queue"]) and worker["seen_at"] >= now - WORKER_FRESH_MS and worker["drain_at"] is None
+        if _serves(worker, job.queue) and worker.seen_at >= now - WORKER_FRESH_MS and worker.drain_at is None
     ]
-    facts = {"queue": job["queue"], "run_at": job["run_at"], "workers": len(fresh)}
-    waited = _span(now - job["run_at"])
+    facts = {"queue": job.queue, "run_at": job.run_at, "workers": len(fresh)}
+    waited = _span(now - job.run_at)
     if not fresh:
         sentence = (
-            f"It has been due for {waited} and no worker of the queue '{job['queue']}' has reported lately: "
+            f"It has been due for {waited} and no worker of the queue '{job.queue}' has reported lately: "
             "start one with `holdfast worker`."
         )
         return Explanation(sentence, {"code": "NO_WORKER", **facts})
-    if story.declaring and declared_key(job["kind"], job["stage"], job["version"]) not in story.declaring:
-        return _undeclared(job, {**facts, "version": job["version"]})
-    busy = sum(worker["in_flight"] for worker in fresh)
+    if story.declaring and declared_key(job.kind, job.stage, job.version) not in story.declaring:
+        return _undeclared(job, {**facts, "version": job.version})
+    busy = sum(worker.in_flight for worker in fresh)
     sentence = (
         f"It has been due for {waited} and waits its turn: {_count(len(fresh), 'worker')} of the queue "
-        f"'{job['queue']}' had {_count(busy, 'job')} in flight."
+        f"'{job.queue}' had {_count(busy, 'job')} in flight."
     )
     return Explanation(sentence, {"code": "DUE", "in_flight": busy, **facts})
 
 
-def _undeclared(job: Row, facts: dict[str, Any]) -> Explanation:
+def _undeclared(job: JobDetails, facts: dict[str, Any]) -> Explanation:
     sentence = (
-        f"It waits: no running worker declares the stage '{job['stage']}' of the kind '{job['kind']}' with input of "
-        f"version {job['version']}. It spends no attempt meanwhile, and only its deadline or a person ends it: start a "
+        f"It waits: no running worker declares the stage '{job.stage}' of the kind '{job.kind}' with input of "
+        f"version {job.version}. It spends no attempt meanwhile, and only its deadline or a person ends it: start a "
         "worker whose code has that stage, or say with `formerly=` which stage takes its place."
     )
     return Explanation(sentence, {"code": "UNDECLARED", **facts})
@@ -137,23 +142,23 @@ def _undeclared(job: Row, facts: dict[str, Any]) -> Explanation:
 
 def _paused(story: Story) -> Explanation:
     job, now = story.job, story.now
-    whats = [f"the {row['sort']} '{row['name']}'" for row in story.pauses]
+    whats = [f"the {row.sort} '{row.name}'" for row in story.pauses]
     row = story.pauses[0]
     sentence = (
-        f"It waits: {row['actor']} has paused {' and '.join(whats)} at {iso(row['since'])}, "
-        f"{_span(now - row['since'])} ago ({row['reason']}). It spends no attempt meanwhile, and runs when that is "
+        f"It waits: {row.actor} has paused {' and '.join(whats)} at {iso(row.since)}, "
+        f"{_span(now - row.since)} ago ({row.reason}). It spends no attempt meanwhile, and runs when that is "
         "resumed"
     )
-    late = f"; its deadline is {_when(job['deadline_at'], now)}" if job["deadline_at"] is not None else ""
-    paused = [{"sort": each["sort"], "name": each["name"]} for each in story.pauses]
-    return Explanation(f"{sentence}{late}.", {"code": "PAUSED", "paused": paused, "since": row["since"]})
+    late = f"; its deadline is {_when(job.deadline_at, now)}" if job.deadline_at is not None else ""
+    paused = [{"sort": each.sort, "name": each.name} for each in story.pauses]
+    return Explanation(f"{sentence}{late}.", {"code": "PAUSED", "paused": paused, "since": row.since})
 
 
 def _parked(story: Story) -> Explanation:
-    name = story.job["provider"]
+    name = story.job.provider
     state = story.provider.state if story.provider is not None else None
     facts = {"provider": name, "gate": state.gate if state else None, "open_until": state.open_until if state else None}
-    if story.job["hold"] == "limit" and (state is None or state.gate is Gate.CLOSED):
+    if story.job.hold == "limit" and (state is None or state.gate is Gate.CLOSED):
         sentence = f"It is held: {_note(story.last)}; it goes on as soon as '{name}' has room."
         return Explanation(f"{sentence} It spends no attempt meanwhile.", {"code": "LIMITED", **facts})
     if state is None or state.gate is Gate.CLOSED:
@@ -176,25 +181,23 @@ def _parked(story: Story) -> Explanation:
 def _later(story: Story) -> Explanation:
     """Queued for a later time: the last event says who asked for that."""
     job, now = story.job, story.now
-    when = _when(job["run_at"], now)
-    facts: dict[str, Any] = {"run_at": job["run_at"], "failures": job["failures"], "not_before": job["not_before"]}
+    when = _when(job.run_at, now)
+    facts: dict[str, Any] = {"run_at": job.run_at, "failures": job.failures, "not_before": job.not_before}
     kind, data = _last(story)
     error_class = data.get("error_class")
     if kind == "retried":
         facts["error_class"] = error_class
-        if job["not_before"] is not None and job["run_at"] >= job["not_before"] > now - 1:
+        if job.not_before is not None and job.run_at >= job.not_before > now - 1:
             sentence = f"The provider asked to wait ({error_class}): it runs again {when}, at no cost to its budget."
             return Explanation(sentence, {"code": "RETRY_AFTER", **facts})
         if data.get("note"):
             sentence = f"It runs again {when}, after {error_class}; {data['note']}."
             return Explanation(sentence, {"code": "RETRY", **facts})
-        sentence = (
-            f"It runs again {when}: retry {job['failures']} of the stage '{job['stage']}', because of {error_class}."
-        )
+        sentence = f"It runs again {when}: retry {job.failures} of the stage '{job.stage}', because of {error_class}."
         return Explanation(sentence, {"code": "RETRY", **facts})
     if kind == "lost":
-        sentence = f"Its worker was lost ({_count(job['crashes'], 'time')} in this stage); it runs again {when}."
-        return Explanation(sentence, {"code": "WORKER_LOST", **facts, "crashes": job["crashes"]})
+        sentence = f"Its worker was lost ({_count(job.crashes, 'time')} in this stage); it runs again {when}."
+        return Explanation(sentence, {"code": "WORKER_LOST", **facts, "crashes": job.crashes})
     if kind in ("held", "snoozed"):
         reason = data.get("note") or "it asked for it"
         sentence = f"It was put back at no cost ({reason}); it runs again {when}."
@@ -204,59 +207,59 @@ def _later(story: Story) -> Explanation:
 
 
 def _processing(story: Story) -> Explanation:
-    job, now = story.job, story.now
-    facts = {"worker": job["lease_owner"], "lease_until": job["lease_until"], "attempt": job["attempt"]}
-    if job["lease_until"] < now:
+    job, now, lease_until = story.job, story.now, story.job.lease_until or 0
+    facts = {"worker": job.lease_owner, "lease_until": lease_until, "attempt": job.attempt}
+    if lease_until < now:
         sentence = (
-            f"Its worker '{job['lease_owner']}' has let the lease run out {_span(now - job['lease_until'])} ago; "
+            f"Its worker '{job.lease_owner}' has let the lease run out {_span(now - lease_until)} ago; "
             "it is taken back at the next look for lost leases."
         )
         return Explanation(sentence, {"code": "LEASE_EXPIRED", **facts})
     sentence = (
-        f"It is running: worker '{job['lease_owner']}' works on the stage '{job['stage']}' (attempt {job['attempt']}) "
-        f"and holds it until {_when(job['lease_until'], now)} unless it renews."
+        f"It is running: worker '{job.lease_owner}' works on the stage '{job.stage}' (attempt {job.attempt}) "
+        f"and holds it until {_when(lease_until, now)} unless it renews."
     )
     return Explanation(sentence, {"code": "RUNNING", **facts})
 
 
 def _waiting(story: Story) -> Explanation:
     job = story.job
-    sentence = f"It waits for a callback with the key '{job['wait_key']}', until {_when(job['run_at'], story.now)}."
-    return Explanation(sentence, {"code": "WAITING", "wait_key": job["wait_key"], "until": job["run_at"]})
+    sentence = f"It waits for a callback with the key '{job.wait_key}', until {_when(job.run_at, story.now)}."
+    return Explanation(sentence, {"code": "WAITING", "wait_key": job.wait_key, "until": job.run_at})
 
 
 def _dead(story: Story) -> Explanation:
     case = story.case
     if case is None:
         return _finished(story, "DEAD", "It died, and its dead letter is gone")
-    state = CaseState(case["state"])
+    state = CaseState(case.state)
     sentence = (
-        f"It died in the stage '{case['stage']}' of {case['error_class']} ({case['failure_reason']}) after "
-        f"{_count(case['attempts_made'], 'attempt')}. "
-        f"Dead letter {case['id']} is {state}; next: {NEXT_STEP[state]}."
+        f"It died in the stage '{case.stage}' of {case.error_class} ({case.failure_reason}) after "
+        f"{_count(case.attempts_made, 'attempt')}. "
+        f"Dead letter {case.id} is {state}; next: {NEXT_STEP[state]}."
     )
-    facts = {"case_id": case["id"], "case_state": state, "error_class": case["error_class"], "stage": case["stage"]}
+    facts = {"case_id": case.id, "case_state": state, "error_class": case.error_class, "stage": case.stage}
     return Explanation(sentence, {"code": "DEAD", **facts})
 
 
 def _finished(story: Story, code: str, verb: str) -> Explanation:
-    at = story.job["finished_at"]
+    at = story.job.finished_at or story.job.updated_at
     return Explanation(f"{verb} at {iso(at)}; there is nothing left to run.", {"code": code, "finished_at": at})
 
 
 def _last(story: Story) -> tuple[str, dict[str, Any]]:
     if story.last is None:
         return "", {}
-    return story.last["type"], json.loads(story.last["data"] or "{}")
+    return story.last.type, json.loads(story.last.data or "{}")
 
 
-def _note(event: Row | None) -> str:
-    note = json.loads(event["data"] or "{}").get("note") if event is not None else None
+def _note(event: JobStep | None) -> str:
+    note = json.loads(event.data or "{}").get("note") if event is not None else None
     return str(note) if note else ""
 
 
-def _serves(worker: Row, queue: str) -> bool:
-    return queue in worker["queues"].split(",")
+def _serves(worker: SeenWorker, queue: str) -> bool:
+    return queue in worker.queues.split(",")
 
 
 def iso(at_ms: int) -> str:

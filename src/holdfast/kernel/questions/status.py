@@ -57,18 +57,18 @@ async def read_status(kernel: Kernel, job_id: str) -> JobStatus:
         row = await jobs.show(tx, job_id)
     if row is None:
         raise NotFound(f"There is no job {job_id}.")
-    error = json.loads(row["error"]) if row["error"] else None
+    error = json.loads(row.error) if row.error else None
     return JobStatus(
-        id=row["id"],
-        kind=row["kind"],
-        state=State(row["state"]),
-        stage=row["stage"],
-        attempt=row["attempt"],
+        id=row.id,
+        kind=row.kind,
+        state=State(row.state),
+        stage=row.stage,
+        attempt=row.attempt,
         why=why.sentence,
         error=f"{error['error_class']}: {error['message']}" if error else None,
-        created_at=_moment(row["created_at"]),
-        updated_at=_moment(row["updated_at"]),
-        ended_at=None if row["finished_at"] is None else _moment(row["finished_at"]),
+        created_at=_moment(row.created_at),
+        updated_at=_moment(row.updated_at),
+        ended_at=None if row.finished_at is None else _moment(row.finished_at),
     )
 
 
@@ -110,9 +110,9 @@ async def _look(kernel: Kernel, job_id: str) -> EndedJob | str:
         row = await joins.outcome_of(tx, job_id)
     if row is None:
         raise NotFound(f"There is no job {job_id}.")
-    if State(row["state"]) in TERMINAL:
-        return EndedJob(row["kind"], outcome_of(kernel, row))
-    return f"it is {row['state']} in the stage '{row['stage']}'"
+    if State(row.state) in TERMINAL:
+        return EndedJob(row.kind, outcome_of(kernel, row))
+    return f"it is {row.state} in the stage '{row.stage}'"
 
 
 async def read_progress(kernel: Kernel, job_id: str) -> dict[str, JsonValue] | None:

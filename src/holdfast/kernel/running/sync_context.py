@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from holdfast.core.family import Answered, Success
 from holdfast.errors import BadDeclaration
 from holdfast.kernel.running.aside import Ask, Facts, Port
+from holdfast.kernel.running.asked import json_text, missing
 
 if TYPE_CHECKING:
     from holdfast.core.failure import Failure
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast.kernel.app import Job
     from holdfast.kernel.compose.own_rows import StageCommit
     from holdfast.kernel.context import Context
+    from holdfast.kernel.declare.options import Options
     from holdfast.kernel.record import Cost
-    from holdfast.kernel.submit import Options
 
 T = TypeVar("T")
 In = TypeVar("In")
@@ -80,7 +80,7 @@ class SyncContext:
         headers: dict[str, str] | None = None,
     ) -> str:
         """Publish a message if and only if this attempt's result is accepted. Returns the message's id."""
-        json.dumps(body)  # refused here, where the handler's line is in the traceback
+        json_text(f"The message to '{destination}'", body)  # here, where the handler's line is in the traceback
         answer: str = self._ask(
             "emit", destination, body, type=type, aggregate_id=aggregate_id, message_id=message_id, headers=headers
         )
@@ -158,6 +158,9 @@ class SyncContext:
                 f"ctx.{method} is not to be had in the process of a cpu=True stage, because it runs a function of "
                 "yours in the worker: do it in a stage before or after this one."
             )
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing(self, name)
 
     def _ask(self, what: str, /, *args: Any, **kwargs: Any) -> Any:
         return self._port.ask(Ask(what, args, kwargs))

@@ -17,9 +17,8 @@ from holdfast.errors import BadDeclaration, InvalidInput, NotFound
 from holdfast.kernel.app import Schedule
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import prepare, submit_in
-from holdfast.stores.seam import Row
 from holdfast.tables import audit, schedules
-from holdfast.tables.schedules import NewSchedule
+from holdfast.tables.schedules import DueSchedule, NewSchedule, TickJob
 
 Overlap = Literal["allow", "skip"]
 
@@ -66,7 +65,7 @@ def _row(schedule: Schedule) -> NewSchedule:
 async def list_schedules(kernel: Kernel) -> list[dict[str, Any]]:
     """What is scheduled, and what the loaded apps declare and no worker has announced yet. Only reads."""
     async with kernel.store.reading() as tx:
-        rows = {row["name"]: dict(row) for row in await schedules.read_every(tx)}
+        rows = {row.name: row._asdict() for row in await schedules.read_every(tx)}
     for app in kernel.registry.apps:
         for schedule in app.schedules:
             next_at = next_tick(schedule.cron, kernel.now(), schedule.timezone)
@@ -110,10 +109,10 @@ async def pause_schedule(kernel: Kernel, name: str, *, paused: bool, actor: str)
     """Pause a schedule, or let it go on: what it missed meanwhile is not caught up."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        known = {row["name"]: row for row in await schedules.read_every(tx)}
+        known = {row.name: row for row in await schedules.read_every(tx)}
         if name not in known:
             raise NotFound(f"There is no schedule '{name}'.")
-        next_at = None if paused else next_tick(known[name]["cron"], now, known[name]["timezone"])
+        next_at = None if paused else next_tick(known[name].cron, now, known[name].timezone)
         await schedules.pause(tx, name, paused, next_at, now)
         await audit.write(tx, actor, f"schedule.{'paused' if paused else 'resumed'}", f"schedule:{name}", None, now)
 
@@ -122,24 +121,24 @@ async def run_schedule(kernel: Kernel, name: str, *, actor: str) -> str:
     """Enqueue what a schedule would, now, whether or not it is paused; its ticks stay. Returns the job's id."""
     now = kernel.now()
     async with kernel.store.transaction() as tx:
-        row = next((row for row in await schedules.read_every(tx) if row["name"] == name), None)
+        row = next((row for row in await schedules.read_every(tx) if row.name == name), None)
         if row is None:
             raise NotFound(f"There is no schedule '{name}'.")
-        kind = kernel.registry.kind(row["kind"])
+        kind = kernel.registry.kind(row.kind)
         key = f"schedule:{name}:{now}:by hand"
-        order = prepare(kind, kind.load_input(row["payload"]), job_id=kernel.new_id(), now=now, key=key)
+        order = prepare(kind, kind.load_input(row.payload), job_id=kernel.new_id(), now=now, key=key)
         await submit_in(tx, [order], now, kernel.watch)
         await audit.write(tx, actor, "schedule.run", f"schedule:{name}", {"job": order.id}, now)
     return order.id
 
 
-async def schedule_runs(kernel: Kernel, name: str, limit: int) -> Sequence[Row]:
+async def schedule_runs(kernel: Kernel, name: str, limit: int) -> Sequence[TickJob]:
     """The jobs that a schedule has enqueued, the newest first."""
     async with kernel.store.reading() as tx:
-        row = next((row for row in await schedules.read_every(tx) if row["name"] == name), None)
+        row = next((row for row in await schedules.read_every(tx) if row.name == name), None)
         if row is None:
             raise NotFound(f"There is no schedule '{name}'.")
-        return await schedules.runs(tx, row["kind"], f"schedule:{name}:", limit)
+        return await schedules.runs(tx, row.kind, f"schedule:{name}:", limit)
 
 
 async def remove_schedule(kernel: Kernel, name: str, *, actor: str) -> None:
@@ -157,25 +156,25 @@ async def schedule_once(kernel: Kernel) -> int:
             return 0
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        due = [row for row in await schedules.due(tx, now) if row["kind"] in kernel.registry.kinds]
+        due = [row for row in await schedules.due(tx, now) if row.kind in kernel.registry.kinds]
         for row in due:
-            overlaps = row["overlap"] == "skip" and row["last_at"] is not None
-            skipped = overlaps and await schedules.is_live(tx, row["kind"], _key(row, row["last_at"]))
+            last = _key(row, row.last_at) if row.overlap == "skip" and row.last_at is not None else None
+            skipped = last is not None and await schedules.is_live(tx, row.kind, last)
             if not skipped:
-                kind = kernel.registry.kind(row["kind"])
+                kind = kernel.registry.kind(row.kind)
                 order = prepare(
                     kind,
-                    kind.load_input(row["payload"]),
+                    kind.load_input(row.payload),
                     job_id=kernel.new_id(),
                     now=now,
-                    key=_key(row, row["next_at"]),
-                    delay_s=row["jitter_ms"] / 1_000 * kernel.dice.draw() if row["jitter_ms"] else 0.0,
+                    key=_key(row, row.next_at),
+                    delay_s=row.jitter_ms / 1_000 * kernel.dice.draw() if row.jitter_ms else 0.0,
                 )
                 await submit_in(tx, [order], now, kernel.watch)
-            next_at = next_tick(row["cron"], now, row["timezone"])
-            await schedules.advance(tx, row["name"], row["next_at"], next_at, now, ran=not skipped)
+            next_at = next_tick(row.cron, now, row.timezone)
+            await schedules.advance(tx, row.name, row.next_at, next_at, now, ran=not skipped)
     return len(due)
 
 
-def _key(row: Row, tick: int) -> str:
-    return f"schedule:{row['name']}:{tick}"
+def _key(row: DueSchedule, tick: int) -> str:
+    return f"schedule:{row.name}:{tick}"

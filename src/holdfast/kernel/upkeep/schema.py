@@ -41,5 +41,5 @@ def owner(kernel: Kernel) -> str:
 
 def _may_migrate(kernel: Kernel, installed: list[Applied]) -> bool:
     if kernel.auto_migrate == AutoMigrate.AUTO:
-        return not installed or kernel.store.dialect == "sqlite"
+        return not installed or kernel.store.has_one_writer
     return kernel.auto_migrate == AutoMigrate.TRUE

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from holdfast.core.job import Claimed
-from holdfast.core.turns import MINUTE_MS, allowed, share
+from holdfast.core.turns import allowed, share
 from holdfast.kernel.kernel import FairKinds, Kernel
 from holdfast.stores.seam import Tx
 from holdfast.tables import turns
@@ -104,7 +104,7 @@ async def _start(kernel: Kernel, fair: FairKinds, lane: turns.WaitingLane, room:
                 break
             if owed:
                 keys = [after, *(key for key in keys[: left - 1] if key != after)]
-            most = await _allowances(tx, fair, keys, left, kernel.now())
+            most = await _allowances(kernel, tx, fair, keys, left)
             # A key that may have little more is given its turn, and not a part of the room that nobody would use.
             most = {key: most[key] if key in known else min(most[key], fair.rules.weight(key)) for key in keys}
             shares = share(keys, fair.rules, most, left, owed)
@@ -138,14 +138,14 @@ async def _start_newcomers(
     async with kernel.store.transaction() if has_limits else kernel.store.single_statement() as tx:
         if has_limits:
             await turns.lock(tx, lane.queue)
-        most = await _allowances(tx, fair, new, 1, kernel.now())
+        most = await _allowances(kernel, tx, fair, new, 1)
         shares = dict.fromkeys([key for key in new if most[key]][:room], 1)
         admitted = await turns.admit(tx, lane, shares, fair.stages, kernel.now()) if shares else ()
     return [job.id for job in admitted]
 
 
-async def _allowances(tx: Tx, fair: FairKinds, keys: Sequence[str], room: int, now: int) -> dict[str, int]:
+async def _allowances(kernel: Kernel, tx: Tx, fair: FairKinds, keys: Sequence[str], room: int) -> dict[str, int]:
     """How many jobs each key may start at most."""
     limited = [key for key in keys if fair.rules.limit(key) is not None]
-    known = await turns.begun(tx, limited, now - MINUTE_MS) if limited else {}
+    known = await turns.begun(tx, limited, kernel.key_counts, kernel.now()) if limited else {}
     return {key: allowed(fair.rules.limit(key), known.get(key), room) for key in keys}

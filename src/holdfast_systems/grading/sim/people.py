@@ -14,9 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast import HoldfastError, IdempotencyConflict
+from holdfast.errors import StoreError
 from holdfast.http.auth import Principal
 from holdfast.http.problem import Problem
-from holdfast.kit import Kernel, StoreError, operate
+from holdfast.kit import Kernel
+from holdfast.kit.repair import operate
 from holdfast.settings import read
 from holdfast_proof.operator import Operator
 from holdfast_systems.grading import transitions

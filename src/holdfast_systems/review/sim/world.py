@@ -16,8 +16,9 @@ from sqlite3 import OperationalError
 from typing import Any
 
 from holdfast.engines.run import Duties, run
-from holdfast.errors import UsageError
-from holdfast.kit import Kernel, Registry, StoreError, correct, operate
+from holdfast.errors import StoreError, UsageError
+from holdfast.kit import Kernel, Registry
+from holdfast.kit.repair import correct, operate
 from holdfast.operator.finding import Violation
 from holdfast_proof.chaos import FAULT_KINDS
 from holdfast_proof.coverage import PROVIDER_FAULTS, Coverage

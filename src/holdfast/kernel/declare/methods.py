@@ -1,0 +1,88 @@
+"""What may stand below and above `@stage()`: a method of its class, with parameters that a worker can fill."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from types import CellType
+from typing import Any
+
+from holdfast.errors import BadDeclaration
+from holdfast.kernel.declare import declaring
+
+MARK = "__holdfast_stage__"
+TAKES = "it must be a method that takes (self, ctx, input)"
+BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_method(place: str, method: object) -> None:
+    """Refuse what is no plain method: a class, a partial, a static or class method."""
+    if not inspect.isfunction(method):
+        raise BadDeclaration(f"The stage '{place}' is a {type(method).__name__}; {TAKES}.")
+    inner = inspect.unwrap(method)
+    if inspect.iscoroutinefunction(inner) and not inspect.iscoroutinefunction(method):
+        raise BadDeclaration(
+            f"The stage '{place}' is an async def, but a decorator between it and @stage() makes it a plain function; "
+            "write the decorator's wrapper as an async def."
+        )
+
+
+def refuse_hidden(cls: type[Any]) -> None:
+    """A decorator above `@stage()` that gives back another function hides the stage: it would never run."""
+    for name, member in vars(cls).items():
+        if (
+            not name.startswith("__")
+            and not hasattr(member, MARK)
+            and any(hasattr(each, MARK) for each in _inside(member))
+        ):
+            raise BadDeclaration(
+                f"The stage '{cls.__name__}.{name}' is hidden by what stands above its @stage(): "
+                "put @stage() on top of the other decorators."
+            )
+
+
+def _inside(member: object) -> Iterator[object]:
+    """What a descriptor or a wrapper was made from, as far as can be seen."""
+    for attribute in ("__func__", "__wrapped__", "fget", "func"):
+        yield getattr(member, attribute, None)
+    cells: Sequence[CellType] = getattr(member, "__closure__", None) or ()
+    for cell in cells:
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+
+
+def needs_of(
+    method: Any, hints: dict[str, Any], place: str, takes: Any, returned: Mapping[str, Any], stages: Sequence[str]
+) -> tuple[str, ...]:
+    """Which earlier stages' results a stage asks for, by name or else by type."""
+    parameters = list(inspect.signature(method).parameters.values())
+    if len(parameters) < 3 or any(each.kind not in BY_PLACE for each in parameters[:3]):
+        raise BadDeclaration(f"The stage '{place}' must take (self, ctx, input) and then earlier results.")
+    declaring.check_type(place, parameters[2].name, hints, takes, "the job's input is")
+    return tuple(_need(each, hints, place, returned, stages) for each in parameters[3:])
+
+
+def _need(
+    parameter: inspect.Parameter, hints: dict[str, Any], place: str, returned: Mapping[str, Any], stages: Sequence[str]
+) -> str:
+    name = parameter.name
+    if parameter.kind not in BY_PLACE:
+        raise BadDeclaration(
+            f"The stage '{place}' takes '{parameter}', which is not given by its place; "
+            f"write '{name}' before any '*', and one parameter for each earlier result."
+        )
+    if name in returned:
+        declaring.check_type(place, name, hints, returned[name], f"the stage '{name}' returns")
+        return name
+    if name in stages:
+        raise BadDeclaration(f"The stage '{place}' asks for '{name}', which does not run before it; move it up.")
+    matching = [stage for stage, type_ in returned.items() if type_ == hints.get(name)]
+    if len(matching) != 1:
+        reason = "no earlier stage returns" if not matching else "several earlier stages return"
+        raise BadDeclaration(
+            f"The stage '{place}' asks for '{name}', but {reason} that type; "
+            "name the parameter after the stage whose result it wants."
+        )
+    return matching[0]

@@ -1,0 +1,116 @@
+"""What a handler asks of its context, checked before anything is done: a mistake here is one that no retry mends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from holdfast.core.given import seconds_problem
+from holdfast.core.suggest import nearest
+from holdfast.errors import BadDeclaration, InvalidInput
+from holdfast.kernel.declare import declaring
+
+if TYPE_CHECKING:
+    from holdfast.kernel.context import Context
+
+T = TypeVar("T")
+P = ParamSpec("P")
+PROMISED_MAX = 100
+
+
+def must_await(
+    method: Callable[Concatenate[Context, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Context, P], Coroutine[Any, Any, T]]:
+    """A method whose forgotten `await` fails the attempt: it would have done nothing, and nobody would know."""
+
+    @wraps(method)
+    def begin(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        if self.inside is not None and method.__name__ != "note_progress":
+            refuse_inside(self, f"ctx.{method.__name__}(...)")
+        coroutine = method(self, *args, **kwargs)
+        if len(self.promised) == PROMISED_MAX:  # a handler that goes on for hours awaits most of them
+            self.promised = [promise for promise in self.promised if _is_not_begun(promise[1])]
+        self.promised.append((method.__name__, coroutine))
+        return coroutine
+
+    return begin
+
+
+def check_awaited(ctx: Context) -> None:
+    """Raise if the handler has ended without awaiting something it asked for."""
+    forgotten = []
+    for name, coroutine in ctx.promised:
+        if _is_not_begun(coroutine):
+            coroutine.close()
+            forgotten.append(name)
+    if forgotten:
+        raise BadDeclaration(
+            f"The stage '{ctx.stage}' of '{ctx.kind.name}' called ctx.{forgotten[0]}(...) without "
+            "awaiting it, so that it did nothing; write `await` before it."
+        )
+
+
+def _is_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+
+def refuse_inside(ctx: Context, what: str) -> None:
+    """What writes by itself would wait for ever for the transaction that it is called in."""
+    if ctx.inside is asyncio.current_task():
+        raise BadDeclaration(
+            f"The stage '{ctx.stage}' of '{ctx.kind.name}' calls {what} inside of its ctx.transaction(), "
+            "where it would wait for the transaction to end: do it before or after."
+        )
+
+
+def check_function(run: object, write: str, *, takes: int) -> None:
+    """Refuse what is no function of so many arguments."""
+    if not callable(run):
+        if inspect.iscoroutine(run):
+            run.close()
+        raise BadDeclaration(f"A function to call is needed here, not a {type(run).__name__}: write {write}.")
+    if isinstance(run, FunctionType) and not _fits(run, takes):
+        wanted = "no argument" if takes == 0 else "one argument"
+        raise BadDeclaration(
+            f"The function '{run.__name__}' is called with {wanted}, which it does not take: write {write}."
+        )
+
+
+def _fits(function: FunctionType, takes: int) -> bool:
+    """By its code alone, which is quicker than its signature."""
+    code = function.__code__
+    least = code.co_argcount - len(function.__defaults__ or ())
+    is_open = bool(code.co_flags & inspect.CO_VARARGS)
+    named = code.co_kwonlyargcount - len(function.__kwdefaults__ or {})
+    return least <= takes and (is_open or takes <= code.co_argcount) and named == 0
+
+
+def check_call(provider: object, timeout_s: object, cost: object) -> None:
+    """Refuse a provider by its name, a timeout that is no time, and a price that is no function of the answer."""
+    if provider is not None:
+        declaring.check_provider("This call", provider)
+    if timeout_s is not None and (problem := seconds_problem(timeout_s, above_zero=True)):
+        raise BadDeclaration(f"The timeout_s of {timeout_s!r} of a call {problem}.")
+    if cost is not None and not callable(cost):
+        raise BadDeclaration(f"The cost of a call is {cost!r}: write cost=lambda answer: Cost(...).")
+
+
+def json_text(what: str, value: object) -> str:
+    """The value as compact JSON; refused, with what it is of, if JSON cannot hold it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what} cannot be written as JSON: {error}.") from None
+
+
+def missing(context: object, name: str) -> AttributeError:
+    """The answer to a misspelt name of a context."""
+    names = [each for each in dir(type(context)) if not each.startswith("_")]
+    near = None if name.startswith("_") else nearest(name, names)
+    meant = f"; did you mean 'ctx.{near}'?" if near else ""
+    return AttributeError(f"A {type(context).__name__} has no '{name}'{meant}")

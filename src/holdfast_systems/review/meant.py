@@ -1,0 +1,118 @@
+"""What is so on purpose: told from the whole file, or from the other files of the change."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from holdfast_systems.review.changelist import Changelist
+from holdfast_systems.review.findings import NOT_RUN, Finding
+from holdfast_systems.review.line_checks import CREDENTIAL
+from holdfast_systems.review.path_kinds import path_kind, speaks_to_people
+
+_ALWAYS_TOLD = frozenset({NOT_RUN, "merge-conflict", "invalid-syntax", "secret", CREDENTIAL})
+_GENERATED = re.compile(
+    r"\b(?:auto-?)?generated (?:by|from|with|automatically)\b|\bdo not (?:edit|modify)\b", re.IGNORECASE
+)
+# A bundle: written by a program from many files, with its loader at the top, or with a line that no person writes.
+_BUNDLE = re.compile(
+    r"typeof exports === ['\"]object['\"] && typeof module|__webpack_require__|webpackChunk|parcelRequire"
+)
+_WRITTEN_LINE_MAX = 1_000
+_RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
+_COMMAND_LINE = re.compile(r"^\s*(?:import|from)\s+(?:argparse|click|typer|optparse|fire|docopt|cmd)\b", re.MULTILINE)
+_WHEN_ASKED = re.compile(r"\bif\b.*(?:verbose|debug|silent|quiet|log_?level)", re.IGNORECASE)
+_OLD_PYTHON = re.compile(
+    r"^\s*print\s+[\"'%]|^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*raise\s+[\w.]+\s*,|^\s*(?:from|import)\s+[\w.]+\.async\b",
+    re.MULTILINE,
+)
+_TICKET = re.compile(r"https?://|#\d+|\b[A-Z]{2,}-\d+")
+_TO_A_TOOL = re.compile(r"(?:#|//|/\*)\s*(?:pyright|mypy|pylint|ruff|flake8|type|isort|eslint|@ts|prettier|tslint)\b")
+_BOUNDED = re.compile(r"maxsize\s*=\s*\d|lru_cache\(\d")
+_MOVED_CHARS_MIN = 8
+
+
+def unmeant(findings: list[Finding], changelist: Changelist, texts: dict[str, str]) -> list[Finding]:
+    """The findings of what nobody meant to be so, and of what did not stand elsewhere before this change."""
+    gone = {
+        "".join(line.text.split())
+        for file in changelist.files
+        for hunk in file.hunks
+        for line in hunk.lines
+        if line.kind == "-"
+    }
+    broken = {finding.path for finding in findings if finding.rule == "invalid-syntax" and finding.critic == "ruff"}
+    older = {path for path in broken if _OLD_PYTHON.search(texts.get(path, ""))}
+    written = {path for path, text in texts.items() if is_written_by_a_program(text)}
+    kept = []
+    for finding in findings:
+        if finding.critic == "ruff" and finding.path in older:
+            continue  # written for Python 2: nothing that is said of it as Python 3 holds
+        lines = texts.get(finding.path, "").split("\n")
+        line = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
+        plain = "".join(line.split())
+        moved = len(plain) >= _MOVED_CHARS_MIN and plain in gone
+        if finding.rule in _ALWAYS_TOLD or not (
+            moved or finding.path in written or _is_meant(finding, line, lines, texts.get(finding.path, ""))
+        ):
+            kept.append(finding)
+    return kept
+
+
+def is_written_by_a_program(text: str) -> bool:
+    head = text[:1_000]
+    return bool(_GENERATED.search(head) or _BUNDLE.search(head)) or any(
+        len(line) > _WRITTEN_LINE_MAX for line in text.split("\n")
+    )
+
+
+def _is_meant(finding: Finding, line: str, lines: list[str], content: str) -> bool:
+    rule, number = finding.rule, finding.line
+    if rule == "todo":
+        return any(_TICKET.search(following) for following in lines[number : number + 2])
+    if rule == "long-line":
+        return bool(_TO_A_TOOL.search(line))
+    if rule == "trailing-space":
+        return finding.path.endswith(".py") and number in _lines_of_texts(content)
+    if rule == "F401":
+        # an import that is tried, or that is itself what a test tries
+        tried = "find_spec" in finding.message or (line[:1].isspace() and path_kind(finding.path) == "trial")
+        return tried or _only_imports(content)
+    if rule == "B019":
+        return bool(_BOUNDED.search(line))
+    if rule == "eslint(no-cond-assign)":
+        return "while" in line  # a loop that goes on while there is a next one
+    return rule == "debugging" and finding.severity == "info" and _is_an_answer(finding, lines, content)
+
+
+def _only_imports(content: str) -> bool:
+    """Whether a file has nothing of its own: what it imports is what it offers."""
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return len(body) > 1 and all(isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) for node in body)
+
+
+def _is_an_answer(finding: Finding, lines: list[str], content: str) -> bool:
+    """A print of a command, one that a setting asks for, what a Python file does when it is run by itself, or an
+    example in a text."""
+    before = lines[max(0, finding.line - 3) : finding.line - 1]
+    if speaks_to_people(finding.path) or _COMMAND_LINE.search(content) or any(map(_WHEN_ASKED.search, before)):
+        return True
+    if not finding.path.endswith(".py"):
+        return False
+    above = lines[: finding.line]
+    outermost = next((line for line in reversed(above) if line[:1] not in ("", " ", "\t", "#", ")", "\r")), "")
+    return bool(_RUN_BY_ITSELF.match(outermost)) or finding.line in _lines_of_texts(content)
+
+
+def _lines_of_texts(content: str) -> set[int]:
+    """The lines inside strings that go over several; none where the file cannot be read."""
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    texts = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno]
+    spans = [range(text.lineno, (text.end_lineno or 0) + 1) for text in texts]
+    return {line for span in spans if len(span) > 1 for line in span}
