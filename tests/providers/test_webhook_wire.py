@@ -52,7 +52,7 @@ async def test_an_answer_that_is_no_success_is_classified(
     assert (failure.category, failure.retryable, failure.status) == (category, retryable, status)
     assert error_class in (None, failure.error_class)
     assert str(caught.value) == f"The webhook's host '127.0.0.1' answered {status}."
-    assert failure.retry_after_ms == (7_000 if status in (429, 503) else None)
+    assert failure.retry_after_ms == (None if status < 400 else 7_000)
 
 
 @pytest.mark.parametrize("status", [200, 299])
