@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.core.test_decide import AFTER, NOW, PLAN, job, own
 
 from holdfast.core.decide import decide
 from holdfast.core.outcome import Called, Discard, Done, Failed, Held, Lost, Next, Released, Snooze, Wait
-from tests.core.test_decide import AFTER, NOW, PLAN, job, own
 
 
 @pytest.mark.spec("K14")
