@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from holdfast.errors import SettingsError
-from holdfast.extras import missing_module
+from holdfast.errors import SettingsError, missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import no_failpoint, parse_failpoints

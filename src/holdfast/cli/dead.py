@@ -17,7 +17,7 @@ from holdfast.core.case import CaseState, Cause
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.kernel.correct import Correction
+    from holdfast.kernel.hands.correct import Correction
     from holdfast.operator.desk import Desk
 
 dead_cli = typer.Typer(
