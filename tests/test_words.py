@@ -80,5 +80,32 @@ def test_the_glossary_knows_every_type_of_a_public_signature() -> None:
     assert sorted(noun for noun in wanted if noun not in words and _spelled_out(noun) not in words) == []
 
 
+ODD_WORDS = re.compile(
+    r"\b(?:(?<!/)mend(?! and replay|_|`)\w*|anew|heed\w*|for ever|st(?:oo|an)ds? still|shall|is due since|so many a)\b",
+    re.I,
+)
+"""Words that an engineer would not use where something is to be done. "Mend and replay" is the name of a dialog."""
+
+
+def instructions() -> Iterator[tuple[str, str]]:
+    """What people read to act: the pages that instruct, and every text of the program that is no docstring."""
+    for folder in ("how-to", "tutorial", "reference"):
+        for path in sorted((REPOSITORY / "docs" / folder).glob("*.md")):
+            yield path.name, path.read_text()
+    yield "README.md", (REPOSITORY / "README.md").read_text()
+    for package in ("holdfast", "holdfast_systems"):
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                    yield f"{path.name}:{node.lineno}", node.value
+
+
+def test_instructions_are_in_plain_words() -> None:
+    odd = [(where, match[0]) for where, text in instructions() for match in ODD_WORDS.finditer(text)]
+    assert odd == []
+
+
 def _spelled_out(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

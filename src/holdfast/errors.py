@@ -1,7 +1,7 @@
 """The exceptions of Holdfast, drawn:
 
     HoldfastError
-     ├─ UsageError             the caller can mend it
+     ├─ UsageError             the caller can fix it
      │   ├─ BadDeclaration       a job, stage, provider or schedule that cannot work
      │   ├─ UnknownKind          a job kind that no loaded app declares
      │   ├─ InvalidInput         input that does not fit the type it was declared with
@@ -47,7 +47,7 @@ class HoldfastError(Exception):
 
 
 class UsageError(HoldfastError):
-    """The caller can mend it, so that no retry does."""
+    """The caller can fix it; no retry can."""
 
     @property
     def failure(self) -> Failure:

@@ -146,7 +146,7 @@ def import_own(module_name: str) -> ModuleType:
 
 
 def _place_of(error: Exception) -> str:
-    """Where an import failed: the innermost line that is not a library's, so that the person can mend it."""
+    """Where an import failed: the innermost line that is not a library's, so that the person can fix it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -304,7 +304,7 @@ class Worker:
                 self._abandon(running)
 
     def is_late_to_renew(self) -> bool:
-        """Whether the leases here should have been renewed by now: the loop, or the database, stood still."""
+        """Whether the leases here should have been renewed by now: the loop, or the database, was paused."""
         if self._renewed_at is None or not self._running:
             return False
         return asyncio.get_running_loop().time() - self._renewed_at > LATE * self.kernel.tuning.renew_s
