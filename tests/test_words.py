@@ -8,6 +8,7 @@ import inspect
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,16 @@ BUDGETS = {"core": 0, "kernel": 0, "tables": 0, "engines": 0}
 """How many names in each folder still are such a word. Only ever lower these."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def classes() -> Iterator[tuple[str, str]]:
     """Every class that a module declares at its top level, and where."""
     for package in ("holdfast", "holdfast_proof", "holdfast_systems"):
         for path in sorted((SOURCE / package).rglob("*.py")):
-            for node in ast.parse(path.read_text()).body:
+            for node in parsed(path).body:
                 if isinstance(node, ast.ClassDef):
                     yield node.name, path.relative_to(SOURCE).as_posix()
 
@@ -39,7 +45,7 @@ def test_no_two_classes_have_one_name() -> None:
 
 def names(path: Path) -> Iterator[str]:
     """Every name that a module binds or reads: variables, parameters, attributes, functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.alias(name=name):
                 yield name
@@ -95,9 +101,9 @@ def instructions() -> Iterator[tuple[str, str]]:
     yield "README.md", (REPOSITORY / "README.md").read_text()
     for package in ("holdfast", "holdfast_systems"):
         for path in sorted((SOURCE / package).rglob("*.py")):
-            tree = ast.parse(path.read_text())
-            docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            for node in ast.walk(tree):
+            nodes = list(ast.walk(parsed(path)))
+            docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                     yield f"{path.name}:{node.lineno}", node.value
 
