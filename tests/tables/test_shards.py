@@ -77,7 +77,8 @@ CROSSING = {
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
     ),
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
-        "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
+        "audit.recent audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
+        " cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
         " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"
