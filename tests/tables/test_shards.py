@@ -71,6 +71,7 @@ CROSSING = {
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
         " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
+        " rollups.owners"
     ),
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
