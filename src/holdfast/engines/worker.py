@@ -297,7 +297,7 @@ class Worker:
             kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
-            self._renewal.renewed()
+            self._renewal.renewed(asyncio.get_running_loop().time() - began)
         for (job_id, attempt), running in list(self._running.items()):
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
