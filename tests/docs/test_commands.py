@@ -152,6 +152,7 @@ async def _graded(env: dict[str, str]) -> dict[str, str]:
     opened = await open_systems(read(Settings, env), env, ["grading-main", "grading-service"])
     try:
         for one in opened:
+            await one.kernel.migrate()
             await prepare(one.kernel)
         main = opened[0].kernel
         async with main.store.transaction() as tx:
@@ -166,6 +167,7 @@ async def _furnished(env: dict[str, str]) -> dict[str, str]:
     opened = await open_systems(read(Settings, env), env, None, [desk.app])
     kernel = opened[0].kernel
     try:
+        await kernel.migrate()
         await prepare(kernel)
         await submit(kernel, desk.Translate, "Klingon")
         await submit(kernel, desk.Post, "Ada")

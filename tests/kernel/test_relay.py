@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,16 @@ class Broker:
         self.refuses: dict[str, TransportError] = {}
         self.tried: list[str] = []
         self.arrived: asyncio.Queue[str] = asyncio.Queue()
+        self.asked = asyncio.Event()
+        self._answers = asyncio.Event()
+        self._answers.set()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Whoever publishes inside gets its answer only at the end."""
+        self._answers.clear()
+        yield
+        self._answers.set()
 
     async def declare(self, queues: Sequence[Queue]) -> None: ...
     async def close(self) -> None: ...
@@ -41,7 +52,9 @@ class Broker:
     async def publish(self, message: Message) -> None:
         name = json.loads(message.body)["n"]
         self.tried.append(name)
+        self.asked.set()
         await asyncio.sleep(0)
+        await self._answers.wait()
         if self.down:
             raise TransportDown("no broker at amqp://guest:s3cretpassw0rd@broker/")
         if name in self.refuses:
@@ -301,6 +314,20 @@ async def test_rows_that_wait_too_long_are_warned_about(kernel: Kernel, place: P
     clock.advance(61)
     await relay_once(kernel)
     assert "outbox.stale" in watch.lines and watch.counts["outbox_stale"] == 1
+    await close_all(place)
+
+
+@pytest.mark.spec("K10", "000.9")
+async def test_a_broker_that_swallows_everything_does_not_swallow_the_warning(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    await put(kernel, "old")
+    clock.advance(61)
+    async with broker.held():
+        relaying = asyncio.create_task(relay_once(kernel))
+        await asyncio.wait_for(broker.asked.wait(), 30)
+        assert isinstance(kernel.watch, Heard) and kernel.watch.counts["outbox_stale"] == 1
+    await relaying
     await close_all(place)
 
 

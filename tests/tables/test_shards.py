@@ -72,13 +72,15 @@ CROSSING = {
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
         " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
+        " rollups.owners"
     ),
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
     ),
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
-        "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
+        "audit.recent audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
+        " cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
         " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"

@@ -297,7 +297,7 @@ class Worker:
             kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
-            self._renewal.renewed()
+            self._renewal.renewed(asyncio.get_running_loop().time() - began)
         for (job_id, attempt), running in list(self._running.items()):
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
@@ -308,7 +308,7 @@ class Worker:
         return self._wakeups.until_poll_s(poll_s)
 
     def is_late_to_renew(self) -> bool:
-        """Whether the leases here should have been renewed by now: the loop, or the database, stood still."""
+        """Whether the leases here should have been renewed by now: the loop, or the database, was paused."""
         if self._renewed_at is None or not self._running:
             return False
         return asyncio.get_running_loop().time() - self._renewed_at > LATE * self.kernel.tuning.renew_s

@@ -32,6 +32,7 @@ from holdfast.kernel.declare.fitting import (
     unwritable,
 )
 from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden
+from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.sealing import Sealer
 
 
@@ -90,6 +91,7 @@ class Stage:
         problem = read_back(self.returns, self.plain, value, text)
         if problem is not None:
             raise InvalidResult(problem)
+        check_size(f"The result of the stage '{self.name}'", text)
         return text
 
     def load(self, text: str) -> Any:
@@ -153,6 +155,7 @@ class JobKind:
         problem = read_back(self.takes, self.plain, fitting, text)
         if problem is not None:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {problem}.")
+        check_size(f"The input of '{self.name}'", text)
         return text
 
     def load_input(self, text: str, version: int | None = None) -> Any:

@@ -68,13 +68,13 @@ async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
     rows = await _claim(kernel, token, now, asks_first)
     if not rows:
         return 0
+    _warn_of_stale(kernel, rows, now)  # before the broker is asked: one that swallows everything keeps nobody waiting
     await kernel.failpoint("relay.after_claim")
     sealed = await _sealed(kernel, rows)
     answers = await asyncio.gather(*[_publish(kernel, row, sealed.get(row.aggregate_id, {})) for row in rows])
     await kernel.failpoint("relay.after_publish")
     await _write_down(kernel, token, list(zip(rows, answers, strict=True)))
     await kernel.failpoint("relay.after_mark")
-    _warn_of_stale(kernel, rows, now)
     down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
     if down is not None:
         raise down

@@ -119,7 +119,7 @@ class Statements:
 
 @dataclass(frozen=True)
 class Migration:
-    """One step of a schema, for ever unchanged once released. `namespace` keeps systems' steps apart.
+    """One step of a schema, forever unchanged once released. `namespace` keeps systems' steps apart.
 
     Two lines of their own in its text say how it goes with a fleet at work:
 

@@ -57,6 +57,19 @@ SELECT 'call', t.minute, c.provider, t.kind, c.outcome,
   FROM timed AS t JOIN holdfast_every_call AS c ON c.job_id = t.job_id AND c.attempt = t.attempt
  GROUP BY t.minute, c.provider, t.kind, c.outcome, 6
 
+-- name: owners
+-- Whose jobs were submitted between two ids, which are in the order of time, and whose attempts failed between two
+-- positions. The successes of a turn share an event and are nobody's: they are not counted here.
+SELECT j.created_at / 60000 * 60000 AS minute, j.owner AS name, 'submitted' AS result, CAST(COUNT(*) AS BIGINT) AS number
+  FROM holdfast_jobs AS j
+ WHERE j.id >= CAST(:since_id AS /*id*/) AND j.id < CAST(:until_id AS /*id*/) AND j.owner IS NOT NULL
+ GROUP BY 1, j.owner
+ UNION ALL
+SELECT e.at / 60000 * 60000, j.owner, e.type, CAST(COUNT(*) AS BIGINT)
+  FROM holdfast_job_events AS e JOIN holdfast_jobs AS j ON j.id = e.job_id
+ WHERE e.seq > :after AND e.seq <= :upto AND e.type IN ('retried', 'lost', 'buried', 'expired') AND j.owner IS NOT NULL
+ GROUP BY 1, j.owner, e.type
+
 -- name: add
 INSERT INTO holdfast_rollups (span, at, series, name, part, result, bucket, number, sum)
 SELECT 60000, CAST(e.value->>0 AS BIGINT), e.value->>1, e.value->>2, e.value->>3, e.value->>4,

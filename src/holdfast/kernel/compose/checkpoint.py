@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from holdfast.errors import InvalidInput, StoreDown
-from holdfast.kernel.declare.fitting import first_problem, missing_await
+from holdfast.kernel.declare.fitting import first_problem, missing_await, unwritable
+from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.ledger.paid import adapter_of
 from holdfast.tables import answers
 from holdfast.tables.answers import KeptAnswer, NewAnswer, RunId
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.kernel.context import Context
 
 NAME_LENGTH_MAX = 200
-VALUE_BYTES_MAX = 4 * 1_048_576
 PREFIX = "checkpoint:"
 WRITE_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -84,7 +84,7 @@ async def store(ctx: Context, run: str, text: str) -> None:
 
 
 def _written(name: str, value: object, returns: Any) -> str:
-    problem = missing_await(value)
+    problem = missing_await(value) or unwritable(value)
     if problem is not None:
         raise InvalidInput(f"The value of the checkpoint '{name}' cannot be stored: {problem}.")
     try:
@@ -96,11 +96,7 @@ def _written(name: str, value: object, returns: Any) -> str:
             f"The value of the checkpoint '{name}' is a {type(value).__name__} that JSON does not give back as it is; "
             "say its type, as in returns=Page."
         )
-    if len(text) > VALUE_BYTES_MAX:
-        raise InvalidInput(
-            f"The value of the checkpoint '{name}' is {len(text):,} bytes; the limit is {VALUE_BYTES_MAX:,}. Store it "
-            "elsewhere and keep a reference."
-        )
+    check_size(f"The value of the checkpoint '{name}'", text)
     return text
 
 
