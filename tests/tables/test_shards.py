@@ -44,6 +44,7 @@ REFERENCE = {
     "holdfast_breaker_events": "what happened to them",
     "holdfast_schedules": "a row for each schedule",
     "holdfast_workers": "a row for each worker",
+    "holdfast_worker_signs": "a row for each worker",
     "holdfast_keepers": "a row for each deployment",
     "holdfast_turns": "a row for each queue that takes turns",
     "holdfast_incidents": "a row for each incident",
@@ -99,6 +100,8 @@ _VIEWS = {
     "holdfast_every_call": "holdfast_calls",
     "holdfast_every_event": "holdfast_job_events",
     "holdfast_workers_now": "holdfast_workers",
+    "holdfast_breakers_now": "holdfast_breakers",
+    "holdfast_schedules_now": "holdfast_schedules",
 }
 
 
