@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from holdfast.kernel.pausing import set_paused
+from holdfast.kernel.hands.pausing import set_paused
 
 from holdfast.core.control import Sort
 from holdfast.core.retry import Retry
