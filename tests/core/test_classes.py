@@ -1,6 +1,6 @@
-"""What every status, reply, SQLSTATE and gRPC code means, whole: its category and class, and whether it is retried (r),
-may have happened (a) and speaks against the provider (f). Alerts, letters and people know these names, and they outlive
-a release."""
+"""What every status, reply, SQLSTATE and gRPC code means, whole: its category, its class, and whether it is retried
+(r), may have happened (a) and speaks against the provider (f). Alerts, letters and people know these names, and they
+outlive a release."""
 
 from __future__ import annotations
 
