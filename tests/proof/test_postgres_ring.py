@@ -15,6 +15,7 @@ from tests.proof import (
     mutants_conversion,
     mutants_family,
     mutants_grading,
+    mutants_pauses,
     mutants_releases,
     mutants_review,
     mutants_turns,
@@ -32,6 +33,7 @@ PARTS = [
     ("releases", 22),
     ("family", 4),
     ("turns", 4),
+    ("pauses", 4),
 ]
 """Which world, and how many fresh seeds of it."""
 HUNT = 80
@@ -44,6 +46,7 @@ PLANTED = {
     "releases": mutants_releases.MUTANTS,
     "family": mutants_family.MUTANTS,
     "turns": mutants_turns.MUTANTS,
+    "pauses": mutants_pauses.MUTANTS,
 }
 RESPELLED = [
     pytest.param(system, mutant, id=mutant.name)

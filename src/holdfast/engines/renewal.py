@@ -112,7 +112,7 @@ class Renewal(threading.Thread):
         tuning = self._kernel.tuning
         asked_at = self._asked_at
         if asked_at is not None and waited_s > self._tick_s + tuning.blocked_say_s:
-            # This thread stood still as well: the whole process did, and the loop is not to blame.
+            # This thread was paused as well: the whole process was, and the loop is not to blame.
             asked_at = self._asked_at = now
         blocked_s = 0.0 if asked_at is None else now - asked_at
         if asked_at is None and self._blockage is not None:
