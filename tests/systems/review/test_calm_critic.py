@@ -15,7 +15,7 @@ from holdfast_systems.review.old_side import old_text, only_new
 from holdfast_systems.review.path_kinds import path_kind
 from tests.systems.review.test_offline_critic import KEY, added, not_run, reviewed, rules
 
-pytestmark = pytest.mark.spec("R8")
+pytestmark = [pytest.mark.spec("R8"), pytest.mark.slow]  # programs are started
 
 
 def changed(path: str, before: str, after: str) -> str:
