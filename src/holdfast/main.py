@@ -20,7 +20,7 @@ from holdfast.errors import SettingsError, missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import no_failpoint, parse_failpoints
-from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.observe.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.kernel.sealing import Sealer
 from holdfast.kernel.upkeep.floors import stop_looking
@@ -91,7 +91,7 @@ def open_kernel(
         tuning=settings.tuning(),
         failpoint=parse_failpoints(settings.failpoints) if settings.failpoints else no_failpoint,
         watch=watch or LogWatch(),
-        auto_migrate=AutoMigrate(settings.auto_migrate),
+        auto_migrate=settings.auto_migrate == "true",
         callbacks=CallbackSigner(settings.public_url, settings.callback_secret),
         sealer=Sealer(settings.sealing_keys),
     )

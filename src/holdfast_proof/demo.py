@@ -99,6 +99,7 @@ async def _stage(console: Console) -> AsyncIterator[tuple[DemoStage, Postcards]]
 @asynccontextmanager
 async def _running(opened: Sequence[OpenSystem]) -> AsyncIterator[None]:
     for one in opened:
+        await one.kernel.migrate()
         await prepare(one.kernel)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:

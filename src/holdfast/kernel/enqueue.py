@@ -18,7 +18,7 @@ from holdfast.errors import InvalidInput
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.compose.foreign import foreign_tx
 from holdfast.kernel.declare.options import Options, each_of
-from holdfast.kernel.submit import check_keys, order_of, submit_in
+from holdfast.kernel.submit import check_keys, name_place, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7, uuid7s
 
 In = TypeVar("In")
@@ -198,10 +198,13 @@ def enqueue_many(
     check_keys(key)
     tx = foreign_tx(connection, kind_of(job).schema, autocommit=autocommit)
     now = _clock.now_ms()
-    orders = [
-        order_of(job, each, options, job_id=job_id, now=now, key=key(each) if key else None)
-        for each, job_id in zip(each_of(kind_of(job).name, inputs), uuid7s(lambda: now, _dice), strict=False)
-    ]
+    values = zip(each_of(kind_of(job).name, inputs), uuid7s(lambda: now, _dice), strict=False)
+    orders = list(
+        name_place(
+            order_of(job, each, options, job_id=job_id, now=now, key=key(each) if key else None)
+            for each, job_id in values
+        )
+    )
 
     async def write() -> list[str]:
         ids: list[str] = []

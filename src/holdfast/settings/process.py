@@ -179,7 +179,7 @@ class Settings:
     auto_migrate: str = setting(
         "HOLDFAST_AUTO_MIGRATE",
         "auto",
-        "Whether processes that start work migrate: true, false, or auto: SQLite files and databases without tables",
+        "What migrates beside holdfast migrate: auto, holdfast up; true, whatever starts work; false, nothing",
         choices=("auto", "true", "false"),
     )
     migrate_lock_s: float = setting(
@@ -190,6 +190,12 @@ class Settings:
     )
     migrate_wait_s: float = setting(
         "HOLDFAST_MIGRATE_WAIT_SEC", 300.0, "How long a migration keeps trying to get its locks", minimum=0.01
+    )
+    value_bytes_max: int = setting(
+        "HOLDFAST_VALUE_BYTES_MAX",
+        4_194_304,
+        "The largest input, result, checkpoint, answer or message that a job may carry",
+        minimum=1,
     )
     public_url: str | None = setting(
         "HOLDFAST_PUBLIC_URL", None, "Where holdfast serve is reached from outside, for callback URLs"
