@@ -155,7 +155,7 @@ def test_the_outage_says_since_when_whom_it_holds_and_what_comes_next() -> None:
     view = breaker(10, down_s_ago=720, open_until=NOW + 180_000, reason="13 of 20 calls failed")
     (notice,) = what_asks(view)
     assert notice.sentence == (
-        "Provider 'llm' has been left alone since 23:48 UTC (13 of 20 calls failed); 400 jobs wait for it and spend "
+        "Provider 'llm' has been down since 23:48 UTC (13 of 20 calls failed); 400 jobs wait for it and spend "
         "nothing; next trial 00:03 UTC."
     )
 

@@ -11,10 +11,11 @@ from tests.kernel.places import Deploy, rows
 from holdfast import App, Context, Job, Provider, stage
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
-from holdfast.operator.charts import OWNERS_SHOWN, ChartFilter, choose_stretch, percentiles, read_charts
+from holdfast.operator.charts import OWNERS_SHOWN, ChartFilter, choose_stretch, outages, percentiles, read_charts
 from holdfast.operator.desk import Desk
 from holdfast.operator.rollup import OWNERS_MAX, roll_up_once, usual_age_s
 from holdfast.system import OpenSystem, System
+from holdfast.tables.providers import GateMove
 from holdfast.tables.rollups import BOUNDS, HOUR_MS, MINUTE_MS, Cell
 from holdfast.testing import HandClock, World
 
@@ -93,6 +94,17 @@ async def test_the_largest_owners_have_charts_of_their_own_and_all_others_one(de
     asked = "SELECT DISTINCT name FROM holdfast_rollups WHERE series = 'owner'"
     names = {row["name"] for row in await rows(world.kernel.store, asked)}
     assert len(names) <= 2 * OWNERS_MAX + 1, "an owner of few jobs has no cell"
+
+
+def test_an_outage_is_two_marks_however_often_it_was_tried() -> None:
+    gates = ["open", "half_open", "open", "half_open", "open", "half_open", "closed", "open"]
+    changes = [GateMove("llm", gate, at, "") for at, gate in enumerate(gates)] + [GateMove("bank", "open", 9, "")]
+    assert [(row.name, row.gate, row.at) for row in outages(changes)] == [
+        ("llm", "open", 0),
+        ("llm", "closed", 6),
+        ("llm", "open", 7),
+        ("bank", "open", 9),
+    ]
 
 
 async def test_what_was_written_a_moment_ago_is_counted_later_and_not_lost(deploy: Deploy, clock: HandClock) -> None:

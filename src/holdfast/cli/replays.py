@@ -41,7 +41,7 @@ def replays_begin(
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mend and replay all letters of a group. The system's keeper carries it out; `replays show --watch` follows it."""
+    """Fix and replay all letters of a group. The system's keeper carries it out; `replays show --watch` follows it."""
     from holdfast.operator import replays
 
     group, values = replays.Group(fingerprint), _parse_values(set_ or ())

@@ -33,7 +33,7 @@ class MendGroup(BaseModel):
 
 @router.post("/dead-letters/groups/{fingerprint}/mend", response_model=documented(ReplayStory | GroupPreview))
 async def mend_group(desk: AtDesk, fingerprint: HumanText, body: MendGroup, who: Operator) -> dict[str, Any]:
-    """Mend and replay all letters of a group, or those with these ids; `dry_run` says what that would change, keep,
+    """Fix and replay all letters of a group, or those with these ids; `dry_run` says what that would change, keep,
     repeat and cost, and until when it would take."""
     group = replays.Group(fingerprint, None if body.ids is None else tuple(str(each) for each in body.ids))
     values, pace = body.set or None, body.per_minute

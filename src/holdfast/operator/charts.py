@@ -270,7 +270,7 @@ async def _read_marks(tx: Tx, stretch: Stretch) -> list[dict[str, Any]]:
     for cell in await rollups.between(tx, MINUTE_MS, stretch.since, stretch.until, MINUTE_MS, ["deploy"]):
         words = f"{cell.number} worker{'' if cell.number == 1 else 's'} of {cell.name or 'an older release'} started"
         marks.append((cell.at, "deploy", words, "#machines"))
-    for row in _outages(await ops.gate_changes(tx, stretch.since, stretch.until, CHANGES_MAX)):
+    for row in outages(await ops.gate_changes(tx, stretch.since, stretch.until, CHANGES_MAX)):
         why = f": {row.reason}" if row.reason else ""
         marks.append((row.at, "breaker", f"{row.name} {row.gate.replace('_', ' ')}{why}", "#breakers"))
     for begun in await incidents.begun_between(tx, stretch.since, stretch.until, MARKS_MAX):
@@ -278,7 +278,7 @@ async def _read_marks(tx: Tx, stretch: Stretch) -> list[dict[str, Any]]:
     return [{"at": iso(at), "sort": sort, "words": words, "href": href} for at, sort, words, href in sorted(marks)]
 
 
-def _outages(changes: Sequence[GateMove]) -> Iterator[GateMove]:
+def outages(changes: Sequence[GateMove]) -> Iterator[GateMove]:
     """Where a breaker opened first and where it closed; the trials between the two are no news."""
     gates: dict[str, str] = {}
     for row in changes:

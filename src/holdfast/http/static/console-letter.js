@@ -102,7 +102,7 @@ export function ways(one, again) {
   };
   const whole = async () => mendDialog(await api(`/api/ops/dead-letters/${one.id}`), again);
   return [
-    el("button", { onclick: acting("/api/ops/dead-letters/{case_id}/mend", whole) }, "Mend and replay"),
+    el("button", { onclick: acting("/api/ops/dead-letters/{case_id}/mend", whole) }, "Fix and replay"),
     el("button", { class: "quiet", onclick: doing(asItIs, (done) => `Replayed from ${done.stage}.`, again, "/api/ops/dead-letters/{case_id}/mend") }, "Replay as it is"),
   ];
 }
@@ -121,7 +121,7 @@ function triage({ one, again, at }) {
     ["Stage", one.stage],
     ["Why it ended", `${one.failure_reason}: ${REASONS[one.failure_reason] ?? ""}`],
     ["Tries", text(one.attempts_made)],
-    ["Last words", one.last_error],
+    ["Last error", one.last_error],
   ]);
   if (at > 0)
     return [
@@ -157,7 +157,7 @@ function remediate({ one, again, at }) {
       { onsubmit: doing(run, "The evidence is recorded.", again, "/api/ops/dead-letters/{case_id}/remediate") },
       field({
         name: "evidence",
-        label: "What was mended, and how is that known?",
+        label: "What was fixed, and how is that known?",
         kind: "long",
         required: true,
         placeholder: "INC-7: key rotated, the probe is green",

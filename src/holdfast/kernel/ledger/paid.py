@@ -25,6 +25,7 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, StoreDown
 from holdfast.kernel.call import CallResult, call
+from holdfast.kernel.declare.fitting import read_json
 from holdfast.kernel.declare.size import size_problem
 from holdfast.kernel.effect_open import app_of
 from holdfast.kernel.kernel import Kernel
@@ -69,7 +70,7 @@ class Paid:
         kept = await self._known(run_id)
         if kept.value is not None:
             try:
-                return cast(T, adapter.validate_json(kept.value))
+                return cast(T, read_json(adapter, kept.value))
             except ValidationError:
                 pass  # a deploy changed its type: asked again under the same key, which the provider may still know
         key = paid_key(app_of(kernel, job.kind), run_id, kept.tries)
