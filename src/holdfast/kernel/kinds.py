@@ -263,9 +263,7 @@ def _declared_types(cls: type[Any]) -> tuple[Any, Any]:
         if getattr(typing.get_origin(base), "__name__", "") == "Job":
             given, result = (*typing.get_args(base), Any)[:2]
             if isinstance(given, typing.TypeVar):
-                raise BadDeclaration(
-                    f"'{cls.__name__}' takes {given}, which stands for any type: write Job[Order]."
-                )
+                raise BadDeclaration(f"'{cls.__name__}' takes {given}, which stands for any type: write Job[Order].")
             return given, result
     raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
 
