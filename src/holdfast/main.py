@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from holdfast.errors import SettingsError
-from holdfast.extras import missing_module
+from holdfast.errors import SettingsError, missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import no_failpoint, parse_failpoints
@@ -149,7 +148,7 @@ def import_own(module_name: str) -> ModuleType:
 
 
 def _place_of(error: Exception) -> str:
-    """Where an import failed: the innermost line that is not a library's, so that the person can mend it."""
+    """Where an import failed: the innermost line that is not a library's, so that the person can fix it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -142,6 +142,7 @@ class Desk:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     for name in ("DATABASE_URL", "RABBITMQ_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.syspath_prepend(ROOT / "docs" / "examples")
     commands()
     env = {"HOLDFAST_DATA_DIR": str(tmp_path), "HOLDFAST_APP": "tests.docs.desk:app"}
     return Desk(env, asyncio.run(_furnished(env)) | asyncio.run(_graded(env)))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.extras import EXTRAS
+from holdfast.errors import EXTRAS
 from holdfast.main import SYSTEMS
 from tests.services.found import REPOSITORY
 

@@ -136,10 +136,10 @@ class Context:
         held provider costs nothing: the job goes back to the queue."""
         check_function(run, "ctx.call(lambda: ...)", takes=0)
         check_call(provider, timeout_s, cost)
-        whom = self._provider(provider)
-        limit_s = self._time_for(whom, timeout_s)
+        target = self._provider(provider)
+        limit_s = self._time_for(target, timeout_s)
         with Listening(self):
-            return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
+            return await call(self.kernel, target, run, job=self.job, timeout_s=limit_s, cost=cost)
 
     @must_await
     async def paid_call(
@@ -160,11 +160,11 @@ class Context:
         `name` if that may change."""
         check_function(run, "ctx.paid_call(lambda key: ...)", takes=1)
         check_call(provider, timeout_s, cost)
-        whom = self._provider(provider)
+        target = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)
         with Listening(self):
-            return await self.paid.call(run, answer, name, whom, self._time_for(whom, timeout_s), cost)
+            return await self.paid.call(run, answer, name, target, self._time_for(target, timeout_s), cost)
 
     @must_await
     async def effect(
@@ -184,9 +184,10 @@ class Context:
         if lookup is not None:
             check_function(lookup, "ctx.effect(key, send=..., lookup=lambda token: ...)", takes=1)
         check_call(provider, None, None)
-        whom = self._provider(provider)
+        target = self._provider(provider)
         with Listening(self):
-            return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
+            limit_s = self._time_for(target, None)
+            return await perform(self.kernel, self.job, target, key, send, lookup, timeout_s=limit_s)
 
     def emit(
         self,

@@ -1,4 +1,4 @@
-"""What a handler asks of its context, checked before anything is done: a mistake here is one that no retry mends."""
+"""What a handler asks of its context, checked before anything is done: a mistake here is one that no retry fixes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _is_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
 
 
 def refuse_inside(ctx: Context, what: str) -> None:
-    """What writes by itself would wait for ever for the transaction that it is called in."""
+    """What writes by itself would wait forever for the transaction that it is called in."""
     if ctx.inside is asyncio.current_task():
         raise BadDeclaration(
             f"The stage '{ctx.stage}' of '{ctx.kind.name}' calls {what} inside of its ctx.transaction(), "
