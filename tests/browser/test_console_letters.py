@@ -49,7 +49,7 @@ async def test_a_letter_is_worked_through_its_five_steps(browser: Any, place: De
     async with signed_in(browser, place, to="/console#dead") as page:
         await page.get_by_role("link", name=letter).click()
         step = await reaches_step(page, "Triage")
-        await step.get_by_text("permanent: no retry can mend it").wait_for()
+        await step.get_by_text("permanent: no retry can fix it").wait_for()
         assert await page.locator("ol.steps > li").count() == 5
         assert await page.get_by_role("button", name="Replay", exact=True).count() == 0, "no replay without evidence"
         del place.mood.broken["bell"]

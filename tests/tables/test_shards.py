@@ -44,6 +44,7 @@ REFERENCE = {
     "holdfast_breaker_events": "what happened to them",
     "holdfast_schedules": "a row for each schedule",
     "holdfast_workers": "a row for each worker",
+    "holdfast_worker_signs": "a row for each worker",
     "holdfast_keepers": "a row for each deployment",
     "holdfast_turns": "a row for each queue that takes turns",
     "holdfast_incidents": "a row for each incident",
@@ -78,7 +79,8 @@ CROSSING = {
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
     ),
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
-        "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
+        "audit.recent audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
+        " cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
         " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"
@@ -98,6 +100,8 @@ _VIEWS = {
     "holdfast_every_call": "holdfast_calls",
     "holdfast_every_event": "holdfast_job_events",
     "holdfast_workers_now": "holdfast_workers",
+    "holdfast_breakers_now": "holdfast_breakers",
+    "holdfast_schedules_now": "holdfast_schedules",
 }
 
 

@@ -18,7 +18,7 @@ router = APIRouter()
 
 
 class MendGroup(BaseModel):
-    """Corrected values by their paths, for all of them; how it is known that it is mended; and how fast."""
+    """Corrected values by their paths, for all of them; how it is known that it is fixed; and how fast."""
 
     model_config = ConfigDict(extra="forbid")
 

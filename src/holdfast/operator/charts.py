@@ -18,7 +18,7 @@ from holdfast.operator.desk import Desk
 from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import incidents, ops, rollups
-from holdfast.tables.ops import GateMove
+from holdfast.tables.providers import GateMove
 from holdfast.tables.rollups import EVENTS, HOUR_MS, MINUTE_MS, Cell
 
 POINTS_MAX = 240

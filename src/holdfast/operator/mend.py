@@ -15,7 +15,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from holdfast.core.case import CaseState, Cause
 from holdfast.errors import NotAllowed
 from holdfast.kernel import operate
-from holdfast.kernel.correct import correct
+from holdfast.kernel.hands.correct import correct
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk

@@ -1,5 +1,5 @@
 -- name: lock
-SELECT seq, at FROM holdfast_rollup_positions WHERE name = :name /*for_update*/
+SELECT seq, at FROM holdfast_rollup_positions WHERE name >= :name AND name <= :name ORDER BY name DESC LIMIT 1 /*for_update*/
 
 -- name: begin
 -- Where an old database begins: with the newest events only.
@@ -9,7 +9,8 @@ SELECT :name, CASE WHEN e.newest > CAST(:back AS BIGINT) THEN e.newest - CAST(:b
 ON CONFLICT (name) DO NOTHING
 
 -- name: move
-UPDATE holdfast_rollup_positions SET seq = CAST(:seq AS BIGINT), at = CAST(:at AS BIGINT) WHERE name = :name
+UPDATE holdfast_rollup_positions SET seq = CAST(:seq AS BIGINT), at = CAST(:at AS BIGINT)
+ WHERE /*newest holdfast_rollup_positions :name*/
 
 -- name: reach
 -- How far the next fold goes: what was written a moment ago may have neighbours that are not committed yet.
@@ -119,4 +120,4 @@ DELETE FROM holdfast_rollups WHERE span = :span AND at >= CAST(:floor AS BIGINT)
 RETURNING at
 
 -- name: position
-SELECT seq, at FROM holdfast_rollup_positions WHERE name = :name
+SELECT seq, at FROM holdfast_rollup_positions WHERE name >= :name AND name <= :name ORDER BY name DESC LIMIT 1

@@ -6,8 +6,8 @@
     length heuristic    20 %   there is enough of it, and not too much, to show a level
 
 Honest by construction: a rule that nobody can check counts as not held. The offline grader checks form only,
-three of its five rules at most, and it says how far it may be wrong (`doubt`): what is unusual, uneven or short stays
-below 85 and a person looks at it.
+three of its five rules at most, and it says how far it may be wrong (`doubt`): what is unusual or short stays below 85
+and a person looks at it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
 # Runs that differ by this many points have nothing in common.
 _SPREAD_MAX = 4.0
 # A measured grade cannot be less in doubt than the first of these, and says nothing beyond the second. The line of 85
-# lies at 0.55 points.
-_DOUBT: Line = ((0.45, 1.0), (2.85, 0.0))
+# lies at 0.45 points.
+_DOUBT: Line = ((0.3, 1.0), (2.5, 0.0))
 _FLOOD = 3.0
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _STEM = 4

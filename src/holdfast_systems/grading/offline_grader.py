@@ -175,7 +175,7 @@ def _grade(
     sentences = _feedback(measured, expected, signals)
     criteria = {name: Criterion(score, text) for name, score, text in zip(CRITERIA, scores, sentences, strict=True)}
     grade = grade_of(criteria, signals=signals, method="offline")
-    doubt = doubt_of(grade.overall_score, parts, measured.distinct_sentences_words)
+    doubt = doubt_of(grade.overall_score, measured.distinct_sentences_words)
     return replace(grade, features=parts, doubt=doubt)
 
 

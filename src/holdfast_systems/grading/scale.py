@@ -4,7 +4,8 @@ Seven measurements that go with a marker's judgement count the same, each in sta
 usually write; a language model's surprisal counts three times. The sum is put on the scale so that learners' texts get
 5.4 in the mean and two of three lie within 1.6 of it, as people's scores do. What says little inside that range (how
 advanced the words are, how many clauses there are) counts at its ends only: short sentences without a second clause
-are no B2 however correct, and rare words well used may be C1.
+are no B2 however correct, and rare words well used may be C1. Whatever else is added to the plain sum has to earn its
+place on made-up learners (`tests/systems/grading/test_scale.py`): most rules that sounded right cost agreement.
 
     variety of words, misspelt words, slips, length, kinds of links, share of common English words, distance from a
     natural sentence length: sign +1 or -1 each                                                      `_USUAL`
@@ -13,23 +14,23 @@ are no B2 however correct, and rare words well used may be C1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, log, sqrt, tanh
+from math import exp, log, sqrt
 from types import MappingProxyType
 
 from holdfast_systems.grading.features import Features
 from holdfast_systems.grading.line import Line, on_line
 
 # People's scores of learners' essays have a mean of 3.15 and a spread of 0.62 on a scale of 1 to 5: in ours, 5.4 and
-# 1.55. Levelled praise and the ends of the scale draw a text's sum down and together, so it starts from more than that.
+# 1.55. Ours are spread a little wider: agreement hardly changes with it, and what is far out is told as doubtful. A
+# sum starts a little above their mean, for blame may go farther than praise.
 MEAN_OF_PEOPLE = 5.4
-CENTRE = 5.6
-POINTS_PER_DEVIATION = 1.8
+_CENTRE = 5.5
+POINTS_PER_DEVIATION = 1.85
 SURPRISAL_WEIGHT = 3.0
 # Measurements go with each other: their usual correlation, from which the spread of a sum of them follows.
 _RELATED = 0.2
+# No measurement carries a text away by itself.
 _PRAISE_MAX, _BLAME_MAX = 1.5, 3.0
-# Simple texts are easy to foresee, and no better for it.
-_PRAISE_OF_FORESEEN_MAX = 1.0
 # What learners usually write: mean and standard deviation. Priors, rounded: a wrong one shifts or stretches the
 # scale a little, but changes hardly anybody's place on it.
 _USUAL: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -49,21 +50,17 @@ _LOWER_IS_BETTER = frozenset({"misspelt", "slips", "sentences", "surprisal"})
 _WRITTEN_ONLY = frozenset({"misspelt", "english", "sentences"})
 SEVEN = ("variety", "misspelt", "slips", "length", "links", "english", "sentences")
 _NATURAL_SENTENCE = 18
-# Rare words surprise the model too, and are no fault: so much of a nat for each level of the words.
-_NATS_PER_LEVEL = 0.45
 
 # The ends of the range, in shares of 1.
 _SHORT_SENTENCES: Line = ((6, 1), (17, 0))
 _FEW_CLAUSES: Line = ((0, 1), (4.5, 0))
-_ADVANCED_WORDS: Line = ((3.1, 0), (3.8, 1))
+_ADVANCED_WORDS: Line = ((3.2, 0), (3.9, 1))
 _CAREFUL: Line = ((0.2, 0), (1.0, 1))
-_PLAIN_COSTS = 4.0
+_PLAIN_COSTS = 4.5
 # Plain sentences are easy to foresee, and no better for it: the model's praise goes first.
 _PRAISE_OF_PLAIN: Line = ((0, 1), (0.2, 0))
-_RICH_EARNS = 4.0
+_RICH_EARNS = 3.5
 _LOW, _HIGH = 2.0, 8.5
-# Nobody shows C1 with the words of B2.
-_C1_BEGINS, _C1_WORDS = 8.5, 3.4
 
 
 def deviations(
@@ -85,18 +82,14 @@ def deviations(
         # Spelling and full stops are the transcriber's.
         values = {name: value for name, value in values.items() if name not in _WRITTEN_ONLY}
     if surprisal is not None:
-        values["surprisal"] = surprisal - _NATS_PER_LEVEL * (measured.level - _USUAL["level"][0])
+        values["surprisal"] = surprisal
     return {name: round(_deviation(name, value), 3) for name, value in values.items()}
 
 
 def _deviation(name: str, value: float) -> float:
     mean, spread = _USUAL[name]
     away = (mean - value if name in _LOWER_IS_BETTER else value - mean) / spread
-    if away > 0:
-        # A text without a slip, or one that is easy to foresee, is not the better for having none: praise levels off.
-        most = _PRAISE_OF_FORESEEN_MAX if name == "surprisal" else _PRAISE_MAX
-        return most * tanh(away / most)
-    return max(-_BLAME_MAX, away)
+    return max(-_BLAME_MAX, min(_PRAISE_MAX, away))
 
 
 def weights_of(parts: Mapping[str, float]) -> dict[str, float]:
@@ -122,11 +115,10 @@ def score_of(parts: Mapping[str, float], measured: Features) -> float:
     plain = plainness(measured)
     if parts.get("surprisal", 0.0) > 0:
         parts = {**parts, "surprisal": parts["surprisal"] * on_line(_PRAISE_OF_PLAIN, plain)}
-    score = CENTRE + POINTS_PER_DEVIATION * place(parts) - _PLAIN_COSTS * plain
+    score = _CENTRE + POINTS_PER_DEVIATION * place(parts) - _PLAIN_COSTS * plain
     careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)
     score += _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful
-    score = _bend(score)
-    return score if measured.level >= _C1_WORDS else min(score, _C1_BEGINS - 0.5)
+    return _bend(score)
 
 
 def plainness(measured: Features) -> float:

@@ -5,7 +5,7 @@ import { ADVICE, CAUSES } from "./console-letters.js";
 import { acting, ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
 
 const REASONS = {
-  permanent: "no retry can mend it",
+  permanent: "no retry can fix it",
   exhausted: "its attempts are used up",
   no_time: "the next try could only have come after its deadline",
   deadline: "its deadline passed",
@@ -55,7 +55,7 @@ export async function letter({ parts: [id] }, again) {
       ? el(
           "p",
           { class: "callout error", role: "note" },
-          "Escalated: it was mended and replayed, and died again of the same error that no retry can mend. An engineer is needed.",
+          "Escalated: it was fixed and replayed, and died again of the same error that no retry can fix. An engineer is needed.",
         )
       : null,
     el("p", { class: "callout" }, el("strong", {}, "Next: "), one.next_step, "."),
