@@ -208,7 +208,7 @@ def _statement(name: str, bodies: dict[str | None, str], rows: Sequence[RowType]
 
 def _clean(body: str, dialect: str, rows: Sequence[RowType]) -> str:
     text = _ROW.sub(lambda token: _spelled(token, dialect, rows), _COMMENT.sub("", body))
-    text = _NEWEST.sub(lambda token: _newest(*token.groups(), dialect), text)
+    text = _NEWEST.sub(lambda token: _newest(token[1], token[2], dialect), text)
     return _render(text, dialect).strip().rstrip(";")
 
 
