@@ -25,7 +25,7 @@ REASONS = {
     "discarded": "Its own code gave it up.",
     "exhausted": "The last try of the stage failed as well; or its provider put it off for too long.",
     "no_time": "The next try could only have come after its deadline; the error class is the real cause.",
-    "permanent": "It failed in a way that no retry mends.",
+    "permanent": "It failed in a way that no retry fixes.",
     "poison": "It lost too many workers; it may be what kills them.",
     "taken_back": "It had succeeded, and its provider does not know the effect that it was marked with.",
 }

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,16 @@ BUDGETS = {"core": 0, "kernel": 0, "tables": 0, "engines": 0}
 """How many names in each folder still are such a word. Only ever lower these."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def classes() -> Iterator[tuple[str, str]]:
     """Every class that a module declares at its top level, and where."""
     for package in ("holdfast", "holdfast_proof", "holdfast_systems"):
         for path in sorted((SOURCE / package).rglob("*.py")):
-            for node in ast.parse(path.read_text()).body:
+            for node in parsed(path).body:
                 if isinstance(node, ast.ClassDef):
                     yield node.name, path.relative_to(SOURCE).as_posix()
 
@@ -39,7 +45,7 @@ def test_no_two_classes_have_one_name() -> None:
 
 def names(path: Path) -> Iterator[str]:
     """Every name that a module binds or reads: variables, parameters, attributes, functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.alias(name=name):
                 yield name
@@ -78,6 +84,33 @@ def test_the_glossary_knows_every_type_of_a_public_signature() -> None:
     table = (REPOSITORY / "docs" / "glossary.md").read_text().partition("| --- |")[2]
     words = {word.strip("` ") for line in table.splitlines() for word in line.strip("|").split("|")[0].split(",")}
     assert sorted(noun for noun in wanted if noun not in words and _spelled_out(noun) not in words) == []
+
+
+ODD_WORDS = re.compile(
+    r"\b(?:(?<!/)mend(?!_|`)\w*|anew|heed|for ever|st(?:oo|an)ds? still|shall|is due since|so many a)\b",
+    re.I,
+)
+"""Words that an engineer would not use where something is to be done."""
+
+
+def instructions() -> Iterator[tuple[str, str]]:
+    """What people read to act: the pages that instruct, and every text of the program that is no docstring."""
+    for folder in ("how-to", "tutorial", "reference"):
+        for path in sorted((REPOSITORY / "docs" / folder).glob("*.md")):
+            yield path.name, path.read_text()
+    yield "README.md", (REPOSITORY / "README.md").read_text()
+    for package in ("holdfast", "holdfast_systems"):
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            nodes = list(ast.walk(parsed(path)))
+            docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                    yield f"{path.name}:{node.lineno}", node.value
+
+
+def test_instructions_are_in_plain_words() -> None:
+    odd = [(where, match[0]) for where, text in instructions() for match in ODD_WORDS.finditer(text)]
+    assert odd == []
 
 
 def _spelled_out(name: str) -> str:

@@ -64,6 +64,7 @@ async def ours() -> FastAPI:
     settings = Settings(jwt_secret=SECRET, requests_per_user=0)
     systems = await open_systems(settings, env, ["grading-main"])
     for one in systems:
+        await one.kernel.migrate()
         await prepare(one.kernel)
     return create_app(settings, systems)
 

@@ -24,7 +24,7 @@ async def upload(megabytes: int) -> Figures:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     env = os.environ | {"HOLDFAST_DATA_DIR": str(folder()), "HOLDFAST_PORT": str(port), "HOLDFAST_JWT_SECRET": SECRET}
-    env |= {"UPLOAD_BYTES_MAX": str((megabytes + 1) << 20)}
+    env |= {"UPLOAD_BYTES_MAX": str((megabytes + 1) << 20), "HOLDFAST_AUTO_MIGRATE": "true"}
     command = [sys.executable, "-c", "from holdfast.cli import cli; cli()", "serve", "--system", "conversion"]
     server = await asyncio.create_subprocess_exec(*command, env=env, stderr=asyncio.subprocess.DEVNULL)
     try:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.app import App, Job, stage
     from holdfast.kernel.compose.job_tx import JobTx, Settled
     from holdfast.kernel.context import Context
-    from holdfast.kernel.enqueue import Enqueued, enqueue
-    from holdfast.kernel.enqueue_many import EnqueuedMany, enqueue_many
+    from holdfast.kernel.enqueue import Enqueued, EnqueuedMany, enqueue, enqueue_many
     from holdfast.kernel.questions.status import JobStatus
     from holdfast.kernel.record import Cost
     from holdfast.kernel.running.sync_context import SyncContext
@@ -95,7 +94,7 @@ _HOMES = {
     "Discard": "holdfast.core.outcome:Discard",
     "Done": "holdfast.core.outcome:Done",
     "Enqueued": "holdfast.kernel.enqueue:Enqueued",
-    "EnqueuedMany": "holdfast.kernel.enqueue_many:EnqueuedMany",
+    "EnqueuedMany": "holdfast.kernel.enqueue:EnqueuedMany",
     "Failure": "holdfast.core.failure:Failure",
     "HoldfastError": "holdfast.errors:HoldfastError",
     "IdempotencyConflict": "holdfast.errors:IdempotencyConflict",
@@ -123,7 +122,7 @@ _HOMES = {
     "Wait": "holdfast.core.outcome:Wait",
     "console": "holdfast.http.mount:console",
     "enqueue": "holdfast.kernel.enqueue:enqueue",
-    "enqueue_many": "holdfast.kernel.enqueue_many:enqueue_many",
+    "enqueue_many": "holdfast.kernel.enqueue:enqueue_many",
     "stage": "holdfast.kernel.app:stage",
 }
 

@@ -16,7 +16,7 @@ def main() -> None:
 
         run()
     except ModuleNotFoundError as error:
-        from holdfast.extras import missing_extra
+        from holdfast.errors import missing_extra
 
         sentence = missing_extra(error)
         if sentence is None:

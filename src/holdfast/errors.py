@@ -1,7 +1,7 @@
 """The exceptions of Holdfast, drawn:
 
     HoldfastError
-     ├─ UsageError             the caller can mend it
+     ├─ UsageError             the caller can fix it
      │   ├─ BadDeclaration       a job, stage, provider or schedule that cannot work
      │   ├─ UnknownKind          a job kind that no loaded app declares
      │   ├─ InvalidInput         input that does not fit the type it was declared with
@@ -47,7 +47,7 @@ class HoldfastError(Exception):
 
 
 class UsageError(HoldfastError):
-    """The caller can mend it, so that no retry does."""
+    """The caller can fix it; no retry can."""
 
     @property
     def failure(self) -> Failure:
@@ -260,3 +260,37 @@ class ProviderHeld(CallError):
         self.parks = parks
         self.asked = asked
         self.hold_max_ms = hold_max_ms
+
+
+EXTRAS = {  # what is not installed, and which extra brings it
+    "aio_pika": "rabbitmq",
+    "asyncpg": "postgres",
+    "celery": "celery",
+    "fastapi": "http",
+    "httpx": "http",
+    "jinja2": "http",
+    "jwt": "http",
+    "multipart": "http",
+    "opentelemetry": "tracing",
+    "prometheus_client": "http",
+    "sse_starlette": "http",
+    "starlette": "http",
+    "httptools": "http",
+    "uvicorn": "http",
+}
+PROOF = "holdfast_proof"
+"""The simulator, the demo and the benchmark: a distribution of their own, which no process in production needs."""
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """One sentence for a module that an extra of Holdfast, or its proof, brings; None if none does."""
+    module = missing_module(error)
+    if module == PROOF:
+        return "This command is part of holdfast-proof, which is not installed: pip install holdfast-proof."
+    if module not in EXTRAS:
+        return None
+    return f"This needs the module '{module}', which is not installed: pip install 'holdfast[{EXTRAS[module]}]'."
+
+
+def missing_module(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]

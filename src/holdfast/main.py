@@ -16,12 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from holdfast.errors import SettingsError
-from holdfast.extras import missing_module
+from holdfast.errors import SettingsError, missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import no_failpoint, parse_failpoints
-from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.observe.watch import JsonFormatter, LogWatch, TextFormatter, Watch
 from holdfast.kernel.sealing import Sealer
 from holdfast.kernel.upkeep.floors import stop_looking
@@ -92,7 +91,7 @@ def open_kernel(
         tuning=settings.tuning(),
         failpoint=parse_failpoints(settings.failpoints) if settings.failpoints else no_failpoint,
         watch=watch or LogWatch(),
-        auto_migrate=AutoMigrate(settings.auto_migrate),
+        auto_migrate=settings.auto_migrate == "true",
         callbacks=CallbackSigner(settings.public_url, settings.callback_secret),
         sealer=Sealer(settings.sealing_keys),
     )
@@ -147,7 +146,7 @@ def import_own(module_name: str) -> ModuleType:
 
 
 def _place_of(error: Exception) -> str:
-    """Where an import failed: the innermost line that is not a library's, so that the person can mend it."""
+    """Where an import failed: the innermost line that is not a library's, so that the person can fix it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -23,8 +23,8 @@ from holdfast.stores.connecting import in_schema, plain_url
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from holdfast.demo_stage import Demo
     from holdfast.http.problem import Translation
+    from holdfast.playground.demo_stage import Demo
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
     S20 no silence     S21 secrecy            S22 shared effects   L1 all ended       L2 outbox empty   L4 broker empty
 
 A world's own checks come on top; the kernel's adds S23, what is paid for once, that of two releases S24, deploys,
-that of the family S25, that of keys that take turns S26.
+that of the family S25, that of keys that take turns S26, that of pauses S27.
 
 What needs only the tables is in `audit.py`, and runs on a live database too.
 """

@@ -170,7 +170,7 @@ def check_heard(history: RunHistory) -> Iterator[Violation]:
 
 
 def _kept_retry_after(history: RunHistory, change: JobChange) -> Iterator[Violation]:
-    """The wait that the provider asked for is on the row that was written because of it. Of a host that stood still
+    """The wait that the provider asked for is on the row that was written because of it. Of a host that was paused
     between deciding and writing it may be over by then."""
     if change.not_before is not None:
         over_ms = change.not_before - history.epoch_ms
@@ -217,7 +217,7 @@ def check_entries(history: RunHistory) -> Iterator[Violation]:
 
 
 def _calls_between(history: RunHistory, tale: ProviderTale | None, from_ms: int, to_ms: int) -> Iterator[ProviderEvent]:
-    """Calls begun in between by processes that had not stood still with leave to call."""
+    """Calls begun in between by processes that had not been paused with permission to call."""
     for call in tale.log if tale else ():
         called = call.kind in ("send", "lookup") and from_ms < call.at_ms < to_ms
         if called and not history.stalled(call.host, from_ms - 2 * SLACK_MS, call.at_ms):
@@ -276,7 +276,7 @@ def _looked_between(
 
 
 def _is_zombie(history: RunHistory, job: str | None, call: ProviderEvent) -> bool:
-    """The caller did not hold the job's lease when it called: it had stood still since its last check."""
+    """The caller did not hold the job's lease when it called: it had been paused since its last check."""
     return history.pauses_excused and _holder(history, job or "", call.at_ms) != call.host
 
 

@@ -24,7 +24,6 @@ from rich.console import Console
 
 from holdfast.core.breaker import Gate
 from holdfast.core.job import TERMINAL
-from holdfast.demo_stage import DemoAccepted, DemoStage, DemoStanding, until
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.errors import HoldfastError
 from holdfast.http.app import create_app
@@ -33,6 +32,7 @@ from holdfast.kernel import operate, submit
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.watch import LogWatch
 from holdfast.main import close_systems, load_systems, open_systems
+from holdfast.playground.demo_stage import DemoAccepted, DemoStage, DemoStanding, until
 from holdfast.settings import Settings, read
 from holdfast.system import OpenSystem
 from holdfast.tables import cases, jobs, providers
@@ -99,6 +99,7 @@ async def _stage(console: Console) -> AsyncIterator[tuple[DemoStage, Postcards]]
 @asynccontextmanager
 async def _running(opened: Sequence[OpenSystem]) -> AsyncIterator[None]:
     for one in opened:
+        await one.kernel.migrate()
         await prepare(one.kernel)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:

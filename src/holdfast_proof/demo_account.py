@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.core.job import TERMINAL
-from holdfast.demo_stage import DemoStanding
 from holdfast.kernel.kernel import Kernel
+from holdfast.playground.demo_stage import DemoStanding
 from holdfast.system import OpenSystem
 from holdfast.tables import cases, effects, jobs, outbox
 

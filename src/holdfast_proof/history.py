@@ -200,7 +200,7 @@ class RunHistory:
         return self.kinds[self.born[job].data[0]]
 
     def stalled(self, host: str, from_ms: int, to_ms: int) -> bool:
-        """Whether the host stood still at any time in between."""
+        """Whether the host was paused at any time in between."""
         return any(s.host == host and s.from_ms <= to_ms and s.to_ms >= from_ms for s in self.stalls)
 
 

@@ -1,6 +1,6 @@
 """The simulated machines of `SimLoop`: who a step belongs to, how it dies, how it stalls.
 
-    alive --kill--> dead                  every task stops for ever at its present await
+    alive --kill--> dead                  every task stops forever at its present await
     alive --stall--> stalled --> alive    its callbacks and timers run late, as after SIGSTOP and SIGCONT
 
 A task belongs to the host whose context it was created in, and so do its children. `SimLoop.world` is the
@@ -72,7 +72,7 @@ class Host:
         self._mourners.append(callback)
 
     def kill(self) -> None:
-        """Stop every task for ever at its present await, as SIGKILL does. Idempotent."""
+        """Stop every task forever at its present await, as SIGKILL does. Idempotent."""
         if self.dead:
             return
         assert self is not self.loop.world, "The world cannot be killed."

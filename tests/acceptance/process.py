@@ -22,6 +22,7 @@ T = TypeVar("T")
 LOOK_S = 0.05
 PATIENCE_S = 30.0
 SHORT = {
+    "HOLDFAST_AUTO_MIGRATE": "true",  # each deployment begins with an empty database
     "WORKER_LEASE_TTL_SEC": "2",
     "HOLDFAST_RENEW_SEC": "0.4",
     "HOLDFAST_REAP_SEC": "0.2",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -111,28 +112,37 @@ async def test_after_a_kill_a_restart_in_the_same_namespace_goes_on_at_once(eith
 
 @pytest.mark.spec("K23", "K3")
 async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_loses_nothing(either_site: Deployment) -> None:
-    """Neither its own result nor its neighbour's, although another process reaps all the while."""
+    """Neither its own result nor its neighbour's, although another process reaps all the while. The lease is eight
+    renewals long: a machine that stands still for some of them is not what is asked here."""
     site = either_site
-    lease = {"WORKER_LEASE_TTL_SEC": "2", "HOLDFAST_RENEW_SEC": "0.5", "HOLDFAST_BLOCKED_SEC": "0.5"}
+    lease = {"WORKER_LEASE_TTL_SEC": "4", "HOLDFAST_RENEW_SEC": "0.5", "HOLDFAST_BLOCKED_SEC": "0.5"}
     async with site.kernel(blocking) as kernel:
         await submit(kernel, kind(kernel, "neighbour"), Pause("n", 3))
-        await submit(kernel, kind(kernel, "block"), Pause("b", 7))
+        await submit(kernel, kind(kernel, "block"), Pause("b", 60))
         worker = site.worker("blocking", **lease)
         await noted(site, worker, "n", "b")
+        first = await rows(kernel, "SELECT MAX(lease_until) AS until FROM holdfast_jobs")
         port = str(free_ports(1)[0])
         reaper = site.start("serve", app="blocking", HOLDFAST_REAP_SEC="0.1", HOLDFAST_PORT=port)
+
+        async def over() -> bool:
+            return kernel.now() > first[0]["until"] + 500
+
+        await until(over, "the first leases to be over", process=worker)
+        site.ledger.note("open")
         await until(lambda: all_ended(kernel), "both jobs to end", PATIENCE_S, process=worker)
         (counts,) = await rows(kernel, f"{COUNTS} FROM holdfast_jobs WHERE state = 'succeeded'")
         assert counts == {"jobs": 2, "crashes": 0, "failures": 0, "attempts": 2}
         late = await rows(kernel, "SELECT COUNT(*) AS n FROM holdfast_results WHERE is_late = 1")
         assert late == [{"n": 0}]
-        assert sorted(site.ledger.notes()) == ["began b", "began n"], "each ran once"
+        assert sorted(site.ledger.notes()) == ["began b", "began n", "open"], "each ran once"
         await worker.end()
         await reaper.end()
     log = worker.log.read_text()
     assert log.count('"event": "loop.blocked"') == 1 and "in blocking.block/run" in log
     assert "apps/blocking.py" in log and "worker.leases_kept" in log
-    assert "the event loop was blocked for 7." in log
+    (blocked_s,) = re.findall(r"the event loop was blocked for (\d+\.\d) s", log)
+    assert float(blocked_s) > 4
 
 
 @pytest.mark.spec("K23", "K3")

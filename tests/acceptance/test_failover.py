@@ -19,7 +19,7 @@ from tests.acceptance.apps.orders import OrderIn
 from tests.acceptance.deployment import Deployment, all_ended, kind, rows
 from tests.acceptance.process import Process, until
 from tests.acceptance.test_pooler import more_acked
-from tests.acceptance.test_restarts import Told, client
+from tests.acceptance.test_restarts import Told, client, noticed
 from tests.acceptance.test_stopping import holds
 from tests.acceptance.verify import verify
 from tests.services.child import free_ports
@@ -91,6 +91,7 @@ async def a_promotion_under_load_loses_nothing(pair: Pair) -> None:
             await asyncio.to_thread(pair.primary.halt, immediate=True)
             late = site.worker(WORKER_LEASE_TTL_SEC="4")  # begins with a standby, and no server that takes writes
             await has_said(late, "store.unreachable")
+            await noticed(told)
             assert "Traceback" not in late.log.read_text()
             await asyncio.to_thread(pair.standby.promote)
             await more_acked(told)
@@ -108,7 +109,6 @@ async def a_promotion_under_load_loses_nothing(pair: Pair) -> None:
         known = await rows(kernel, "SELECT CAST(id AS TEXT) AS id, job_key FROM holdfast_jobs WHERE job_key LIKE '%:%'")
         found = {row["job_key"]: row["id"] for row in known}
         assert {key: found.get(key) for key in told.acked} == told.acked, "acknowledged and lost"
-        assert told.errors > 0, "no client noticed the failover: nothing was tested"
         await verify(site, kernel)
     await asyncio.to_thread(pair.standby.halt, immediate=True)
     lost = site.worker()  # none of the hosts is there

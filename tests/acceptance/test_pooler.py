@@ -22,7 +22,7 @@ from holdfast.tables import workers
 from holdfast.tables.schema import KERNEL
 from tests.acceptance.deployment import Deployment, all_ended, rows
 from tests.acceptance.process import until
-from tests.acceptance.test_restarts import Told, client
+from tests.acceptance.test_restarts import Told, client, noticed
 from tests.acceptance.verify import verify
 from tests.services.pgbouncer import PgBouncer
 
@@ -67,6 +67,7 @@ async def test_a_fleet_works_behind_pgbouncer_and_through_its_death(
             workers[0].send(signal.SIGKILL)
             await more_acked(told)
             await asyncio.to_thread(bouncer.kill)
+            await noticed(told)
             bouncer.begin()
             await more_acked(told)
             stop.set()
@@ -83,7 +84,6 @@ async def test_a_fleet_works_behind_pgbouncer_and_through_its_death(
         known = await rows(kernel, "SELECT CAST(id AS TEXT) AS id, job_key FROM holdfast_jobs WHERE job_key LIKE '%:%'")
         found = {row["job_key"]: row["id"] for row in known}
         assert {key: found.get(key) for key in told.acked} == told.acked, "acknowledged and lost"
-        assert told.errors > 0, "no client noticed that the pooler died: nothing was tested"
         await verify(there, kernel)
 
 

@@ -102,6 +102,7 @@ async def deployed(
     server = Server(uvicorn.Config(described, port=0, log_config=None, timeout_graceful_shutdown=1))
     try:
         for one in opened:
+            await one.kernel.migrate()
             await prepare(one.kernel)
         duties = []
         for one in opened:

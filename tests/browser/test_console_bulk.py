@@ -22,7 +22,7 @@ async def test_all_that_fit_are_replayed_and_chosen_ones_cancelled(browser: Any,
         await page.get_by_role("button", name="Replay all that fit").click()
         dialog = page.get_by_role("dialog", name="Replay 3 jobs?")
         await dialog.get_by_text("3 would be replayed; 1 would be left alone: It is succeeded").wait_for()
-        await dialog.get_by_label("What was mended").fill("the vases were glued")
+        await dialog.get_by_label("What was fixed").fill("the vases were glued")
         await picture(page, "bulk", whole=False)
         await dialog.get_by_role("button", name="Replay").click()
         await says(page, "3 jobs replayed, 1 left alone")

@@ -12,6 +12,10 @@ from tests.browser.pages import go, picture, says, signed_in
 from holdfast.operator.desk import Desk
 from holdfast.operator.rollup import roll_up_once
 from holdfast.operator.schedules import add_schedule
+from holdfast.tables import rollups
+from holdfast.tables.rollups import MINUTE_MS, Cell
+
+OWNED = {"submitted": 1_234, "retried": 3, "buried": 2}
 
 
 async def test_a_kind_is_paused_with_a_reason_and_its_jobs_say_so(browser: Any, place: Deployment) -> None:
@@ -81,6 +85,44 @@ async def test_a_view_is_saved_in_the_browser_and_comes_back(browser: Any, place
         await page.get_by_role("heading", name="Jobs that fit owner:ann").wait_for()
         await page.get_by_role("button", name="Forget the view Ann").click()
         await page.get_by_role("link", name="Ann", exact=True).wait_for(state="detached")
+
+
+@pytest.mark.spec("K17")
+async def test_a_query_is_suggested_word_by_word_and_narrowed_by_state(browser: Any, place: Deployment) -> None:
+    for item in ("kite", "drum"):
+        await place.order(item, owner="zoe", delay_s=3_600)
+    await place.reaches(await place.order("ball", owner="zoe"), "succeeded")
+    offered = "() => [...document.querySelectorAll('#words option')].map((option) => option.value)"
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "jobs", "Jobs")
+        query = page.get_by_label("Query", exact=True)
+        await query.press_sequentially("owner:zoe pro")
+        await page.wait_for_function(f"({offered})().includes('owner:zoe provider:')")
+        await query.press_sequentially("vider:ba")
+        await page.wait_for_function(f"({offered})().includes('owner:zoe provider:bank')")
+        await query.fill("owner:zoe")
+        await query.press("Enter")
+        states = page.get_by_role("navigation", name="States")
+        await states.get_by_role("link", name="succeeded 1").wait_for()
+        await states.get_by_role("link", name="queued 2").click()
+        await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe").wait_for()
+        assert await page.locator("tbody tr").count() == 2
+
+
+@pytest.mark.spec("K17")
+async def test_an_owner_has_a_chart_and_a_way_to_the_jobs(browser: Any, place: Deployment) -> None:
+    minute = place.kernel().now() // MINUTE_MS * MINUTE_MS
+    async with place.kernel().store.transaction() as tx:
+        cells = [Cell(minute, "owner", "zelda", "", name, 0, number, 0) for name, number in OWNED.items()]
+        await rollups.add(tx, cells)
+    async with signed_in(browser, place, to="/console") as page:
+        await go(page, "time?owner=zelda&system=shop", "Time")
+        row = page.get_by_role("row").filter(has_text="zelda")
+        assert await row.locator("td").all_inner_texts() == ["zelda", "1,234", "5", "2", "Jobs"]
+        assert await page.locator("figure").count() == 1, "what is not counted by owner is not drawn"
+        await page.locator("figcaption", has_text="Submitted by zelda").get_by_text("1,234 jobs").wait_for()
+        await row.get_by_role("link", name="Jobs").click()
+        await page.get_by_role("heading", name='Jobs that fit owner:"zelda"').wait_for()
 
 
 @pytest.mark.spec("K17")

@@ -26,12 +26,12 @@ async def test_the_first_screen_answers_and_an_incident_is_worked_to_its_end(bro
         card = page.locator("section.incident")
         await card.get_by_text("the bank answers 503").wait_for()
         words = await card.inner_text()
-        for part in ("provider down: bank", "3 jobs of 2 customers", "Since", "What to do", "a person must close it"):
+        for part in ("Provider down: bank", "3 jobs of 2 customers", "Since", "What to do", "a person must close it"):
             assert part in words, part
         box = await card.bounding_box()
         assert box["y"] + box["height"] <= LAPTOP["height"], "all of it is on the first screen"
         await picture(page, "incident-overview", whole=False)
-        await card.get_by_role("button", name="I have it").click()
+        await card.get_by_role("button", name="Acknowledge").click()
         await card.get_by_text("in olga's hands").wait_for()
         await card.get_by_role("button", name="Comment").click()
         await page.get_by_role("dialog").get_by_label("Comment").fill("<b>their status page</b> says 16:00")
@@ -42,7 +42,7 @@ async def test_the_first_screen_answers_and_an_incident_is_worked_to_its_end(bro
             await place.reaches(job, "succeeded")
         await watch_incidents(kernel)
         await go(page, "incidents", "Incidents")
-        await page.get_by_role("link", name="provider down: bank").click()
+        await page.get_by_role("link", name="Provider down: bank").click()
         await says(page, "<b>their status page</b> says 16:00")
         await says(page, "3 jobs of 2 customers waited")
         await page.get_by_role("button", name="Close", exact=True).click()
@@ -51,4 +51,4 @@ async def test_the_first_screen_answers_and_an_incident_is_worked_to_its_end(bro
         await says(page, "the bank's database")
         await picture(page, "incident")
         await page.get_by_role("button", name="Post-mortem as Markdown").click()
-        await page.get_by_role("dialog").get_by_text("# Provider down: bank").wait_for()
+        await page.get_by_role("dialog").get_by_text("# provider down: bank").wait_for()

@@ -32,7 +32,7 @@ async def mend(
     await act(page, "Triage")
     step = await reaches_step(page, "Remediate")
     await step.get_by_text("Correct the source or its mapping.").wait_for()
-    await step.get_by_label("What was mended").fill(evidence)
+    await step.get_by_label("What was fixed").fill(evidence)
     await act(page, "Record the evidence")
     step = await reaches_step(page, "Validate")
     await step.get_by_text("The remediation is recorded.").wait_for()
@@ -49,7 +49,7 @@ async def test_a_letter_is_worked_through_its_five_steps(browser: Any, place: De
     async with signed_in(browser, place, to="/console#dead") as page:
         await page.get_by_role("link", name=letter).click()
         step = await reaches_step(page, "Triage")
-        await step.get_by_text("permanent: no retry can mend it").wait_for()
+        await step.get_by_text("permanent: no retry can fix it").wait_for()
         assert await page.locator("ol.steps > li").count() == 5
         assert await page.get_by_role("button", name="Replay", exact=True).count() == 0, "no replay without evidence"
         del place.mood.broken["bell"]
@@ -139,8 +139,8 @@ async def test_a_group_is_mended_and_replayed_in_one_dialog_and_followed_on_its_
         await says(page, "1 letter closed.")
         for n in range(4):
             del place.mood.broken[f"book-{n}"]
-        await page.get_by_role("button", name="Mend and replay 3 letters").click()
-        dialog = page.get_by_role("dialog", name="Mend and replay the group")
+        await page.get_by_role("button", name="Fix and replay 3 letters").click()
+        dialog = page.get_by_role("dialog", name="Fix and replay the group")
         await dialog.get_by_text("3 letters begin at charge.").wait_for()
         await dialog.get_by_text("Nothing was sent to the outside yet.").wait_for()
         await dialog.get_by_label("Set this field").fill("item")
@@ -148,7 +148,7 @@ async def test_a_group_is_mended_and_replayed_in_one_dialog_and_followed_on_its_
         await dialog.get_by_text("3 of the first 3 cannot be corrected so: The input of").wait_for()
         await dialog.get_by_label("Set this field").fill("")
         await dialog.get_by_text("cannot be corrected so").wait_for(state="detached")
-        await dialog.get_by_label("What was mended").fill("paper was bought")
+        await dialog.get_by_label("What was fixed").fill("paper was bought")
         await dialog.get_by_label("Letters a minute").fill("20")
         await picture(page, "group", whole=False)
         await dialog.get_by_role("button", name="Replay").click()

@@ -1,4 +1,4 @@
-"""Mend and replay in one dialog, and in one click."""
+"""Fix and replay in one dialog, and in one click."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.browser.pages import go, picture, says, signed_in
 async def test_the_input_is_a_form_with_a_difference_and_the_replay_is_watched(browser: Any, place: Deployment) -> None:
     job_id, letter = await place.dies("cracked bell")
     async with signed_in(browser, place, to=f"/console#letter/{letter}") as page:
-        await page.get_by_role("button", name="Mend and replay").click()
-        dialog = page.get_by_role("dialog", name="Mend and replay")
+        await page.get_by_role("button", name="Fix and replay").click()
+        dialog = page.get_by_role("dialog", name="Fix and replay")
         await dialog.get_by_text("The card was refused.").wait_for()
         await dialog.get_by_text("It begins at charge.").wait_for()
         await dialog.get_by_label("pieces").fill("1.5")
@@ -27,9 +27,9 @@ async def test_the_input_is_a_form_with_a_difference_and_the_replay_is_watched(b
         await dialog.locator("ins", has_text="true").wait_for()
         await picture(page, "mend", whole=False)
         await dialog.get_by_role("button", name="Leave it").click()
-        await page.get_by_role("button", name="Mend and replay").click()
+        await page.get_by_role("button", name="Fix and replay").click()
         assert await dialog.get_by_label("item").input_value() == "whole bell", "what was typed is not lost"
-        await dialog.get_by_label("What was mended").fill("the bell was recast")
+        await dialog.get_by_label("What was fixed").fill("the bell was recast")
         await dialog.locator("ins", has_text="whole bell").wait_for()
         await dialog.get_by_role("button", name="Replay").click()
         await says(page, "Replayed from charge.")

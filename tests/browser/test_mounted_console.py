@@ -58,6 +58,7 @@ async def hosted(folder: Path) -> AsyncIterator[Host]:
     mood, admitted = Mood(), {"olga"}
     app, sell = shop_app(mood)
     kernel = open_kernel(settings, [app])
+    await kernel.migrate()
     await prepare(kernel)
 
     async def guard(request: Request) -> Principal | None:

@@ -81,6 +81,7 @@ class Place:
         async def open_and_go() -> T:
             opened = await open_systems(read(Settings, self.env), self.env, None, [owner])
             try:
+                await opened[0].kernel.migrate()
                 await prepare(opened[0].kernel)
                 return await go(opened[0].kernel)
             finally:

@@ -267,6 +267,12 @@ def test_only_the_command_that_is_meant_loads_its_system(tmp_path: Path) -> None
     assert "holdfast_systems.review.command_line" not in _modules_after(tmp_path, "jobs --help")
 
 
+def test_the_systems_of_a_worker_load_no_web_framework() -> None:
+    program = "import sys; from holdfast.main import load_systems; load_systems(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"fastapi", "starlette", "uvicorn", "jwt"} & set(done.stdout.split()) == set()
+
+
 def _modules_after(folder: Path, words: str) -> set[str]:
     look = "import sys; from holdfast.__main__ import main\ntry: main()\nexcept SystemExit: pass\n"
     look += "print(*sys.modules)"

@@ -133,6 +133,7 @@ def test_changed_added_and_removed_code_is_noticed_and_other_files_are_not(tmp_p
 @contextmanager
 def reloading(folder: Path) -> Iterator[subprocess.Popen[str]]:
     env = {**os.environ, "HOLDFAST_DATABASE_URL": f"sqlite:///{folder / 'shop.db'}", "HOLDFAST_WORKER_CONCURENCY": "3"}
+    env["HOLDFAST_AUTO_MIGRATE"] = "true"
     command = [sys.executable, "-m", "holdfast", "worker", "--reload", "--app", "corner_shop:app"]
     process = subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
     try:

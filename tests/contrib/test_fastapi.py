@@ -56,7 +56,12 @@ def database(path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
+def migrate(path: Path) -> None:
+    asyncio.run(Kernel(store=SqliteStore(path), registry=Registry([shop])).migrate())
+
+
 def test_the_worker_runs_beside_the_endpoints_and_stops_with_them(tmp_path: Path) -> None:
+    migrate(tmp_path / "shop.db")
     with TestClient(web_for(tmp_path / "shop.db", concurrency=2)) as client:
         job_id = client.post("/greetings", params={"name": "ada"}).json()
         while client.get(f"/greetings/{job_id}").json() != "succeeded":
@@ -71,7 +76,7 @@ def test_without_work_nothing_is_run_and_nothing_is_migrated(tmp_path: Path) -> 
     path = tmp_path / "shop.db"
     with pytest.raises(SchemaMismatch, match="holdfast migrate"), TestClient(web_for(path, work=False)):
         pass
-    asyncio.run(Kernel(store=SqliteStore(path), registry=Registry([shop])).migrate())
+    migrate(path)
     with TestClient(web_for(path, work=False)) as client:
         job_id = client.post("/greetings", params={"name": "ada"}).json()
         assert client.get(f"/greetings/{job_id}").json() == "queued"

@@ -177,10 +177,17 @@ def test_a_body_that_is_no_json_is_not_read_and_does_no_harm() -> None:
         ({"error": {"details": [{"@type": "RetryInfo", "retryDelay": "20s"}]}}, 20_000),
         ({"error": {"code": "quota_exceeded", "resets_at": "2023-11-14T22:14:20Z"}}, 60_000),
         ({"error": {"retry_after": True}}, None),
+        ({"error": {"details": [{"@type": "Help"}, {"retryDelay": 20}, {"retryDelay": "7s"}]}}, 7_000),
     ],
 )
 def test_a_wait_in_the_body_counts_too(body: Any, wait_ms: int | None) -> None:
     assert classify(raised_by_httpx(429, body), now_ms=NOW).retry_after_ms == wait_ms
+
+
+@pytest.mark.parametrize(("length", "wait_ms"), [(65_536, 3_000), (65_537, None)])
+def test_a_body_is_read_up_to_a_limit(length: int, wait_ms: int | None) -> None:
+    body = b'{"retry_after":3}'.ljust(length)
+    assert classify(raised_by_requests(429, body), now_ms=NOW).retry_after_ms == wait_ms
 
 
 def test_a_streamed_answer_is_left_unread() -> None:

@@ -161,6 +161,16 @@ def test_a_line_that_leaves_a_quotation_open_does_not_hide_the_next() -> None:
     assert redact_lines(f'E: "{ESSAY}\n  shop/pay.py:17 charge').endswith("\n  shop/pay.py:17 charge")
 
 
+@pytest.mark.parametrize("key", ["content", "text", "prompt", "input", "answer"])
+@pytest.mark.parametrize(
+    "form", ["{{'role': 'user', '{}': '{}'}}", '{{"{}": "{}"}}', '{{\\"{}\\": \\"{}\\"}}', '{}: "{}']
+)
+def test_a_short_text_of_somebodys_is_masked_by_the_name_it_stands_under(key: str, form: str) -> None:
+    words = "I live with my mother Lan"
+    assert words not in redact_message(f"400 from the model: {form.format(key, words)}")
+    assert "lease_expired at noon or so" in redact_message(form.format("state", "lease_expired at noon or so"))
+
+
 @pytest.mark.spec("K8")
 def test_a_fingerprint_is_the_one_of_earlier_releases() -> None:
     assert fingerprint("shop.order", "charge", "BUG", "bank") == "bc493ab1fdf2"

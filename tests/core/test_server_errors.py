@@ -76,6 +76,8 @@ def test_sqlites_own_codes_are_read() -> None:
     ("error", "error_class", "retryable"),
     [
         (smtplib.SMTPDataError(451, b"try later"), "SMTP_TEMPORARY", True),
+        (smtplib.SMTPDataError(499, b"odd"), "SMTP_TEMPORARY", True),
+        (smtplib.SMTPDataError(556, b"odd"), "SMTP_REFUSED", False),
         (smtplib.SMTPDataError(554, b"spam"), "SMTP_REFUSED", False),
         (smtplib.SMTPConnectError(421, b"too busy"), "SMTP_UNAVAILABLE", True),
         (smtplib.SMTPAuthenticationError(535, b"no"), "SMTP_AUTH_FAILED", False),

@@ -7,17 +7,22 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.deploy.alarms import pages, tool
+from tests.deploy.alarms import alarms, pages, tool
 from tests.services.found import REPOSITORY
 
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, stage
+from holdfast.errors import Unroutable
 from holdfast.http.metrics import PrometheusWatch, exposition
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.operate import triage
+from holdfast.kernel.operate import remediate, replay, requeue, triage
+from holdfast.kernel.relay import relay_once
 from holdfast.kernel.submit import submit
 from holdfast.main import load_systems
 from holdfast.system import OpenSystem, System
+from holdfast.tables import ops, outbox
 from holdfast.testing import world
+from holdfast.transports.memory import MemoryTransport
+from holdfast.transports.seam import Message
 
 CHECKS = [
     ("promtool", "check", "config", "deploy/prometheus/prometheus.yml"),
@@ -46,6 +51,8 @@ class Errand(Job[str]):
             raise KeyError("nobody expected this")
         if trouble == "configuration":
             raise CallError.of(Category.BUG, "GATEWAY_MISCONFIGURED", "GATEWAY_URL cannot be used.")
+        if trouble == "key":
+            raise CallError.of(Category.AUTH, "AUTH_INVALID", "It does not know the key.")
         if trouble == "input":
             raise CallError.of(Category.VALIDATION, "UPSTREAM_UNPROCESSABLE", "It does not like this one.")
 
@@ -154,3 +161,61 @@ async def test_the_first_of_what_must_never_happen_pages(
     assert pages(tmp_path, [before, before, after, after]) == {alert}
     assert pages(tmp_path, [before] * 4) == set()
     assert pages(tmp_path, [before, *[after] * 90]) == set(), "an hour later it is history"
+
+
+@pytest.mark.spec("004.17", "K17")
+async def test_a_job_that_dies_of_the_same_thing_after_its_replay_pages(tmp_path: Path) -> None:
+    async with world(app) as deployed:
+        deployed.kernel.watch = PrometheusWatch()
+        await submit(deployed.kernel, Errand, "key")
+        await deployed.run_until_idle()
+        (letter,) = await deployed.dead_letters()
+        once = await scrape(deployed.kernel)
+        await triage(deployed.kernel, letter["id"], cause="auth_config", actor="ann")
+        await remediate(deployed.kernel, letter["id"], evidence="a new key", actor="ann")
+        await replay(deployed.kernel, letter["id"], actor="ann")
+        await deployed.run_until_idle()
+        again = await scrape(deployed.kernel)
+    assert pages(tmp_path, [once] * 3) == set()
+    assert pages(tmp_path, [once, again]) == {"HoldfastDeadLetterEscalated"}
+
+
+@pytest.mark.spec("K23", "K17")
+async def test_handlers_that_block_their_loop_again_and_again_are_a_ticket(tmp_path: Path) -> None:
+    async with world(app) as deployed:
+        watch = deployed.kernel.watch = PrometheusWatch()
+        scrapes = [await scrape(deployed.kernel)]
+        for _ in range(4):
+            watch.count("loop_blocked", kind="errands.errand")
+            scrapes.append(await scrape(deployed.kernel))
+    assert alarms(tmp_path, scrapes[:-1]) == set()
+    assert alarms(tmp_path, scrapes) == {("HoldfastLoopBlocked", "ticket")}
+
+
+class Refusing(MemoryTransport):
+    """A broker that has no place for any message."""
+
+    async def publish(self, message: Message) -> None:
+        raise Unroutable("nobody is bound to this key")
+
+
+@pytest.mark.spec("K10", "K17")
+async def test_messages_that_were_set_aside_are_tickets_until_somebody_sends_them_again(tmp_path: Path) -> None:
+    async with world(app) as deployed:
+        kernel = deployed.kernel
+        kernel.watch, kernel.transport = PrometheusWatch(), Refusing()
+        before = await scrape(kernel)
+        async with kernel.store.transaction() as tx:
+            await outbox.put(tx, [(kernel.new_uuid4(), "a", "x/y", "told", "{}", "{}")], kernel.now())
+        for _ in range(kernel.tuning.relay_retries_max + 1):
+            await relay_once(kernel)
+            deployed.clock.advance(900)
+        async with kernel.store.reading() as tx:
+            (aside,) = await ops.outbox_page(tx, before=None, limit=1)
+        after = await scrape(kernel)
+        await requeue(kernel, aside.id, actor="ann")
+        requeued = await scrape(kernel)
+    assert aside.status == "failed"
+    assert alarms(tmp_path, [before, after]) == {("HoldfastOutboxSetAside", "ticket")}
+    assert alarms(tmp_path, [before, *[after] * 17]) >= {("HoldfastMessagesSetAside", "ticket")}
+    assert ("HoldfastMessagesSetAside", "ticket") not in alarms(tmp_path, [before, *[after] * 17, requeued])

@@ -142,6 +142,7 @@ class Desk:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     for name in ("DATABASE_URL", "RABBITMQ_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.syspath_prepend(ROOT / "docs" / "examples")
     commands()
     env = {"HOLDFAST_DATA_DIR": str(tmp_path), "HOLDFAST_APP": "tests.docs.desk:app"}
     return Desk(env, asyncio.run(_furnished(env)) | asyncio.run(_graded(env)))
@@ -152,6 +153,7 @@ async def _graded(env: dict[str, str]) -> dict[str, str]:
     opened = await open_systems(read(Settings, env), env, ["grading-main", "grading-service"])
     try:
         for one in opened:
+            await one.kernel.migrate()
             await prepare(one.kernel)
         main = opened[0].kernel
         async with main.store.transaction() as tx:
@@ -166,6 +168,7 @@ async def _furnished(env: dict[str, str]) -> dict[str, str]:
     opened = await open_systems(read(Settings, env), env, None, [desk.app])
     kernel = opened[0].kernel
     try:
+        await kernel.migrate()
         await prepare(kernel)
         await submit(kernel, desk.Translate, "Klingon")
         await submit(kernel, desk.Post, "Ada")

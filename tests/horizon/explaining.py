@@ -30,12 +30,14 @@ def every_statement() -> dict[Statement, str]:
 
 
 class ExplainingStore(PostgresStore):
-    """Every transaction is one in which statements are explained; `buffers` has what each touched, at the most."""
+    """Every transaction is one in which statements are explained; `buffers` has what each touched, at the
+    most, `costs` every time."""
 
     def __init__(self, url: str, **given: Any) -> None:
         super().__init__(url, **given)
         self.names = every_statement()
         self.buffers: dict[str, int] = defaultdict(int)
+        self.costs: dict[str, list[int]] = defaultdict(list)
         self.plans: dict[str, Any] = {}
 
     @asynccontextmanager
@@ -47,7 +49,7 @@ class ExplainingStore(PostgresStore):
     reading = transaction
 
     def forget(self) -> None:
-        self.buffers = defaultdict(int)
+        self.buffers, self.costs = defaultdict(int), defaultdict(list)
 
 
 class ExplainingTx(PostgresTx):
@@ -61,6 +63,7 @@ class ExplainingTx(PostgresTx):
         (found,) = json.loads(await self.connection.fetchval(EXPLAIN + statement.postgres, *given))
         await self.connection.execute("ROLLBACK TO explained")
         name, cost = self._store.names.get(statement, statement.name), touched(found["Plan"])
+        self._store.costs[name].append(cost)
         if cost >= self._store.buffers[name]:
             self._store.buffers[name], self._store.plans[name] = cost, found["Plan"]
         return await super().rows(statement, **params)

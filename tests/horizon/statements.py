@@ -15,15 +15,22 @@ MEASURED = {
     "incidents.join_dead",
     "providers.read", "providers.read_with_lease", "providers.lock", "providers.used", "providers.count",
     "providers.spend", "providers.set_places", "providers.set_ramp", "keepers.look", "workers.company",
+    "keepers.renew", "workers.sign", "workers.own_row",
     "pauses.release", "pauses.held", "rollups.reach", "rollups.prune",
+    "rollups.lock", "rollups.move", "rollups.position",
 }  # fmt: skip
 """Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
 PAGES = {"ops.mark", "depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
 """As dear as the past of the rows that they show or count, newest first or from a floor on."""
 PAGE, VERSIONS_MAX = 50, 15
-BY_THE_CLOCK = {"keepers.take", "workers.seen"}
-"""Not flat: each writes one row again and again, seconds apart, and meets the pages that its own versions fill."""
-VERSIONS_A_PAGE = 40
+BEHIND_THEIR_OWN = {
+    "keepers.renew", "keepers.look", "workers.sign", "workers.own_row", "workers.company", "workers.read_every",
+    "workers.probe_put", "workers.probe_take", "providers.read", "providers.read_with_lease", "providers.lock",
+    "providers.swap", "providers.set_not_before", "providers.read_every", "providers.names",
+    "providers.read_watched", "rollups.lock", "rollups.move", "rollups.position", "schedules.due", "schedules.lock_due",
+    "schedules.advance", "schedules.read_every", "jobs.turn",
+}  # fmt: skip
+"""What looks up or writes a row that is written again and again (test_own_versions.py)."""
 EXCUSED = {
     "goes by a key: as dear as that row's own past": {
         "secrets.of_owners", "secrets.forget", "events.last_data", "events.write_success",
@@ -45,9 +52,9 @@ EXCUSED = {
         "effects.lock", "effects.begin", "effects.mark", "effects.backfill", "effects.refuse", "effects.ask",
         "effects.answer", "effects.unsent", "effects.hand_over", "effects.of_job", "calls.of_job", "outbox.refused",
         "outbox.release", "idempotency.read", "idempotency.answer",
-        "tickets.redeem", "workers.probe_put", "workers.probe_take", "ops.case_of_job",
+        "tickets.redeem", "ops.case_of_job",
         "places.set_priority", "places.run_now", "places.remove", "logs.of_job", "logs.forget",
-        "schedules.advance", "users.lock", "results.of_job", "results.clear", "results.clear_stages",
+        "users.lock", "results.of_job", "results.clear", "results.clear_stages",
     },
     "letters of one group or of one replay, while a person looks": {
         "replays.enrol", "replays.upcoming", "replays.mark", "replays.progress", "replays.troubles",
@@ -62,25 +69,27 @@ EXCUSED = {
         "answers.put", "cases.open", "cases.keep_correction", "effects.plan", "calls.put", "calls.put_again",
         "outbox.put", "inbox.accept",
         "idempotency.reserve", "tickets.put", "audit.write", "providers.ensure", "providers.begin_use", "providers.log",
-        "schedules.ensure",
+        "schedules.ensure", "keepers.begin", "workers.first_sign", "workers.introduce",
     },
     "a table of a few rows": {
         "keepers.release", "keepers.owners", "keepers.release_owned", "keepers.forget",
         "pauses.put", "pauses.read_every", "pauses.of_job", "pauses.is_paused", "workers.drain",
-        "rollups.lock", "rollups.move", "rollups.position", "rollups.begin", "workers.started_since",
+        "rollups.begin", "workers.started_since",
         "incidents.begun_between", "ops.gate_changes",
         "turns.lock", "incidents.live", "ops.incident_ids", "incidents.page", "incidents.forget",
         "incidents.forget_jobs",
         "replays.due", "replays.advance", "replays.pause", "replays.resume", "replays.stop", "replays.show",
         "replays.page", "replays.ids", "replays.prune",
-        "providers.swap", "providers.set_not_before", "providers.lift_gate", "workers.gone",
-        "schedules.due", "schedules.read_every",
+        "workers.gone", "workers.forget_signs",
     },
     "the look from the bottom itself: a twentieth of the time": {
         "lanes.below", "lanes.below_later", "outbox.first_pending",
     },
+    "what people did in the last hour, by an index of its own over rows that are only inserted": {"audit.acts_since"},
     "the newest ten thousand events, and their jobs": {"depth.finished_since"},
-    "what has ended since the last fold, and its jobs, from a remembered position on": {"rollups.read"},
+    "what has ended since the last fold, and its jobs, from a remembered position on": {
+        "rollups.read", "rollups.owners",
+    },
     "a minute's own cells, written some times each": {
         "rollups.add", "rollups.put", "rollups.between", "rollups.usual_age", "rollups.fold_hour",
     },
@@ -99,7 +108,7 @@ EXCUSED = {
         "outbox.of_aggregate", "ops.jobs_found", "ops.jobs_of_effect", "ops.aggregate_of", "ops.job_ids",
         "ops.letter_ids", "ops.states_of",
         "search.jobs_matching", "search.jobs_by_term", "search.oldest_searched", "workers.running", "schedules.runs",
-        "audit.of_subject", "audit.recent",
+        "audit.of_subject", "audit.recent", "providers.lift_gate",
     },
     "as many as people open consoles": {"tickets.prune"},
 }  # fmt: skip

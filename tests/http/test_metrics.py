@@ -20,11 +20,12 @@ from holdfast.http.metrics import PrometheusWatch, exposition, metrics_server
 from holdfast.kernel.hold import force
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.observe.counters import Counter
+from holdfast.kernel.operate import triage
 from holdfast.kernel.submit import submit
 from holdfast.settings import Settings
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.statement import Migration
-from holdfast.tables import outbox, workers
+from holdfast.tables import cases, outbox, workers
 from holdfast.tables.schema import KERNEL
 from holdfast.testing import HandClock
 
@@ -55,6 +56,23 @@ async def scraped(web: FastAPI, kernel: Kernel, client: Client, clock: HandClock
     answer = await client().get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return {"text": answer.text}
+
+
+@pytest.mark.spec("K8")
+async def test_an_act_of_a_process_that_has_ended_is_told_by_any_other(
+    web: FastAPI, kernel: Kernel, client: Client, clock: HandClock
+) -> None:
+    """The command line counts in a process that nobody scrapes: what people did is read from the audit."""
+    await submit(kernel, Grant, Wish(text="rain", fails="NEVER"))
+    await Worker(kernel).run_until_idle()
+    async with kernel.store.reading() as tx:
+        (letter,) = await cases.page(tx)
+    await triage(kernel, letter.id, cause="data", actor="olga")
+    text = (await client().get("/metrics")).text
+    assert sample(text, "holdfast_acts_last_hour", action="case.triaged") == 1
+    assert sample(text, "holdfast_acts_last_hour", action="case.opened") is None, "that was the kernel"
+    clock.advance(3_601)
+    assert sample((await client().get("/metrics")).text, "holdfast_acts_last_hour") is None
 
 
 @pytest.mark.spec("001.29")

@@ -43,20 +43,19 @@ async def test_a_database_that_is_written_is_ready_and_looks_as_before(tmp_path:
     async with asking(settings, kernel) as client:
         assert (await client.get("/readyz")).json() == {"status": "ready", "systems": {"wishes": "ready"}}
         with sqlite3.connect(tmp_path / "a.db") as other:
-            assert other.execute("SELECT COUNT(*) FROM holdfast_workers").fetchone() == (0,)
+            assert other.execute("SELECT COUNT(*) FROM holdfast_worker_signs").fetchone() == (0,)
 
 
 async def test_a_full_disk_is_called_that(tmp_path: Path, settings: Settings) -> None:
     store = SqliteStore(tmp_path / "a.db")
     kernel = await prepared(store)
-    await store._writer.execute("DELETE FROM holdfast_workers")
+    await store._writer.execute("DELETE FROM holdfast_worker_signs")
     (pages,) = (await store._writer.execute("PRAGMA page_count"))[0]
     await store._writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFull):
         for number in range(10_000):
             await store._writer.execute(
-                "INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight)"
-                f" VALUES ('{number:040}', '', 0, 0, 0)"
+                f"INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight) VALUES ('{number:040}', 0, 0, 0)"
             )
     async with asking(settings, kernel) as client:
         with patch.object(health.socket, "gethostname", lambda: "a-long-name" * 500):  # it needs another page

@@ -12,7 +12,7 @@ from holdfast import App, CallError, Category, Context, InvalidInput, Job, NotAl
 from holdfast.errors import BadDeclaration
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected
-from holdfast.kernel.correct import correct, history
+from holdfast.kernel.hands.correct import correct, history
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.tables import audit, cases, jobs
 from holdfast.testing import World

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,11 +12,15 @@ from holdfast import App, Context, Job, stage
 from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.run import _reap
 from holdfast.engines.worker import Worker
+from holdfast.stores.statement import _statement
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows, take
 
 app = App("still")
 gates: dict[str, asyncio.Event] = {}
+NOBODY_WRITES = _statement(
+    "nobody_writes", {"sqlite": "UPDATE holdfast_jobs SET attempt = attempt", "postgres": "LOCK TABLE holdfast_jobs"}
+)
 
 
 @app.job()
@@ -64,4 +69,26 @@ async def test_a_loop_that_never_comes_back_does_not_keep_its_jobs(deploy: Deplo
 
     assert await renewed_after(tuning.blocked_max_s - 1)
     assert not await renewed_after(tuning.blocked_max_s + 1)
+    await asyncio.to_thread(renewal._close)
+
+
+@pytest.mark.spec("K3", "K27")
+async def test_a_slow_renewal_is_waited_for_and_counts_from_its_beginning(deploy: Deploy) -> None:
+    """A database that needs longer than the interval between renewals is still in time for the lease, which lasts from
+    when it was asked: counted from the answer, the next one would be too late."""
+    world: World = await deploy(app)
+    world.kernel.tuning = replace(world.kernel.tuning, renew_s=0.05)
+    await world.enqueue(Long, "x")
+    await take(world.kernel)
+    renewal = Renewal(world.kernel, "w1", lambda: True)
+    async with world.kernel.store.transaction() as tx:
+        await tx.rows(NOBODY_WRITES)
+        now = time.monotonic()
+        renewal._asked_at, renewal._renewed_at = now, now - 1
+        looking = asyncio.create_task(asyncio.to_thread(renewal._look, now, 0.0))
+        done, _ = await asyncio.wait({looking}, timeout=10 * world.kernel.tuning.renew_s)
+        assert not done, "it gave up before the lease did"
+        released_at = time.monotonic()
+    await looking
+    assert now <= renewal._renewed_at < released_at
     await asyncio.to_thread(renewal._close)

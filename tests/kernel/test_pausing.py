@@ -11,9 +11,9 @@ from holdfast.core.outcome import Done
 from holdfast.engines.worker import Worker
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.attempt import run_attempt
+from holdfast.kernel.hands.pausing import set_paused
 from holdfast.kernel.hold import force, hold_once
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.pausing import set_paused
 from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.reap import sweep_once
 from holdfast.kernel.settle import Ending

@@ -48,6 +48,7 @@ asyncio.run(main())
 COMMAND = """
 import os
 os.environ["HOLDFAST_DATA_DIR"] = os.path.dirname(sys.argv[1])
+os.environ["HOLDFAST_AUTO_MIGRATE"] = "true"
 sys.argv = ["holdfast", "worker", "--once", "--app", "tests.cli.shop:app"]
 from holdfast.__main__ import main
 main()

@@ -4,69 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from holdfast import App
-from holdfast.errors import NotHandled, TransportDown, TransportError, Unroutable
+from holdfast.errors import NotHandled, TransportDown, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.loop import repeat
-from holdfast.kernel.observe.watch import LogWatch
 from holdfast.kernel.relay import relay, relay_once
 from holdfast.tables import outbox
 from holdfast.testing import HandClock
-from holdfast.transports.seam import Handler, Message, Queue
+from holdfast.transports.seam import Message
+from tests.kernel.brokers import Broker, Heard
 from tests.kernel.places import Place, close_all, rows
 
 app = App("relay")
-
-
-class Broker:
-    """A transport that the test commands: down, or refusing some messages."""
-
-    def __init__(self) -> None:
-        self.taken: list[Message] = []
-        self.down = False
-        self.refuses: dict[str, TransportError] = {}
-        self.tried: list[str] = []
-        self.arrived: asyncio.Queue[str] = asyncio.Queue()
-
-    async def declare(self, queues: Sequence[Queue]) -> None: ...
-    async def close(self) -> None: ...
-    async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None: ...
-
-    async def publish(self, message: Message) -> None:
-        name = json.loads(message.body)["n"]
-        self.tried.append(name)
-        await asyncio.sleep(0)
-        if self.down:
-            raise TransportDown("no broker at amqp://guest:s3cretpassw0rd@broker/")
-        if name in self.refuses:
-            raise self.refuses[name]
-        self.taken.append(message)
-        self.arrived.put_nowait(name)
-
-    @property
-    def names(self) -> list[str]:
-        return [json.loads(message.body)["n"] for message in self.taken]
-
-
-class Heard(LogWatch):
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: dict[str, float] = {}
-        self.lines: list[str] = []
-
-    def log(self, event: str, **fields: Any) -> None:
-        self.lines.append(event)
-
-    def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        self.counts[name] = self.counts.get(name, 0) + amount
 
 
 @pytest.fixture
@@ -301,6 +254,20 @@ async def test_rows_that_wait_too_long_are_warned_about(kernel: Kernel, place: P
     clock.advance(61)
     await relay_once(kernel)
     assert "outbox.stale" in watch.lines and watch.counts["outbox_stale"] == 1
+    await close_all(place)
+
+
+@pytest.mark.spec("K10", "000.9")
+async def test_a_broker_that_swallows_everything_does_not_swallow_the_warning(
+    kernel: Kernel, broker: Broker, place: Place, clock: HandClock
+) -> None:
+    await put(kernel, "old")
+    clock.advance(61)
+    async with broker.held():
+        relaying = asyncio.create_task(relay_once(kernel))
+        await asyncio.wait_for(broker.asked.wait(), 30)
+        assert isinstance(kernel.watch, Heard) and kernel.watch.counts["outbox_stale"] == 1
+    await relaying
     await close_all(place)
 
 

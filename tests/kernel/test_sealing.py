@@ -13,7 +13,7 @@ from holdfast.core.outcome import Unfit
 from holdfast.errors import BadDeclaration
 from holdfast.kernel import operate
 from holdfast.kernel.attempt import run_attempt
-from holdfast.kernel.correct import correct, history
+from holdfast.kernel.hands.correct import correct, history
 from holdfast.kernel.relay import relay_once
 from holdfast.kernel.sealing import KeyMissing, Sealer, open_input, seal_input
 from holdfast.kernel.submit import submit_many

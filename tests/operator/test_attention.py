@@ -11,10 +11,11 @@ import pytest
 from holdfast.core.breaker import BreakerState, Gate
 from holdfast.core.failure import Category
 from holdfast.kernel.questions.deploy import Undeclared
-from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
+from holdfast.operator.attention import TO_DO, AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.overview import light_of
 from holdfast.operator.snapshot import AtRisk, BreakerView, DyingJobs, Lane, PauseView, Snapshot
 from holdfast.tables.horizon import Horizon
+from holdfast.tables.incidents import Hit
 from holdfast.tables.pauses import Pause
 
 pytestmark = pytest.mark.spec("K17")
@@ -154,7 +155,7 @@ def test_the_outage_says_since_when_whom_it_holds_and_what_comes_next() -> None:
     view = breaker(10, down_s_ago=720, open_until=NOW + 180_000, reason="13 of 20 calls failed")
     (notice,) = what_asks(view)
     assert notice.sentence == (
-        "Provider 'llm' has been left alone since 23:48 UTC (13 of 20 calls failed); 400 jobs wait for it and spend "
+        "Provider 'llm' has been down since 23:48 UTC (13 of 20 calls failed); 400 jobs wait for it and spend "
         "nothing; next trial 00:03 UTC."
     )
 
@@ -180,3 +181,139 @@ def test_a_paused_queue_asks_once_and_its_wait_is_no_news() -> None:
     (notice,) = what_asks(view)
     assert (notice.topic, notice.number, notice.subject) == (Topic.PAUSED, 500, "queue:essays")
     assert "paused by olga" in notice.sentence and "prices are wrong" in notice.sentence
+
+
+TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
+    "queued, nobody works": (
+        "500 jobs of the queue 'essays' queued, the oldest has been due for 1 s, and no worker serves it: start "
+        "`holdfast worker`.",
+        *(500, "essays", -1_000, None),
+    ),
+    "nobody declares it": (
+        "3 jobs due: no running worker declares the stage 's' of 'k'. Start a worker whose code has it.",
+        *(3, "k/s", None, None),
+    ),
+    "waits long": (
+        "The oldest job of the queue 'essays' has been due for 5 min; 9 jobs queued: start more workers, or see what "
+        "the running ones do.",
+        *(9, "essays", -301_000, None),
+    ),
+    "at risk": (
+        "4 jobs have used three quarters of their time; the first misses its deadline at 00:01 UTC.",
+        *(4, "", None, 60_000),
+    ),
+    "outbox lags": (
+        "3 messages not yet published, the oldest for 61 s: see whether a relay runs and the broker answers.",
+        *(3, "", None, None),
+    ),
+    "set aside": ("1 message set aside after the last try: publish again or let go.", 1, "", None, None),
+    "broker away": (
+        "The message broker cannot be reached (cannot connect): messages wait and go out later.",
+        *(1, "", None, None),
+    ),
+    "provider half open": (
+        "Provider 'llm' has been left alone since 23:59 UTC; 400 jobs wait for it and spend nothing; it is being "
+        "tried.",
+        *(400, "llm", -10_000, None),
+    ),
+    "down for long, tried a moment ago": (
+        "Provider 'llm' has been left alone since 23:40 UTC; 400 jobs wait for it and spend nothing; it is being "
+        "tried.",
+        *(400, "llm", -1_200_000, None),
+    ),
+    "in doubt": ("2 effects of 'mail' in doubt: only a person can know whether they happened.", 2, "mail", None, None),
+    "escalated": ("2 dead letters escalated: fixed, replayed, and dead again in the same way.", 2, "", None, None),
+    "a bug": ("2 jobs died of a bug or a wrong configuration, and nobody has looked yet.", 2, "", None, None),
+    "many die of one thing": (
+        "11 jobs of 'shop.order' died of SERVER_OVERLOADED in 'charge' since 23:59 UTC, and nobody has looked yet.",
+        *(11, "shop.order/charge/SERVER_OVERLOADED", -60_000, None),
+    ),
+    "letters": ("2 dead letters to work on.", 2, "", None, None),
+    "paused": (
+        "The queue 'essays' has been paused by olga since 23:59 UTC (prices are wrong); 3 jobs wait for it.",
+        *(3, "queue:essays", -60_000, None),
+    ),
+    "old snapshot": (
+        "A transaction has been open for 14 min (session 'dump', pid 7) and keeps 9 old row versions from being "
+        "removed: tables and indexes grow until it ends.",
+        *(9, "", None, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_notice_says_what_since_when_and_of_how_many(name: str) -> None:
+    (view,) = [case[1] for case in CASES if case[0] == name]
+    (notice,) = what_asks(view)
+    since = None if notice.since_at is None else notice.since_at - NOW
+    late = None if notice.late_at is None else notice.late_at - NOW
+    assert (notice.sentence, notice.number, notice.subject, since, late) == TOLD[name]
+    assert notice.to_do == TO_DO[notice.topic] and notice.next_at is None
+
+
+HIT = Hit(owners=7, late_at=NOW + 120_000, answer="503 busy")
+
+
+def test_who_is_hit_and_when_it_hurts_is_in_the_notices_of_queues_and_providers() -> None:
+    (queued,) = what_asks(replace(lane("queued", 1, 1.0), due_in={"essays": HIT}))
+    assert (queued.owners, queued.late_at) == (7, NOW + 120_000)
+    down = breaker(10, open_until=NOW + 60_000, reason="13 of 20 failed")
+    (left,) = what_asks(replace(down, held_for={"llm": HIT}))
+    assert (left.owners, left.late_at, left.answer, left.next_at) == (7, NOW + 120_000, "503 busy", NOW + 60_000)
+    assert "(13 of 20 failed; it answered 503 busy)" in left.sentence
+    other = {"other": HIT}
+    assert what_asks(replace(down, held_for=other))[0].owners == 0
+    assert what_asks(replace(lane("queued", 1, 1.0), due_in=other))[0].owners == 0
+
+
+def test_what_comes_next_for_a_provider_is_a_trial_or_a_person() -> None:
+    trial = {"open_until": NOW + 60_000}
+    assert what_asks(breaker(10, gate=Gate.HALF_OPEN, **trial))[0].sentence.endswith("; it is being tried.")
+    (forced,) = what_asks(breaker(10, forced=True, **trial))
+    assert forced.sentence.endswith("; a person opened its breaker, and a person must close it.")
+    assert what_asks(breaker(10, gate=Gate.CLOSED)) == []
+
+
+@pytest.mark.parametrize(
+    ("view", "severity"),
+    [
+        (lane("queued", 9, 300.0, "essays"), Severity.TICKET),
+        (lane("queued", 9, 1_799.0, "essays"), Severity.TICKET),
+        (lane("queued", 9, 1_800.0, "essays"), Severity.PAGE),
+        (breaker(899.0), Severity.TICKET),
+        (breaker(900.0), Severity.PAGE),
+    ],
+)
+def test_from_which_moment_on_it_is_worse(view: Snapshot, severity: Severity) -> None:
+    assert [notice.severity for notice in what_asks(view)] == [severity]
+
+
+def test_waiting_is_unusual_from_five_times_the_usual_on_and_a_minute() -> None:
+    assert what_asks(lane("queued", 9, 499.0, "essays"), usual_age_s=100.0) == []
+    assert len(what_asks(lane("queued", 9, 500.0, "essays"), usual_age_s=100.0)) == 1
+    assert len(what_asks(lane("queued", 9, 60.0, "essays"), usual_age_s=0.0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (lane("queued", 1, 119.0), "1 job of the queue 'essays' queued, the oldest has been due for 119 s,"),
+        (lane("queued", 2, 120.0), "due for 2 min,"),
+        (lane("queued", 2, 7_199.0), "due for 120 min,"),
+        (lane("queued", 2, 7_200.0), "due for 2 h,"),
+        (replace(WELL, at_risk=AtRisk(1, NOW)), "1 job has used three quarters of its time;"),
+        (replace(WELL, effects=[("mail", "review", 1)]), "whether it happened."),
+        (replace(WELL, pauses=[PauseView(PAUSE, 1)]), "1 job waits for it."),
+    ],
+)
+def test_it_is_said_in_good_english(view: Snapshot, words: str) -> None:
+    assert words in what_asks(view)[0].sentence
+
+
+def test_a_paused_queue_is_not_without_a_worker_and_a_paused_kind_stops_no_queue() -> None:
+    kind = PAUSE._replace(sort="kind")
+    assert [each.topic for each in what_asks(replace(lane("queued", 9, 1.0), pauses=[PauseView(PAUSE, 9)]))] == [
+        Topic.PAUSED
+    ]
+    both = what_asks(replace(lane("queued", 9, 1.0), pauses=[PauseView(kind, 9)]))
+    assert [each.topic for each in both] == [Topic.NO_WORKER, Topic.PAUSED]

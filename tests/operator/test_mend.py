@@ -1,4 +1,4 @@
-"""Mend and replay in one: the preview promises what the ledger knows, and every step leaves its evidence."""
+"""Fix and replay in one: the preview promises what the ledger knows, and every step leaves its evidence."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ from tests.kernel.places import Deploy, rows
 from holdfast import App, Context, Job, Provider, stage
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
-from holdfast.operator.charts import ChartFilter, choose_stretch, percentiles, read_charts
+from holdfast.operator.charts import OWNERS_SHOWN, ChartFilter, choose_stretch, outages, percentiles, read_charts
 from holdfast.operator.desk import Desk
-from holdfast.operator.rollup import roll_up_once, usual_age_s
+from holdfast.operator.rollup import OWNERS_MAX, roll_up_once, usual_age_s
 from holdfast.system import OpenSystem, System
+from holdfast.tables.providers import GateMove
 from holdfast.tables.rollups import BOUNDS, HOUR_MS, MINUTE_MS, Cell
 from holdfast.testing import HandClock, World
 
@@ -64,6 +65,46 @@ async def test_stages_and_jobs_are_counted_once_by_kind_stage_and_outcome(deploy
     assert chart["errors"] == [{"name": "NO_ROAD", "number": 1}]
     assert total(await draw(world, kind="past.trip", stage="pack"), "stages") == 3
     assert total(await draw(world, kind="past.other"), "stages") == 0
+
+
+@pytest.mark.spec("K17")
+async def test_the_largest_owners_have_charts_of_their_own_and_all_others_one(deploy: Deploy, clock: HandClock) -> None:
+    world = await deploy(app)
+    for number in range(3):
+        await world.enqueue(Trip, "lost" if number == 2 else "a", owner="ann")
+        await world.enqueue(Trip, "a")
+    await world.run_until_idle()
+    clock.advance(6)
+    await roll_up_once(world.kernel)
+    for number in range(2 * OWNERS_MAX):
+        await world.enqueue(Trip, "lost", owner=f"o{number}")
+        await world.enqueue(Trip, "a", owner="bo")
+    await world.run_until_idle()
+    clock.advance(6)
+    await asyncio.gather(roll_up_once(world.kernel), roll_up_once(world.kernel))
+    await roll_up_once(world.kernel)
+    owners = (await draw(world))["owners"]
+    by_name = {owner["name"]: (owner["submitted"], owner["failed"], owner["died"]) for owner in owners}
+    assert (by_name["bo"], by_name["ann"]) == ((2 * OWNERS_MAX, 0, 0), (3, 1, 1))
+    assert owners[0]["name"] == "bo" and owners[-1]["name"] is None and len(owners) == OWNERS_SHOWN + 1
+    assert sum(submitted for submitted, _, _ in by_name.values()) == 3 + 4 * OWNERS_MAX
+    assert sum(died for _, _, died in by_name.values()) == 1 + 2 * OWNERS_MAX
+    assert [sum(point["died"] for point in owner["points"]) for owner in owners] == [owner["died"] for owner in owners]
+    assert [owner["name"] for owner in (await draw(world, owner="ann"))["owners"]] == ["ann"]
+    asked = "SELECT DISTINCT name FROM holdfast_rollups WHERE series = 'owner'"
+    names = {row["name"] for row in await rows(world.kernel.store, asked)}
+    assert len(names) <= 2 * OWNERS_MAX + 1, "an owner of few jobs has no cell"
+
+
+def test_an_outage_is_two_marks_however_often_it_was_tried() -> None:
+    gates = ["open", "half_open", "open", "half_open", "open", "half_open", "closed", "open"]
+    changes = [GateMove("llm", gate, at, "") for at, gate in enumerate(gates)] + [GateMove("bank", "open", 9, "")]
+    assert [(row.name, row.gate, row.at) for row in outages(changes)] == [
+        ("llm", "open", 0),
+        ("llm", "closed", 6),
+        ("llm", "open", 7),
+        ("bank", "open", 9),
+    ]
 
 
 async def test_what_was_written_a_moment_ago_is_counted_later_and_not_lost(deploy: Deploy, clock: HandClock) -> None:

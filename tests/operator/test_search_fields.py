@@ -10,8 +10,8 @@ from tests.kernel.places import Deploy
 
 from holdfast import App, CallError, Category, Context, Job, Retry, stage
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.correct import correct
 from holdfast.kernel.declare.search_terms import terms_of
+from holdfast.kernel.hands.correct import correct
 from holdfast.kernel.submit import submit_many
 from holdfast.operator.desk import Desk
 from holdfast.operator.jobs import query_jobs

@@ -9,6 +9,7 @@ import pytest
 from tests.kernel.places import Deploy
 
 from holdfast import App, CallError, Category, Context, Job, Provider, Retry, stage
+from holdfast.core.family import JOIN_KEY
 from holdfast.errors import NotAllowed
 from holdfast.operator.desk import Desk
 from holdfast.operator.story import answer_job, shape_bar, show_job
@@ -123,3 +124,111 @@ def test_an_effect_stands_in_the_attempt_that_sent_it_and_only_once() -> None:
     bars = draw_waterfall(events, [call], [effect], {}, "send")
     assert [bar.what for bar in bars] == ["attempt", "gap", "attempt", "effect", "call"]
     assert (bars[3].since, bars[3].until, bars[3].reason) == (10, 80, "sent, 2 sends")
+
+
+GAPS: list[tuple[str, dict[str, Any], tuple[str, str, str]]] = [
+    ("created", {}, ("", "waits for a worker", "")),
+    ("replayed", {"stage": "a"}, ("", "waits for a worker", "replayed")),
+    ("advanced", {"stage": "b"}, ("", "waits for a worker", "")),
+    ("resumed", {}, ("", "waits for a worker", "")),
+    ("released", {}, ("", "waits for a worker", "the one before was stopping")),
+    ("retried", {"error_class": "BAD"}, ("warn", "pause before the next try", "after BAD")),
+    ("retried", {}, ("warn", "pause before the next try", "after a failure")),
+    ("retried", {"note": "it asked for it"}, ("warn", "pause before the next try", "it asked for it")),
+    ("parked", {}, ("warn", "held", "its provider's breaker is not closed, or its limit is reached")),
+    ("held", {"note": "by a limit"}, ("warn", "held", "by a limit")),
+    ("snoozed", {"note": "later"}, ("", "put off", "later")),
+    ("lost", {}, ("warn", "worker lost", "the pause after a lost worker")),
+    ("waiting", {"note": "approval"}, ("", "waits for an answer", "approval")),
+    ("waiting", {"note": f"{JOIN_KEY}7"}, ("", "waits for its children", "")),
+    ("buried", {}, ("error", "dead letter", "until a person replays it")),
+    ("expired", {}, ("error", "dead letter", "until a person replays it")),
+    ("taken_back", {}, ("error", "dead letter", "until a person replays it")),
+]
+
+
+@pytest.mark.parametrize(("type", "data", "expected"), GAPS)
+def test_every_gap_has_its_tone_its_name_and_its_reason(
+    type: str, data: dict[str, Any], expected: tuple[str, str, str]
+) -> None:
+    (bar,) = draw_waterfall([event(1, 1, type, 5, **data)], [], [], {}, "s")
+    assert bar == Bar("gap", expected[1], 5, None, expected[0], expected[2])
+
+
+@pytest.mark.parametrize("type", ["succeeded", "cancelled"])
+def test_after_the_end_there_is_no_gap(type: str) -> None:
+    assert draw_waterfall([event(1, 1, type, 5)], [], [], {}, "s") == []
+
+
+ENDS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("succeeded", {}, "good", "succeeded"),
+    ("advanced", {}, "good", "advanced"),
+    ("rewound", {}, "", "rewound"),
+    ("snoozed", {"note": "later"}, "", "snoozed: later"),
+    ("held", {}, "warn", "held"),
+    ("retried", {"error_class": "BAD", "message": "no"}, "warn", "retried: BAD: no"),
+    ("cancelled", {}, "warn", "cancelled"),
+    ("expired", {"error_class": "LATE"}, "error", "expired: LATE: "),
+    ("taken_back", {}, "error", "taken back"),
+    ("waiting", {"note": "approval"}, "", "waits for an answer"),
+    ("waiting", {"note": f"{JOIN_KEY}7"}, "", "waits for its children"),
+]
+
+
+@pytest.mark.parametrize(("type", "data", "tone", "reason"), ENDS)
+def test_every_attempt_says_how_it_ended(type: str, data: dict[str, Any], tone: str, reason: str) -> None:
+    drawn = draw_waterfall([event(1, 3, "claimed", 5), event(2, 3, type, 9, **data)], [], [], {3: "s"}, "s")
+    assert drawn[0] == Bar("attempt", "attempt 3: s", 5, 9, tone, reason, 3)
+    going_on = draw_waterfall([event(1, 3, "claimed", 5), event(2, 4, type, 9)], [], [], {3: "s"}, "s")[0]
+    assert going_on == Bar("attempt", "attempt 3: s", 5, None, "", "under way", 3)
+
+
+def test_a_pause_that_is_over_before_a_worker_comes_is_two_gaps() -> None:
+    retried = event(1, 1, "retried", 10, run_at=20, error_class="BAD")
+    bars = draw_waterfall([retried, event(2, 2, "claimed", 30)], [], [], {}, "s")[:2]
+    assert [(bar.title, bar.since, bar.until) for bar in bars] == [
+        ("pause before the next try", 10, 20),
+        ("waits for a worker", 20, 30),
+    ]
+    assert bars[1].reason == "due, and no worker was free"
+    for due in (10, 30, 40):
+        events = [event(1, 1, "retried", 10, run_at=due), event(2, 2, "claimed", 30)]
+        assert [(bar.since, bar.until) for bar in draw_waterfall(events, [], [], {}, "s")][:1] == [(10, 30)]
+    assert (
+        draw_waterfall([event(1, 0, "created", 10), event(2, 1, "claimed", 10)], [], [], {}, "s")[0].what == "attempt"
+    )
+
+
+def test_calls_and_effects_say_what_came_of_them() -> None:
+    call = Call("s", 1, "bank", 6, 3, "failed", 503, "UPSTREAM_503", 7, None)
+    fine = call._replace(outcome="ok", status=None, error_class=None, started_at=5)
+    bars = draw_waterfall([event(1, 1, "claimed", 5)], [call, fine, call._replace(attempt=2)], [], {}, "s")
+    assert bars[1:] == [
+        Bar("call", "bank", 5, 8, "", "ok", 1),
+        Bar("call", "bank", 6, 9, "warn", "failed 503, UPSTREAM_503", 1),
+    ]
+    effect = EffectBar("k", "s", "post", "token", "sent", "m-1", 1, 10, 11, 12, None, None)
+    drawn = [
+        effect,
+        effect._replace(key="f", status="failed", sends=2, marked_at=None),
+        effect._replace(key="u", status="unknown", last_sent_at=None, marked_at=None),
+        effect._replace(key="p", first_sent_at=None),
+    ]
+    assert draw_waterfall([], [], drawn, {}, "s") == [
+        Bar("effect", "k", 10, 12, "good", "sent, 1 send"),
+        Bar("effect", "f", 10, 11, "error", "failed, 2 sends"),
+        Bar("effect", "u", 10, 10, "warn", "unknown, 1 send"),
+    ]
+
+
+def test_the_stage_of_an_attempt_is_known_by_what_led_to_it_its_result_or_its_neighbours() -> None:
+    events = [
+        *(event(1, 1, "claimed", 1), event(2, 1, "retried", 2), event(3, 2, "claimed", 3)),
+        *(event(4, 2, "advanced", 4, stage="b"), event(5, 3, "claimed", 5), event(6, 3, "rewound", 6, stage="a")),
+        *(event(7, 4, "claimed", 7), event(8, 4, "buried", 8), event(9, 4, "replayed", 9)),
+        event(10, 5, "claimed", 10),
+    ]
+    titles = [bar.title for bar in draw_waterfall(events, [], [], {2: "a"}, "now") if bar.what == "attempt"]
+    assert titles == [f"attempt {number}: {name}" for number, name in enumerate(["a", "a", "b", "a", "now"], 1)]
+    nameless = draw_waterfall(events[:4], [], [], {}, "now")
+    assert [bar.title for bar in nameless if bar.what == "attempt"] == ["attempt 1", "attempt 2"]

@@ -24,7 +24,7 @@ from tests.proof.plant import respelled, swapped
 @contextmanager
 def keeper_never_replaced() -> Iterator[None]:
     """Who sweeps for all keeps that until it gives it back: one that was killed never does."""
-    with respelled(keepers.sql, "take", ("holdfast_keepers.lease_until < :now", "holdfast_keepers.lease_until = 0")):
+    with respelled(keepers.sql, "renew", ("lease_until < :now", "lease_until = 0")):
         yield
 
 
@@ -136,8 +136,8 @@ def open_breaker_ignored() -> Iterator[None]:
     async def always(kernel: Any, *asked: Any) -> call.CallPermit:
         return call.CallPermit(kernel.new_id(), 0)
 
-    claims = "SELECT name FROM holdfast_breakers WHERE gate <> 'closed'"
-    claims_at_once = "SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'"
+    claims = "SELECT name FROM holdfast_breakers_now WHERE gate <> 'closed'"
+    claims_at_once = "SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed'"
     freely = swapped(effect_open, "may_call_now", lambda *asked: True)
     with (
         freely,

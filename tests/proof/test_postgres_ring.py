@@ -15,6 +15,7 @@ from tests.proof import (
     mutants_conversion,
     mutants_family,
     mutants_grading,
+    mutants_pauses,
     mutants_releases,
     mutants_review,
     mutants_turns,
@@ -33,6 +34,7 @@ PARTS = [
     ("releases", 50),
     ("family", 8),
     ("turns", 8),
+    ("pauses", 8),
 ]
 """Which world, and how many fresh seeds of it."""
 HUNT = 80
@@ -45,6 +47,7 @@ PLANTED = {
     "releases": mutants_releases.MUTANTS,
     "family": mutants_family.MUTANTS,
     "turns": mutants_turns.MUTANTS,
+    "pauses": mutants_pauses.MUTANTS,
 }
 RESPELLED = [
     pytest.param(system, mutant, id=mutant.name)

@@ -97,6 +97,12 @@ AUTHORITIES = [
         "127.0.0.1:65536",
     ),
     *("127.0.0.1:1e3", "127.0.0.1:{port}.0", "127.0.0.1:{port}:", "127.0.0.1::{port}", "127.0.0.1:\uff18\uff10"),
+    *(
+        "[::\uff11]:{port}",
+        "[\uff11\uff12\uff17.0.0.1]:{port}",
+        "u@[::f\uff26:127.0.0.1%25lo]#:{port}",
+        "]127.0.0.1[:{port}",
+    ),
     *("localtest.localhost:{port}", "localhost.local", "x.internal", "x.localdomain", "_.localhost:{port}"),
 ]
 

@@ -107,6 +107,7 @@ async def deployed(folder: Path, *, apps: Sequence[App] = (), **given: str) -> A
     names = [one.name for one in load_systems()]
     systems = await open_systems(settings, env, names, apps, watch=PrometheusWatch())
     for one in systems:
+        await one.kernel.migrate()
         await prepare(one.kernel)
     made = Deployment(settings, systems, create_app(settings, systems))
     try:

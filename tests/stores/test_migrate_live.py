@@ -19,7 +19,7 @@ from holdfast.engines.run import prepare
 from holdfast.engines.worker import Worker
 from holdfast.errors import SchemaMismatch, StoreBusy
 from holdfast.http.health import readiness
-from holdfast.kernel.kernel import AutoMigrate, Kernel, Registry
+from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit
 from holdfast.stores.migration import Patience
 from holdfast.stores.postgres import PostgresStore
@@ -138,8 +138,8 @@ async def test_who_migrates_elsewhere_is_waited_for_and_named(postgres_url: str)
 
 
 @pytest.mark.spec("K19", "K22")
-@pytest.mark.parametrize("auto", list(AutoMigrate))
-async def test_old_code_starts_and_works_beside_a_schema_that_only_added(url: str, auto: AutoMigrate) -> None:
+@pytest.mark.parametrize("auto", [True, False])
+async def test_old_code_starts_and_works_beside_a_schema_that_only_added(url: str, auto: bool) -> None:
     newer = open_store(url)
     assert EXPAND.name in await newer.migrate([*KERNEL, EXPAND])
     kernel = Kernel(store=open_store(url), registry=Registry([desk]), auto_migrate=auto)

@@ -39,6 +39,7 @@ async def test_neither_sees_what_the_other_does(request: pytest.FixtureRequest, 
     opened = await open_systems(read(Settings, env), env, ["conversion", "review"])
     try:
         for one in opened:
+            await one.kernel.migrate()
             await prepare(one.kernel)
         for one in opened:
             async with one.kernel.store.transaction() as tx:

@@ -40,6 +40,7 @@ async def systems(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         env |= {name: f"{shared}?search_path={schema}" for name, schema in apart.items()}
     opened = await open_systems(read(Settings, env), env, ["grading-main", "grading-service", "conversion", "review"])
     for system in opened:
+        await system.kernel.migrate()
         await prepare(system.kernel)
     yield {system.name: system for system in opened}
     await close_systems(opened)

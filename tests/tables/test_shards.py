@@ -44,6 +44,7 @@ REFERENCE = {
     "holdfast_breaker_events": "what happened to them",
     "holdfast_schedules": "a row for each schedule",
     "holdfast_workers": "a row for each worker",
+    "holdfast_worker_signs": "a row for each worker",
     "holdfast_keepers": "a row for each deployment",
     "holdfast_turns": "a row for each queue that takes turns",
     "holdfast_incidents": "a row for each incident",
@@ -71,13 +72,15 @@ CROSSING = {
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
         " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
+        " rollups.owners"
     ),
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
     ),
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
-        "audit.recent calls.spending cases.step cases.correct cases.show cases.lock cases.page cases.groups"
+        "audit.recent audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
+        " cases.groups"
         " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
         " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"
@@ -97,6 +100,8 @@ _VIEWS = {
     "holdfast_every_call": "holdfast_calls",
     "holdfast_every_event": "holdfast_job_events",
     "holdfast_workers_now": "holdfast_workers",
+    "holdfast_breakers_now": "holdfast_breakers",
+    "holdfast_schedules_now": "holdfast_schedules",
 }
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import typer
 
 from holdfast.cli.plain import PlainGroup
-from holdfast.extras import missing_module
+from holdfast.errors import missing_module
 
 COMMANDS = "holdfast.commands"
 WITH_A_VALUE = ("--url", "--token")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -31,56 +32,29 @@ def pauses_list(
     show_items(look(system, app), columns, as_json, watch, pauses.list_pauses)
 
 
-@pauses_cli.command("pause")
-def pauses_pause(
-    sort: What,
-    name: Name,
-    reason: Why = "by hand",
-    actor: Actor = ME,
-    system: SystemNames = None,
-    app: AppPath = None,
-    as_json: AsJson = False,
-) -> None:
-    """Begin no job of a kind or queue until it is resumed. What runs is finished; what waits spends nothing."""
-    from holdfast.operator import pauses
+def _set_pause(paused: bool, sentence: str) -> Callable[..., None]:
+    def command(
+        sort: What,
+        name: Name,
+        reason: Why = "by hand",
+        actor: Actor = ME,
+        system: SystemNames = None,
+        app: AppPath = None,
+        as_json: AsJson = False,
+    ) -> None:
+        from holdfast.operator import pauses
 
-    carry_out(
-        act(system, app),
-        as_json,
-        "The {sort} '{name}' is paused.",
-        pauses.set_pause,
-        sort,
-        name,
-        paused=True,
-        actor=actor,
-        reason=reason,
-    )
+        verb = pauses.set_pause
+        carry_out(act(system, app), as_json, sentence, verb, sort, name, paused=paused, actor=actor, reason=reason)
+
+    return command
 
 
-@pauses_cli.command("resume")
-def pauses_resume(
-    sort: What,
-    name: Name,
-    reason: Why = "by hand",
-    actor: Actor = ME,
-    system: SystemNames = None,
-    app: AppPath = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let a kind or queue go on."""
-    from holdfast.operator import pauses
-
-    carry_out(
-        act(system, app),
-        as_json,
-        "The {sort} '{name}' goes on.",
-        pauses.set_pause,
-        sort,
-        name,
-        paused=False,
-        actor=actor,
-        reason=reason,
-    )
+pauses_cli.command(
+    "pause",
+    help="Begin no job of a kind or queue until it is resumed. What runs is finished; what waits spends nothing.",
+)(_set_pause(True, "The {sort} '{name}' is paused."))
+pauses_cli.command("resume", help="Let a kind or queue go on.")(_set_pause(False, "The {sort} '{name}' goes on."))
 
 
 @workers_cli.callback()
@@ -100,34 +74,23 @@ def workers_list(
     show_items(look(system, app), columns, as_json, watch, fleet.list_workers)
 
 
-@workers_cli.command("drain")
-def workers_drain(
-    name: WorkerName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
-) -> None:
-    """Have a worker end what it has and take nothing more."""
-    from holdfast.operator import fleet
+def _set_drain(drain: bool, sentence: str) -> Callable[..., None]:
+    def command(
+        name: WorkerName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+    ) -> None:
+        from holdfast.operator import fleet
 
-    carry_out(
-        act(system, app),
-        as_json,
-        "Worker {name} takes nothing more.",
-        fleet.drain_worker,
-        name,
-        drain=True,
-        actor=actor,
-    )
+        carry_out(act(system, app), as_json, sentence, fleet.drain_worker, name, drain=drain, actor=actor)
+
+    return command
 
 
-@workers_cli.command("undrain")
-def workers_undrain(
-    name: WorkerName, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
-) -> None:
-    """Have a drained worker take jobs again."""
-    from holdfast.operator import fleet
-
-    carry_out(
-        act(system, app), as_json, "Worker {name} takes jobs again.", fleet.drain_worker, name, drain=False, actor=actor
-    )
+workers_cli.command("drain", help="Have a worker end what it has and take nothing more.")(
+    _set_drain(True, "Worker {name} takes nothing more.")
+)
+workers_cli.command("undrain", help="Have a drained worker take jobs again.")(
+    _set_drain(False, "Worker {name} takes jobs again.")
+)
 
 
 def jobs_priority(

@@ -17,7 +17,7 @@ from holdfast.core.case import CaseState, Cause
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.kernel.correct import Correction
+    from holdfast.kernel.hands.correct import Correction
     from holdfast.operator.desk import Desk
 
 dead_cli = typer.Typer(
@@ -220,7 +220,7 @@ def dead_bulk(
     notes: Annotated[str | None, typer.Option(help="For triage and resolve.")] = None,
     without_replay: WithoutReplay = None,
     per_minute: Annotated[
-        float | None, typer.Option(help="For replay: so many a minute.", min=0.001, callback=finite)
+        float | None, typer.Option(help="For replay: how many to start in a minute.", min=0.001, callback=finite)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     limit: Limit = 1000,

@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli.reach import act, at_desk, look, say, show
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Limit, SystemNames, Watching
+from holdfast.cli.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,7 +84,7 @@ def incidents_show(
     from holdfast.operator.postmortem import write_postmortem
 
     if markdown:
-        typer.echo(at_desk(look(system, app), write_postmortem, id))
+        typer.echo(printable(at_desk(look(system, app), write_postmortem, id)))
         return
     show(
         lambda: at_desk(look(system, app), incidents.show_incident, id),

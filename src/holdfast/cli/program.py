@@ -234,7 +234,7 @@ def _serve(
     from holdfast.main import start_logging
 
     # `up` is for one machine, whose person expects it to start: it migrates unless the setting says otherwise.
-    migrates = os.environ.get("HOLDFAST_AUTO_MIGRATE") or ("true" if banner else None)
+    migrates = "true" if banner and os.environ.get("HOLDFAST_AUTO_MIGRATE", "auto") == "auto" else None
     # Its workers may be killed on the front page: their jobs are back soon.
     lease = os.environ.get("WORKER_LEASE_TTL_SEC") or (UP_LEASE_S if banner else None)
     settings = settings_now(

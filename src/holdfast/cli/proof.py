@@ -10,6 +10,7 @@ import typer
 
 from holdfast.cli.reach import finite, with_tables
 from holdfast.cli.start import AppPath, AsJson, SystemNames, own_apps, run_to_end, settings_now
+from holdfast.cli.terminal import printable
 
 
 def add_to(cli: typer.Typer, panel: str) -> None:
@@ -45,7 +46,7 @@ def audit(
         typer.echo(json.dumps({"findings": findings}))
     else:
         for one in findings:
-            typer.echo(f"{one['system']}: {one['finding']}")
+            typer.echo(printable(f"{one['system']}: {one['finding']}"))
         typer.echo("Every promise was kept." if not findings else f"{len(findings)} finding(s).")
     raise typer.Exit(1 if findings else 0)
 

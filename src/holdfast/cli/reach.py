@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamS
 import typer
 
 from holdfast.cli.server import chosen_server
+from holdfast.cli.terminal import printable, printable_within
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -166,7 +167,7 @@ def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: boo
         while True:
             found = ask()
             if console.is_terminal and not as_json:
-                live.update(draw(found), refresh=True)
+                live.update(draw(printable_within(found)), refresh=True)
             else:
                 _print(console, found, draw, as_json)
             time.sleep(WATCH_S)
@@ -177,12 +178,12 @@ def _print(console: Console, found: T, draw: Callable[[T], RenderableType], as_j
         typer.echo(json.dumps(found, default=str))
         sys.stdout.flush()  # whoever reads a pipe wants each line when it is there
     else:
-        console.print(draw(found))
+        console.print(draw(printable_within(found)))
 
 
 def say(sentence: str, as_json: bool, /, **body: object) -> None:
     """What was done: a sentence for a person, an object for a program."""
-    typer.echo(json.dumps(body) if as_json else sentence)
+    typer.echo(json.dumps(body) if as_json else printable(sentence))
 
 
 def carry_out(
@@ -199,5 +200,5 @@ def carry_out(
 
 
 def fail(sentence: str) -> NoReturn:
-    typer.echo(sentence, err=True)
+    typer.echo(printable(sentence), err=True)
     raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`holdfast worker --reload`: a worker that starts anew when the code below this folder changes, for development."""
+"""`holdfast worker --reload`: a worker that restarts when the code below this folder changes, for development."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ BAR_WIDTH = 40
 @replays_cli.command("begin")
 def replays_begin(
     fingerprint: Fingerprint,
-    evidence: Annotated[str | None, typer.Option(help="What was mended, and how that is known.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="What was fixed, and how that is known.")] = None,
     cause: Annotated[Cause, typer.Option(help="What kind of cause it was.")] = Cause.TRANSIENT,
     per_minute: Annotated[
         float | None, typer.Option(help="So many letters a minute.", min=0.001, callback=finite)
@@ -41,7 +41,7 @@ def replays_begin(
     app: AppPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mend and replay all letters of a group. The system's keeper carries it out; `replays show --watch` follows it."""
+    """Fix and replay all letters of a group. The system's keeper carries it out; `replays show --watch` follows it."""
     from holdfast.operator import replays
 
     group, values = replays.Group(fingerprint), _parse_values(set_ or ())

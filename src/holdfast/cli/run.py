@@ -11,6 +11,7 @@ import typer
 
 from holdfast.cli.reach import fail
 from holdfast.cli.start import AsJson, run_to_end
+from holdfast.cli.terminal import printable
 
 if TYPE_CHECKING:
     from holdfast.kernel.app import App, Job
@@ -40,7 +41,7 @@ def run(
         typer.echo(json.dumps(shown))
     else:
         for line in timeline(shown):
-            typer.echo(line)
+            typer.echo(printable(line))
     raise typer.Exit(0 if shown["state"] == "succeeded" else 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -59,40 +60,23 @@ def schedules_add(
     )
 
 
-@schedules_cli.command("pause")
-def schedules_pause(
-    name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
-) -> None:
-    """Enqueue nothing more by this schedule, until it is resumed."""
-    from holdfast.operator import schedules
+def _set_paused(paused: bool, sentence: str) -> Callable[..., None]:
+    def command(
+        name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
+    ) -> None:
+        from holdfast.operator import schedules
 
-    carry_out(
-        act(system, app),
-        as_json,
-        "The schedule '{name}' is paused.",
-        schedules.set_paused,
-        name,
-        paused=True,
-        actor=actor,
-    )
+        carry_out(act(system, app), as_json, sentence, schedules.set_paused, name, paused=paused, actor=actor)
+
+    return command
 
 
-@schedules_cli.command("resume")
-def schedules_resume(
-    name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
-) -> None:
-    """Let it go on with its next tick; what it missed is not caught up."""
-    from holdfast.operator import schedules
-
-    carry_out(
-        act(system, app),
-        as_json,
-        "The schedule '{name}' goes on.",
-        schedules.set_paused,
-        name,
-        paused=False,
-        actor=actor,
-    )
+schedules_cli.command("pause", help="Enqueue nothing more by this schedule, until it is resumed.")(
+    _set_paused(True, "The schedule '{name}' is paused.")
+)
+schedules_cli.command("resume", help="Let it go on with its next tick; what it missed is not caught up.")(
+    _set_paused(False, "The schedule '{name}' goes on.")
+)
 
 
 @schedules_cli.command("run")

@@ -1,4 +1,4 @@
-"""`holdfast top`: the deployment at a glance, drawn anew every two seconds."""
+"""`holdfast top`: the deployment at a glance, redrawn every two seconds."""
 
 from __future__ import annotations
 

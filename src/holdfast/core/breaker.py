@@ -9,7 +9,7 @@
 
 Every change of gate starts a new `generation`. An admission carries the generation it was given in, and an
 outcome of another generation is a straggler that changes nothing. Trial permits are leased: one whose worker
-died expires, so that a lost outcome cannot keep the gate half open for ever. Functions that change nothing
+died expires, so that a lost outcome cannot keep the gate half open forever. Functions that change nothing
 return the very object they were given, so that the caller can skip the write.
 """
 
@@ -141,7 +141,7 @@ def probe(state: BreakerState, policy: BreakerPolicy, now: int, ok: bool) -> Bre
 
 
 def force_open(state: BreakerState, now: int, reason: str) -> BreakerState:
-    """Open until `force_close`, whatever the mode: a person's word, or a quota that waiting cannot mend."""
+    """Open until `force_close`, whatever the mode: a person's word, or a quota that waiting cannot fix."""
     if state.forced:
         return state if reason == state.reason else replace(state, reason=reason)
     return replace(
@@ -264,7 +264,7 @@ def _half_opens_at(state: BreakerState, policy: BreakerPolicy) -> int | None:
         return None
     if state.open_until is not None:
         return state.open_until
-    # Opened in hold mode, then deployed with trials: without this it would stay open for ever.
+    # Opened in hold mode, then deployed with trials: without this it would stay open forever.
     return (state.opened_at or 0) + _cooldown_ms(policy, state.openings)
 
 

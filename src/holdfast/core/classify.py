@@ -144,7 +144,7 @@ def _network(error: BaseException, message: str) -> Failure | None:
     if names & _POOLS:  # we were too busy to open a connection: no word about the provider
         return failure(Category.NETWORK, "NETWORK_POOL_EXHAUSTED", message)
     if names & _CERTIFICATES:
-        return None  # a wrong certificate seldom mends itself, and a proxy's may: nobody knows
+        return None  # a wrong certificate seldom fixes itself, and a proxy's may: nobody knows
     if (
         isinstance(error, ConnectionRefusedError | socket.gaierror)
         or names & _BEFORE_FIRST_BYTE
@@ -161,7 +161,7 @@ def _network(error: BaseException, message: str) -> Failure | None:
 
 
 def _worst(failures: list[Failure]) -> Failure:
-    """The first failure that no retry mends, else the one to wait longest for; ambiguous if any of them is."""
+    """The first failure that no retry fixes, else the one to wait longest for; ambiguous if any of them is."""
     worst = min(failures, key=lambda each: (each.retryable, -(each.retry_after_ms or 0)))
     return replace(
         worst,

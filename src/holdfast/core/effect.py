@@ -33,7 +33,7 @@ class EffectStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EffectRow:
-    """One intended effect: at most one row per key, for ever."""
+    """One intended effect: at most one row per key, forever."""
 
     key: str
     token: str

@@ -54,14 +54,14 @@ class Failure:
     """Of an exception that nothing recognised: its type, and the place in the caller's own code."""
 
     def final(self) -> Failure:
-        """The same failure, reclassified as one that no retry can mend."""
+        """The same failure, reclassified as one that no retry can fix."""
         return replace(self, retryable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PublicFailure:
     """A failure as the users of a kind of job are told of it. `by_user`: what they gave is the cause, and nobody who
-    runs the service can mend it."""
+    runs the service can fix it."""
 
     code: str
     by_user: bool = False
@@ -94,7 +94,7 @@ def failure(
     )
 
 
-# "No money left", not "slow down": waiting does not mend it.
+# "No money left", not "slow down": waiting does not fix it.
 QUOTA_CODES = frozenset(
     {
         "insufficient_quota",

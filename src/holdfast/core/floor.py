@@ -25,7 +25,7 @@ LOOK_MS = 1_000
 LOOK_SHARE = 20
 """A look from the bottom takes at most this part of the time."""
 LOOK_WAIT_MS_MAX = 60_000
-"""A look may have taken long because its process stood still: that says nothing about the next one."""
+"""A look may have taken long because its process was paused: that says nothing about the next one."""
 QUICK_MS = 50
 """A look that takes longer than this is made beside the claims, and not by one of them."""
 LATER = -1

@@ -15,7 +15,7 @@ COUNT_MAX = 2**31 - 1
 
 
 class BadValue(ValueError):
-    """A value that cannot work. In a handler it is a mistake that no retry mends."""
+    """A value that cannot work. In a handler it is a mistake that no retry fixes."""
 
     @property
     def failure(self) -> Failure:

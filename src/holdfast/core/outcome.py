@@ -58,7 +58,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Give up at once: a dead letter that no retry can mend."""
+    """Give up at once: a dead letter that no retry can fix."""
 
     reason: str
     error_class: str = "DISCARDED"

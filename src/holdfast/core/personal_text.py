@@ -17,9 +17,10 @@ from holdfast.core.secret_text import redact_emails, redact_text
 
 PHONE_MASK = "[phone]"
 ACCOUNT_MASK = "[account]"
-QUOTED_LENGTH_MAX = 40
-"""A longer quotation of several words is somebody's text, not a name, a type or a field."""
-QUOTED_WORDS_MAX = 6
+QUOTED_LIMITS = (6, 40)
+"""Words and characters: a longer quotation is somebody's text, not a name, a type or a field."""
+NAMED_LIMITS = (3, 20)
+"""The same for what stands under the name of a text: a prompt, an essay, the content of a message."""
 
 
 def redact_message(text: str) -> str:
@@ -90,6 +91,11 @@ _EXPLAINS = re.compile(
     r"\\*[\"']?[ ]?[:=][ ]?$"
 )
 
+# What somebody wrote or said stands under these: a few words of it are his text already.
+_QUOTES_SOMEBODY = re.compile(
+    r"(?:prompt|essay|transcript|completion|content|text|input|body|question|answer)\\*[\"']?[ ]?[:=][ ]?$"
+)
+
 
 def _phone(match: re.Match[str]) -> str:
     return f"{match['gap'] or ''}{PHONE_MASK}"
@@ -113,7 +119,7 @@ def _named(match: re.Match[str]) -> str:
     text = match["text"]
     return (
         match[0]
-        if text.lstrip("\\\"'`").startswith("[") or not _is_text(text, 3, 20)
+        if text.lstrip("\\\"'`").startswith("[") or not _is_text(text, *NAMED_LIMITS)
         else f"{match['key']}{_mask(text)}"
     )
 
@@ -137,13 +143,13 @@ def _without_quotations(text: str) -> str:
             opened = mark if _opens(text, mark) else None
         elif _ends(text, opened, mark):
             inner = text[opened.end() : mark.start()]
-            if _is_text(inner, QUOTED_WORDS_MAX, QUOTED_LENGTH_MAX):
+            if _is_text(inner, *_limits(text, opened)):
                 out += [text[done : opened.end()], _mask(inner)]
                 done = mark.start()
             opened = None
     if opened is not None and opened[0][-1] in '"\u201c\u201e\u00ab':
         rest = text[opened.end() :]
-        if _is_text(rest, QUOTED_WORDS_MAX, QUOTED_LENGTH_MAX):
+        if _is_text(rest, *_limits(text, opened)):
             out += [text[done : opened.end()], _mask(rest)]
             done = len(text)
     out.append(text[done:])
@@ -158,6 +164,11 @@ def _opens(text: str, mark: re.Match[str]) -> bool:
     if mark[0][-1] not in _BRACKETS and start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
         return False
     return _EXPLAINS.search(text[max(0, start - 40) : start].lower()) is None
+
+
+def _limits(text: str, opened: re.Match[str]) -> tuple[int, int]:
+    key = text[max(0, opened.start() - 40) : opened.start()].lower()
+    return NAMED_LIMITS if _QUOTES_SOMEBODY.search(key) else QUOTED_LIMITS
 
 
 def _ends(text: str, opened: re.Match[str], mark: re.Match[str]) -> bool:

@@ -5,7 +5,7 @@
     none       min(cap, base * multiplier**(failures-1))
 
 The provider's Retry-After can only lengthen the wait, and is waited for in full unless the policy has a ceiling,
-which bounds both. Luck is an argument: the same draw gives the same delay for ever.
+which bounds both. Luck is an argument: the same draw gives the same delay forever.
 """
 
 from __future__ import annotations

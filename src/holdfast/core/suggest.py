@@ -50,7 +50,7 @@ def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
         return function
 
     def refuse(error: TypeError, given: dict[str, Any]) -> NoReturn:
-        problem = _unknown_name(function, place, given) if given else None
+        problem = unknown_name(function, place, given) if given else None
         if problem is None:
             raise error
         raise TypeError(problem) from None
@@ -74,7 +74,8 @@ def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
     return wrapper
 
 
-def _unknown_name(function: Callable[..., Any], place: str, given: dict[str, Any]) -> str | None:
+def unknown_name(function: Callable[..., Any], place: str, given: Iterable[str]) -> str | None:
+    """In a sentence, the first given name that the function does not take, or None."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None

@@ -1,6 +1,6 @@
 """Ties a child process to its parent: when the parent is gone, however it went, the child goes too.
 
-A fleet that outlives a killed dispatcher would run old code beside the new for ever. Linux kills the child in the very
+A fleet that outlives a killed dispatcher would run old code beside the new forever. Linux kills the child in the very
 moment; elsewhere a thread looks once a second whether the parent is still the one it was.
 """
 

@@ -34,7 +34,7 @@ def doorbell(queue: str) -> str:
 class RungRecently:
     """What was rung for in one queue: each attempt of a job once in `again_s`.
 
-    Kept in memory only. A dispatcher that starts anew, or a second one, rings once more than needed."""
+    Kept in memory only. A dispatcher that restarts, or a second one, rings once more than needed."""
 
     queue: str
     again_s: float = 30.0

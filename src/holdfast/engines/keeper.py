@@ -4,7 +4,7 @@
        ^------------------- it is another's, or was not renewed in time ----------/
 
 A keeper that ends lets the next one have it at once; one that dies is replaced when its lease is over. Two at once, as
-when one stood still, are harmless: every step claims or locks what it works on. Code that sweeps differently, as of
+when one was paused, are harmless: every step claims or locks what it works on. Code that sweeps differently, as of
 another release, has a lease of its own.
 """
 

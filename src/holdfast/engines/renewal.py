@@ -73,9 +73,9 @@ class Renewal(threading.Thread):
         if not self._begun.is_set():
             self._begun.set()
 
-    def renewed(self) -> None:
-        """The loop has renewed the leases by itself."""
-        self._renewed_at = time.monotonic()
+    def renewed(self, took_s: float = 0.0) -> None:
+        """The loop has renewed the leases by itself. They last from when it began to: a slow commit took of them."""
+        self._renewed_at = time.monotonic() - took_s
 
     def stop(self) -> None:
         """Nothing is leased any more, or it shall expire."""
@@ -112,7 +112,7 @@ class Renewal(threading.Thread):
         tuning = self._kernel.tuning
         asked_at = self._asked_at
         if asked_at is not None and waited_s > self._tick_s + tuning.blocked_say_s:
-            # This thread stood still as well: the whole process did, and the loop is not to blame.
+            # This thread was paused as well: the whole process was, and the loop is not to blame.
             asked_at = self._asked_at = now
         blocked_s = 0.0 if asked_at is None else now - asked_at
         if asked_at is None and self._blockage is not None:
@@ -148,6 +148,7 @@ class Renewal(threading.Thread):
         )
 
     def _stand_in(self) -> None:
+        began = time.monotonic()
         try:
             if self._own_loop is None:
                 self._own_loop = asyncio.new_event_loop()
@@ -156,7 +157,7 @@ class Renewal(threading.Thread):
             self._kernel.watch.log("worker.renewal_failed", error=str(error) or type(error).__name__)
             self._over.wait(self._kernel.tuning.renew_s / 2)
             return
-        self._renewed_at = time.monotonic()
+        self._renewed_at = began
         self._kernel.watch.log("worker.leases_kept", worker=self._worker_name, jobs=kept)
 
     async def _renew(self) -> int:
@@ -164,7 +165,8 @@ class Renewal(threading.Thread):
         if self._spare is None:
             self._spare = self._kernel.store.spare()
         assert self._spare is not None, "a worker whose store has no spare has no such thread"
-        async with asyncio.timeout(tuning.renew_s), self._spare.transaction() as tx:
+        patience_s = tuning.lease_s - LATE * tuning.renew_s  # what the leases last: to begin again gains nothing
+        async with asyncio.timeout(patience_s), self._spare.transaction() as tx:
             until = self._kernel.now() + int(tuning.lease_s * 1_000)
             since = leases.since(self._kernel.now(), tuning.lease_s)
             return await leases.renew_owned(tx, self._worker_name, since, until)

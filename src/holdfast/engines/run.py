@@ -77,9 +77,9 @@ async def run(
     """Do the duties until `stop`. The store is left open: the caller closes it after the last write."""
     announce(kernel, duties, engine)
     async with asyncio.TaskGroup() as group:
-        if kernel.transport is not None and (duties.consume or duties.relay):
-            _exchange(kernel, kernel.transport, duties, group, stop)
         workers = _workers(kernel, duties)
+        if kernel.transport is not None and (duties.consume or duties.relay):
+            _exchange(kernel, kernel.transport, duties, workers, group, stop)
         for worker in workers:
             kernel.duties["work"] = RUNNING
             group.create_task(run_worker(worker, stop))
@@ -120,7 +120,12 @@ def announce(kernel: Kernel, duties: Duties, engine: str) -> None:
 
 
 def _exchange(
-    kernel: Kernel, transport: Transport, duties: Duties, group: asyncio.TaskGroup, stop: asyncio.Event
+    kernel: Kernel,
+    transport: Transport,
+    duties: Duties,
+    workers: Sequence[Worker],
+    group: asyncio.TaskGroup,
+    stop: asyncio.Event,
 ) -> None:
     """Send and receive messages. A broker that is away holds up nothing else, and is waited for."""
     declaration = _Declaration()
@@ -129,7 +134,7 @@ def _exchange(
         for consumer in _consumers(kernel):
             group.create_task(_consume(kernel, transport, consumer, declaration, stop))
     if duties.relay:
-        group.create_task(_relay(kernel, declaration, stop))
+        group.create_task(_relay(kernel, declaration, workers, stop))
 
 
 def _tell(kernel: Kernel, duties: Duties, group: asyncio.TaskGroup, stop: asyncio.Event) -> None:
@@ -166,7 +171,7 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
 
 
 async def _reap(kernel: Kernel, workers: Sequence[Worker]) -> int:
-    """Reap, but never this process's own: after its loop stood still, it renews before it looks at who is late."""
+    """Reap, but never this process's own: after its loop was paused, it renews before it looks at who is late."""
     for worker in workers:
         if worker.is_late_to_renew():
             await worker.renew()
@@ -218,13 +223,15 @@ async def _declare(kernel: Kernel, transport: Transport, declaration: _Declarati
     declaration.done.set()
 
 
-async def _relay(kernel: Kernel, declaration: _Declaration, stop: asyncio.Event) -> None:
+async def _relay(kernel: Kernel, declaration: _Declaration, workers: Sequence[Worker], stop: asyncio.Event) -> None:
     """Publish the outbox. It begins when declaring was tried once: a queue that is not there yet must not count
-    against its messages, and a broker that is away must not keep old messages from being warned about."""
+    against its messages, and a broker that is away must not keep old messages from being warned about. A ring is heard
+    by all; to ask by the clock, processes that work together take turns."""
     tuning = kernel.tuning
+    every_s = partial(workers[0].until_poll_s, tuning.relay_poll_s) if workers else tuning.relay_poll_s
     kernel.duties[RELAY] = "waits for the broker"
     await unless_stopped(stop, declaration.tried.wait())
-    await repeat(kernel, RELAY, relay, tuning.relay_poll_s, stop, "outbox", tuning.relay_backoff_cap_s)
+    await repeat(kernel, RELAY, relay, every_s, stop, "outbox", tuning.relay_backoff_cap_s)
 
 
 async def _handle(kernel: Kernel, consumer: Consumer, delivery: Delivery) -> None:

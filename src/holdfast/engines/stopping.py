@@ -63,7 +63,7 @@ class _Countdown(threading.Thread):
 
     def run(self) -> None:
         first = self._next(None)
-        assert first is not None, "it waits for ever"
+        assert first is not None, "it waits forever"
         with suppress(RuntimeError):  # the loop is closed: the process is on its way out
             self._loop.call_soon_threadsafe(self._stop_event.set)
         if self._next(time.monotonic() + self._grace_s + AFTER_GRACE_S) is None:

@@ -114,13 +114,19 @@ class Wakeups:
 
     async def _poll(self) -> None:
         """The safety net of the rings, and how what has come due is seen. Workers that hear each other take turns."""
-        poll_s, store = self._kernel.tuning.poll_s, self._kernel.store
         while True:
-            in_turns = len(self._roster) > 1 and store.is_heard()
-            await asyncio.sleep(self._roster.until_poll_s(store.now(), poll_s) if in_turns else poll_s)
+            in_turns = self._takes_turns()
+            await asyncio.sleep(self.until_poll_s(self._kernel.tuning.poll_s))
             if in_turns and self._room() <= 0:
                 self.note_surplus()
             self._look()
+
+    def until_poll_s(self, poll_s: float) -> float:
+        """How long until this process asks for what one of them asks for all, once in `poll_s`."""
+        return self._roster.until_poll_s(self._kernel.store.now(), poll_s) if self._takes_turns() else poll_s
+
+    def _takes_turns(self) -> bool:
+        return len(self._roster) > 1 and self._kernel.store.is_heard()
 
     async def _pass_on(self) -> None:
         """Wake the others for what this worker does not take, once in a while."""

@@ -280,11 +280,11 @@ class Worker:
 
     async def _renew_for_ever(self) -> None:
         while True:  # the first round only says that the worker is there
+            self._wakeups.company_changed.clear()  # who comes while the look is under way is looked for again
             try:
                 await self.renew()
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", error=str(error))
-            self._wakeups.company_changed.clear()
             await pause(self._wakeups.company_changed, self.kernel.tuning.renew_s)
 
     async def renew(self) -> None:
@@ -297,14 +297,18 @@ class Worker:
             kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
-            self._renewal.renewed()
+            self._renewal.renewed(asyncio.get_running_loop().time() - began)
         for (job_id, attempt), running in list(self._running.items()):
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
                 self._abandon(running)
 
+    def until_poll_s(self, poll_s: float) -> float:
+        """How long until it is this process's turn to ask for all that are like it, one of them in each `poll_s`."""
+        return self._wakeups.until_poll_s(poll_s)
+
     def is_late_to_renew(self) -> bool:
-        """Whether the leases here should have been renewed by now: the loop, or the database, stood still."""
+        """Whether the leases here should have been renewed by now: the loop, or the database, was paused."""
         if self._renewed_at is None or not self._running:
             return False
         return asyncio.get_running_loop().time() - self._renewed_at > LATE * self.kernel.tuning.renew_s

@@ -11,6 +11,12 @@ from holdfast.http.problem import Problem
 _RANGE = re.compile(r"\s*bytes\s*=\s*(?P<first>[0-9]{0,15})\s*-\s*(?P<last>[0-9]{0,15})\s*", re.IGNORECASE | re.ASCII)
 
 
+class BinaryFile(FileResponse):
+    """Bytes for `response_class`: the document says that a route answers with a file."""
+
+    media_type = "application/octet-stream"
+
+
 class FileAnswer(FileResponse):
     """The framework's own would refuse an odd range in words that are not ours, with none of the codes."""
 

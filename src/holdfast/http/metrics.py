@@ -136,6 +136,7 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
     asks = _gauge(
         "asks_for_a_person", "What asks for a person: how many it is about", "system", "topic", "severity", "subject"
     )
+    acts = _gauge("acts_last_hour", "What people did within the last hour, in whatever process", "system", "action")
     for name, view in views:
         up.add_metric([name], 0 if view is None else 1)
         for notice in what_asks(view):
@@ -161,8 +162,10 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
             undeclared.add_metric([name, kind, stage], number)
         open_transaction.add_metric([name], view.horizon.open_s)
         dead_versions.add_metric([name], view.horizon.dead_versions)
+        for action, number in view.acts:
+            acts.add_metric([name, action], number)
     queue = [up, depth, age, pending, lag, letters, unworked, alive, undeclared]
-    return [*queue, gate, open_s, effects, open_transaction, dead_versions, asks]
+    return [*queue, gate, open_s, effects, open_transaction, dead_versions, asks, acts]
 
 
 async def _system_families(systems: Sequence[OpenSystem]) -> list[Metric]:

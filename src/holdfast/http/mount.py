@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SettingsError
-from holdfast.extras import missing_extra
+from holdfast.errors import SettingsError, missing_extra
 from holdfast.http.principal import Principal
 from holdfast.kernel.app import App
 from holdfast.settings import Settings

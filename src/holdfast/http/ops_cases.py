@@ -57,7 +57,7 @@ class Replay(BaseModel):
 
 
 class Mend(BaseModel):
-    """Corrected values by their paths, and how it is known that it is mended; without either: replayed as it is."""
+    """Corrected values by their paths, and how it is known that it is fixed; without either: replayed as it is."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -117,7 +117,7 @@ async def bulk_remediate(desk: AtDesk, body: BulkRemediate, who: Operator) -> di
 
 @router.post("/bulk/replay", response_model=documented(LettersActed))
 async def bulk_replay(desk: AtDesk, body: BulkReplay, who: Operator) -> dict[str, Any]:
-    """Step 3 for all that fit a filter, spread by `per_minute`, so that a mended provider meets a trickle."""
+    """Step 3 for all that fit a filter, spread by `per_minute`: a provider that has just recovered meets a trickle."""
     return await letters.step_many(desk, body, who.sub)
 
 

@@ -33,10 +33,12 @@ async def read_charts(
     stage: Filter = None,
     queue: Filter = None,
     provider: Filter = None,
+    owner: Filter = None,
 ) -> dict[str, Any]:
     """The last minutes of each system, or those until a moment, of up to thirty days: throughput of jobs and stages by
-    outcome, waiting and running times, failures by class, depth, age, calls and cost, and what happened meanwhile."""
-    which = charts.ChartFilter(kind=kind, stage=stage, queue=queue, provider=provider)
+    outcome, waiting and running times, failures by class, depth, age, calls and cost, and what happened meanwhile; and
+    what the largest owners submitted and what of it failed."""
+    which = charts.ChartFilter(kind=kind, stage=stage, queue=queue, provider=provider, owner=owner)
     return await charts.read_charts(desk, minutes, until, which)
 
 

@@ -18,7 +18,7 @@ router = APIRouter()
 
 
 class MendGroup(BaseModel):
-    """Corrected values by their paths, for all of them; how it is known that it is mended; and how fast."""
+    """Corrected values by their paths, for all of them; how it is known that it is fixed; and how fast."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,7 +33,7 @@ class MendGroup(BaseModel):
 
 @router.post("/dead-letters/groups/{fingerprint}/mend", response_model=documented(ReplayStory | GroupPreview))
 async def mend_group(desk: AtDesk, fingerprint: HumanText, body: MendGroup, who: Operator) -> dict[str, Any]:
-    """Mend and replay all letters of a group, or those with these ids; `dry_run` says what that would change, keep,
+    """Fix and replay all letters of a group, or those with these ids; `dry_run` says what that would change, keep,
     repeat and cost, and until when it would take."""
     group = replays.Group(fingerprint, None if body.ids is None else tuple(str(each) for each in body.ids))
     values, pace = body.set or None, body.per_minute

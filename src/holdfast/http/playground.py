@@ -146,7 +146,7 @@ async def show_playground(request: Request, here: AtPlayground) -> PlaygroundVie
 
 @router.post("/faults")
 async def switch_fault(here: AtPlayground, body: SwitchFault) -> ProviderView:
-    """Let a provider be down, slow, busy, or lose its answers; `none` mends it."""
+    """Let a provider be down, slow, busy, or lose its answers; `none` ends it."""
     here.sabotage.switch(here.systems, body.system, body.provider, body.fault)
     return ProviderView(name=body.provider, fault=body.fault, gate="closed", held=0)
 

@@ -80,7 +80,7 @@ class _CountedStream(EventSourceResponse):
 
 
 def last_event_id(request: Request) -> str | None:
-    """Where a stream goes on: the browser's header, or `?lastEventId=` for a client that opens it anew."""
+    """Where a stream goes on: the browser's header, or `?lastEventId=` for a client that reopens it."""
     return request.headers.get("last-event-id") or request.query_params.get("lastEventId")
 
 

@@ -200,6 +200,8 @@ def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
         if outcome.value is None and isinstance(outcome, Next) and not stage.may_be_none:
             raise TypeError("None")
         text = stage.dump(outcome.value)
+    except InvalidInput as error:
+        return Failed(_misfit("RESULT_INVALID", str(error))), None
     except Exception as error:
         why = f"The stage '{stage.name}' returned a value that does not fit its annotation: {error}."
         return Failed(_misfit("RESULT_INVALID", why)), None

@@ -164,7 +164,7 @@ def place_ms(provider: Provider, timeout_s: float | None) -> int:
 
 async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Claimed | None = None) -> CallPermit:
     """Ask for permission to call. A closed breaker without limits costs one read: even a provider that has neither may
-    have asked to be called later. A worker that stood still until its lease was gone learns it here, before it pays."""
+    have asked to be called later. A worker that was paused until its lease was gone learns it here, before it pays."""
     permit_id = kernel.new_id()
     now = kernel.now()
     row = await _read_as_holder(kernel, provider, job)
@@ -176,7 +176,7 @@ async def admit(kernel: Kernel, provider: Provider, place_for_ms: int, job: Clai
 
 
 async def look_again(kernel: Kernel, provider: Provider, permit: CallPermit, job: Claimed | None) -> None:
-    """For a process that stood still between its permission to call and the call: the lease may be gone by now, and the
+    """For a process that was paused between its permission to call and the call: the lease may be gone by now, and the
     provider may have asked to be called later, or be known to be down."""
     row = await _read_as_holder(kernel, provider, job)
     now = kernel.now()

@@ -22,7 +22,7 @@ from holdfast.kernel.compose.checkpoint import checkpoint
 from holdfast.kernel.compose.children import gather, spawn
 from holdfast.kernel.compose.foreign import ForeignTx
 from holdfast.kernel.compose.own_rows import StageCommit, committing
-from holdfast.kernel.compose.waiting import wait_for
+from holdfast.kernel.compose.waiting import check_key, wait_for
 from holdfast.kernel.declare.options import Options
 from holdfast.kernel.effects import perform
 from holdfast.kernel.kernel import Kernel
@@ -31,7 +31,17 @@ from holdfast.kernel.ledger.paid import Paid
 from holdfast.kernel.observe.provider_status import Listening
 from holdfast.kernel.observe.trace import trace_headers
 from holdfast.kernel.record import Cost
-from holdfast.kernel.running.asked import check_call, check_function, json_text, missing, must_await, refuse_inside
+from holdfast.kernel.running.asked import (
+    check_call,
+    check_expiry,
+    check_function,
+    check_message,
+    json_text,
+    missing,
+    must_await,
+    refuse_inside,
+    refuse_wrong_calls,
+)
 from holdfast.stores.seam import Tx
 from holdfast.tables import batch, events, jobs
 from holdfast.tables.answers import KeptAnswer
@@ -45,6 +55,7 @@ P = ParamSpec("P")
 RECORDING_S = 1.0
 
 
+@refuse_wrong_calls
 class Context:
     """Handed to every handler: one attempt of one stage of one job."""
 
@@ -125,10 +136,10 @@ class Context:
         held provider costs nothing: the job goes back to the queue."""
         check_function(run, "ctx.call(lambda: ...)", takes=0)
         check_call(provider, timeout_s, cost)
-        whom = self._provider(provider)
-        limit_s = self._time_for(whom, timeout_s)
+        target = self._provider(provider)
+        limit_s = self._time_for(target, timeout_s)
         with Listening(self):
-            return await call(self.kernel, whom, run, job=self.job, timeout_s=limit_s, cost=cost)
+            return await call(self.kernel, target, run, job=self.job, timeout_s=limit_s, cost=cost)
 
     @must_await
     async def paid_call(
@@ -149,11 +160,11 @@ class Context:
         `name` if that may change."""
         check_function(run, "ctx.paid_call(lambda key: ...)", takes=1)
         check_call(provider, timeout_s, cost)
-        whom = self._provider(provider)
+        target = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)
         with Listening(self):
-            return await self.paid.call(run, answer, name, whom, self._time_for(whom, timeout_s), cost)
+            return await self.paid.call(run, answer, name, target, self._time_for(target, timeout_s), cost)
 
     @must_await
     async def effect(
@@ -170,10 +181,13 @@ class Context:
         token that is the same every time and returns the provider's id of what it did. Returns that id, also when an
         earlier attempt or another job did it."""
         check_function(send, "ctx.effect(key, send=lambda token: ...)", takes=1)
+        if lookup is not None:
+            check_function(lookup, "ctx.effect(key, send=..., lookup=lambda token: ...)", takes=1)
         check_call(provider, None, None)
-        whom = self._provider(provider)
+        target = self._provider(provider)
         with Listening(self):
-            return await perform(self.kernel, self.job, whom, key, send, lookup, timeout_s=self._time_for(whom, None))
+            limit_s = self._time_for(target, None)
+            return await perform(self.kernel, self.job, target, key, send, lookup, timeout_s=limit_s)
 
     def emit(
         self,
@@ -186,6 +200,7 @@ class Context:
         headers: dict[str, str] | None = None,
     ) -> str:
         """Publish a message if and only if this attempt's result is accepted. Returns the message's id."""
+        check_message(destination, {"type": type, "aggregate_id": aggregate_id, "message_id": message_id}, headers)
         identity = message_id or self.kernel.new_uuid4()
         text = json_text(f"The message to '{destination}'", body)
         sent = batch.text({**trace_headers(), **(headers or {})})
@@ -225,6 +240,7 @@ class Context:
         stage read it, and `find` is not called again. Names are told apart within the stage; what is stored is JSON,
         and erased when the stage is done. What JSON alone cannot give back (a dataclass, a tuple) needs its type in
         `returns`."""
+        check_function(find, "ctx.checkpoint(name, lambda: ...)", takes=0)
         return await checkpoint(self, name, find, returns)
 
     @must_await
@@ -254,6 +270,8 @@ class Context:
 
     def callback_url(self, key: str, *, expires_s: float = 7 * 86_400.0) -> str:
         """An address where whoever has it can answer `wait_for(key)`, by a POST of JSON, until it expires."""
+        check_key(key)
+        check_expiry(expires_s)
         return self.kernel.callbacks.url(self.job.queue, key, self.now() + int(expires_s * 1_000))
 
     def numbered(self, name: str) -> str:

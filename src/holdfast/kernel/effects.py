@@ -127,7 +127,7 @@ async def _send(
     async def sending() -> str:
         nonlocal last
         while kernel.now() - last.at > STOOD_STILL_MS:
-            # We stood still meanwhile: ask the provider's row and for the lease again, and say when we really send.
+            # We were paused meanwhile: ask the provider's row and for the lease again, and say when we really send.
             await look_again(kernel, provider, last.permit, job)
             last = await _begin(kernel, job, provider, row, last.permit, last.sends)
             await kernel.failpoint("effect.before_send")
@@ -156,7 +156,7 @@ async def _send(
 
 async def _run_send(row: EffectRow, send: SendFunction) -> str:
     """Call `send`. One that does not say what the provider called it may have sent all the same: a mistake in the
-    declaration, which no further attempt mends, and a doubt in the ledger."""
+    declaration, which no further attempt fixes, and a doubt in the ledger."""
     answer = send(row.token)
     if not inspect.isawaitable(answer):
         raise _no_evidence(row, "is not async: write 'async def send(token)', or a lambda that returns a coroutine")

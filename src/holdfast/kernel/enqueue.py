@@ -4,24 +4,27 @@ Nothing is committed here: the job exists if and only if the caller commits.
 
     enqueue(connection, SendDigest, order, key="digest:17")            # a sync connection: done when it returns
     await enqueue(session, SendDigest, order, key="digest:17")         # an async one: await it
+    await enqueue_many(session, SendDigest, orders)                    # all of them, or none
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
 from holdfast.errors import InvalidInput
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.compose.foreign import foreign_tx
-from holdfast.kernel.declare.options import Options
-from holdfast.kernel.submit import order_of, submit_in
-from holdfast.stores.clock import SystemClock, SystemDice, uuid7
+from holdfast.kernel.declare.options import Options, each_of
+from holdfast.kernel.submit import check_keys, name_place, order_of, submit_in
+from holdfast.stores.clock import SystemClock, SystemDice, uuid7, uuid7s
 
 In = TypeVar("In")
 T = TypeVar("T")
+PART = 1_000
+"""Rows that `enqueue_many` writes in one statement."""
 _clock = SystemClock()
 _dice = SystemDice()
 _log = logging.getLogger("holdfast")
@@ -148,3 +151,65 @@ def enqueue(
         return (await submit_in(tx, [order], now))[0]
 
     return Enqueued(f"The enqueue of '{order.row.kind}'", write(), sync=not tx.is_async)
+
+
+class EnqueuedMany(Pending[list[str]]):
+    """The answer of `enqueue_many`: ids in the order of the inputs, at once for a sync connection, else by awaiting."""
+
+    @property
+    def ids(self) -> list[str]:
+        return self.written()
+
+
+@overload
+def enqueue_many(  # type: ignore[overload-overlap]
+    connection: AsyncConnection,
+    job: type[Job[In]],
+    inputs: Iterable[In],
+    *,
+    key: Callable[[In], str] | None = None,
+    autocommit: bool = False,
+    **options: Unpack[Options],
+) -> Coroutine[Any, Any, list[str]]: ...
+@overload
+def enqueue_many(
+    connection: object,
+    job: type[Job[In]],
+    inputs: Iterable[In],
+    *,
+    key: Callable[[In], str] | None = None,
+    autocommit: bool = False,
+    **options: Unpack[Options],
+) -> EnqueuedMany: ...
+def enqueue_many(
+    connection: Any,
+    job: type[Job[In]],
+    inputs: Iterable[In],
+    *,
+    key: Callable[[In], str] | None = None,
+    autocommit: bool = False,
+    **options: Unpack[Options],
+) -> Any:
+    """Write a job for each input in the connection's open transaction, a thousand rows to a statement.
+
+    `key` makes each one's key from its input; one that is known already gives the id of the job that it made. Further
+    options as for `enqueue`; with `autocommit` each statement is committed by itself. Input that does not fit is
+    refused before anything is written."""
+    check_keys(key)
+    tx = foreign_tx(connection, kind_of(job).schema, autocommit=autocommit)
+    now = _clock.now_ms()
+    values = zip(each_of(kind_of(job).name, inputs), uuid7s(lambda: now, _dice), strict=False)
+    orders = list(
+        name_place(
+            order_of(job, each, options, job_id=job_id, now=now, key=key(each) if key else None)
+            for each, job_id in values
+        )
+    )
+
+    async def write() -> list[str]:
+        ids: list[str] = []
+        for start in range(0, len(orders), PART):
+            ids += await submit_in(tx, orders[start : start + PART], now + start // PART)
+        return ids
+
+    return EnqueuedMany(f"The enqueue_many of '{kind_of(job).name}'", write(), sync=not tx.is_async)

@@ -53,7 +53,7 @@ def going_on(decided: DecidedEndings, now: int, look: Look | None) -> set[str]:
 
 def may_go_on(ending: Ending, now: int, look: Look | None) -> bool:
     """Whether another attempt of the job may follow at once, as far as that is known before it is decided. Where the
-    stage has a result already, that stands: the job is claimed anew, and it is read."""
+    stage has a result already, that stands: the job is claimed again, and it is read."""
     taken = ending.taken
     return (
         taken is not None

@@ -12,8 +12,8 @@ from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import NotFound
 from holdfast.kernel.call import room
+from holdfast.kernel.hands.pausing import release_once
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.pausing import release_once
 from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, jobs, providers

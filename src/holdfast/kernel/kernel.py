@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -84,15 +83,6 @@ class Tuning:
             if not isfinite(value) or (value <= 0 and name not in MAY_BE_ZERO):
                 sentences.append(f"The setting '{name}' is {value}; it must be positive and finite.")
         return sentences
-
-
-class AutoMigrate(StrEnum):
-    """When a process that starts work brings the schema forward by itself. `AUTO`: where nobody else can be meant to,
-    in an embedded file and in a database without tables."""
-
-    AUTO = "auto"
-    TRUE = "true"
-    FALSE = "false"
 
 
 class FairKinds(NamedTuple):
@@ -201,7 +191,7 @@ class Kernel:
     failpoint: Failpoint = no_failpoint
     call_through: CallThrough = call_directly
     watch: Watch = field(default_factory=LogWatch)
-    auto_migrate: AutoMigrate = AutoMigrate.TRUE
+    auto_migrate: bool = True
     aside: Aside = field(default_factory=Pools)
     callbacks: CallbackSigner = field(default_factory=CallbackSigner)
     sealer: Sealer = field(default_factory=Sealer)

@@ -28,10 +28,12 @@ from holdfast.kernel.declare.fitting import (
     misfit,
     missing_await,
     read_back,
+    read_json,
     takes_none,
     unwritable,
 )
 from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden
+from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.sealing import Sealer
 
 
@@ -90,18 +92,19 @@ class Stage:
         problem = read_back(self.returns, self.plain, value, text)
         if problem is not None:
             raise InvalidResult(problem)
+        check_size(f"The result of the stage '{self.name}'", text)
         return text
 
     def load(self, text: str) -> Any:
         """A stored result, brought forward if it is one of earlier code. Raises InvalidInput if it does not fit."""
         try:
-            return self.returns.validate_json(text)
+            return read_json(self.returns, text)
         except ValidationError as error:
             why = f"The stored result of stage '{self.name}' does not fit what it returns here: {first_problem(error)}"
         if self.upgrade is None:
             raise InvalidInput(f"{why}; say how it is brought forward with @stage(upgrade=...).")
         try:
-            return self.returns.validate_json(to_json(self.upgrade(json.loads(text))))
+            return read_json(self.returns, to_json(self.upgrade(json.loads(text))))
         except Exception as error:
             raise InvalidInput(f"{why}, and its upgrade raised {type(error).__name__}: {error}.") from None
 
@@ -149,18 +152,21 @@ class JobKind:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
         except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
             why = unwritable(value) or str(error)
+            if "utf-8" in why:
+                why = "it holds bytes that are no text; declare pydantic's Base64Bytes, or store them elsewhere"
             raise InvalidInput(f"The input of '{self.name}' cannot be written as JSON: {why}.") from None
-        problem = read_back(self.takes, self.plain, fitting, text)
+        problem = read_back(self.takes, self.plain, fitting, text, exact=True)
         if problem is not None:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {problem}.")
+        check_size(f"The input of '{self.name}'", text)
         return text
 
     def load_input(self, text: str, version: int | None = None) -> Any:
         """The stored input, brought forward step by step if it is one of an earlier version."""
         try:
             if version is not None and version < self.version:
-                return self.takes.validator.validate_json(to_json(self._brought_forward(json.loads(text), version)))
-            return self.takes.validator.validate_json(text)
+                return read_json(self.takes, to_json(self._brought_forward(json.loads(text), version)))
+            return read_json(self.takes, text)
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
 
@@ -256,6 +262,8 @@ def _declared_types(cls: type[Any]) -> tuple[Any, Any]:
     for base in getattr(cls, "__orig_bases__", ()):
         if getattr(typing.get_origin(base), "__name__", "") == "Job":
             given, result = (*typing.get_args(base), Any)[:2]
+            if isinstance(given, typing.TypeVar):
+                raise BadDeclaration(f"'{cls.__name__}' takes {given}, which stands for any type: write Job[Order].")
             return given, result
     raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
 

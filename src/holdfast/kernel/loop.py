@@ -25,12 +25,13 @@ async def repeat(
     kernel: Kernel,
     name: str,
     step: Callable[[Kernel], Awaitable[int]],
-    every_s: float,
+    every_s: float | Callable[[], float],
     stop: asyncio.Event,
     channel: str | None = None,
     backoff_cap_s: float = 30.0,
 ) -> None:
-    """Run `step` until `stop`: again at once while it finds work, else every `every_s` or when `channel` rings.
+    """Run `step` until `stop`: again at once while it finds work, else every `every_s` or when `channel` rings. What is
+    not regular is asked for each time.
 
     A database or broker that is away costs a bounded, jittered wait and a log line, never the loop."""
     listener = kernel.store.listen(channel) if channel else None
@@ -48,7 +49,7 @@ async def repeat(
                 await pause(stop, backoff_s * (0.5 + kernel.dice.draw() / 2))
                 continue
             if did == 0:
-                await _idle(listener, stop, every_s)
+                await _idle(listener, stop, every_s() if callable(every_s) else every_s)
     finally:
         if listener is not None:
             listener.close()

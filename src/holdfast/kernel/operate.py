@@ -118,7 +118,6 @@ async def replay(kernel: Kernel, case_id: str, *, actor: str, full: bool = False
         data = {"full": full, "stage": done.stage, "run_at": done.run_at}
         await audit.write(tx, actor, "case.replayed", f"case:{case_id}", data, kernel.now())
         await kernel.failpoint("replay.before_commit")
-    kernel.watch.count("replays", kind=case.kind)
     return done
 
 

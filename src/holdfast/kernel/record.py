@@ -214,7 +214,7 @@ def _split_by_key(entries: Iterable[T], key: Callable[[T], str]) -> list[list[T]
 
 
 async def _report_duplicate(kernel: Kernel, tx: Tx, provider: Provider, mark: Mark, now: int) -> None:
-    """Somebody else sent while we stood still, and so did we. Where no token made the two one, that is written down:
+    """Somebody else sent while we were paused, and so did we. Where no token made the two one, that is written down:
     it could not be prevented, so it must be seen."""
     row = await effects.lock(tx, mark.key)
     known = row.provider_id if row else mark.provider_id

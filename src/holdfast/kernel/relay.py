@@ -38,7 +38,7 @@ async def relay(kernel: Kernel) -> int:
     Order within an aggregate is the claim's doing, so streams need not know of each other. Whoever has marked a batch
     looks once more, for its marks may have made the next message of an aggregate claimable. Ends after a number of
     rounds even if more keeps coming: whoever repeats it may want to stop."""
-    done = await relay_once(kernel)
+    done = await relay_once(kernel, asks_first=True)
     if done == 0:
         return 0
     streams = STREAMS if done >= kernel.tuning.relay_batch else 1
@@ -59,35 +59,36 @@ async def _stream(kernel: Kernel) -> int:
     return total
 
 
-async def relay_once(kernel: Kernel) -> int:
-    """Publish one batch; returns how many messages were confirmed. Raises `TransportDown` if the broker is."""
+async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
+    """Publish one batch; returns how many messages were confirmed. Raises `TransportDown` if the broker is. An idle
+    relay `asks_first` whether there is any."""
     assert kernel.transport is not None, "a relay needs a transport"
     token = kernel.new_id()
     now = kernel.now()
-    rows = await _claim(kernel, token, now)
+    rows = await _claim(kernel, token, now, asks_first)
     if not rows:
         return 0
+    _warn_of_stale(kernel, rows, now)  # before the broker is asked: one that swallows everything keeps nobody waiting
     await kernel.failpoint("relay.after_claim")
     sealed = await _sealed(kernel, rows)
     answers = await asyncio.gather(*[_publish(kernel, row, sealed.get(row.aggregate_id, {})) for row in rows])
     await kernel.failpoint("relay.after_publish")
     await _write_down(kernel, token, list(zip(rows, answers, strict=True)))
     await kernel.failpoint("relay.after_mark")
-    _warn_of_stale(kernel, rows, now)
     down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
     if down is not None:
         raise down
     return sum(answer is None for answer in answers)
 
 
-async def _claim(kernel: Kernel, token: str, now: int) -> Sequence[ClaimedMessage]:
+async def _claim(kernel: Kernel, token: str, now: int, asks_first: bool) -> Sequence[ClaimedMessage]:
     """Claim a batch, from the floor on. The floor is the first message that is not confirmed, since one that waits for
     another of its aggregate must be found as soon as that is out."""
     lease_until = now + int(kernel.tuning.relay_lease_s * 1_000)
     with kernel.floors.outbox.claim(kernel.now) as claiming:
         start = claiming.floors.get(OUTBOX, BOTTOM)
         is_look = claiming.looks_since is not None
-        if is_look and not await _is_any_pending(kernel, start):
+        if (is_look or asks_first) and not await _is_any_pending(kernel, start):
             claiming.reached = {OUTBOX: now - SLACK_MS}
             return []
         async with kernel.store.single_statement() as tx:

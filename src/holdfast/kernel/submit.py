@@ -26,7 +26,6 @@ from holdfast.tables import new_jobs, search, secrets
 from holdfast.tables.new_jobs import NewJob
 from holdfast.tables.secrets import NewSecret
 
-PAYLOAD_BYTES_MAX = 4 * 1024 * 1024
 BULK_ROWS = 10_000
 BULK_BYTES = 8 * 1024 * 1024
 """A commit of a bulk ends at whichever of the two comes first; the second counts inputs, by their characters."""
@@ -78,7 +77,7 @@ def prepare(
     trace: str | None = None,
 ) -> JobToEnqueue:
     """Check the input and make the row. Refuses, in one sentence, before anything is written."""
-    payload = _payload(kind, input)
+    payload = kind.dump_input(input)
     if not (key is owner is trace is None):
         check_texts(kind.name, key, owner, trace)
     level = kind.priority if priority is None else priority
@@ -114,16 +113,6 @@ def _fair_key(kind: JobKind, turns: Turns, input: object, owner: str | None) -> 
         return turns.key_of(kind.name, input, owner)
     except ValueError as error:
         raise InvalidInput(f"The input of '{kind.name}' does not fit: {error}.") from None
-
-
-def _payload(kind: JobKind, input: object) -> str:
-    payload = kind.dump_input(input)
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise InvalidInput(
-            f"The input of '{kind.name}' is {len(payload):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}. "
-            "Store it elsewhere and pass a reference."
-        )
-    return payload
 
 
 async def submit_in(tx: Tx, orders: Sequence[JobToEnqueue], now: int, watch: Watch | None = None) -> list[str]:
@@ -177,7 +166,18 @@ async def submit_many(
     check_keys(key)
     values = each_of(kind_of(job).name, inputs)
     orders = _alike(kernel, job, values, options) if key is None else _keyed(kernel, job, values, key, options)
-    return await submit_orders(kernel, orders)
+    return await submit_orders(kernel, name_place(orders))
+
+
+def name_place(orders: Iterable[JobToEnqueue], first: int = 1) -> Iterator[JobToEnqueue]:
+    """The orders of many inputs; one that is refused is named by its place among them."""
+    place = first
+    try:
+        for order in orders:
+            yield order
+            place += 1
+    except InvalidInput as error:
+        raise InvalidInput(f"Input number {place} of many: {error}") from None
 
 
 def check_keys(key: object) -> None:
@@ -207,7 +207,7 @@ def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Op
         at = kernel.now()
         if at != now or kind.turns is not None:
             now, alike = at, order_of(job, value, options, job_id="", now=at).row[:-1]
-        yield construct(JobToEnqueue, (next(ids), construct(NewJob, (*alike, _payload(kind, value))), (), ()))
+        yield construct(JobToEnqueue, (next(ids), construct(NewJob, (*alike, kind.dump_input(value))), (), ()))
 
 
 async def submit_orders(kernel: Kernel, orders: Iterable[JobToEnqueue]) -> list[str]:

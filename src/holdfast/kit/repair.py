@@ -3,8 +3,8 @@ replay."""
 
 from holdfast.kernel import operate
 from holdfast.kernel.app import Corrected, TakenBack
-from holdfast.kernel.correct import correct
 from holdfast.kernel.effects import ask_person
+from holdfast.kernel.hands.correct import correct
 from holdfast.kernel.ledger.look_into import look_into
 
 __all__ = [

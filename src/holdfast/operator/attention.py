@@ -252,7 +252,7 @@ def _outage(breaker: BreakerView, began_at: int, hit: Hit) -> str:
         after = "it is being tried"
     else:
         after = f"next trial {_clock(state.open_until)}"
-    return f"Provider '{breaker.name}' has been left alone since {_clock(began_at)}{why}; {held}; {after}."
+    return f"Provider '{breaker.name}' has been down since {_clock(began_at)}{why}; {held}; {after}."
 
 
 def _effects(view: Snapshot) -> Iterator[AttentionNotice]:

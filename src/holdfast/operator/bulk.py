@@ -1,7 +1,7 @@
 """One step for many dead letters: those that fit a filter, the oldest first, over all systems of a deployment.
 
-A bulk form first says what it would do (`dry_run`), and spreads replays by `per_minute`, so that a mended provider
-meets a trickle. The operator's API and the command line take the same forms.
+A bulk form first says what it would do (`dry_run`), and spreads replays by `per_minute`: a provider that has just
+recovered meets a trickle. The operator's API and the command line take the same forms.
 """
 
 from __future__ import annotations

@@ -6,17 +6,19 @@ long stretches are drawn from hours. What has not been counted yet is not there,
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core.breaker import Gate
 from holdfast.errors import InvalidInput
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
 from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import incidents, ops, rollups
+from holdfast.tables.providers import GateMove
 from holdfast.tables.rollups import EVENTS, HOUR_MS, MINUTE_MS, Cell
 
 POINTS_MAX = 240
@@ -28,7 +30,7 @@ FAILED = frozenset({"retried", "lost", "buried", "expired"})
 DIED = frozenset({"buried", "expired"})
 STEPS = frozenset({"succeeded", "advanced"})
 WAITING = ("queued", "parked", "paused")
-ERRORS_SHOWN, MARKS_MAX = 12, 200
+ERRORS_SHOWN, OWNERS_SHOWN, MARKS_MAX, CHANGES_MAX = 12, 10, 200, 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class ChartFilter:
     stage: str | None = None
     queue: str | None = None
     provider: str | None = None
+    owner: str | None = None
 
 
 async def read_charts(
@@ -86,6 +89,7 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
             "job": await _read(tx, stretch, "job", kind=which.kind, part=which.queue),
             "error": await _read(tx, stretch, "error", kind=which.kind, part=which.stage),
             "call": await _read(tx, stretch, "call", kind=which.kind, name=which.provider),
+            "owner": await _read(tx, stretch, "owner", name=which.owner),
             "depth": await _read(tx, stretch, "depth", name=which.queue),
         }
         marks = await _read_marks(tx, stretch)
@@ -102,6 +106,7 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
         "errors": _top(cells["error"], ERRORS_SHOWN),
         "stages": _stages(cells["stage"]),
         "providers": _providers(stretch, cells["call"]),
+        "owners": _owners(stretch, cells["owner"]),
         "marks": marks,
     }
 
@@ -207,6 +212,32 @@ def _calls(at: int, cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
+def _owners(stretch: Stretch, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Whose jobs came and failed: the largest first, then all others together under no name."""
+    numbers: Counter[str] = Counter()
+    for cell in cells:
+        if cell.name:
+            numbers[cell.name] += cell.number
+    shown = [name for name, _ in numbers.most_common(OWNERS_SHOWN)]
+    by_name: dict[str, list[Cell]] = {name: [] for name in [*shown, ""]}
+    for cell in cells:
+        by_name[cell.name if cell.name in by_name else ""].append(cell)
+    return [
+        {
+            "name": name or None,
+            **_owned(own),
+            "points": [{"at": iso(at), **_owned(steps.get(at, ()))} for at in stretch.points],
+        }
+        for name, own in by_name.items()
+        if own
+        for steps in [_by_step(own)]
+    ]
+
+
+def _owned(cells: Sequence[Cell]) -> dict[str, int]:
+    return {"submitted": _sum(cells, {"submitted"}), "failed": _sum(cells, FAILED), "died": _sum(cells, DIED)}
+
+
 def _stages(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """What each stage has done in all: the busiest first."""
     by_stage: dict[tuple[str, str], list[Cell]] = defaultdict(list)
@@ -239,12 +270,21 @@ async def _read_marks(tx: Tx, stretch: Stretch) -> list[dict[str, Any]]:
     for cell in await rollups.between(tx, MINUTE_MS, stretch.since, stretch.until, MINUTE_MS, ["deploy"]):
         words = f"{cell.number} worker{'' if cell.number == 1 else 's'} of {cell.name or 'an older release'} started"
         marks.append((cell.at, "deploy", words, "#machines"))
-    for row in await ops.gate_changes(tx, stretch.since, stretch.until, MARKS_MAX):
+    for row in outages(await ops.gate_changes(tx, stretch.since, stretch.until, CHANGES_MAX)):
         why = f": {row.reason}" if row.reason else ""
         marks.append((row.at, "breaker", f"{row.name} {row.gate.replace('_', ' ')}{why}", "#breakers"))
     for begun in await incidents.begun_between(tx, stretch.since, stretch.until, MARKS_MAX):
         marks.append((begun.began_at, "incident", begun.sentence, f"#incident/{begun.id}"))
     return [{"at": iso(at), "sort": sort, "words": words, "href": href} for at, sort, words, href in sorted(marks)]
+
+
+def outages(changes: Sequence[GateMove]) -> Iterator[GateMove]:
+    """Where a breaker opened first and where it closed; the trials between the two are no news."""
+    gates: dict[str, str] = {}
+    for row in changes:
+        if row.gate != Gate.HALF_OPEN and gates.get(row.name, Gate.CLOSED) != row.gate:
+            gates[row.name] = row.gate
+            yield row
 
 
 def _by_step(cells: Sequence[Cell]) -> dict[int, list[Cell]]:

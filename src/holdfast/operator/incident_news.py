@@ -20,7 +20,7 @@ from holdfast import App, Context, Job, Provider, Retry, stage
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.submit import prepare, submit_in
-from holdfast.settings import setting
+from holdfast.settings import address_problems, setting
 from holdfast.stores.seam import Tx
 
 APP = "incidents"
@@ -57,12 +57,9 @@ class IncidentSettings:
     )
 
     def problems(self) -> list[str]:
-        found = []
-        if self.webhook_url is not None and urlsplit(self.webhook_url).scheme not in ("http", "https"):
-            found.append("HOLDFAST_INCIDENT_WEBHOOK_URL must start with http:// or https://.")
-        if self.mail_to and urlsplit(self.smtp_url).scheme not in ("smtp", "smtps"):
-            found.append("HOLDFAST_INCIDENT_SMTP_URL must start with smtp:// or smtps://.")
-        return found
+        found = address_problems("HOLDFAST_INCIDENT_WEBHOOK_URL", self.webhook_url)
+        servers = self.smtp_url if self.mail_to else None
+        return found + address_problems("HOLDFAST_INCIDENT_SMTP_URL", servers, ("smtp", "smtps"))
 
     @property
     def recipients(self) -> list[str]:

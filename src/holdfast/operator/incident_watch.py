@@ -37,7 +37,7 @@ DEATHS_SLACK_MS = 5_000
 """So long before now a letter may be dated that is committed only now; an older one is seen by the look of a minute."""
 KEPT_MS = 90 * 86_400_000
 GROWN = 1.1
-"""A count is written anew when it has grown by a tenth: a long outage is not a write at every look."""
+"""A count is rewritten when it has grown by a tenth: a long outage is not a write at every look."""
 OF_QUEUES = frozenset({Topic.NO_WORKER, Topic.WAITING})
 CAUSES = OF_QUEUES | {Topic.PROVIDER}
 WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED})

@@ -8,8 +8,9 @@ from holdfast.core.case import CaseState, Cause
 from holdfast.core.job import State
 from holdfast.core.text_filter import TextFilter
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.kernel import operate, place
+from holdfast.kernel import operate
 from holdfast.kernel.declare.search_terms import Term, term_value
+from holdfast.kernel.hands import place
 from holdfast.operator.desk import Desk
 from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.query import TEXTS, Query, as_patterns, is_id_part, parse_query

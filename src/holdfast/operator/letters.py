@@ -9,8 +9,9 @@ from typing import Any, TypedDict
 from holdfast.core.case import NEXT_STEP, CaseState, Cause
 from holdfast.core.correction import value_of_text
 from holdfast.errors import InvalidInput
-from holdfast.kernel import correct, operate
-from holdfast.kernel.correct import Correction
+from holdfast.kernel import operate
+from holdfast.kernel.hands import correct
+from holdfast.kernel.hands.correct import Correction
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.bulk import Bulk, bulk
 from holdfast.operator.desk import Desk

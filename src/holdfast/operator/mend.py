@@ -1,4 +1,4 @@
-"""Mend and replay in one: correct the input, record the evidence, replay; and before that see what a replay would do.
+"""Fix and replay in one: correct the input, record the evidence, replay; and before that see what a replay would do.
 
 The steps of the case are taken one after another, each in its own commit, and those that were taken before are not
 taken again: what ends halfway can be sent once more.
@@ -15,7 +15,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from holdfast.core.case import CaseState, Cause
 from holdfast.errors import NotAllowed
 from holdfast.kernel import operate
-from holdfast.kernel.correct import correct
+from holdfast.kernel.hands.correct import correct
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk

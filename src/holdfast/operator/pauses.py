@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.control import Sort
 from holdfast.errors import NotFound, SystemAmbiguous
-from holdfast.kernel.pausing import set_paused
+from holdfast.kernel.hands.pausing import set_paused
 from holdfast.operator.desk import Desk
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import snapshot

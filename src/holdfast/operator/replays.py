@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.core.case import CaseState, Cause
 from holdfast.core.redact import redact_text
 from holdfast.errors import InvalidInput, NotAllowed, NotFound, SystemAmbiguous, UnknownKind
-from holdfast.kernel.correct import correct
+from holdfast.kernel.hands.correct import correct
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk

@@ -24,6 +24,8 @@ SETTLE_MS = 5_000
 """An event that is younger may have neighbours whose transactions have not ended."""
 EVENTS_MAX = 20_000
 """So many events are counted in one commit, and no more."""
+OWNERS_MAX = 10
+"""So many owners of one fold have cells of their own."""
 KEPT_MS = 30 * 24 * HOUR_MS
 BEGUN_MS = 10 * MINUTE_MS
 MINUTES_TO_JUDGE = 30
@@ -44,12 +46,25 @@ async def _count_ends(kernel: Kernel) -> int:
     async with kernel.store.transaction() as tx:
         position = await rollups.lock(tx, EVENTS)
         upto = await rollups.reach(tx, position.seq, until, EVENTS_MAX)
+        cells: list[Cell] = []
         if upto is not None:
-            cells = await rollups.read(tx, position.seq, upto)
-            if cells:
-                await rollups.add(tx, _sum_up([_name_stage(kernel, cell) for cell in cells]))
+            cells = [_name_stage(kernel, cell) for cell in await rollups.read(tx, position.seq, upto)]
+        since = max(position.at, until - BEGUN_MS)
+        cells += keep_largest(await rollups.owners(tx, since, until, position.seq, upto or position.seq))
+        if cells:
+            await rollups.add(tx, _sum_up(cells))
         await rollups.move(tx, EVENTS, Position(position.seq if upto is None else upto, until))
     return 0 if upto is None else upto - position.seq
+
+
+def keep_largest(cells: list[Cell]) -> list[Cell]:
+    """The cells of the owners with the most by their names, those of all others under no name: a million owners take no
+    more room than a few."""
+    numbers: Counter[str] = Counter()
+    for cell in cells:
+        numbers[cell.name] += cell.number
+    named = {name for name, _ in numbers.most_common(OWNERS_MAX)}
+    return [cell if cell.name in named else cell._replace(name="") for cell in cells]
 
 
 def _name_stage(kernel: Kernel, cell: Cell) -> Cell:

@@ -17,7 +17,8 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Tx
-from holdfast.tables import depth, horizon, incidents, ops, outbox, providers, workers
+from holdfast.tables import audit, depth, horizon, incidents, ops, outbox, providers, workers
+from holdfast.tables.audit import ActCount
 from holdfast.tables.cases import CaseGroup
 from holdfast.tables.depth import DeathCount, LetterCount
 from holdfast.tables.horizon import NOBODY, Horizon
@@ -30,6 +31,7 @@ LOOK_CLOSER_S = 60.0
 """A queue that waits for so long is looked at closer: whose jobs they are, and when the first is late."""
 CALLS_BEFORE_MS = 600_000
 DYING_MS = 900_000
+ACTS_MS = 3_600_000
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
 """Dead letters that still ask something of a person."""
 
@@ -112,6 +114,8 @@ class Snapshot:
     at_risk: AtRisk = NO_RISK
     dying: Sequence[DyingJobs] = ()
     messages_aside: int = 0
+    acts: Sequence[ActCount] = ()
+    """What people did within the last hour, in whatever process: the command line's counts for nothing when it ends."""
     broker_trouble: str | None = None
     undeclared: Sequence[Undeclared] = ()
     horizon: Horizon = NOBODY
@@ -171,6 +175,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
                 DyingJobs(*row) for row in await depth.dying(tx, now - DYING_MS) if name_cause(kernel, row) == "service"
             ],
             messages_aside=await ops.messages_aside(tx),
+            acts=await audit.acts_since(tx, now - ACTS_MS),
             broker_trouble=_broker_trouble(kernel),
             undeclared=await undeclared(kernel, tx, depths.due),
             horizon=await horizon.read(tx),

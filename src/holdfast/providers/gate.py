@@ -18,6 +18,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
 
 import idna
 
@@ -112,6 +113,15 @@ def read_location(text: str, rules: AddressRules) -> Location:
     if not rest.isascii():
         raise refused("its path has characters that are not ASCII; percent-encode them")
     return Location(scheme, _host(parts["host"]), _port(parts["port"], scheme), rest, parts["userinfo"])
+
+
+def path_in(text: str) -> str:
+    """The path of what a user gave as an address, for its name or its ending; empty where it has none. It refuses
+    nothing: that is for whoever fetches it."""
+    try:
+        return urlsplit(text).path
+    except ValueError:
+        return ""
 
 
 def _host(text: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from holdfast.settings import setting
+from holdfast.settings import address_problems, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +20,7 @@ class OpenAISettings:
 
     def endpoint_problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
-        found = []
-        if self.openai_base_url and urlsplit(self.openai_base_url).scheme not in ("http", "https"):
-            found.append("OPENAI_BASE_URL must start with http:// or https://.")
+        found = address_problems("OPENAI_BASE_URL", self.openai_base_url)
         if self.openai_api_key and not self.openai_base_url:
             found.append("OPENAI_API_KEY is set without OPENAI_BASE_URL; everything would stay offline.")
         return found

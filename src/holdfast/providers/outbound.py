@@ -154,7 +154,7 @@ async def _answer(
 def _next(target: httpx.URL, location: str) -> str:
     try:
         return str(target.join(location))
-    except (httpx.InvalidURL, UnicodeError):
+    except (httpx.InvalidURL, ValueError):
         raise refused("it redirects to something that is not a URL") from None
 
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from holdfast.kernel.kernel import Tuning
+from holdfast.settings.addresses import address_problems
 from holdfast.settings.values import setting
 from holdfast.stores.connecting import POSTGRES, Connecting, Pooler, plain_url, url_problem
 from holdfast.transports.addresses import split_addresses
@@ -178,7 +179,7 @@ class Settings:
     auto_migrate: str = setting(
         "HOLDFAST_AUTO_MIGRATE",
         "auto",
-        "Whether processes that start work migrate: true, false, or auto: SQLite files and databases without tables",
+        "What migrates beside holdfast migrate: auto, holdfast up; true, whatever starts work; false, nothing",
         choices=("auto", "true", "false"),
     )
     migrate_lock_s: float = setting(
@@ -189,6 +190,12 @@ class Settings:
     )
     migrate_wait_s: float = setting(
         "HOLDFAST_MIGRATE_WAIT_SEC", 300.0, "How long a migration keeps trying to get its locks", minimum=0.01
+    )
+    value_bytes_max: int = setting(
+        "HOLDFAST_VALUE_BYTES_MAX",
+        4_194_304,
+        "The largest input, result, checkpoint, answer or message that a job may carry",
+        minimum=1,
     )
     public_url: str | None = setting(
         "HOLDFAST_PUBLIC_URL", None, "Where holdfast serve is reached from outside, for callback URLs"
@@ -212,11 +219,10 @@ class Settings:
     def _address_problems(self) -> list[str]:
         found = [*database_problems("DATABASE_URL", self.database_url), *broker_problems(self.rabbitmq_url)]
         for name, url in (("HOLDFAST_LISTEN_URL", self.listen_url), ("HOLDFAST_READ_ONLY_URL", self.read_only_url)):
-            if url is not None and urlsplit(plain_url(url)).scheme not in POSTGRES:
-                found.append(f"{name} must start with postgresql://.")
-        if self.public_url is not None and urlsplit(self.public_url).scheme not in ("http", "https"):
-            found.append("HOLDFAST_PUBLIC_URL must start with http:// or https://.")
-        return found
+            if url is not None and (url_problem(url) or urlsplit(plain_url(url)).scheme not in POSTGRES):
+                found.append(f"{name} must be postgresql://user@host/name.")
+        found += address_problems("HOLDFAST_PUBLIC_URL", self.public_url)
+        return found + address_problems("HOLDFAST_JWKS_URL", self.jwks_url)
 
     def _engine_problems(self) -> list[str]:
         if self.engine != "celery":
@@ -253,7 +259,8 @@ class Settings:
     def _oidc_problems(self) -> list[str]:
         if self.oidc_issuer is None:
             return []
-        found = []
+        if found := address_problems("HOLDFAST_OIDC_ISSUER", self.oidc_issuer):
+            return found
         there = urlsplit(self.oidc_issuer)
         if there.scheme != "https" and there.hostname not in ("127.0.0.1", "::1", "localhost"):
             found.append("HOLDFAST_OIDC_ISSUER must start with https://.")

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from holdfast.errors import StoreBusy, StoreUnavailable
+from holdfast.errors import StoreBusy, StoreForbidden, StoreUnavailable, forbidden
 from holdfast.stores.connecting import split_settings
 from holdfast.stores.migration import SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.postgres_errors import naming, translating
@@ -37,6 +37,8 @@ _NAMES_INDEX = re.compile(r"EXISTS \"?(\w+)")
 
 _INSTALLED = """SELECT namespace, version, CAST(to_jsonb(s) ->> 'oldest' AS INTEGER) AS oldest
   FROM holdfast_schema AS s"""
+_CLOSED = """SELECT n.nspname FROM pg_namespace AS n WHERE NOT has_schema_privilege(n.oid, 'USAGE') AND n.nspname IN
+  (SELECT trim(BOTH ' "' FROM part) FROM unnest(string_to_array(current_setting('search_path'), ',')) AS part)"""
 _RECORD = """INSERT INTO holdfast_schema (namespace, version, applied_at, oldest)
 VALUES ($1, $2, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT), $3)"""
 _ADD_OLDEST = "ALTER TABLE holdfast_schema ADD COLUMN IF NOT EXISTS oldest INTEGER"
@@ -54,8 +56,11 @@ _MIGRATING = (
 
 
 async def installed(connection: Any) -> list[Applied]:
-    """The steps that the database has had; a table made before `oldest` was recorded is understood."""
+    """The steps that the database has had; a table made before `oldest` was recorded is understood. Tables in a schema
+    that this role may not enter are not missing: that is `StoreForbidden`."""
     if await connection.fetchval("SELECT to_regclass('holdfast_schema') IS NULL"):
+        if closed := await connection.fetchval(_CLOSED):
+            raise StoreForbidden(forbidden(f"permission denied for schema {closed}"))
         return []
     rows = await connection.fetch(_INSTALLED)
     return [Applied(row["namespace"], row["version"], row["oldest"]) for row in rows]

@@ -9,6 +9,8 @@ from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
 
+COUNT_MAX = 10_000
+
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 
@@ -33,3 +35,15 @@ async def of_subject(tx: Tx, subject: str, limit: int = 200) -> list[AuditRecord
 
 async def recent(tx: Tx, limit: int = 200) -> list[AuditRecord]:
     return await tx.rows(sql.recent, into=AuditRecord, limit=limit)
+
+
+class ActCount(NamedTuple):
+    """How often people did one thing."""
+
+    action: str
+    acts: int
+
+
+async def acts_since(tx: Tx, since: int) -> list[ActCount]:
+    """What people did since then, the newest `COUNT_MAX` acts; what the kernel writes down itself is not among them."""
+    return await tx.rows(sql.acts_since, into=ActCount, since=since, limit=COUNT_MAX)

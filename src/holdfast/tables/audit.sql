@@ -7,3 +7,9 @@ SELECT at, actor, action, subject, data FROM holdfast_audit WHERE subject = :sub
 
 -- name: recent
 SELECT at, actor, action, subject, data FROM holdfast_audit ORDER BY seq DESC LIMIT :limit
+
+-- name: acts_since
+SELECT n.action, COUNT(*) AS acts
+  FROM (SELECT action FROM holdfast_audit WHERE actor <> 'kernel' AND at >= :since ORDER BY at DESC LIMIT :limit) AS n
+ GROUP BY n.action
+ ORDER BY n.action

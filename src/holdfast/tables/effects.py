@@ -1,4 +1,4 @@
-"""The ledger of external effects: at most one row per key, for ever."""
+"""The ledger of external effects: at most one row per key, forever."""
 
 from __future__ import annotations
 

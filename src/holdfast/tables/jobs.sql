@@ -37,7 +37,7 @@ WITH fin AS (
          finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
     FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
                    AND (r.provider IS NULL OR r.provider NOT IN (
-                   SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
+                   SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
             FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
    WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
   RETURNING j.id, j.kind, s.attempt, s.event, s.data, s.from_stage, s.value, s.claimed_at, s.goes),
@@ -54,7 +54,7 @@ ready AS MATERIALIZED (
     SELECT ctid AS k, priority AS pr, created_at AS ca,
            CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
                 WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p
        AND created_at >= lane.lo AND run_at <= :now
@@ -70,7 +70,7 @@ come AS MATERIALIZED (
     SELECT ctid AS k, priority AS pr, created_at AS ca, run_at AS ra,
            CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
                 WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
@@ -152,7 +152,7 @@ UPDATE holdfast_jobs
        updated_at = :now
   FROM (SELECT id AS k, CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
                        WHEN provider IS NOT NULL AND hold IS NOT 'trial' AND provider IN (
-                 SELECT name FROM holdfast_breakers WHERE gate <> 'closed') THEN 'breaker' END AS held
+                 SELECT name FROM holdfast_breakers_now WHERE gate <> 'closed') THEN 'breaker' END AS held
           FROM holdfast_jobs
          WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
            AND created_at >= :floor AND run_at <= :now
@@ -174,7 +174,7 @@ WITH claimed AS (
      AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
           SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
      AND (provider IS NULL OR hold = 'trial'
-          OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
+          OR provider NOT IN (SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed'))
      AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1
                         AND s.name = CASE s.sort WHEN 'kind' THEN kind ELSE queue END)
   RETURNING /*Claimed*/),
@@ -192,7 +192,7 @@ UPDATE holdfast_jobs
    AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
         SELECT e.key FROM json_each(:declared) AS e) THEN TRUE ELSE FALSE END
    AND (provider IS NULL OR hold = 'trial'
-        OR provider NOT IN (SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed'))
+        OR provider NOT IN (SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed'))
    AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1
                       AND s.name = CASE s.sort WHEN 'kind' THEN kind ELSE queue END)
 RETURNING /*Claimed*/
@@ -213,7 +213,7 @@ UPDATE holdfast_jobs
        finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN :now END
   FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
                  AND (r.provider IS NULL OR r.provider NOT IN (
-                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed')) AS goes
+                 SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
           FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
  WHERE holdfast_jobs.id = s.id AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected
 RETURNING holdfast_jobs.id AS id, holdfast_jobs.state AS state

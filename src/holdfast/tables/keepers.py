@@ -18,7 +18,8 @@ class Lease(NamedTuple):
 
 async def take(tx: Tx, name: str, owner: str, until: int, now: int) -> bool:
     """Take the lease, or renew it. False: it is another's."""
-    return bool(await tx.rows(sql.take, name=name, owner=owner, lease_until=until, now=now))
+    given = {"name": name, "owner": owner, "lease_until": until}
+    return bool(await tx.rows(sql.renew, now=now, **given) or await tx.rows(sql.begin, **given))
 
 
 async def look(tx: Tx, name: str) -> Lease | None:

@@ -1,9 +1,17 @@
--- name: take
+-- name: renew
 -- brief
--- Takes the lease where nobody has it or its time is over, or renews it. No row: it is another's.
-INSERT INTO holdfast_keepers (name, owner, lease_until) VALUES (:name, :owner, CAST(:lease_until AS BIGINT))
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
- WHERE holdfast_keepers.owner = excluded.owner OR holdfast_keepers.lease_until < :now
+-- Takes the lease where its time is over, or renews it. No row: it is another's, or there is none yet.
+UPDATE holdfast_keepers SET owner = :owner, lease_until = CAST(:lease_until AS BIGINT)
+ WHERE /*newest holdfast_keepers :name*/ AND (owner = :owner OR lease_until < :now)
+RETURNING owner
+
+-- name: begin
+-- brief
+-- The first lease of that name. No row: there is one.
+INSERT INTO holdfast_keepers (name, owner, lease_until)
+SELECT :name, :owner, CAST(:lease_until AS BIGINT)
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast_keepers AS n WHERE n.name >= :name AND n.name <= :name ORDER BY n.name DESC LIMIT 1)
+ON CONFLICT (name) DO NOTHING
 RETURNING owner
 
 -- name: look
@@ -13,7 +21,7 @@ SELECT owner, lease_until FROM holdfast_keepers WHERE name >= :name AND name <= 
 
 -- name: release
 -- brief
-UPDATE holdfast_keepers SET lease_until = 0 WHERE name = :name AND owner = :owner
+UPDATE holdfast_keepers SET lease_until = 0 WHERE /*newest holdfast_keepers :name*/ AND owner = :owner
 
 -- name: owners
 SELECT DISTINCT owner FROM holdfast_keepers

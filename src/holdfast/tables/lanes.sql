@@ -13,7 +13,7 @@ RETURNING priority, created_at, run_at
 SELECT CAST(id AS TEXT) AS id, attempt, created_at,
        CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
             WHEN provider IS NOT NULL AND (hold IS NULL OR hold <> 'trial') AND provider IN (
-                 SELECT b.name FROM holdfast_breakers AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+                 SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
   FROM holdfast_jobs
  WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = :queue AND priority = :priority
    AND created_at >= :floor AND run_at <= :now

@@ -5,6 +5,7 @@
     job     kind, queue, how a job ended, how long it waited for its first attempt
     error   kind, stage, error class
     call    provider, kind, outcome, how long it took; the sum is what it cost
+    owner   owner: how many jobs were submitted, and how many attempts failed, by how; the most of a fold by name
     depth   queue, state: how many jobs; the sum is the age of the oldest, in milliseconds
     deploy  release, digest of what is declared: how many workers of it were started
 """
@@ -71,6 +72,19 @@ async def read(tx: Tx, after: int, upto: int) -> list[Cell]:
     rows = await tx.rows(sql.read, after=after, upto=upto, bounds=bounds)
     columns = ("minute", "series", "name", "part", "result", "bucket", "number", "sum")
     return [Cell(*(row[column] for column in columns)) for row in rows]
+
+
+async def owners(tx: Tx, since: int, until: int, after: int, upto: int) -> list[Cell]:
+    """Jobs that were submitted between two moments, and attempts that failed between two positions, by owner."""
+    ids = {"since_id": _first_id(since), "until_id": _first_id(until)}
+    rows = await tx.rows(sql.owners, after=after, upto=upto, **ids)
+    return [Cell(row["minute"], "owner", row["name"], "", row["result"], 0, row["number"], 0) for row in rows]
+
+
+def _first_id(at_ms: int) -> str:
+    """The least id that a job of this moment may have."""
+    digits = f"{max(0, at_ms):012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
 
 
 async def add(tx: Tx, cells: Iterable[Cell]) -> None:

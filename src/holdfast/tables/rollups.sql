@@ -1,5 +1,5 @@
 -- name: lock
-SELECT seq, at FROM holdfast_rollup_positions WHERE name = :name /*for_update*/
+SELECT seq, at FROM holdfast_rollup_positions WHERE name >= :name AND name <= :name ORDER BY name DESC LIMIT 1 /*for_update*/
 
 -- name: begin
 -- Where an old database begins: with the newest events only.
@@ -9,7 +9,8 @@ SELECT :name, CASE WHEN e.newest > CAST(:back AS BIGINT) THEN e.newest - CAST(:b
 ON CONFLICT (name) DO NOTHING
 
 -- name: move
-UPDATE holdfast_rollup_positions SET seq = CAST(:seq AS BIGINT), at = CAST(:at AS BIGINT) WHERE name = :name
+UPDATE holdfast_rollup_positions SET seq = CAST(:seq AS BIGINT), at = CAST(:at AS BIGINT)
+ WHERE /*newest holdfast_rollup_positions :name*/
 
 -- name: reach
 -- How far the next fold goes: what was written a moment ago may have neighbours that are not committed yet.
@@ -55,6 +56,19 @@ SELECT 'call', t.minute, c.provider, t.kind, c.outcome,
        (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= c.duration_ms), CAST(SUM(t.jobs) AS BIGINT), CAST(SUM(c.cost_micros * t.jobs) AS BIGINT)
   FROM timed AS t JOIN holdfast_every_call AS c ON c.job_id = t.job_id AND c.attempt = t.attempt
  GROUP BY t.minute, c.provider, t.kind, c.outcome, 6
+
+-- name: owners
+-- Whose jobs were submitted between two ids, which are in the order of time, and whose attempts failed between two
+-- positions. The successes of a turn share an event and are nobody's: they are not counted here.
+SELECT j.created_at / 60000 * 60000 AS minute, j.owner AS name, 'submitted' AS result, CAST(COUNT(*) AS BIGINT) AS number
+  FROM holdfast_jobs AS j
+ WHERE j.id >= CAST(:since_id AS /*id*/) AND j.id < CAST(:until_id AS /*id*/) AND j.owner IS NOT NULL
+ GROUP BY 1, j.owner
+ UNION ALL
+SELECT e.at / 60000 * 60000, j.owner, e.type, CAST(COUNT(*) AS BIGINT)
+  FROM holdfast_job_events AS e JOIN holdfast_jobs AS j ON j.id = e.job_id
+ WHERE e.seq > :after AND e.seq <= :upto AND e.type IN ('retried', 'lost', 'buried', 'expired') AND j.owner IS NOT NULL
+ GROUP BY 1, j.owner, e.type
 
 -- name: add
 INSERT INTO holdfast_rollups (span, at, series, name, part, result, bucket, number, sum)
@@ -106,4 +120,4 @@ DELETE FROM holdfast_rollups WHERE span = :span AND at >= CAST(:floor AS BIGINT)
 RETURNING at
 
 -- name: position
-SELECT seq, at FROM holdfast_rollup_positions WHERE name = :name
+SELECT seq, at FROM holdfast_rollup_positions WHERE name >= :name AND name <= :name ORDER BY name DESC LIMIT 1

@@ -40,8 +40,15 @@ class DueSchedule(NamedTuple):
     last_at: int | None
 
 
-async def due(tx: Tx, now: int, limit: int = 50) -> list[DueSchedule]:
-    return await tx.rows(sql.due, into=DueSchedule, now=now, limit=limit)
+async def due(tx: Tx, now: int, limit: int = 50) -> list[str]:
+    """The names of those whose time has come."""
+    return [row["name"] for row in await tx.rows(sql.due, now=now, limit=limit)]
+
+
+async def lock_due(tx: Tx, name: str, now: int) -> DueSchedule | None:
+    """A schedule that is still due, which nobody else enqueues until the commit."""
+    rows = await tx.rows(sql.lock_due, into=DueSchedule, name=name, now=now)
+    return rows[0] if rows else None
 
 
 async def advance(tx: Tx, name: str, expected: int, next_at: int, now: int, *, ran: bool = True) -> bool:

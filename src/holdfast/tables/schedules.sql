@@ -10,13 +10,20 @@ ON CONFLICT (name) DO UPDATE SET
   jitter_ms = excluded.jitter_ms, overlap = excluded.overlap, added = excluded.added, updated_at = excluded.updated_at
 
 -- name: due
-SELECT name, cron, kind, payload, next_at, timezone, jitter_ms, overlap, last_at FROM holdfast_schedules
- WHERE next_at <= :now AND paused = 0 ORDER BY next_at LIMIT :limit /*skip_locked*/
+SELECT name FROM holdfast_schedules_now WHERE next_at <= :now AND paused = 0 ORDER BY next_at LIMIT :limit
+
+-- name: lock_due
+-- No row: somebody else is about to enqueue it, or has.
+SELECT s.name, s.cron, s.kind, s.payload, s.next_at, s.timezone, s.jitter_ms, s.overlap, s.last_at
+  FROM (SELECT n.name, n.cron, n.kind, n.payload, n.next_at, n.timezone, n.jitter_ms, n.overlap, n.last_at, n.paused
+          FROM holdfast_schedules AS n WHERE n.name >= :name AND n.name <= :name ORDER BY n.name DESC LIMIT 1
+          /*skip_locked*/) AS s
+ WHERE s.next_at <= :now AND s.paused = 0
 
 -- name: advance
 UPDATE holdfast_schedules SET last_at = CASE WHEN :ran = 1 THEN next_at ELSE last_at END,
        next_at = CAST(:next_at AS BIGINT), updated_at = CAST(:now AS BIGINT)
- WHERE name = :name AND next_at = :expected
+ WHERE /*newest holdfast_schedules :name*/ AND next_at = :expected
 RETURNING name
 
 -- name: pause
@@ -31,7 +38,7 @@ RETURNING name
 
 -- name: read_every
 SELECT name, cron, kind, payload, next_at, last_at, timezone, jitter_ms, overlap, paused, added
-  FROM holdfast_schedules ORDER BY name
+  FROM holdfast_schedules_now ORDER BY name
 
 -- name: is_live
 SELECT 1 AS live FROM holdfast_jobs

@@ -11,6 +11,8 @@ from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
+INTRODUCED_MS = 20 * 60_000
+"""So often a worker's whole row is written again: code of before forgets whoever has not written it for an hour."""
 
 
 async def seen(
@@ -27,8 +29,12 @@ async def seen(
     """A sign of life; returns whether the worker is to take nothing more. What it declares is written with the first: a
     worker's code does not change. One that `heeds` answers rings that are addressed to it; one that names its `release`
     does as it is told here."""
-    given = {"name": name, "queues": queues, "in_flight": in_flight, "declared": declared, "release": release}
-    rows = await tx.rows(sql.seen, now=now, heeds=int(heeds), **given)
+    if not await tx.rows(sql.sign, name=name, in_flight=in_flight, now=now):
+        await tx.rows(sql.first_sign, name=name, in_flight=in_flight, now=now)
+    rows = await tx.rows(sql.own_row, name=name)
+    if not rows or rows[0]["heeds"] != int(heeds) or rows[0]["seen_at"] < now - INTRODUCED_MS:
+        given = {"name": name, "queues": queues, "in_flight": in_flight, "declared": declared, "release": release}
+        rows = await tx.rows(sql.introduce, now=now, heeds=int(heeds), **given)
     return rows[0]["drain_at"] is not None
 
 
@@ -39,6 +45,7 @@ async def company(tx: Tx, queues: str, declared: str, since: int) -> list[str]:
 
 async def gone(tx: Tx, name: str, before: int) -> None:
     await tx.rows(sql.gone, name=name, before=before)
+    await tx.rows(sql.forget_signs, name=name, before=before)
 
 
 async def probe(tx: Tx, name: str) -> None:

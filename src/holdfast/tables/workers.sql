@@ -1,4 +1,21 @@
--- name: seen
+-- name: sign
+-- brief
+-- A sign of life. Its number rises with it, and is part of its key: the signs before it are passed by nobody. No row: the
+-- first is yet to come.
+UPDATE holdfast_worker_signs SET seq = seq + 1, seen_at = CAST(:now AS BIGINT), in_flight = :in_flight
+ WHERE name = :name AND seq = (SELECT n.seq FROM holdfast_worker_signs AS n WHERE n.name = :name ORDER BY n.seq DESC LIMIT 1)
+RETURNING seq
+
+-- name: first_sign
+-- brief
+INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight) VALUES (:name, 0, CAST(:now AS BIGINT), :in_flight)
+ON CONFLICT (name, seq) DO NOTHING
+
+-- name: own_row
+-- brief
+SELECT heeds, seen_at, drain_at FROM holdfast_workers WHERE name >= :name AND name <= :name ORDER BY name DESC LIMIT 1
+
+-- name: introduce
 -- brief
 INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight, declared, heeds, release)
 VALUES (:name, :queues, CAST(:now AS BIGINT), CAST(:now AS BIGINT), :in_flight, :declared, :heeds, :release)
@@ -9,12 +26,21 @@ RETURNING drain_at
 -- name: gone
 DELETE FROM holdfast_workers WHERE name = :name OR seen_at < :before
 
--- name: probe_put
-INSERT INTO holdfast_workers (name, queues, started_at, seen_at, in_flight) VALUES (:name, '', 0, 0, 0)
-ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
+-- name: forget_signs
+DELETE FROM holdfast_worker_signs WHERE name = :name OR seen_at < :before
 
--- name: probe_take
-DELETE FROM holdfast_workers WHERE name = :name
+-- name: probe_put @postgres
+-- Under a number that was never used: nobody asks what became of those before it.
+INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight) VALUES (:name, txid_current(), 0, 0)
+
+-- name: probe_put @sqlite
+INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight) VALUES (:name, 0, 0, 0)
+
+-- name: probe_take @postgres
+DELETE FROM holdfast_worker_signs WHERE name = :name AND seq = txid_current()
+
+-- name: probe_take @sqlite
+DELETE FROM holdfast_worker_signs WHERE name = :name AND seq = 0
 
 -- name: known
 -- A lease that has run out is taken back whoever had it.
@@ -40,7 +66,8 @@ SELECT name, queues, started_at, seen_at, in_flight, drain_at, release FROM hold
 
 -- name: drain
 -- A wish, for the worker to read with its next report. One without a release is of older code, or no worker of ours.
-UPDATE holdfast_workers SET drain_at = CAST(:drain_at AS BIGINT) WHERE name = :name AND release IS NOT NULL
+UPDATE holdfast_workers SET drain_at = CAST(:drain_at AS BIGINT)
+ WHERE /*newest holdfast_workers :name*/ AND release IS NOT NULL
 RETURNING in_flight
 
 -- name: running

@@ -256,7 +256,7 @@ class World:
 
     async def _die(self) -> None:
         self._crashed.set()
-        await asyncio.get_running_loop().create_future()  # never done: the dead wait for ever
+        await asyncio.get_running_loop().create_future()  # never done: the dead wait forever
 
     async def close(self) -> None:
         cast(Any, self.kernel.store).abandon()
@@ -298,7 +298,7 @@ class World:
     async def mend_and_replay(self, case_id: str, *, full: bool = False, actor: str = "tester") -> None:
         """The whole workflow of a dead letter in one call."""
         await operate.triage(self.kernel, case_id, cause="transient", actor=actor)
-        await operate.remediate(self.kernel, case_id, evidence="mended in a test", actor=actor)
+        await operate.remediate(self.kernel, case_id, evidence="fixed in a test", actor=actor)
         await operate.replay(self.kernel, case_id, actor=actor, full=full)
 
     async def _next_moment(self) -> int | None:

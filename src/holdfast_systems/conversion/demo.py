@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
+from holdfast.playground.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
 from holdfast_systems.conversion import documents
 
 PAPERS = (

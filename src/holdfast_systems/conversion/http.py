@@ -11,15 +11,17 @@ from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from holdfast import NotAllowed
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.problem import Problem
-from holdfast.http.stream import Event, last_event_id, stream
+from holdfast.http.stream import Event, EventStream, last_event_id, stream
 from holdfast.kit import Kernel
 from holdfast.kit.repair import operate
 from holdfast.kit.tables import Row, Tx, events
 from holdfast.settings import read
 from holdfast_systems.conversion import documents, results, views
 from holdfast_systems.conversion.accept import accept
+from holdfast_systems.conversion.answer_types import ConversionJob, ConversionPage
 from holdfast_systems.conversion.codes import TABLE, Code
 from holdfast_systems.conversion.documents import status_of
 from holdfast_systems.conversion.jobs import GATEWAY
@@ -30,6 +32,7 @@ ANYONE, WATCHER = require(), require_stream()
 PAGE_MAX = 200
 WATCHED_MAX = 100  # the newest jobs of a user that one stream follows
 EVENTS_MAX = 1_000
+JOB = documented(ConversionJob)
 STATUSES = {Code.NOT_READY: 409, Code.EXPIRED: 410, Code.FORBIDDEN: 403, Code.IO_ERROR: 500}
 
 Who = Annotated[Principal, ANYONE]
@@ -46,24 +49,24 @@ def routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 
 def _writing(router: APIRouter, kernel: Kernel, settings: ConversionSettings) -> None:
-    @router.post("/api/jobs", status_code=202, openapi_extra=UPLOAD)
+    @router.post("/api/jobs", status_code=202, openapi_extra=UPLOAD, response_model=JOB)
     async def upload(request: Request, who: Who, idempotency_key: Annotated[str | None, Header()] = None) -> Response:
         """Upload a PDF to convert."""
         return await accept(kernel, settings, request, who, idempotency_key)
 
-    @router.post("/api/jobs/{job_id}/retry", status_code=202)
+    @router.post("/api/jobs/{job_id}/retry", status_code=202, response_model=JOB)
     async def retry(job_id: str, who: Who) -> dict[str, Any]:
         """Queue a failed job again, with fresh attempts, while its PDF is still here."""
         return await retry_job(kernel, settings, job_id, who)
 
-    @router.post("/api/jobs/{job_id}/cancel")
+    @router.post("/api/jobs/{job_id}/cancel", response_model=JOB)
     async def cancel(job_id: str, who: Who) -> dict[str, Any]:
         """End a job that is not finished."""
         return await cancel_job(kernel, job_id, who)
 
 
 def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) -> None:
-    @router.get("/api/jobs")
+    @router.get("/api/jobs", response_model=documented(ConversionPage))
     async def jobs(
         who: Who, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50
     ) -> dict[str, Any]:
@@ -79,17 +82,17 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
             "uploadBytesMax": settings.upload_bytes_max,
         }
 
-    @router.get("/api/jobs/events")
+    @router.get("/api/jobs/events", response_class=EventStream)
     async def watch(request: Request, who: Watcher) -> Response:
         """Your newest jobs as they change: `job` events with a job each, `banner` events, all of them at first."""
         return stream(kernel, request, last_event_id=None, fetch=_changes(kernel, who.sub))
 
-    @router.get("/api/jobs/{job_id}")
+    @router.get("/api/jobs/{job_id}", response_model=JOB)
     async def show(job_id: str, who: Who) -> dict[str, Any]:
         """One of your jobs."""
         return await _shown(kernel, job_id, who)
 
-    @router.get("/api/jobs/{job_id}/events")
+    @router.get("/api/jobs/{job_id}/events", response_class=EventStream)
     async def follow(request: Request, job_id: str, who: Watcher) -> Response:
         """The job's events, from the first or from the last one you saw, until it ends."""
         after = events.EventPosition.parse(last_event_id(request))
@@ -100,7 +103,7 @@ def _reading(router: APIRouter, kernel: Kernel, settings: ConversionSettings) ->
                 return Response(status_code=204)  # tells an EventSource that there is nothing to come back for
         return stream(kernel, request, last_event_id=str(after), fetch=_story(job_id))
 
-    @router.get("/api/jobs/{job_id}/result", response_class=FileResponse)
+    @router.get("/api/jobs/{job_id}/result", response_class=Download)
     async def result(job_id: str, who: Who) -> Response:
         """The XML, as a download."""
         return await result_of_job(kernel, settings, job_id, who)
@@ -196,12 +199,14 @@ async def _result(settings: ConversionSettings, row: Row, status: str) -> FileRe
         raise _refusal(Code.IO_ERROR)
     name = row["filename"].rsplit(".", 1)[0] or "document"
     # As an attachment: XML that came out of a stranger's file is never opened in this site's name.
-    return Download(path, media_type="application/xml", filename=f"{name}.xml", headers={"Accept-Ranges": "none"})
+    return Download(path, filename=f"{name}.xml", headers={"Accept-Ranges": "none"})
 
 
 class Download(FileResponse):
     """The whole file, whatever range of it is asked for: a range that does not fit would be refused in words that are
     not ours, with none of the public codes."""
+
+    media_type = "application/xml"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(name, value) for name, value in scope["headers"] if name != b"range"]

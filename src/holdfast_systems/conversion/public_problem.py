@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from holdfast.http.problem import Problem
 from holdfast_systems.conversion.codes import Code
+
+if TYPE_CHECKING:
+    from holdfast.http.problem import Problem
 
 PATHS = "/api/jobs"
 
@@ -35,4 +38,4 @@ def public_problem(problem: Problem) -> Problem:
         return problem
     code = _BY_STATUS.get(problem.status) or (Code.UNKNOWN if problem.status >= 500 else Code.GW_4XX)
     detail = f"{problem.detail} ({problem.code})"
-    return Problem(problem.status, code.value, detail, headers=problem.headers, **problem.extra)
+    return type(problem)(problem.status, code.value, detail, headers=problem.headers, **problem.extra)

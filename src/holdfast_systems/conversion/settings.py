@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
 from holdfast.http.limits import UserLimits
 from holdfast.providers.outbound import OutboundPolicy
 from holdfast.sandbox.probe import weaknesses
-from holdfast.settings import database_problems, setting
+from holdfast.settings import address_problems, database_problems, setting
 from holdfast_systems.conversion.embedded import Limits
 
 NO_CAP_S = 86_400.0
@@ -89,8 +88,7 @@ class ConversionSettings:
     def problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
         found = database_problems("DATABASE_URL", self.database_url)
-        if self.gateway_url and urlsplit(self.gateway_url).scheme not in GATEWAY_SCHEMES:
-            found.append("GATEWAY_URL must begin with http(s):// or grobid+http(s)://.")
+        found += address_problems("GATEWAY_URL", self.gateway_url, GATEWAY_SCHEMES)
         if self.webhook_secret is not None and len(self.webhook_secret) < 24:
             found.append("WEBHOOK_SECRET must have at least 24 characters.")
         if self.uploads.absolute() == self.results.absolute():

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast.system import Page, System, SystemPages
 from holdfast_systems.conversion.demo import DEMO
-from holdfast_systems.conversion.http import routes
 from holdfast_systems.conversion.jobs import NAME, build
 from holdfast_systems.conversion.public_problem import PATHS, public_problem
 from holdfast_systems.conversion.settings import ConversionSettings
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
 
 
 def system() -> System:
@@ -20,7 +24,7 @@ def system() -> System:
         title="Conversion: PDFs to XML, at /convert",
         database="DATABASE_URL",
         build=build,
-        routes=routes,
+        routes=_routes,
         settings=(ConversionSettings,),
         concurrency=_concurrency,
         problems=(PATHS, public_problem),
@@ -32,6 +36,13 @@ def system() -> System:
         ),
         demo=DEMO,
     )
+
+
+def _routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
+    # A worker needs no web framework, so it is imported only where routes are asked for.
+    from holdfast_systems.conversion.http import routes
+
+    return routes(kernel, env)
 
 
 def _concurrency(env: Mapping[str, str]) -> int:

@@ -79,7 +79,6 @@ async def resubmit(
         "failureReason": stored.state.failure_reason,
     }
     await audit.write(tx, actor, "submission.resubmitted", f"submission:{stored.id}", data, now)
-    tx.after_commit(lambda: kernel.watch.count("submissions_resubmitted", skill=stored.skill))
     return begun
 
 

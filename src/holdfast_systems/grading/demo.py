@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from holdfast.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
+from holdfast.playground.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
 
 ESSAYS = (
     "Many people say that working from home is better than working in an office. I agree, because it saves time and "

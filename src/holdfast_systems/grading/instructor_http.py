@@ -15,16 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast import CallError, NotFound
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.files import FileAnswer
 from holdfast.http.idempotency import idempotent
 from holdfast.http.problem import Problem
-from holdfast.http.stream import Event, stream
+from holdfast.http.stream import Event, EventStream, stream
 from holdfast.kit import Kernel
 from holdfast.kit.tables import Tx, audit
 from holdfast.providers.outbound import fetch
 from holdfast.settings import read
 from holdfast_systems.grading import submissions, transitions
+from holdfast_systems.grading.answer_types import ReviewedWork, ReviewHistory, ReviewQueue, WorkAnswer
 from holdfast_systems.grading.audio import media_type
 from holdfast_systems.grading.contract import Priority, Skill
 from holdfast_systems.grading.grade import Band
@@ -43,6 +45,14 @@ Releasing = Annotated[Principal, require("instructor", "operator")]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 Score = Annotated[float, Field(ge=0, le=10)]
+
+WORK = documented(ReviewedWork)
+
+
+class SoundAnswer(FileAnswer):
+    """For `response_class`: the document says that a route answers with sound."""
+
+    media_type = "audio/*"
 
 
 class InstructorReview(BaseModel):
@@ -67,7 +77,7 @@ def instructor_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
 
 
 def _add_queue_routes(router: APIRouter, kernel: Kernel) -> None:
-    @router.get("/api/instructor/queue")
+    @router.get("/api/instructor/queue", response_model=documented(ReviewQueue))
     async def queue(
         who: Instructor,
         cursor: str | None = None,
@@ -97,7 +107,7 @@ def _add_queue_routes(router: APIRouter, kernel: Kernel) -> None:
             ],
         }
 
-    @router.get("/api/instructor/history")
+    @router.get("/api/instructor/history", response_model=documented(ReviewHistory))
     async def history(who: Instructor, cursor: str | None = None, limit: Limit = 50) -> dict[str, Any]:
         """What the caller has decided, the newest first."""
         async with kernel.store.reading() as tx:
@@ -105,7 +115,7 @@ def _add_queue_routes(router: APIRouter, kernel: Kernel) -> None:
         more = rows[limit - 1].id if len(rows) > limit else None
         return {"items": [for_instructor(row) for row in rows[:limit]], "nextCursor": more}
 
-    @router.get("/api/instructor/events")
+    @router.get("/api/instructor/events", response_class=EventStream)
     async def events(request: Request, who: Annotated[Principal, INSTRUCTOR_STREAM]) -> Response:
         """Server-sent events: `queue` whenever the queue or a claim in it has changed. It carries no work."""
 
@@ -117,7 +127,7 @@ def _add_queue_routes(router: APIRouter, kernel: Kernel) -> None:
 
 
 def _add_work_routes(router: APIRouter, kernel: Kernel, settings: ServiceSettings) -> None:
-    @router.get("/api/instructor/submissions/{submission_id}")
+    @router.get("/api/instructor/submissions/{submission_id}", response_model=documented(WorkAnswer))
     async def work(submission_id: str, who: Instructor) -> dict[str, Any]:
         """One piece of work that waits for a review or had one, with the rubric."""
         stored = await _reviewable(kernel, submission_id)
@@ -125,8 +135,8 @@ def _add_work_routes(router: APIRouter, kernel: Kernel, settings: ServiceSetting
         rubric = [criterion.model_dump() for criterion in rubric_of(stored.skill)]
         return for_instructor(stored) | {"rubric": rubric, "hasAudio": isinstance(url, str) and bool(url)}
 
-    @router.get("/api/instructor/submissions/{submission_id}/audio", response_class=FileAnswer)
-    async def audio(submission_id: str, who: Instructor) -> FileAnswer:
+    @router.get("/api/instructor/submissions/{submission_id}/audio", response_class=SoundAnswer)
+    async def audio(submission_id: str, who: Instructor) -> SoundAnswer:
         """The recording, whole or by `Range`. What was uploaded here is read from its folder; anything else is fetched
         under the policy that the grading service has."""
         stored = await _reviewable(kernel, submission_id)
@@ -136,7 +146,7 @@ def _add_work_routes(router: APIRouter, kernel: Kernel, settings: ServiceSetting
         path = await _recording(settings, url, kernel.now() / 1_000)
         kind = await asyncio.to_thread(media_type, path)
         # Only ever sound: whatever a stranger uploaded, no browser reads it as a page.
-        return FileAnswer(path, media_type=kind, headers={"Content-Disposition": "attachment"})
+        return SoundAnswer(path, media_type=kind, headers={"Content-Disposition": "attachment"})
 
 
 async def _recording(settings: ServiceSettings, url: str, now_s: float) -> Path:
@@ -155,14 +165,14 @@ async def _recording(settings: ServiceSettings, url: str, now_s: float) -> Path:
 
 
 def _add_step_routes(router: APIRouter, kernel: Kernel) -> None:
-    @router.post("/api/submissions/{submission_id}/review/claim")
+    @router.post("/api/submissions/{submission_id}/review/claim", response_model=WORK)
     async def claim(submission_id: str, who: Instructor) -> dict[str, Any]:
         """Take a piece of work for review; 409 if it is another's."""
         return await instructor_step(
             kernel, submission_id, lambda one, now: transitions.claim(one, who.sub, now), (who.sub, "claimed")
         )
 
-    @router.post("/api/submissions/{submission_id}/review/release")
+    @router.post("/api/submissions/{submission_id}/review/release", response_model=WORK)
     async def release(submission_id: str, who: Releasing) -> dict[str, Any]:
         """Give a claim back. An operator may free what somebody left behind."""
         any_claim = who.may("operator")
@@ -173,7 +183,7 @@ def _add_step_routes(router: APIRouter, kernel: Kernel) -> None:
             (who.sub, "released"),
         )
 
-    @router.post("/api/submissions/{submission_id}/review")
+    @router.post("/api/submissions/{submission_id}/review", response_model=WORK)
     async def review(submission_id: str, given: InstructorReview, who: Instructor, key: Key = None) -> Response:
         """Submit a review of a claimed submission. With an Idempotency-Key it may safely be sent again."""
         return await submit_review(kernel, submission_id, who, given, key)

@@ -154,7 +154,6 @@ async def _record(kernel: Kernel, letter: QueuedLetter, state: State, actor: str
             await _send(kernel, tx, letter, why, now)
         data = {"requestId": letter.request_id, "submissionId": letter.submission_id, "reason": why}
         await audit.write(tx, actor, f"letter.{state}", f"letter:{letter.id}", data, now)
-    kernel.watch.count("grading_letters_acted", act=state)
     return replace(letter, state=state, acted_at=now, acted_by=actor, reason=why)
 
 

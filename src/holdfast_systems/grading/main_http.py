@@ -11,16 +11,18 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
 from holdfast import NotFound
+from holdfast.http.answers.documented import Documents, documented
 from holdfast.http.auth import Principal, require, require_stream
 from holdfast.http.idempotency import answer_text, idempotent
 from holdfast.http.limits import Room, hold_to
-from holdfast.http.stream import Event, last_event_id, stream
+from holdfast.http.stream import Event, EventStream, last_event_id, stream
 from holdfast.kit import Kernel
 from holdfast.kit.tables import Tx, idempotency
 from holdfast.settings import read
 from holdfast_systems.grading import asyncapi, attempts, submissions
 from holdfast_systems.grading.accepting import Accepting
-from holdfast_systems.grading.contract import Skill
+from holdfast_systems.grading.answer_types import SubmissionAnswer, SubmissionPage, SubmissionStory
+from holdfast_systems.grading.contract import Skill, SpeakingPayload, WritingPayload
 from holdfast_systems.grading.instructor_http import instructor_routes
 from holdfast_systems.grading.main_app import prepared, submit
 from holdfast_systems.grading.ops_http import ops_routes
@@ -37,6 +39,8 @@ LEARNER, INSTRUCTOR, LEARNER_STREAM = require("learner"), require("instructor"),
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 
+SUBMISSION = documented(SubmissionAnswer)
+
 
 class NewSubmission(BaseModel):
     """A piece of work to grade; `payload` is as the queue contract has it for the skill."""
@@ -44,7 +48,7 @@ class NewSubmission(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     skill: Skill
-    payload: dict[str, Any]
+    payload: Annotated[dict[str, Any], Documents(WritingPayload | SpeakingPayload)]
 
 
 def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
@@ -70,14 +74,14 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
     accepting = None if kernel.store.has_one_writer else Accepting(kernel)
     room = Room(kernel, settings.user_limits, submissions.usage)
 
-    @router.post("/submissions", status_code=201)
-    @router.post("/api/submissions", status_code=201)
+    @router.post("/submissions", status_code=201, response_model=SUBMISSION)
+    @router.post("/api/submissions", status_code=201, response_model=SUBMISSION)
     async def create(new: NewSubmission, who: Annotated[Principal, LEARNER], key: Key = None) -> Response:
         """Submit a piece of work. The same key and payload give the same answer, however often they come."""
         return await create_submission(kernel, settings, who, new, key, accepting, room)
 
-    @router.get("/submissions")
-    @router.get("/api/submissions")
+    @router.get("/submissions", response_model=documented(SubmissionPage))
+    @router.get("/api/submissions", response_model=documented(SubmissionPage))
     async def mine(
         who: Annotated[Principal, LEARNER], cursor: str | None = None, status: Status | None = None, limit: Limit = 50
     ) -> dict[str, Any]:
@@ -89,8 +93,8 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
             "nextCursor": found[limit - 1].id if len(found) > limit else None,
         }
 
-    @router.get("/submissions/{submission_id}")
-    @router.get("/api/submissions/{submission_id}")
+    @router.get("/submissions/{submission_id}", response_model=documented(SubmissionStory))
+    @router.get("/api/submissions/{submission_id}", response_model=documented(SubmissionStory))
     async def one(submission_id: str, who: Annotated[Principal, LEARNER]) -> dict[str, Any]:
         """One of the caller's submissions; `attempts` has those before the present one, if it was submitted again."""
         stored = await _owned(kernel, submission_id, who)
@@ -100,8 +104,8 @@ def _add_learner_routes(router: APIRouter, kernel: Kernel, settings: MainSetting
             history = await attempts.of_submission(tx, stored.id)
         return shown(stored) | {"attempts": [attempt_for_learner(past) for past in history]}
 
-    @router.post("/submissions/{submission_id}/resubmit", status_code=201)
-    @router.post("/api/submissions/{submission_id}/resubmit", status_code=201)
+    @router.post("/submissions/{submission_id}/resubmit", status_code=201, response_model=SUBMISSION)
+    @router.post("/api/submissions/{submission_id}/resubmit", status_code=201, response_model=SUBMISSION)
     async def resubmit(submission_id: str, who: Annotated[Principal, LEARNER], key: Key = None) -> Response:
         """Submit one's own failed work again, as the next attempt: a new request and a new deadline."""
         await _owned(kernel, submission_id, who)
@@ -148,8 +152,8 @@ async def create_submission(
 
 
 def _add_event_route(router: APIRouter, kernel: Kernel) -> None:
-    @router.get("/submissions/{submission_id}/events")
-    @router.get("/api/submissions/{submission_id}/events")
+    @router.get("/submissions/{submission_id}/events", response_class=EventStream)
+    @router.get("/api/submissions/{submission_id}/events", response_class=EventStream)
     async def events(submission_id: str, request: Request, who: Annotated[Principal, LEARNER_STREAM]) -> Response:
         """Server-sent events: what was missed since `Last-Event-ID`, then what happens, until the end."""
         await _owned(kernel, submission_id, who)

@@ -10,11 +10,21 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from holdfast import NotFound
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Principal, require
 from holdfast.http.ops_asked import Filter
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel
 from holdfast_systems.grading import desk, letters
+from holdfast_systems.grading.answer_types import (
+    QueuedLetterRow,
+    QueuedLetterRows,
+    RefusedCallbacks,
+    SubmissionAnswer,
+    SubmissionRows,
+    WholeQueuedLetter,
+    WholeSubmission,
+)
 from holdfast_systems.grading.desk import Wanted
 from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.resubmission import resubmit_submission
@@ -40,7 +50,7 @@ def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
     """The routes under /api/ops that only the main app has."""
     router = APIRouter(prefix="/api/ops", tags=["operations"])
 
-    @router.get("/submissions")
+    @router.get("/submissions", response_model=documented(SubmissionRows))
     async def list_submissions(
         who: Annotated[Principal, OPERATOR],
         status: Status | None = None,
@@ -61,7 +71,7 @@ def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
             "nextCursor": rows[limit - 1].id if len(rows) > limit else None,
         }
 
-    @router.get("/submissions/{submission_id}")
+    @router.get("/submissions/{submission_id}", response_model=documented(WholeSubmission))
     async def show_submission(submission_id: str, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
         """One submission with its results, its attempts and every callback that named it, refused ones included."""
         whole = await desk.show(kernel, checked_id(submission_id))
@@ -69,12 +79,12 @@ def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
             raise NotFound("There is no such submission.")
         return whole
 
-    @router.post("/submissions/{submission_id}/resubmit", status_code=201)
+    @router.post("/submissions/{submission_id}/resubmit", status_code=201, response_model=documented(SubmissionAnswer))
     async def resubmit(submission_id: str, who: Annotated[Principal, OPERATOR], key: Key = None) -> Response:
         """Submit a learner's failed work again, as its next attempt. With an Idempotency-Key it may be sent again."""
         return await resubmit_submission(kernel, settings, submission_id, who, key, required=False)
 
-    @router.get("/refused-callbacks")
+    @router.get("/refused-callbacks", response_model=documented(RefusedCallbacks))
     async def refused_callbacks(
         who: Annotated[Principal, OPERATOR], cursor: str | None = None, limit: Limit = 50
     ) -> dict[str, Any]:
@@ -92,22 +102,22 @@ def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
 
 
 def _add_letter_routes(router: APIRouter, kernel: Kernel) -> None:
-    @router.get("/dlq")
+    @router.get("/dlq", response_model=documented(QueuedLetterRows))
     async def list_letters(who: Annotated[Principal, OPERATOR], limit: Limit = 50) -> dict[str, Any]:
         """What lies in `grading.dlq`, the oldest first. Looking takes nothing away."""
         return {"items": [shown_letter(letter) for letter in await letters.list_letters(kernel, limit)]}
 
-    @router.get("/dlq/{letter_id}")
+    @router.get("/dlq/{letter_id}", response_model=documented(WholeQueuedLetter))
     async def show_letter(letter_id: LetterId, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
         """One letter with its original message, in the queue or in the record of what was done about it."""
         return shown_letter(await letters.show_letter(kernel, letter_id), whole=True)
 
-    @router.post("/dlq/{letter_id}/resend")
+    @router.post("/dlq/{letter_id}/resend", response_model=documented(QueuedLetterRow))
     async def resend(letter_id: LetterId, given: Why, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
         """Send the letter's request again, once, under its own request id, and take the letter away."""
         return shown_letter(await letters.resend(kernel, letter_id, actor=who.sub, reason=given.reason))
 
-    @router.post("/dlq/{letter_id}/archive")
+    @router.post("/dlq/{letter_id}/archive", response_model=documented(QueuedLetterRow))
     async def archive(letter_id: LetterId, given: Why, who: Annotated[Principal, OPERATOR]) -> dict[str, Any]:
         """Take a letter away; it stays in the record, with the reason."""
         return shown_letter(await letters.archive(kernel, letter_id, actor=who.sub, reason=given.reason))

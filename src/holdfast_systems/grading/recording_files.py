@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+
+from holdfast.providers.gate import path_in
 
 PATH = "/api/recordings"
 KEPT_S = 14 * 86_400.0
@@ -20,7 +21,7 @@ def uploaded(folder: Path, url: str) -> bytes | None:
 
 def find_uploaded(folder: Path, url: str) -> Path | None:
     """The file of a recording that was uploaded to this data folder; None if it was not, or is gone. Blocks."""
-    head, _, name = urlsplit(url).path.rpartition("/")
+    head, _, name = path_in(url).rpartition("/")
     path = path_of(folder, name) if head.endswith(PATH) else None
     return path if path is not None and path.is_file() else None
 

@@ -16,14 +16,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse
 
 from holdfast import CallError
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Principal, require
+from holdfast.http.files import BinaryFile
 from holdfast.http.guard import allow_body
 from holdfast.http.problem import Problem
 from holdfast.kit import Kernel
 from holdfast.settings import read
+from holdfast_systems.grading.answer_types import RecordingKept
 from holdfast_systems.grading.audio import decode
 from holdfast_systems.grading.recording_files import PATH, keep, path_of
 from holdfast_systems.grading.settings import ServiceSettings
@@ -36,7 +38,7 @@ def recording_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     settings = read(ServiceSettings, env)
     router = APIRouter(tags=["grading"])
 
-    @router.post(PATH, status_code=201, openapi_extra={"requestBody": _BODY})
+    @router.post(PATH, status_code=201, openapi_extra={"requestBody": _BODY}, response_model=documented(RecordingKept))
     async def upload(request: Request, who: Annotated[Principal, require("learner")]) -> dict[str, Any]:
         """Keep an audio file for two weeks, and say how to name it in a submission. The body is the file itself."""
         allow_body(request, settings.audio_bytes_max)
@@ -49,12 +51,12 @@ def recording_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         await asyncio.to_thread(keep, settings.recordings_folder, name, content, kernel.now() / 1_000)
         return {"audioUrl": f"{request.base_url}{PATH[1:]}/{name}", "durationSeconds": math.ceil(speech.duration_s)}
 
-    @router.get(f"{PATH}/{{name}}", response_class=FileResponse)
-    async def fetch(name: str) -> FileResponse:
+    @router.get(f"{PATH}/{{name}}", response_class=BinaryFile)
+    async def fetch(name: str) -> BinaryFile:
         """The file, for the service that grades it. As an attachment: a stranger's file is never opened here."""
         path = path_of(settings.recordings_folder, name)
         if path is None or not await asyncio.to_thread(path.is_file):
             raise Problem(404, "NOT_FOUND", "There is no such recording.")
-        return FileResponse(path, media_type="application/octet-stream", filename="recording")
+        return BinaryFile(path, filename="recording")
 
     return router

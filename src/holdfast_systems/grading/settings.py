@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
 from holdfast.http.limits import UserLimits
 from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
-from holdfast.settings import database_problems, setting
+from holdfast.settings import address_problems, database_problems, setting
 from holdfast_systems.grading import whisper
 from holdfast_systems.grading.audio import AudioLimits
 from holdfast_systems.grading.language_model import weights_path
@@ -51,9 +50,7 @@ class MainSettings:
 
     def problems(self) -> list[str]:
         found = database_problems("MAIN_DATABASE_URL", self.database_url)
-        if self.service_url is not None and urlsplit(self.service_url).scheme not in ("http", "https"):
-            found.append("GRADING_SERVICE_URL must start with http:// or https://.")
-        return found
+        return found + address_problems("GRADING_SERVICE_URL", self.service_url)
 
     @property
     def user_limits(self) -> UserLimits:

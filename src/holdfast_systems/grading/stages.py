@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from holdfast import CallError, Category, Context, Cost, Provider
 from holdfast.kit import Kernel
+from holdfast.providers.gate import path_in
 from holdfast.providers.openai import OpenAIClient
 from holdfast.providers.outbound import Fetched, OutboundPolicy, fetch
 from holdfast_systems.grading import answers
@@ -256,7 +256,7 @@ async def _fetched(engine: GradingEngine, request: SpeakingRequest) -> bytes:
 
 
 def _filename(url: str) -> str:
-    suffix = PurePosixPath(urlsplit(url).path).suffix.lower()
+    suffix = PurePosixPath(path_in(url)).suffix.lower()
     return f"audio{suffix if suffix in _SUFFIXES else '.mp3'}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast import NotFound
-from holdfast.http.problem import Problem
+from holdfast.errors import InvalidInput
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -20,5 +20,5 @@ def checked_id(submission_id: str) -> str:
 def checked_cursor(cursor: str | None) -> str | None:
     """The cursor of a page of submissions; 422 for what no page gave."""
     if cursor is not None and not UUID.fullmatch(cursor):
-        raise Problem(422, "INVALID_INPUT", "The cursor is not one of ours.")
+        raise InvalidInput("The cursor is not one of ours.")
     return cursor

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 MAIN_COUNTERS = (
     Counter("callbacks", "Callbacks that came to the main app, by what they did", ("kind", "outcome")),
     Counter("submissions_settled", "Submissions that changed status", ("status", "reason")),
-    Counter("submissions_resubmitted", "Attempts after the first", ("skill",)),
-    Counter("grading_letters_acted", "Letters of grading.dlq that people dealt with", ("act",)),
 )
 SERVICE_COUNTERS = (Counter("grading_requests", "Requests that came to the grading service", ("skill", "outcome")),)
 

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from holdfast import HoldfastError
+from holdfast.cli.terminal import printable
 from holdfast.engines.run import Duties, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.kit import Kernel
@@ -143,7 +144,7 @@ async def _follow(
                 if stop.is_set():
                     message = "Stopped. The review goes on with `holdfast worker --system review`."
                     raise HoldfastError(message)
-                line.update(escape(doing(now, told, kernel.now())))
+                line.update(_plain(doing(now, told, kernel.now())))
                 with suppress(TimeoutError):
                     await listener.wait(POLL_S)
     finally:
@@ -168,28 +169,28 @@ def print_review(
     if stored.status == "failed":
         where = f" See `holdfast dead show {stored.dead_letter_id}`." if stored.dead_letter_id else ""
         console.print(
-            f"[red]The review failed at {stored.stage}[/]: {escape(stored.error or '')}{where}", soft_wrap=True
+            f"[red]The review failed at {stored.stage}[/]: {_plain(stored.error or '')}{where}", soft_wrap=True
         )
     if stored.result is not None:
         _print_result(stored, stored.result, console)
     for one in told:
-        console.print(f"{escape(one.recipient)}: {escape(_where(one, settings))}", soft_wrap=True)
+        console.print(f"{_plain(one.recipient)}: {_plain(_where(one, settings))}", soft_wrap=True)
     for note in settings.notes():
-        console.print(f"[yellow]{escape(note)}[/]")
+        console.print(f"[yellow]{_plain(note)}[/]")
 
 
 def _print_result(stored: StoredReview, result: dict[str, Any], console: Console) -> None:
     findings = [Finding(**each) for each in result["findings"]]
-    console.print(f"[bold]{escape(stored.title or stored.changelist_id)}[/] (version {stored.review_version})")
-    console.print(escape(result["summary"]))
+    console.print(f"[bold]{_plain(stored.title or stored.changelist_id)}[/] (version {stored.review_version})")
+    console.print(_plain(result["summary"]))
     for path, group in groupby(findings, key=lambda each: each.path):
-        console.print(f"\n[bold]{escape(path or 'The whole change')}[/]")
+        console.print(f"\n[bold]{_plain(path or 'The whole change')}[/]")
         for each in group:
             place = f"line {each.line}" if each.line else "file"
             colour = COLOURS[each.severity]
-            console.print(f"  [{colour}]{each.severity}[/] {place}: {escape(each.message)} [dim]{escape(each.rule)}[/]")
+            console.print(f"  [{colour}]{each.severity}[/] {place}: {_plain(each.message)} [dim]{_plain(each.rule)}[/]")
             if each.suggestion:
-                console.print(f"    suggested line: {escape(each.suggestion)}", highlight=False)
+                console.print(f"    suggested line: {_plain(each.suggestion)}", highlight=False)
     console.print(f"\n{counted(findings)}. Critic: {result['critic']}.")
 
 
@@ -199,3 +200,8 @@ def _where(one: ReviewDelivery, settings: ReviewSettings) -> str:
             return f"mailed to {settings.mail_folder / folder_name(one.recipient) / 'new' / str(one.notification_id)}"
         return f"mailed by {one.provider} as {one.notification_id}"
     return f"{one.status.replace('_', ' ')}{f': {one.error}' if one.error else ''}"
+
+
+def _plain(text: str) -> str:
+    """What somebody wrote in a change, as it stands: no markup, and nothing that a terminal obeys."""
+    return escape(printable(text))

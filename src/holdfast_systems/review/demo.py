@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import HoldfastError
-from holdfast.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
+from holdfast.playground.demo_stage import Demo, DemoAccepted, DemoStage, DemoStanding
 
 BEFORE = "def total(prices):\n    return sum(prices)\n"
 AFTER = """import os

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from holdfast import CallError, Category
+from holdfast.providers.gate import path_in
 from holdfast.providers.outbound import OutboundPolicy, fetch
 from holdfast_systems.review.changelist import DIFF_BYTES_MAX, FetchedDiff, parse_diff
 
@@ -25,7 +25,7 @@ async def fetch_diff(url: str, *, policy: OutboundPolicy) -> FetchedDiff:
     diff = parse_diff(body).diff
     head = diff[: diff.find("\ndiff --git") + 1] or ""
     subject, author = _SUBJECT.search(head), _FROM.search(head)
-    name = urlsplit(url).path.rstrip("/").rpartition("/")[2]
+    name = path_in(url).rstrip("/").rpartition("/")[2]
     return FetchedDiff(
         diff=diff,
         title=subject["subject"].strip() if subject else name,

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from holdfast import NotFound
+from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Principal, require
 from holdfast.http.limits import hold_to
 from holdfast.http.problem import Problem
@@ -21,6 +22,7 @@ from holdfast.kit import Kernel, iso
 from holdfast.kit.tables import Tx
 from holdfast.settings import read
 from holdfast_systems.review import reviews
+from holdfast_systems.review.answer_types import ReviewAnswer, ReviewAsked, ReviewPage
 from holdfast_systems.review.changes import Source
 from holdfast_systems.review.maildir import read_mail
 from holdfast_systems.review.recipients import RECIPIENTS_MAX
@@ -29,6 +31,7 @@ from holdfast_systems.review.reviews import Recipient, Request, ReviewDelivery, 
 from holdfast_systems.review.settings import ReviewSettings
 
 SERVICE = require("service")
+ASKED = documented(ReviewAsked)
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 Id = Annotated[str, Path(min_length=1, max_length=200, pattern=_PRINTABLE)]
 Version = Annotated[int, Path(ge=1, le=reviews.VERSION_MAX)]
@@ -99,7 +102,7 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         route_class=_known_key_route(kernel, settings),
     )
 
-    @router.post("", status_code=201)
+    @router.post("", status_code=201, response_model=ASKED, responses={200: {"model": ASKED}})
     async def create(changelist_id: Id, new: NewReview, who: Annotated[Principal, SERVICE]) -> JSONResponse:
         """Ask for a review: 201 for a new one, 200 for the one that the key stands for, whatever the body;
         `body_differs` says whether it was asked for otherwise."""
@@ -120,7 +123,7 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         shown_body = {**shown(stored, told, settings), "body_differs": answer.body_differs}
         return JSONResponse(shown_body, 201 if answer.is_new else 200)
 
-    @router.get("")
+    @router.get("", response_model=documented(ReviewPage))
     async def versions(
         changelist_id: Id,
         who: Annotated[Principal, SERVICE],
@@ -134,7 +137,7 @@ def review_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         items = [shown(one, each, settings) for one, each in zip(found[:limit], told, strict=True)]
         return {"items": items, "next_before": found[limit - 1].review_version if len(found) > limit else None}
 
-    @router.get("/{review_version}")
+    @router.get("/{review_version}", response_model=documented(ReviewAnswer))
     async def one(changelist_id: Id, review_version: Version, who: Annotated[Principal, SERVICE]) -> dict[str, Any]:
         async with kernel.store.reading() as tx:
             stored = await reviews.by_version(tx, changelist_id, review_version)

@@ -97,7 +97,7 @@ def _finding(file: ChangedFile, line: int, severity: Severity, rule: str, messag
 
 def _binary(file: ChangedFile, size: int | None) -> Iterator[Finding]:
     if size is not None and size > BINARY_BYTES_MAX:
-        message = f"A binary file of {size:,} bytes; every clone will carry it for ever."
+        message = f"A binary file of {size:,} bytes; every clone will carry it forever."
         yield _finding(file, 0, "warning", "large-binary", message)
     elif file.is_new:
         yield _finding(file, 0, "info", "binary", "A binary file is added; its content was not reviewed.")

@@ -54,7 +54,7 @@ You review a change to source code. Each line shows its number in the new file, 
 added, '-' was removed, no sign is context. Report defects in added lines only: wrong logic, lost errors, \
 unsafe input, races, leaks, broken contracts. Do not report style. 'path' is the name after FILE, 'line' is the \
 number shown. 'severity' is error for what will fail, warning for what may, info for the rest. 'rule' is a \
-short kebab-case name. Say in one or two sentences what is wrong and what to do. Where changing that one line mends \
+short kebab-case name. Say in one or two sentences what is wrong and what to do. Where changing that one line fixes \
 it, 'suggestion' is the whole line as it should be, with its indentation and without number or sign; else it is \
 empty. Lines under LINTERS are what linters found there already: do not repeat them, use them. \
 '[redacted]' stands for text removed before you saw it: never remark on it. \

@@ -129,7 +129,7 @@ async def submit(
 ) -> Answer:
     """Accept a review with its job and its delivery rows, or answer with the review that its key stands for.
 
-    A key stands for the review that it was first answered with, for ever and whatever else is asked for under it.
+    A key stands for the review that it was first answered with, forever and whatever else is asked for under it.
     `admit` may refuse what is new. In the caller's transaction, which a raised error must roll back."""
     known = await by_key(tx, request.idempotency_key)
     if known is not None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from holdfast import Breaker, Retry
 from holdfast.errors import SettingsError
 from holdfast.http.limits import UserLimits
 from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.providers.outbound import OutboundPolicy
-from holdfast.settings import database_problems, setting
+from holdfast.settings import address_problems, database_problems, setting
 from holdfast_systems.review.fetch_p4 import P4Policy
 from holdfast_systems.review.git_source import GitPolicy
 from holdfast_systems.review.imap import parse_imap_url
@@ -95,8 +94,7 @@ class ReviewSettings(OpenAISettings):
     def problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""
         found = database_problems("REVIEW_DATABASE_URL", self.database_url) + self.endpoint_problems()
-        if self.mail_http_url and urlsplit(self.mail_http_url).scheme not in ("http", "https"):
-            found.append("MAIL_HTTP_URL must start with http:// or https://.")
+        found += address_problems("MAIL_HTTP_URL", self.mail_http_url)
         if self.smtp_url and self.mail_http_url:
             found.append("SMTP_URL and MAIL_HTTP_URL are both set; mail can go only one way.")
         if self.imap_url and not self.smtp_url:

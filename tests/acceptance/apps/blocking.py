@@ -1,4 +1,6 @@
-"""A job that blocks the event loop, as a library that knows nothing of asyncio does, beside one that only waits."""
+"""A job that blocks the event loop, as a library that knows nothing of asyncio does, beside one that only waits.
+
+The ledger's note `open` ends what blocks before its time."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from holdfast import App, Context, Job, stage
+from tests.acceptance.apps.gated import LOOK_S
 from tests.acceptance.apps.orders import LEDGER
 from tests.acceptance.ledger import Ledger
 
@@ -31,7 +34,9 @@ def blocking(ledger: Ledger) -> App:
         async def run(self, ctx: Context, pause: Pause) -> str:
             await asyncio.sleep(0.2)  # let the neighbour begin
             ledger.note(f"began {pause.name}")
-            time.sleep(pause.seconds)  # noqa: ASYNC251
+            give_up_at = time.monotonic() + pause.seconds
+            while time.monotonic() < give_up_at and "open" not in ledger.notes():
+                time.sleep(LOOK_S)  # noqa: ASYNC251
             return "blocked"
 
     @app.job()

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from tests.http.described import Described
 
 from holdfast.engines.worker import Worker
 from holdfast.http.app import create_app
@@ -71,13 +72,16 @@ class Place:
     gateway: Any
     clients: list[httpx.AsyncClient] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.described = Described(self.web)
+
     @property
     def kernel(self) -> Kernel:
         return self.world.kernel
 
     def client(self, sub: str | None = "ann", *, roles: tuple[str, ...] = ()) -> httpx.AsyncClient:
         headers = {} if sub is None else {"Authorization": f"Bearer {token_for(self.base, sub, roles)}"}
-        transport = httpx.ASGITransport(self.web, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(self.described, raise_app_exceptions=False)
         self.clients.append(httpx.AsyncClient(transport=transport, base_url="http://holdfast", headers=headers))
         return self.clients[-1]
 
@@ -127,6 +131,7 @@ async def opened(
         for client in place.clients:
             await client.aclose()
         await world.close()
+    assert place.described.problems == []
 
 
 def read_events(text: str) -> list[tuple[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.deploy.alarms import alarms
 from tests.systems.grading.callbacks_made import completed, error, result
 from tests.systems.grading.pair import SPEAKING, Pair, made_engine, opened, village
 
@@ -50,6 +51,19 @@ async def test_a_scrape_tells_how_submissions_stand(pair: Pair) -> None:
     pair.clock.advance(3_700)
     later = await scraped(pair)
     assert ("holdfast_submissions_ended_last_hour", "OTHER,FAILED") not in later
+
+
+@pytest.mark.spec("K17", "G11")
+async def test_a_critical_review_that_waits_for_half_a_working_day_is_a_ticket(pair: Pair, tmp_path: Path) -> None:
+    async def scrapes(hours: float) -> list[str]:
+        pair.clock.advance(hours * 3_600)
+        return [(await exposition([OpenSystem(grading_main(), pair.main.kernel, {})])).decode()] * 12
+
+    waits = await pair.submit()
+    await pair.call_back(completed(waits.request_id, waits.id, result(6.5, 40)))
+    ticket = ("HoldfastReviewsWait", "ticket")
+    assert ticket not in alarms(tmp_path, await scrapes(3.9))
+    assert ticket in alarms(tmp_path, await scrapes(0.2))
 
 
 @pytest.mark.spec("K17", "G12")

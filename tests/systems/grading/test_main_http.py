@@ -13,6 +13,7 @@ import httpx
 import pytest
 import yaml
 from pydantic import TypeAdapter
+from tests.http.described import Described
 from tests.systems.grading.callbacks_made import completed, error, event_id, progress, result
 from tests.systems.grading.pair import SPEAKING, WRITING, Pair
 
@@ -32,15 +33,17 @@ async def client(pair: Pair, tmp_path: Path) -> AsyncIterator[Client]:
     settings = Settings(data_dir=str(tmp_path))
     web = create_app(settings, [OpenSystem(grading_main(), pair.main.kernel, {})])
     opened: list[httpx.AsyncClient] = []
+    described = Described(web)
 
     def make(sub: str = "ann", *roles: str) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token_for(settings, sub, roles or ('learner',))}"}
-        opened.append(httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://h", headers=headers))
+        opened.append(httpx.AsyncClient(transport=httpx.ASGITransport(described), base_url="http://h", headers=headers))
         return opened[-1]
 
     yield make
     for one in opened:
         await one.aclose()
+    assert described.problems == []
 
 
 async def post(

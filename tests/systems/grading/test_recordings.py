@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.http.described import Described
 from tests.systems.grading.pair import Pair
 
 from holdfast.http.app import create_app
@@ -49,7 +50,8 @@ async def test_an_upload_is_decoded_at_once_and_served_by_its_name_only(pair: Pa
     settings = Settings(data_dir=str(tmp_path), jwt_secret="a-secret-of-the-tests-" + "that-is-long-enough-" * 3)
     web = create_app(settings, [OpenSystem(grading_main(), pair.main.kernel, env)])
     signed_in = {"Authorization": f"Bearer {token_for(settings, 'ann', ['learner'])}"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://holdfast") as client:
+    described = Described(web)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(described), base_url="http://holdfast") as client:
         refused = [
             await client.post("/api/recordings", content=VILLAGE),
             await client.post("/api/recordings", content=b"no audio", headers=signed_in),
@@ -64,4 +66,5 @@ async def test_an_upload_is_decoded_at_once_and_served_by_its_name_only(pair: Pa
         served = await client.get(made.json()["audioUrl"])
         assert served.content == VILLAGE
         assert served.headers["content-disposition"].startswith("attachment")
+    assert described.problems == []
     assert uploaded(tmp_path / "grading-recordings", made.json()["audioUrl"]) == VILLAGE

@@ -11,8 +11,8 @@ from tests.systems.grading.pair import WRITING, Pair
 from tests.systems.grading.test_grading_service import graded, kinds, request, send
 
 from holdfast import InvalidInput
-from holdfast.kernel import correct as corrections
 from holdfast.kernel import operate
+from holdfast.kernel.hands import correct as corrections
 from holdfast.stores.statement import Statement
 from holdfast_systems.grading import grading_jobs, retention
 from holdfast_systems.grading.contract import parse_callback, parse_dead_letter

@@ -38,6 +38,7 @@ async def test_a_submission_is_one_trace_from_the_request_to_the_callback(
     opened = await open_systems(settings, env, ["grading-main", "grading-service"])
     stop = asyncio.Event()
     for one in opened:
+        await one.kernel.migrate()
         await prepare(one.kernel)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(create_app(settings, opened)), base_url="http://holdfast")
     client.headers["Authorization"] = f"Bearer {token_for(settings, 'an', ['learner'])}"

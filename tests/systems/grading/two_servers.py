@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from tests.http.described import Described
 from tests.roles import ROLES
 from tests.systems.conversion.live import Server
 from tests.systems.grading.pair import Pair
@@ -64,7 +65,8 @@ async def _served(outer: AsyncExitStack, settings: Settings, system: OpenSystem)
 
 @asynccontextmanager
 async def _listening(web: FastAPI) -> AsyncIterator[str]:
-    server = Server(uvicorn.Config(web, port=0, log_config=None, timeout_graceful_shutdown=1))
+    described = Described(web)
+    server = Server(uvicorn.Config(described, port=0, log_config=None, timeout_graceful_shutdown=1))
     serving = asyncio.ensure_future(server.serve())
     await server.listening.wait()
     try:
@@ -73,3 +75,4 @@ async def _listening(web: FastAPI) -> AsyncIterator[str]:
         web.state.stopping.set()
         server.should_exit = True
         await serving
+    assert described.problems == []

@@ -16,6 +16,7 @@ from holdfast.settings import Settings
 from holdfast.system import OpenSystem
 from holdfast.testing import World
 from holdfast_systems.review.system import review
+from tests.http.described import Described
 from tests.systems.review.conftest import Deploy
 from tests.systems.review.post_office import ADA, BOB, CY, Desk, PostOffice
 
@@ -41,8 +42,11 @@ def settings(tmp_path: Path) -> Settings:
 async def api(world: World, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(settings, [OpenSystem(review(), world.kernel, {"SMTP_URL": "smtp://localhost"})])
     headers = {"Authorization": f"Bearer {token_for(settings, 'ci', ['service'])}"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://h", headers=headers) as client:
+    described = Described(app)
+    transport = httpx.ASGITransport(described)
+    async with httpx.AsyncClient(transport=transport, base_url="http://h", headers=headers) as client:
         yield client
+    assert described.problems == []
 
 
 def body(version: int = 1, key: str = "k1", **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import InvalidInput, NotAllowed
 from holdfast.kernel import effects, operate
-from holdfast.kernel.correct import Correction, correct
+from holdfast.kernel.hands.correct import Correction, correct
 from holdfast.testing import World
 from holdfast_systems.review import reviews
 from tests.systems.review.conftest import Deploy

@@ -62,6 +62,23 @@ class ProviderChart(TypedDict):
     points: list[CallPoint]
 
 
+class OwnerPoint(TypedDict):
+    at: str
+    submitted: int
+    failed: int
+    died: int
+
+
+class OwnerChart(TypedDict):
+    """Jobs that an owner submitted, attempts of them that failed, and how many died. Without a name: all others."""
+
+    name: str | None
+    submitted: int
+    failed: int
+    died: int
+    points: list[OwnerPoint]
+
+
 class ChartMark(TypedDict):
     """What happened meanwhile; `href` is a place of the console."""
 
@@ -86,6 +103,7 @@ class SystemCharts(TypedDict):
     errors: list[ErrorCount]
     stages: list[StageCount]
     providers: list[ProviderChart]
+    owners: list[OwnerChart]
     marks: list[ChartMark]
 
 

@@ -12,17 +12,17 @@ from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema
 
 
 class Documents:
-    """Anything at run time, `answer` in the document."""
+    """At run time the type that it annotates, `answer` in the document."""
 
     def __init__(self, answer: Any) -> None:
         self._adapter = TypeAdapter(answer)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.any_schema()
+        return handler(source)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return handler(self._adapter.core_schema)

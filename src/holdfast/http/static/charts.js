@@ -4,7 +4,7 @@ import { el } from "./holdfast.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const SMALL = { wide: 300, high: 56, left: 0, foot: 0 };
-const LARGE = { wide: 760, high: 190, left: 46, foot: 18 };
+const LARGE = { wide: 480, high: 170, left: 46, foot: 18 };
 
 export function shape(tag, attributes, ...children) {
   const made = document.createElementNS(NS, tag);
@@ -118,7 +118,7 @@ function axes(box, top, show, points, x, y, long) {
     shape("text", { ...words, x: box.left - 5, y: tenth(y(top * part) + 4), "text-anchor": "end" }, show(top * part)),
     shape("line", { class: "base", x1: box.left, x2: box.wide, y1: tenth(y(top * part)), y2: tenth(y(top * part)), opacity: 0.5 }),
   ]);
-  const every = Math.max(1, Math.ceil(points.length / 6));
+  const every = Math.max(1, Math.ceil(points.length / (long ? 3 : 6)));
   points.forEach((point, at) => {
     if (at % every === 0) made.push(shape("text", { ...words, x: tenth(x(at)), y: box.high - 4 }, clock(point.at, long)));
   });

@@ -18,7 +18,7 @@ export const PRIORITIES = [
   ["3", "low"],
 ];
 const FIELDS = {
-  replay: [{ name: "evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" }],
+  replay: [{ name: "evidence", label: "What was fixed, and how is that known?", placeholder: "empty: replayed as it is" }],
   priority: [{ name: "priority", label: "Priority", kind: "select", options: PRIORITIES, value: "2" }],
 };
 const HARD = ["cancel", "delete"];
@@ -42,19 +42,19 @@ export const tick = (again) => (row) =>
 
 // `q` and `system` say which jobs; an empty query acts only on those that were chosen.
 export function bulkBar({ q, system, counts, isAll }, again) {
-  const states = Object.entries(counts).map(([state, number]) => `${number} ${state}`);
+  const states = Object.entries(counts).map(([state, number]) => `${number.toLocaleString("en")} ${state}`);
+  if (!chosen.size && !q) return el("p", { class: "soft small" }, "Choose jobs, or write a query, to cancel, replay, delete or reorder many at once.");
   const words = chosen.size ? `${count(chosen.size, "job")} chosen` : `${states.join(", ") || "none"}${isAll ? "" : " of the newest"}`;
   const button = ([action, [title]]) =>
     el(
       "button",
       {
         class: HARD.includes(action) ? "danger" : "quiet",
-        disabled: !chosen.size && !q,
         onclick: doing(() => begin(action, q, system), (sum) => describe(action, sum), again, "/api/ops/jobs/bulk"),
       },
       chosen.size ? `${title} chosen` : `${title} all that fit`,
     );
-  return el("div", { class: "acts", role: "group", "aria-label": "Acts on many" }, el("span", { class: "soft" }, words), Object.entries(VERBS).map(button));
+  return el("div", { class: "acts many", role: "group", "aria-label": "Acts on many" }, el("span", { class: "soft" }, words), Object.entries(VERBS).map(button));
 }
 
 const describe = (action, sum) =>

@@ -1,9 +1,10 @@
 // Incidents: what is wrong, since when, who is hit, what happens next, when it hurts, and what to do.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, link, many, pill, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, idCell, link, many, pill, span, table, text, when } from "./parts.js";
 
 export const incidentHref = (one) => `#incident/${encodeURIComponent(one.id)}`;
-const titleOf = (one) => `${one.topic.replaceAll("_", " ")}${one.subject ? `: ${one.subject}` : ""}`;
+const topicOf = (one) => one.topic[0].toUpperCase() + one.topic.slice(1).replaceAll("_", " ");
+const titleOf = (one) => `${topicOf(one)}${one.subject ? `: ${one.subject}` : ""}`;
 const lasted = (one) => span((new Date(one.ended_at ?? Date.now()) - new Date(one.began_at)) / 1000);
 
 // What wakes somebody stands above what can wait.
@@ -20,17 +21,17 @@ export function incidentCard(one, again, title = null) {
       { class: "head" },
       el("h3", {}, link(incidentHref(one), title ? `${title}: ${titleOf(one)}` : titleOf(one))),
       el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity),
-      el("span", { class: "soft small" }, one.assignee ? `in ${one.assignee}'s hands` : "nobody has it yet"),
+      el("span", { class: "soft small" }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
       el("div", { class: "end" }, acts(one, again)),
     ),
     el("p", {}, now.sentence ?? one.sentence),
     facts([
       ["Since", el("span", {}, when(one.began_at), ` (${lasted(one)})`)],
       ["Who is hit", hit(now.number ?? one.jobs_max, now.owners ?? one.owners_max)],
-      ["What comes next", now.next_at ? el("span", {}, "next trial ", when(now.next_at)) : ""],
-      ["First is late", now.late_at ? when(now.late_at) : ""],
-      ["What to do", now.to_do ?? ""],
+      ["What comes next", now.next_at ? el("span", {}, "next trial at ", when(now.next_at)) : ""],
+      ["First deadline missed", now.late_at ? el("span", {}, "at ", when(now.late_at)) : ""],
     ]),
+    now.to_do ? el("p", { class: "to-do" }, el("strong", {}, "What to do: "), now.to_do) : null,
   );
 }
 
@@ -46,19 +47,19 @@ function acts(one, again) {
   };
   const list = [];
   if (one.state !== "closed" && !one.acknowledged_at)
-    list.push(button("acknowledge", "I have it", () => post("acknowledge"), "It is yours.", null));
+    list.push(button("acknowledge", "Acknowledge", () => post("acknowledge"), "It is yours.", null));
   if (one.state !== "closed")
     list.push(
-      button("assign", "Hand on", async () => {
-        const given = await asked("Whose is it?", { name: "assignee", label: "Name" }, "Hand it on");
+      button("assign", "Assign", async () => {
+        const given = await asked("Assign the incident", { name: "assignee", label: "To whom" }, "Assign");
         return given && post("assign", given);
-      }, "Handed on."),
+      }, "Assigned."),
     );
   list.push(
     button("comment", "Comment", async () => {
-      const given = await asked("A line for its timeline", { name: "text", label: "Comment", kind: "long" }, "Write it");
+      const given = await asked("Comment on the incident", { name: "text", label: "Comment", kind: "long" }, "Add");
       return given && post("comment", given);
-    }, "It is in the timeline."),
+    }, "Added to the timeline."),
   );
   if (one.state === "over")
     list.push(
@@ -80,8 +81,8 @@ export async function incidents({ query }, again) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Incidents"),
-    going.length ? worstFirst(going).map((one) => incidentCard(one, again)) : el("p", { class: "callout good" }, "None goes on."),
-    el("h3", {}, "Before"),
+    going.length ? worstFirst(going).map((one) => incidentCard(one, again)) : el("p", { class: "callout good" }, "No incident is open."),
+    el("h3", {}, "Earlier"),
     table(
       [
         ["What", (row) => link(incidentHref(row), titleOf(row))],
@@ -90,12 +91,12 @@ export async function incidents({ query }, again) {
         ["Began", (row) => when(row.began_at)],
         ["Lasted", lasted],
         ["Hit at most", (row) => hit(row.jobs_max, row.owners_max)],
-        ["Whose", (row) => text(row.assignee)],
+        ["Assigned to", (row) => text(row.assignee)],
         ["Summary", (row) => text(row.summary)],
       ],
       items.filter((one) => one.state !== "open"),
       (row) => row.id,
-      "There was none before.",
+      "No earlier incident.",
     ),
     next ? el("p", {}, link(`#incidents?${more}`, "Older")) : null,
   );
@@ -130,7 +131,7 @@ export async function incident({ parts: [id] }, again) {
     el("h3", {}, "Jobs"),
     table(
       [
-        ["Job", (row) => link(`#job/${encodeURIComponent(row.job_id)}`, el("code", {}, row.job_id))],
+        ["Job", idCell(one.jobs, "job", "job_id")],
         ["Kind", (row) => text(row.kind)],
         ["Whose", (row) => text(row.owner)],
         ["What became of it", (row) => el("span", {}, ROLES[row.role], " ", row.state ? pill(row.state) : "")],

@@ -1,6 +1,6 @@
 // One job with its whole story: why it is where it is, its life on a time axis, and everything that was written down.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, field, link, money, pill, pretty, short, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, field, idCell, link, money, pill, pretty, short, span, table, text, when } from "./parts.js";
 import { PRIORITIES } from "./console-bulk.js";
 import { ways } from "./console-letter.js";
 import { waterfall } from "./waterfall.js";
@@ -170,7 +170,7 @@ function children(one) {
     el("h3", {}, `Children: ${sizes}`),
     table(
       [
-        ["Job", (row) => link(`#job/${row.id}`, el("code", {}, row.id))],
+        ["Job", idCell(one.children, "job")],
         ["State", (row) => pill(row.state)],
         ["Kind", "kind"],
         ["Stage", "stage"],

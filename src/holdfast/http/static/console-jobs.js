@@ -1,22 +1,24 @@
-// Jobs: a list with filters that live in the address.
+// Jobs: a query that lives in the address, what fits it by state, and acts on many.
 import { api, el } from "./holdfast.js";
 import { bulkBar, keepChosen, tick } from "./console-bulk.js";
-import { ask, doing, errorOf, field, link, pill, short, table, when } from "./parts.js";
+import { ask, doing, errorOf, field, idCell, link, many, pill, short, table, when } from "./parts.js";
 
-const STATES = ["queued", "processing", "waiting", "succeeded", "dead", "cancelled"];
-const FILTERS = ["system", "state", "kind", "stage", "provider", "owner", "queue"];
+const STATES = ["queued", "held", "running", "waiting", "succeeded", "dead", "cancelled"];
+const FILTERS = ["state", "kind", "stage", "provider", "owner", "queue"];
 
 export async function jobs({ query }, again) {
   const here = location.hash;
-  const wanted = query.get("q");
-  const fitting = { q: wanted ?? asQuery(query), ...(query.get("system") && { system: query.get("system") }) };
+  const wanted = query.get("q") ?? asQuery(query);
+  const system = query.get("system");
+  const which = new URLSearchParams({ ...(wanted && { q: wanted }), ...(system && { system }) });
+  const page = new URLSearchParams([...which, ...[...query].filter(([name]) => name === "next")]);
   const [{ items, next }, { items: systems }, { counts, is_all: isAll }] = await Promise.all([
-    api(`/api/ops/jobs?${query}`),
+    api(`/api/ops/jobs?${page}`),
     api("/api/ops/overview"),
-    fitting.q ? api(`/api/ops/jobs/counts?${new URLSearchParams(fitting)}`) : { counts: {}, is_all: true },
+    wanted ? api(`/api/ops/jobs/counts?${which}`) : { counts: {}, is_all: true },
   ]);
   keepChosen(items.map((row) => row.id));
-  if (wanted && !query.get("next") && items.length === 1) {
+  if (query.get("q") && !query.get("next") && items.length === 1) {
     if (location.hash === here) location.replace(`#job/${items[0].id}`);
     return null;
   }
@@ -24,43 +26,68 @@ export async function jobs({ query }, again) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, wanted ? `Jobs that fit ${wanted}` : "Jobs"),
-    queryForm(wanted ?? ""),
+    queryForm(wanted, system, systems),
     views(again),
-    wanted ? el("p", {}, link("#jobs", "All jobs")) : filterForm(query, systems),
-    bulkBar({ ...fitting, counts, isAll }, again),
-    table(
-      [["Choose", tick(again)], ...COLUMNS],
-      items,
-      (row) => row.id,
-      wanted ? "No job here fits this." : "No job fits these filters.",
-    ),
+    stateTabs(wanted, system, wanted ? counts : standing(systems, system), isAll),
+    bulkBar({ q: wanted, system, counts, isAll }, again),
+    table([["Choose", tick(again)], ...columns(items, systems)], items, (row) => row.id, wanted ? "No job fits this." : "There are no jobs yet."),
     el(
       "div",
       { class: "acts" },
-      query.get("next") ? link(`#jobs?${turned(query, null)}`, "Newest") : null,
+      query.get("next") ? link(`#jobs?${which}`, "Newest") : null,
       next ? link(`#jobs?${turned(query, next)}`, "Older") : null,
     ),
   );
 }
 
+// How many jobs there are in each state; a click narrows the query to one of them.
+function stateTabs(wanted, system, counts, isAll) {
+  const rest = wanted.replace(/(^|\s)state:(\S+)/i, "").trim();
+  const current = wanted.match(/(?:^|\s)state:"?(\w+)/i)?.[1].toLowerCase();
+  const tab = (state) => {
+    const q = [state && `state:${state}`, rest].filter(Boolean).join(" ");
+    const address = new URLSearchParams({ ...(q && { q }), ...(system && { system }) });
+    const number = state === "running" ? (counts.running ?? counts.processing) : counts[state];
+    const words = number === undefined ? "" : ` ${many(number)}${isAll || !wanted ? "" : "+"}`;
+    return el("a", { href: `#jobs?${address}`, "aria-current": (current ?? null) === state ? "true" : null }, state ?? "all", words && el("b", {}, words));
+  };
+  return el("nav", { class: "tabs", "aria-label": "States" }, [null, ...STATES].map(tab));
+}
+
+// What the server counts at every look: the jobs that have not ended, by lane.
+const LANES = { queued: "queued", parked: "held", paused: "held", processing: "running", waiting: "waiting" };
+function standing(systems, system) {
+  const counts = {};
+  for (const lane of systems.filter((one) => !system || one.system === system).flatMap((one) => one.lanes ?? []))
+    counts[LANES[lane.state]] = (counts[LANES[lane.state]] ?? 0) + lane.jobs;
+  return counts;
+}
+
 // The filters of the form, as the query that means the same.
 const asQuery = (query) =>
-  FILTERS.slice(1)
-    .filter((name) => query.get(name))
+  FILTERS.filter((name) => query.get(name))
     .map((name) => `${name}:"${query.get(name).replaceAll('"', "")}"`)
     .join(" ");
 
-const COLUMNS = [
-  ["Job", (row) => link(`#job/${row.id}`, el("code", {}, row.id))],
-  ["State", (row) => el("span", {}, pill(row.state), row.parked ? ` ${row.hold === "pause" ? "paused" : "held"}` : "")],
-  ["System", "system"],
-  ["Kind", "kind"],
-  ["Stage", "stage"],
-  ["Failures", "failures"],
-  ["Owner", "owner"],
-  ["Updated", (row) => when(row.updated_at)],
-  ["Error", (row) => short(errorOf(row.error))],
-];
+const stateOf = (row) => (row.parked ? (row.hold === "pause" ? "paused" : "held") : row.state === "processing" ? "running" : row.state);
+
+// What no row fills is left out.
+function columns(items, systems) {
+  const any = (test) => items.some(test);
+  return [
+    ["Job", idCell(items, "job")],
+    ["State", (row) => pill(stateOf(row))],
+    systems.length > 1 && ["System", "system"],
+    ["Kind", "kind"],
+    ["Stage", "stage"],
+    any((row) => row.provider) && ["Provider", "provider"],
+    any((row) => row.owner) && ["Owner", "owner"],
+    any((row) => row.failures) && ["Failures", "failures"],
+    ["Created", (row) => when(row.created_at)],
+    ["Updated", (row) => when(row.updated_at)],
+    any((row) => row.error) && ["Error", (row) => short(errorOf(row.error))],
+  ].filter(Boolean);
+}
 
 function turned(query, next) {
   const other = new URLSearchParams(query);
@@ -71,18 +98,55 @@ function turned(query, next) {
 
 const EXAMPLE = 'state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "some text"';
 
-function queryForm(wanted) {
+function queryForm(wanted, system, systems) {
   const submit = (event) => {
     event.preventDefault();
-    const value = event.currentTarget.elements.q.value.trim();
-    location.hash = value ? `jobs?${new URLSearchParams({ q: value })}` : "jobs";
+    const { q, system: where } = event.currentTarget.elements;
+    const [words, name] = [q.value.trim(), where?.value];
+    location.hash = `jobs?${new URLSearchParams({ ...(words && { q: words }), ...(name && { system: name }) })}`;
   };
+  const options = [["", "all systems"], ...systems.map((one) => [one.system, one.system])];
   return el(
     "form",
     { class: "row", onsubmit: submit, role: "search", "aria-label": "Query jobs" },
-    field({ name: "q", id: "query", label: "Query", value: wanted, placeholder: EXAMPLE, size: "70", spellcheck: "false" }),
+    el(
+      "div",
+      { class: "most" },
+      field({ name: "q", id: "query", label: "Query", value: wanted, placeholder: EXAMPLE, spellcheck: "false", autocomplete: "off", list: "words", onfocus: suggest, oninput: suggest }),
+      el("datalist", { id: "words" }, offered.map((value) => el("option", { value }))),
+    ),
+    systems.length > 1 ? field({ name: "system", label: "System", kind: "select", options, value: system ?? "" }) : null,
     el("button", {}, "Find"),
   );
+}
+
+// What may be typed next: a field, or after its colon the values that there are. The server is asked once.
+const FIELDS = ["state:", "kind:", "stage:", "provider:", "owner:", "queue:", "error:", "key:", "id:", "age:>10m", "since:1h", "input."];
+let known = null;
+let offered = []; // drawn again with the view, so that a refresh takes no suggestion away
+async function readKnown() {
+  const none = () => ({ items: [] });
+  const [pauses, breakers, groups, charts] = await Promise.all(
+    ["pauses", "breakers", "dead-letters/groups", "charts?minutes=1440"].map((path) => api(`/api/ops/${path}`).catch(none)),
+  );
+  const names = (rows, name) => [...new Set(rows.map((row) => row[name]).filter(Boolean))].toSorted();
+  return {
+    state: STATES,
+    kind: names(pauses.items.filter((row) => row.sort === "kind"), "name"),
+    queue: names(pauses.items.filter((row) => row.sort === "queue"), "name"),
+    provider: names(breakers.items, "name"),
+    error: names([...groups.items, ...charts.items.flatMap((item) => item.errors.map((row) => ({ error_class: row.name })))], "error_class"),
+    stage: names(charts.items.flatMap((item) => item.stages), "stage"),
+    owner: names(charts.items.flatMap((item) => item.owners), "name"),
+  };
+}
+async function suggest({ currentTarget: input }) {
+  const values = await (known ??= readKnown());
+  const [, before, word] = input.value.match(/^(.*?)(\S*)$/s);
+  const [name, value] = word.split(":");
+  const words = value === undefined ? FIELDS : (values[name] ?? []).map((each) => `${name}:${/\s/.test(each) ? `"${each}"` : each}`);
+  offered = words.filter((each) => each.startsWith(word) && each !== word).slice(0, 20).map((each) => before + each);
+  input.list?.replaceChildren(...offered.map((value) => el("option", { value })));
 }
 
 // Views are kept in this browser, for whoever uses it: a look needs no right to write. What is shared is the address, which
@@ -117,42 +181,9 @@ function views(again) {
     );
   return el(
     "div",
-    { class: "acts", role: "group", "aria-label": "Views" },
+    { class: "acts many", role: "group", "aria-label": "Views" },
     el("ul", { class: "views" }, kept().map(line)),
     el("button", { class: "quiet", onclick: doing(save, (name) => `Saved as ${name}.`, again) }, "Save this view"),
     el("button", { class: "quiet", onclick: doing(copy, "The link is copied.", again) }, "Copy link"),
-  );
-}
-
-function filterForm(query, systems) {
-  const options = (words, values) => [["", words], ...values.map((value) => [value, value])];
-  const given = (name) => query.get(name) ?? "";
-  const submit = (event) => {
-    event.preventDefault();
-    const values = FILTERS.map((name) => [name, event.currentTarget.elements[name].value.trim()]);
-    location.hash = `jobs?${new URLSearchParams(values.filter(([, value]) => value))}`;
-  };
-  return el(
-    "form",
-    { class: "row", onsubmit: submit, role: "search", "aria-label": "Filter jobs" },
-    field({
-      name: "system",
-      label: "System",
-      kind: "select",
-      options: options(
-        "every system",
-        systems.map((one) => one.system),
-      ),
-      value: given("system"),
-    }),
-    field({
-      name: "state",
-      label: "State",
-      kind: "select",
-      options: options("every state", STATES),
-      value: given("state"),
-    }),
-    FILTERS.slice(2).map((name) => field({ name, label: name[0].toUpperCase() + name.slice(1), value: given(name) })),
-    el("button", {}, "Filter"),
   );
 }

@@ -5,7 +5,7 @@ import { ADVICE, CAUSES } from "./console-letters.js";
 import { acting, ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
 
 const REASONS = {
-  permanent: "no retry can mend it",
+  permanent: "no retry can fix it",
   exhausted: "its attempts are used up",
   no_time: "the next try could only have come after its deadline",
   deadline: "its deadline passed",
@@ -55,7 +55,7 @@ export async function letter({ parts: [id] }, again) {
       ? el(
           "p",
           { class: "callout error", role: "note" },
-          "Escalated: it was mended and replayed, and died again of the same error that no retry can mend. An engineer is needed.",
+          "Escalated: it was fixed and replayed, and died again of the same error that no retry can fix. An engineer is needed.",
         )
       : null,
     el("p", { class: "callout" }, el("strong", {}, "Next: "), one.next_step, "."),
@@ -102,7 +102,7 @@ export function ways(one, again) {
   };
   const whole = async () => mendDialog(await api(`/api/ops/dead-letters/${one.id}`), again);
   return [
-    el("button", { onclick: acting("/api/ops/dead-letters/{case_id}/mend", whole) }, "Mend and replay"),
+    el("button", { onclick: acting("/api/ops/dead-letters/{case_id}/mend", whole) }, "Fix and replay"),
     el("button", { class: "quiet", onclick: doing(asItIs, (done) => `Replayed from ${done.stage}.`, again, "/api/ops/dead-letters/{case_id}/mend") }, "Replay as it is"),
   ];
 }
@@ -121,7 +121,7 @@ function triage({ one, again, at }) {
     ["Stage", one.stage],
     ["Why it ended", `${one.failure_reason}: ${REASONS[one.failure_reason] ?? ""}`],
     ["Tries", text(one.attempts_made)],
-    ["Last words", one.last_error],
+    ["Last error", one.last_error],
   ]);
   if (at > 0)
     return [
@@ -157,7 +157,7 @@ function remediate({ one, again, at }) {
       { onsubmit: doing(run, "The evidence is recorded.", again, "/api/ops/dead-letters/{case_id}/remediate") },
       field({
         name: "evidence",
-        label: "What was mended, and how is that known?",
+        label: "What was fixed, and how is that known?",
         kind: "long",
         required: true,
         placeholder: "INC-7: key rotated, the probe is green",

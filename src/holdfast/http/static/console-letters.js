@@ -1,7 +1,7 @@
 // Dead letters: escalations on top, then grouped by what they have in common; a group is worked on as one.
 import { api, el } from "./holdfast.js";
 import { mendGroupDialog } from "./mend.js";
-import { acting, ago, ask, count, doing, field, link, pill, short, table, text, when } from "./parts.js";
+import { acting, ago, ask, count, doing, field, idCell, link, pill, short, table, text, when } from "./parts.js";
 
 export const CAUSES = [
   ["transient", "transient: it was down and came back"],
@@ -17,18 +17,18 @@ export const ADVICE = {
 };
 const ORDER = ["escalated", "open", "triaged", "remediated", "replayed", "resolved"];
 
-const letterLink = (row) => link(`#letter/${row.id}`, el("code", {}, row.id));
-const COLUMNS = [
-  ["Letter", letterLink],
+// The letters of a group have all but their error in common, so that is said once, above them.
+const groupColumns = (rows) => [
+  ["Letter", idCell(rows, "letter")],
   ["State", (row) => pill(row.state)],
-  ["System", "system"],
-  ["Kind", "kind"],
-  ["Stage", "stage"],
-  ["Error", "error_class"],
-  ["Last words", (row) => short(row.last_error)],
-  ["Tries", "attempts_made"],
+  ["Last error", (row) => short(row.last_error)],
+  ["Attempts", "attempts_made"],
   ["Died", (row) => when(row.last_failure_at)],
 ];
+const columns = (rows) => {
+  const [letter, state, ...rest] = groupColumns(rows);
+  return [letter, state, ["System", "system"], ["Kind", "kind"], ["Stage", "stage"], ["Error", "error_class"], ...rest];
+};
 
 export async function letters({ query }) {
   const state = query.get("state") ?? "";
@@ -58,7 +58,7 @@ export async function letters({ query }) {
             {},
             `${count(escalated.length, "escalation")}: replayed after a remediation, and dead again in the same way. An engineer is needed.`,
           ),
-          table(COLUMNS, escalated, (row) => row.id),
+          table(columns(escalated), escalated, (row) => row.id),
         )
       : null,
     el("h3", {}, "By what they have in common"),
@@ -72,7 +72,7 @@ export async function letters({ query }) {
         )
       : null,
     el("div", { class: "head" }, el("h3", {}, "One by one"), el("div", { class: "end" }, chooser)),
-    table(COLUMNS, items, (row) => row.id, "No dead letter is in this state."),
+    table(columns(items), items, (row) => row.id, "No dead letter is in this state."),
     next ? el("p", {}, link(`#dead?${new URLSearchParams({ ...(state && { state }), next })}`, "Older")) : null,
   );
 }
@@ -80,7 +80,7 @@ export async function letters({ query }) {
 const groupTable = (rows, none) => table(GROUP_COLUMNS, rows, (row) => `${row.system}/${row.fingerprint}`, none);
 
 const GROUP_COLUMNS = [
-  ["Group", (row) => link(groupHref(row), `${row.error_class} in ${row.stage}`)],
+  ["Group", (row) => link(groupHref(row), groupTitle(row))],
   ["System", "system"],
   ["Kind", "kind"],
   ["Provider", "provider"],
@@ -98,6 +98,12 @@ const GROUP_COLUMNS = [
   ["Last", (row) => ago(row.last_at)],
 ];
 const groupHref = (row) => `#group/${encodeURIComponent(row.system)}/${encodeURIComponent(row.fingerprint)}`;
+
+// What a program raised by mistake has a name of its own, which says more than that it is a bug.
+const groupTitle = (row) => {
+  const raised = row.error_class === "BUG" ? text(row.last_error).match(/\b([A-Z]\w*(?:Error|Exception|Exit|Interrupt))\b/)?.[1] : null;
+  return `${raised ?? row.error_class} in ${row.stage}`;
+};
 
 // The API counts by state; a person sees a group once.
 function grouped(rows) {
@@ -141,7 +147,7 @@ export async function group({ parts: [system, fingerprint] }, again) {
     el(
       "div",
       { class: "head" },
-      el("h2", { tabindex: "-1" }, `${first.error_class} in ${first.stage}`),
+      el("h2", { tabindex: "-1" }, groupTitle(first)),
       ORDER.filter((state) => counted.get(state)).map((state) => [`${counted.get(state)} `, pill(state)]),
       el("div", { class: "end" }, hands(which, first, again)),
     ),
@@ -155,7 +161,7 @@ export async function group({ parts: [system, fingerprint] }, again) {
     closing(which, again),
     runs.length ? [el("h3", {}, "Replays of it"), table(RUN_COLUMNS, runs, (row) => row.id)] : null,
     el("h3", {}, "Letters"),
-    table([["", tick(again)], ...COLUMNS], items, (row) => row.id),
+    table([["", tick(again)], ...groupColumns(items)], items, (row) => row.id),
   );
 }
 
@@ -163,7 +169,7 @@ const RUN_COLUMNS = [
   ["Begun", (row) => link(`#replay/${row.id}`, when(row.created_at))],
   ["State", (row) => pill(row.state)],
   ["Who", "actor"],
-  ["What was mended", (row) => row.evidence ?? "replayed as it is"],
+  ["What was fixed", (row) => row.evidence ?? "replayed as it is"],
   ["A minute", (row) => text(row.per_minute ?? "all at once")],
 ];
 const TO_REPLAY = ["escalated", "open", "triaged", "remediated"];
@@ -180,7 +186,7 @@ const tick = (again) => (row) =>
     }),
   });
 
-// Mend and replay all of them, or let them go with a reason.
+// Fix and replay all of them, or let them go with a reason.
 function hands({ system, fingerprint, ids, number }, first, again) {
   const letters = count(number(TO_REPLAY), "letter");
   if (!number(TO_REPLAY)) return null;
@@ -196,7 +202,7 @@ function hands({ system, fingerprint, ids, number }, first, again) {
     return given && resolve(system, { fingerprint, ...(ids ? { ids } : {}) }, given);
   };
   return [
-    el("button", { onclick: acting("/api/ops/dead-letters/groups/{fingerprint}/mend", mend) }, `Mend and replay ${letters}`),
+    el("button", { onclick: acting("/api/ops/dead-letters/groups/{fingerprint}/mend", mend) }, `Fix and replay ${letters}`),
     el(
       "button",
       { class: "danger", onclick: doing(close, (answer) => total(answer, "closed"), again, "/api/ops/dead-letters/bulk/resolve") },

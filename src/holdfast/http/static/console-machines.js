@@ -1,6 +1,6 @@
 // Hands on what runs: workers, queues and kinds, schedules; and what providers cost.
 import { api, el } from "./holdfast.js";
-import { ago, ask, count, doing, errorOf, link, money, pill, short, table, when } from "./parts.js";
+import { ago, ask, count, doing, errorOf, idCell, link, money, pill, short, table, when } from "./parts.js";
 
 export async function machines(place, again) {
   const [{ items: workers }, { items: pauses }, cost, { items: schedules }] = await Promise.all([
@@ -139,7 +139,7 @@ export async function schedule({ parts: [name], query }) {
     el("h2", { tabindex: "-1" }, `Runs of ${name}`),
     table(
       [
-        ["Job", (row) => link(`#job/${row.id}`, el("code", {}, row.id))],
+        ["Job", idCell(items, "job")],
         ["State", (row) => pill(row.state)],
         ["Enqueued", (row) => when(row.created_at)],
         ["Ended", (row) => when(row.finished_at)],

@@ -94,16 +94,22 @@ function card(one, past) {
           : "has no jobs of its own",
       ),
     ),
-    past && (one.runs_jobs || past.points.some((point) => point.outbox)) ? charts(past, one.runs_jobs) : null,
+    past && (isAtRest(past) ? restLine(one) : charts(past, one.runs_jobs)),
   );
 }
+
+// Empty charts say nothing at the price of a screen: an hour in which nothing happened is a line.
+const isAtRest = (past) =>
+  past.points.every((point) => !(point.stages || point.failed || point.waiting || point.running || point.outbox));
+const restLine = (one) =>
+  one.runs_jobs ? el("p", { class: "soft small" }, "Nothing ran or waited in the last hour. ", link(`#time?minutes=10080&system=${encodeURIComponent(one.system)}`, "The last 7 days")) : null;
 
 // The light is the server's: no page of its own may call a system well.
 const LIGHTS = { red: "error", yellow: "warn", green: "good" };
 const state = (one) => pill2(LIGHTS[one.light], one.asks[0]?.topic.replaceAll("_", " ") ?? "well");
 const pill2 = (kind, words) => el("span", { class: `pill ${kind}` }, words);
 
-const whole = (value) => String(Math.round(value));
+const whole = (value) => Math.round(value).toLocaleString("en");
 const messages = (past) =>
   timeChart("Messages to publish", past, [{ name: "messages", kind: "line", value: (point) => point.outbox }], { show: whole });
 
@@ -116,7 +122,7 @@ function charts(past, runsJobs) {
     timeChart("Stages", past, [
       { name: "done", kind: "bar", value: (point) => point.stages },
       { name: "failed", kind: "bad", value: (point) => point.failed },
-    ], { show: whole, now: pace(past), jobs }),
+    ], { show: whole, now: pace(past, true), jobs }),
     timeChart("Waiting jobs", past, [
       { name: "waiting", kind: "line", value: (point) => point.waiting },
       { name: "held", kind: "second", value: (point) => point.held },

@@ -1,7 +1,7 @@
 // The replay of a group of dead letters: how far it is, what became of the letters, and a hand on it.
 import { api, el } from "./holdfast.js";
 import { closing } from "./console-letters.js";
-import { count, doing, facts, link, pill, table, text, when } from "./parts.js";
+import { count, doing, facts, idCell, link, pill, table, text, when } from "./parts.js";
 
 const SHOWN = [
   ["succeeded", "succeeded", "good"],
@@ -63,7 +63,7 @@ export async function replay({ parts: [id] }, again) {
       ["Group", link(`#group/${encodeURIComponent(one.system)}/${one.fingerprint}`, one.fingerprint)],
       ["Kind", one.kind],
       ["Who", one.actor],
-      ["What was mended", one.evidence ?? "replayed as it is"],
+      ["What was fixed", one.evidence ?? "replayed as it is"],
       ["Set in every input", one.set ? text(one.set) : null],
       ["From", one.is_full ? "the first stage" : one.stage],
       ["Letters a minute", text(one.per_minute ?? "all at once")],
@@ -76,7 +76,7 @@ export async function replay({ parts: [id] }, again) {
           el("h3", {}, "What went wrong again"),
           table(
             [
-              ["Letter", (row) => link(`#letter/${row.letter_id}`, el("code", {}, row.letter_id))],
+              ["Letter", idCell(one.troubles, "letter", "letter_id")],
               ["Why", "detail"],
             ],
             one.troubles,

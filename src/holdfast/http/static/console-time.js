@@ -1,7 +1,7 @@
 // Time: what each system did, from a quarter of an hour to thirty days, of all jobs or of some.
 import { api, el } from "./holdfast.js";
 import { clock, timeChart } from "./charts.js";
-import { field, link, money, span, table } from "./parts.js";
+import { count, field, link, money, span, table } from "./parts.js";
 
 const RANGES = [
   [15, "15 min"],
@@ -11,7 +11,9 @@ const RANGES = [
   [10080, "7 days"],
   [43200, "30 days"],
 ];
-const FILTERS = ["kind", "stage", "queue", "provider"];
+const FILTERS = ["kind", "stage", "queue", "provider", "owner"];
+const OWNERS_DRAWN = 3;
+const FEW = 20;
 const whole = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)}k` : String(Math.round(value)));
 const ms = (value) => span(value / 1000);
 const percent = (value) => `${Math.round(value * 100)} %`;
@@ -66,14 +68,15 @@ export const jobsBehind = (query) => (point, item) => {
 };
 
 // What goes on, in words: stages where there are any, else jobs; a system that does nothing is at rest.
-export function pace(item) {
+export function pace(item, isBrief = false) {
   const minutes = item.step_s / 60;
   const recent = item.points.slice(-Math.max(2, Math.round(5 / minutes)));
   const each = (name) => recent.reduce((sum, point) => sum + point[name], 0) / (recent.length * minutes);
   const [stages, jobs] = [each("stages"), each("jobs")];
   const last = item.points.at(-1);
   if (!stages && !jobs) return last.running ? `${last.running} running` : last.waiting ? `${whole(last.waiting)} waiting` : "at rest";
-  const words = `${stages < 10 ? stages.toFixed(1) : whole(stages)} stages/min`;
+  const words = `${stages < 10 ? stages.toFixed(1) : whole(stages)}${isBrief ? "" : " stages"}/min`;
+  if (isBrief) return words;
   return jobs ? `${words}, ${jobs < 10 ? jobs.toFixed(1) : whole(jobs)} jobs/min` : words;
 }
 
@@ -81,12 +84,27 @@ export const part = (name, which) => (point) => (point[name] === null ? null : p
 
 function section(item, query) {
   const options = { large: true, jobs: jobsBehind(query) };
-  const curves = (name) => ["p50", "p95", "p99"].map((which, number) => ({ name: which, kind: number === 1 ? "line" : "second", value: part(name, which) }));
   return el(
     "section",
     { class: "card", key: item.system, "aria-label": item.title },
     el("h2", {}, item.title),
     el("p", { class: "soft" }, `Counted until ${item.counted_until ? new Date(item.counted_until).toLocaleTimeString([], { hourCycle: "h23" }) : "never: no keeper has run"}. Drag across a chart to zoom in; click a point for its jobs.`),
+    // What is counted by owner is not counted by kind, and the other way round: one is shown or the other.
+    query.get("owner") ? ownersOf(item, query, options) : [...everything(item, query, options), ...ownersOf(item, query, options)],
+  );
+}
+
+const curves = (name) => ["p50", "p95", "p99"].map((which, number) => ({ name: which, kind: number === 1 ? "line" : "second", value: part(name, which) }));
+
+function everything(item, query, options) {
+  return [
+    el("div", { class: "timecharts" }, drawn(item, options)),
+    ...counted(item, query),
+  ];
+}
+
+function drawn(item, options) {
+  return [
     timeChart("Stages", item, [
       { name: "done", kind: "bar", value: (point) => point.stages },
       { name: "failed", kind: "bad", value: (point) => point.failed },
@@ -104,7 +122,12 @@ function section(item, query) {
     timeChart("Running time of a stage", item, curves("ran_ms"), { ...options, show: ms }),
     failureChart(item, options),
     timeChart("Cost", item, [{ name: "cost", kind: "bar", value: (point) => point.cost_micros }], { ...options, show: money }),
-    item.providers.map((one) => providerChart(one, item, options)),
+    ...item.providers.map((one) => providerChart(one, item, options)),
+  ];
+}
+
+function counted(item, query) {
+  return [
     el("h3", {}, "Stages"),
     table(
       [
@@ -121,7 +144,34 @@ function section(item, query) {
     ),
     el("h3", {}, "Failures by class"),
     table([["Class", (row) => link(`#jobs?${new URLSearchParams({ q: `error:"${row.name}"` })}`, row.name)], ["Times", "number"]], item.errors, (row) => row.name, "Nothing failed."),
-  );
+  ];
+}
+
+// Whose jobs came and failed. The largest are drawn; all that have a name are listed, and the others are one line.
+function ownersOf(item, query, options) {
+  const named = item.owners.filter((one) => one.name !== null);
+  if (!item.owners.length && !query.get("owner")) return [];
+  const chart = (one) =>
+    timeChart(`Submitted by ${one.name}`, item, [
+      { name: "submitted", kind: "bar", value: (point) => point.submitted },
+      { name: "failed", kind: "second", value: (point) => point.failed },
+    ], { ...options, show: whole, now: count(one.submitted, "job"), points: one.points });
+  return [
+    el("h3", {}, "Owners"),
+    table(
+      [
+        ["Owner", (row) => (row.name === null ? "all others" : link(`#time?${filtered(query, { owner: row.name })}`, row.name))],
+        ["Jobs submitted", "submitted"],
+        ["Attempts failed", "failed"],
+        ["Jobs died", "died"],
+        ["", (row) => (row.name === null ? "" : link(`#jobs?${new URLSearchParams({ q: `owner:"${row.name}"`, system: item.system })}`, "Jobs"))],
+      ],
+      item.owners,
+      (row) => row.name ?? "",
+      "No job of this owner was submitted or failed in this time.",
+    ),
+    el("div", { class: "timecharts" }, named.slice(0, OWNERS_DRAWN).map(chart)),
+  ];
 }
 
 function filtered(query, more) {
@@ -130,7 +180,7 @@ function filtered(query, more) {
   return other;
 }
 
-// A share of few attempts says little, so the figure is of the whole stretch, and says of how many; a minute without any is a gap.
+// The figure is of the whole stretch, a count while attempts are few: of one attempt that failed, "100 %" would be an alarm.
 export function failureChart(item, options) {
   const sum = (name) => item.points.reduce((all, point) => all + point[name], 0);
   const [failed, all] = [sum("failed"), sum("failed") + sum("stages")];
@@ -138,7 +188,7 @@ export function failureChart(item, options) {
   return timeChart("Attempts that failed", item, [{ name: "failed", kind: "line", value }], {
     ...options,
     show: percent,
-    now: all ? percent(failed / all) : "none",
+    now: !all ? "none" : all < FEW ? `${failed} of ${all}` : percent(failed / all),
     foot: all ? `${failed} of ${all}` : "nothing",
   });
 }

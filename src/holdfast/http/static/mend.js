@@ -1,4 +1,4 @@
-// Mend and replay in one dialog: what failed, the input as a form, what a replay would do, and the button. The difference
+// Fix and replay in one dialog: what failed, the input as a form, what a replay would do, and the button. The difference
 // and the preview are the server's, asked anew whenever something is typed.
 import { nameDialog, restore, drop, fieldsOf } from "./drafts.js";
 import { api, el } from "./holdfast.js";
@@ -72,7 +72,7 @@ export function mendDialog(one, again) {
   };
   openDialog(
     {
-      title: "Mend and replay",
+      title: "Fix and replay",
       fields: [
         el("p", { class: "callout error" }, el("strong", {}, `${one.error_class} in ${one.stage}: `), one.last_error),
         asked.length ? el("fieldset", {}, el("legend", {}, "Input"), asked.map(([, each]) => field(shown(each)))) : null,
@@ -104,7 +104,7 @@ export function mendGroupDialog({ system, fingerprint, ids, first, causes, begun
   });
   openDialog(
     {
-      title: "Mend and replay the group",
+      title: "Fix and replay the group",
       fields: [
         el("p", { class: "callout error" }, el("strong", {}, `${first.error_class} in ${first.stage}: `), first.last_error),
         field({ name: "cause", id: "mend-cause", label: "What kind of cause was it?", kind: "select", options: causes, value: first.cause ?? "transient" }),
@@ -132,7 +132,7 @@ export function mendGroupDialog({ system, fingerprint, ids, first, causes, begun
 }
 
 const evidenceField = () =>
-  field({ name: "evidence", id: "mend-evidence", label: "What was mended, and how is that known?", placeholder: "empty: replayed as it is" });
+  field({ name: "evidence", id: "mend-evidence", label: "What was fixed, and how is that known?", placeholder: "empty: replayed as it is" });
 const stageField = (start) =>
   field({
     name: "full",

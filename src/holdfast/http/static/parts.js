@@ -69,17 +69,31 @@ export function span(seconds) {
 export const ago = (value) => `${span(Math.max(0, (Date.now() - new Date(value).getTime()) / 1000))} ago`;
 export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
 // The server counts jobs up to ten thousand of a sort: from there on there may be more.
-export const many = (number) => (number >= 10000 ? `${number.toLocaleString("en")}+` : String(number));
-export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+export const many = (number) => `${number.toLocaleString("en")}${number >= 10000 ? "+" : ""}`;
+export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
 export const link = (href, ...words) => el("a", { href }, ...words);
+
+// As much of each id as tells it from every other in the list, and eight characters at least, as the command line shows it.
+function idLength(ids) {
+  const sorted = ids.toSorted();
+  const shared = (one, other) => [...one].findIndex((letter, at) => letter !== other[at]);
+  return Math.max(8, ...sorted.slice(1).map((id, at) => 1 + shared(id, sorted[at])));
+}
+
+// A column's cell with the short id; what is read aloud, and what a tool tip shows, is the whole of it.
+export function idCell(rows, view, name = "id") {
+  const length = idLength(rows.map((row) => row[name]));
+  return (row) =>
+    el("a", { href: `#${view}/${encodeURIComponent(row[name])}`, title: row[name], "aria-label": row[name] }, el("code", {}, row[name].slice(0, length)));
+}
 
 // Columns are [title, name of a field or a function of the row]; `key` tells rows apart while they move.
 export function table(columns, rows, key = null, none = "Nothing.") {
   if (!rows.length) return el("p", { class: "soft" }, none);
   // The title goes with the cell: on a narrow screen a row is a card, and has no heads above it.
   const cell = (row, title, one) =>
-    el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : text(row[one]));
+    el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]));
   const line = (row) =>
     el(
       "tr",
@@ -94,12 +108,18 @@ export function table(columns, rows, key = null, none = "Nothing.") {
   );
 }
 
+// A long value gets the room of two, or the whole line.
+const roomFor = (value) => {
+  const length = (value.textContent ?? String(value)).length;
+  return length > 60 ? "line" : length > 28 ? "two" : null;
+};
+
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return el(
     "dl",
     { class: "facts" },
-    known.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    known.map(([name, value]) => el("div", { class: roomFor(value) }, el("dt", {}, name), el("dd", {}, value))),
   );
 }
 

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from holdfast.errors import InvalidInput, StoreDown
-from holdfast.kernel.declare.fitting import first_problem, missing_await
+from holdfast.kernel.declare.fitting import first_problem, missing_await, read_back, read_json
+from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.ledger.paid import adapter_of
 from holdfast.tables import answers
 from holdfast.tables.answers import KeptAnswer, NewAnswer, RunId
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from holdfast.kernel.context import Context
 
 NAME_LENGTH_MAX = 200
-VALUE_BYTES_MAX = 4 * 1_048_576
 PREFIX = "checkpoint:"
 WRITE_AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -52,7 +52,7 @@ async def recall(ctx: Context, name: str, returns: Any) -> tuple[bool, Any]:
     if kept is None or kept.value is None:
         return False, None
     try:
-        return True, adapter_of(returns).validate_json(kept.value)
+        return True, read_json(adapter_of(returns), kept.value)
     except ValidationError as error:
         raise InvalidInput(f"What the checkpoint '{name}' holds does not fit: {first_problem(error)}.") from None
 
@@ -70,7 +70,7 @@ async def keep(ctx: Context, name: str, value: object, returns: Any) -> Any:
                 raise
             await asyncio.sleep(pause_s)
     await ctx.kernel.failpoint("checkpoint.after_commit")
-    return adapter_of(returns).validate_json(text)
+    return read_json(adapter_of(returns), text)
 
 
 async def store(ctx: Context, run: str, text: str) -> None:
@@ -91,16 +91,15 @@ def _written(name: str, value: object, returns: Any) -> str:
         text = adapter_of(returns).dump_json(value).decode()
     except Exception as error:
         raise InvalidInput(f"The value of the checkpoint '{name}' cannot be stored as JSON: {error}.") from None
+    problem = read_back(adapter_of(returns), False, value, text)
+    if problem is not None:
+        raise InvalidInput(f"The value of the checkpoint '{name}' cannot be stored: {problem}.")
     if returns is Any and from_json(text) != value:
         raise InvalidInput(
             f"The value of the checkpoint '{name}' is a {type(value).__name__} that JSON does not give back as it is; "
             "say its type, as in returns=Page."
         )
-    if len(text) > VALUE_BYTES_MAX:
-        raise InvalidInput(
-            f"The value of the checkpoint '{name}' is {len(text):,} bytes; the limit is {VALUE_BYTES_MAX:,}. Store it "
-            "elsewhere and keep a reference."
-        )
+    check_size(f"The value of the checkpoint '{name}'", text)
     return text
 
 

@@ -30,6 +30,7 @@ from holdfast.kernel.submit import (
     LOAD_ROWS_MIN,
     ROWS_AT_A_TIME,
     JobToEnqueue,
+    name_place,
     prepare,
     submit_in,
 )
@@ -118,7 +119,7 @@ async def _next_part(
 ) -> list[JobToEnqueue]:
     part: list[JobToEnqueue] = []
     size = 0
-    for order in _orders(ctx, join, kind, given, position, options):
+    for order in name_place(_orders(ctx, join, kind, given, position, options), position + 1):
         part.append(order)
         size += len(order.row.payload)
         if len(part) == rows or size >= BULK_BYTES:

@@ -17,6 +17,7 @@ from holdfast.core.family import JOIN_KEY, Answered
 from holdfast.errors import InvalidInput
 from holdfast.kernel.compose.checkpoint import kept_of
 from holdfast.kernel.compose.parking import Parking
+from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.intake import answered, once, run_of, take_answer
 from holdfast.kernel.kernel import Kernel
 from holdfast.tables import answers, callbacks, jobs
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from holdfast.kernel.context import Context
 
 KEY_LENGTH_MAX = 200
-BODY_BYTES_MAX = 1_048_576
 TIMED_OUT = json.dumps({"timed_out": True})
 WAIT_UNTIL = "until:"
 """The run under which a stage keeps how long it waits for a key."""
@@ -112,8 +112,7 @@ def check_key(key: object) -> None:
 
 
 def check_body(body: str) -> None:
-    if len(body) > BODY_BYTES_MAX:
-        raise InvalidInput(f"The answer has {len(body):,} bytes; the limit is {BODY_BYTES_MAX:,}.")
+    check_size("The answer", body)
     try:
         json.loads(body, parse_constant=_no_number)
     except ValueError as error:

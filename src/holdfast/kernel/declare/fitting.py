@@ -16,6 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from holdfast.kernel.declare.change import change
+
 PLAIN = frozenset(
     {
         "bool",
@@ -34,6 +36,7 @@ PLAIN = frozenset(
     }
     | {"timedelta", "tuple", "uuid"}
 )
+KEYS = frozenset({"date", "datetime", "int", "literal", "str", "uuid"})
 LONG = 4_000
 """A text of this length may hold an integer with more digits than a reader takes."""
 DEPTH_MAX = 100
@@ -44,8 +47,8 @@ def is_plain(adapter: TypeAdapter[Any]) -> bool:
     return _plain(adapter.core_schema)
 
 
-def read_back(adapter: TypeAdapter[Any], plain: bool, value: object, text: str) -> str | None:
-    """What is wrong with a value that was written as `text`; None if a worker can read it."""
+def read_back(adapter: TypeAdapter[Any], plain: bool, value: object, text: str, *, exact: bool = False) -> str | None:
+    """What is wrong with a value that was written as `text`; None if a worker can read it, `exact`: as it was."""
     if "null" in text or "NaN" in text or "Infinity" in text:
         problem = unwritable(value)
         if problem is not None:
@@ -53,10 +56,15 @@ def read_back(adapter: TypeAdapter[Any], plain: bool, value: object, text: str) 
     if plain and len(text) < LONG:
         return None
     try:
-        adapter.validator.validate_json(text)
+        again = read_json(adapter, text)
     except ValidationError as error:
-        return first_problem(error)
-    return None
+        return f"{first_problem(error)} (when it is read again, as a worker does)"
+    return change(value, again) if exact else None
+
+
+def read_json(adapter: TypeAdapter[Any], text: str | bytes) -> Any:
+    """A stored value. Its fields are stored under their own names, whatever aliases they have."""
+    return adapter.validator.validate_json(text, by_alias=True, by_name=True)
 
 
 def unwritable(value: object) -> str | None:
@@ -78,10 +86,17 @@ def missing_await(value: object) -> str | None:
 def _plain(schema: Any) -> bool:
     if isinstance(schema, Mapping):
         kind = schema.get("type")
-        if isinstance(kind, str) and kind not in PLAIN:
+        if isinstance(kind, str) and (kind not in PLAIN or not _names_parts(kind, schema)):
             return False
         return all(_plain(part) for name, part in schema.items() if name not in ("metadata", "default", "expected"))
     return all(map(_plain, schema)) if isinstance(schema, list | tuple) else True
+
+
+def _names_parts(kind: str, schema: Mapping[str, Any]) -> bool:
+    """Whether a container says what it holds, and under which keys: JSON's are texts."""
+    if kind == "dict":
+        return "values_schema" in schema and schema.get("keys_schema", {}).get("type") in KEYS
+    return kind != "list" or "items_schema" in schema
 
 
 def _unwritable(value: object, where: str, depth: int) -> str | None:

@@ -25,6 +25,8 @@ from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, StoreDown
 from holdfast.kernel.call import CallResult, call
+from holdfast.kernel.declare.fitting import read_json
+from holdfast.kernel.declare.size import size_problem
 from holdfast.kernel.effect_open import app_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import Cost, Report, record
@@ -32,7 +34,6 @@ from holdfast.tables import answers
 from holdfast.tables.answers import KeptAnswer, NewAnswer, RunId
 
 T = TypeVar("T")
-ANSWER_BYTES_MAX = 4 * 1_048_576
 WRITE_AGAIN_S = (0.2, 0.5, 1.0, 2.0, *[5.0] * 120)
 """How long to wait before an answer is offered to the database again: for ten minutes in all."""
 _BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -69,7 +70,7 @@ class Paid:
         kept = await self._known(run_id)
         if kept.value is not None:
             try:
-                return cast(T, adapter.validate_json(kept.value))
+                return cast(T, read_json(adapter, kept.value))
             except ValidationError:
                 pass  # a deploy changed its type: asked again under the same key, which the provider may still know
         key = paid_key(app_of(kernel, job.kind), run_id, kept.tries)
@@ -122,9 +123,9 @@ def _judged(
     except Exception as error:
         why = f"does not fit its declared type ({type(error).__name__})"
         return _unkept(result, provider, why), None
-    if len(text) > ANSWER_BYTES_MAX:
-        why = f"is {len(text):,} bytes long, and at most {ANSWER_BYTES_MAX:,} can be kept"
-        return _unkept(result, provider, why), None
+    problem = size_problem(text)
+    if problem is not None:
+        return _unkept(result, provider, problem), None
     return result, NewAnswer(run_id, tries, text)
 
 

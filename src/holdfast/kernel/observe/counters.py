@@ -46,8 +46,6 @@ COUNTERS = (
     Counter("loop_blocked", "Times that a handler blocked its worker's event loop", ("kind",)),
     Counter("settles_refused", "Writes refused because the lease was gone", ("kind",)),
     Counter("dead_letters_opened", "Dead letters written", ("kind", "error_class", "cause")),
-    Counter("corrections", "Inputs of dead jobs that were corrected", ("kind",)),
-    Counter("replays", "Dead letters replayed", ("kind",)),
     Counter("breaker_changes", "Changes of a breaker's gate", ("provider", "gate")),
     Counter("effects_sent", "External effects sent and marked", ("provider",)),
     Counter("effects_in_review", "Effects set aside for a person"),

@@ -1,26 +1,30 @@
-"""What a handler asks of its context, checked before anything is done: a mistake here is one that no retry mends."""
+"""What a handler asks of its context, checked before anything is done: a mistake here is one that no retry fixes."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from holdfast.core.given import seconds_problem
-from holdfast.core.suggest import nearest
+from holdfast.core.failure import Category, Failure, failure
+from holdfast.core.given import seconds_problem, text_problem
+from holdfast.core.suggest import nearest, unknown_name
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.declare import declaring
+from holdfast.kernel.declare.size import check_size
 
 if TYPE_CHECKING:
     from holdfast.kernel.context import Context
 
 T = TypeVar("T")
+C = TypeVar("C")
 P = ParamSpec("P")
 PROMISED_MAX = 100
+TEXT_LENGTH_MAX = 500  # an exchange and a routing key, each as long as AMQP carries
 
 
 def must_await(
@@ -32,13 +36,49 @@ def must_await(
     def begin(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         if self.inside is not None and method.__name__ != "note_progress":
             refuse_inside(self, f"ctx.{method.__name__}(...)")
-        coroutine = method(self, *args, **kwargs)
+        try:
+            coroutine = method(self, *args, **kwargs)
+        except TypeError as error:
+            raise _wrong_call(method, error, kwargs) from None
         if len(self.promised) == PROMISED_MAX:  # a handler that goes on for hours awaits most of them
             self.promised = [promise for promise in self.promised if _is_not_begun(promise[1])]
         self.promised.append((method.__name__, coroutine))
         return coroutine
 
     return begin
+
+
+def refuse_wrong_calls(context: type[C]) -> type[C]:
+    """A class whose public methods refuse arguments that they do not take with `BadDeclaration`."""
+    for name, method in list(vars(context).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_") and not hasattr(method, "__wrapped__"):
+            setattr(context, name, _refusing(method))
+    return context
+
+
+def _refusing(method: FunctionType) -> Callable[..., Any]:
+    @wraps(method)
+    def begin(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # no line of it has run
+                raise _wrong_call(method, error, kwargs) from None
+            raise
+
+    return begin
+
+
+def _wrong_call(method: Callable[..., Any], error: TypeError, given: Iterable[str]) -> BadDeclaration:
+    """What is wrong with the arguments, and those that the method takes."""
+    place = f"ctx.{method.__name__}"
+    problem = unknown_name(method, place, given)
+    if problem is None:
+        _, *parameters = inspect.signature(method).parameters.values()
+        names = [str(each.replace(annotation=each.empty, default=each.empty)) for each in parameters]
+        why = str(error).partition("() ")[2]
+        problem = f"{place}() {why}; it takes {', '.join(names) or 'no arguments'}."
+    return BadDeclaration(problem)
 
 
 def check_awaited(ctx: Context) -> None:
@@ -60,7 +100,7 @@ def _is_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
 
 
 def refuse_inside(ctx: Context, what: str) -> None:
-    """What writes by itself would wait for ever for the transaction that it is called in."""
+    """What writes by itself would wait forever for the transaction that it is called in."""
     if ctx.inside is asyncio.current_task():
         raise BadDeclaration(
             f"The stage '{ctx.stage}' of '{ctx.kind.name}' calls {what} inside of its ctx.transaction(), "
@@ -100,17 +140,43 @@ def check_call(provider: object, timeout_s: object, cost: object) -> None:
         raise BadDeclaration(f"The cost of a call is {cost!r}: write cost=lambda answer: Cost(...).")
 
 
+def check_message(destination: object, texts: dict[str, object], headers: object) -> None:
+    """Refuse a message that no broker could carry."""
+    given = {name: value for name, value in texts.items() if value is not None and value != ""}
+    for name, value in {"destination": destination, **given}.items():
+        if problem := text_problem(value, TEXT_LENGTH_MAX):
+            raise InvalidInput(f"The {name} of a message is {value!r}; it {problem}.")
+    pairs = headers.items() if isinstance(headers, Mapping) else () if headers is None else [(headers, headers)]
+    if not all(isinstance(name, str) and isinstance(value, str) for name, value in pairs):
+        raise InvalidInput(f"The headers of a message are {headers!r}; they must be texts: {{'name': 'value'}}.")
+
+
+def check_expiry(expires_s: object) -> None:
+    if problem := seconds_problem(expires_s, above_zero=True):
+        raise InvalidInput(f"The expires_s of {expires_s!r} of a callback URL {problem}.")
+
+
 def json_text(what: str, value: object) -> str:
     """The value as compact JSON; refused, with what it is of, if JSON cannot hold it."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be written as JSON: {error}.") from None
+    check_size(what, text)
+    return text
 
 
-def missing(context: object, name: str) -> AttributeError:
+class MissingName(AttributeError):
+    """A name that a context does not have: a mistake that no retry mends."""
+
+    @property
+    def failure(self) -> Failure:
+        return failure(Category.BUG, "USAGE_ERROR", str(self))
+
+
+def missing(context: object, name: str) -> MissingName:
     """The answer to a misspelt name of a context."""
     names = [each for each in dir(type(context)) if not each.startswith("_")]
     near = None if name.startswith("_") else nearest(name, names)
     meant = f"; did you mean 'ctx.{near}'?" if near else ""
-    return AttributeError(f"A {type(context).__name__} has no '{name}'{meant}")
+    return MissingName(f"A {type(context).__name__} has no '{name}'{meant or '.'}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from holdfast.core.family import Answered, Success
 from holdfast.errors import BadDeclaration
 from holdfast.kernel.running.aside import Ask, Facts, Port
-from holdfast.kernel.running.asked import json_text, missing
+from holdfast.kernel.running.asked import check_function, json_text, missing, refuse_wrong_calls
 
 if TYPE_CHECKING:
     from holdfast.core.failure import Failure
@@ -25,6 +25,7 @@ In = TypeVar("In")
 C = TypeVar("C")
 
 
+@refuse_wrong_calls
 class SyncContext:
     """The context of a stage that is a plain `def`: the same attempt, seen from a thread or a process of its own.
 
@@ -111,11 +112,14 @@ class SyncContext:
         """Perform an external effect at most once for `key`, as `Context.effect` does; `send` is a plain function and
         runs in this thread."""
         self._refuse_in_process("effect")
+        if lookup is not None:
+            check_function(lookup, "ctx.effect(key, send=..., lookup=lambda token: ...)", takes=1)
         answer: str = self._ask("effect", key, send, lookup, provider)
         return answer
 
     def checkpoint(self, name: str, find: Callable[[], T], *, returns: object = Any) -> T:
         """What `find` returned, stored before it is returned: later attempts of this stage read it instead."""
+        check_function(find, "ctx.checkpoint(name, lambda: ...)", takes=0)
         known, value = self._ask("recall", name, returns)
         answer: T = value if known else self._ask("keep", name, find(), returns)
         return answer

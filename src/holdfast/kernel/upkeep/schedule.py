@@ -152,11 +152,13 @@ async def remove_schedule(kernel: Kernel, name: str, *, actor: str) -> None:
 async def schedule_once(kernel: Kernel) -> int:
     """Enqueue what is due. A missed stretch (all workers down) is caught up with one job, not with many."""
     async with kernel.store.reading() as tx:
-        if not await schedules.due(tx, kernel.now()):
-            return 0
+        names = await schedules.due(tx, kernel.now())
+    if not names:
+        return 0
     async with kernel.store.transaction() as tx:
         now = kernel.now()
-        due = [row for row in await schedules.due(tx, now) if row.kind in kernel.registry.kinds]
+        locked = [await schedules.lock_due(tx, name, now) for name in names]
+        due = [row for row in locked if row is not None and row.kind in kernel.registry.kinds]
         for row in due:
             last = _key(row, row.last_at) if row.overlap == "skip" and row.last_at is not None else None
             skipped = last is not None and await schedules.is_live(tx, row.kind, last)

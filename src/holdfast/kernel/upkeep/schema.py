@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import SchemaMismatch
-from holdfast.kernel.kernel import AutoMigrate, Kernel
+from holdfast.kernel.kernel import Kernel
 from holdfast.stores.migration import Applied, describe_missing, describe_newer
 
 
@@ -12,7 +12,7 @@ async def bring_forward(kernel: Kernel) -> list[str]:
     `SchemaMismatch`. A newer schema that this code may run beside is logged. Returns the steps applied."""
     applied: list[str] = []
     present = list(await kernel.store.installed())
-    if _may_migrate(kernel, present):
+    if kernel.auto_migrate:
         applied = await kernel.migrate()
     else:
         require_schema(kernel, present)
@@ -37,9 +37,3 @@ def owner(kernel: Kernel) -> str:
     return (
         ", ".join(f"'{app.name}'" for app in kernel.registry.apps if app.kinds or app.migrations) or "this deployment"
     )
-
-
-def _may_migrate(kernel: Kernel, installed: list[Applied]) -> bool:
-    if kernel.auto_migrate == AutoMigrate.AUTO:
-        return not installed or kernel.store.has_one_writer
-    return kernel.auto_migrate == AutoMigrate.TRUE

@@ -1,4 +1,4 @@
-"""Consumes a queue for ever: broker restarts, deleted queues, failing handlers and a store that is down included.
+"""Consumes a queue forever: broker restarts, deleted queues, failing handlers and a store that is down included.
 
 A message is acked when its handler has returned. A handler that raises keeps its message for a pause that doubles each
 time the same message fails, up to five seconds, and then gives it back: others go on meanwhile, and nothing spins. A

@@ -10,7 +10,7 @@ is in flight with it, and nobody knows who it was. Each of those is published al
 then the blame falls on the one, and the others go through.
 
 After a nack the channel is replaced, behind what is in flight on it. A channel of RabbitMQ 3.10 that was opened between
-the death of a quorum queue's leader and the election of the next one asks the dead node for ever: it nacks all that is
+the death of a quorum queue's leader and the election of the next one asks the dead node forever: it nacks all that is
 published on it, while any other channel gets through.
 """
 

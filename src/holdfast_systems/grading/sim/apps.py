@@ -126,7 +126,7 @@ def _completion(content: str | None, reason: str = "stop", refusal: str | None =
     return json.dumps({"id": "chat-1", "model": "sim", "choices": [choice], "usage": usage}).encode()
 
 
-# Each is a way in which real endpoints break their own format. The last two are refusals, which no retry mends.
+# Each is a way in which real endpoints break their own format. The last two are refusals, which no retry fixes.
 MALFORMED: tuple[Callable[[], bytes], ...] = (
     lambda: b"upstream connect error",
     lambda: b'{"choices": []}',

@@ -23,7 +23,7 @@ EXCUSED = frozenset(["StoreBusy", "StoreUnavailable", "BrokerDown", "TransportDo
 
 
 def check_gradings(evidence: Evidence) -> Iterator[Violation]:
-    """G4: a request has one job, one result for ever, and no call that no attempt of its job accounts for."""
+    """G4: a request has one job, one result forever, and no call that no attempt of its job accounts for."""
     jobs = {line.data[0]: request_id for request_id, line in evidence.requests.items()}
     for job, born in evidence.history.born.items():
         if job not in jobs and born.data[0] != refused.KIND:

@@ -42,7 +42,7 @@ async function lists(again) {
         ["State", (row) => pill(row.state)],
         ["Stage", "stage"],
         ["Error", "error_class"],
-        ["Last words", (row) => short(text(row.last_error))],
+        ["Last error", (row) => short(text(row.last_error))],
         ["Died", (row) => when(row.last_failure_at)],
         ["Job", (row) => link(jobHref(row.job_id), "its story")],
         ["", (row) => [stepButton(row, again), correctButton(row, again)]],
@@ -113,7 +113,7 @@ function breakerButton(row, again) {
 
 // What may be done about a letter next, and what has to be said for it.
 const CAUSE = { name: "cause", label: "Cause", kind: "select", options: CAUSES };
-const EVIDENCE = { name: "evidence", label: "What was mended, and how that is known", required: true };
+const EVIDENCE = { name: "evidence", label: "What was fixed, and how that is known", required: true };
 const STEPS = {
   open: ["triage", "Triage", [CAUSE]],
   escalated: ["triage", "Triage", [CAUSE]],

@@ -49,7 +49,7 @@ class ReviewEvidence:
     asked: Mapping[tuple[str, int], ReviewAtBirth]
 
     def where(self, asked: ReviewAtBirth, call: ProviderEvent, stage: str) -> str:
-        """Whether the caller held the job in this stage, in another one, or not at all: then it had stood still until
+        """Whether the caller held the job in this stage, in another one, or not at all: then it had been paused until
         its attempt was taken away, and nothing could stop it. What happened in the very same millisecond may have
         happened before or after."""
         before: JobChange | None = None
@@ -343,7 +343,7 @@ def tally_of(world: ReviewWorld, history: RunHistory) -> dict[str, int]:
     counts["mail lost and told again"] = world.lost_mails
     counts["recipient corrected"] = world.corrections
     counts["kept part"] = sum(1 for _ in history.of("chunk"))
-    counts["call by a process that had stood still"] = sum(
+    counts["call by a process that had been paused"] = sum(
         seen.where(asked, call, stage) == STRAY for stage, asked, call in _calls(seen)
     )
     return counts

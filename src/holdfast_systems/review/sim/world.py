@@ -86,7 +86,7 @@ COVERAGE = Coverage(
             *("delivery sent", "delivery failed", "delivery needs_person"),
             *("death in fetch", "death in llm", "death in notify"),
             *("replay in full", "replay of fetch", "replay of llm", "replay of notify"),
-            *("escalation", "kept part", "call by a process that had stood still", "mail lost and told again"),
+            *("escalation", "kept part", "call by a process that had been paused", "mail lost and told again"),
             *("recipient corrected",),
         }
     ),

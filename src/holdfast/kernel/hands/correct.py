@@ -109,7 +109,6 @@ async def correct(
                 raise _Preview
     except _Preview:
         return corrections[-1]
-    kernel.watch.count("corrections", kind=corrections[-1].kind)
     return corrections[-1]
 
 

@@ -1,0 +1,156 @@
+"""Nothing is accepted that a worker would read otherwise than it was given; what can be stored as it is, is taken."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import pytest
+from pydantic import Base64Bytes, BaseModel, Field, SecretStr, field_validator
+
+from holdfast import App, Context, InvalidInput, Job, stage
+from holdfast.errors import BadDeclaration
+from holdfast.kernel.kinds import JobKind
+
+pytestmark = pytest.mark.spec("K6")
+T = TypeVar("T")
+
+
+class Colour(enum.Enum):
+    RED = "r"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    number: int
+    text: str = "x"
+
+
+@dataclass
+class Base:
+    number: int
+
+
+@dataclass
+class Derived(Base):
+    more: int = 2
+
+
+class Point(NamedTuple):
+    x: int
+    y: int = 0
+
+
+class Named(BaseModel):
+    name: str = Field(alias="fullName")
+    shown: str = Field("y", serialization_alias="shownAs")
+
+
+class Louder(BaseModel):
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def shout(cls, text: str) -> str:
+        return text + "!"
+
+
+class Login(BaseModel):
+    password: SecretStr
+
+
+class Hidden(BaseModel):
+    number: int = Field(exclude=True)
+
+
+class Box(BaseModel, Generic[T]):
+    value: T
+
+
+class Holder(BaseModel):
+    box: Box[int]
+    parent: Named | None = None
+
+
+class Wide(Holder):
+    more: int = 1
+
+
+class Picture(BaseModel):
+    data: Base64Bytes
+    title: str | None = None
+
+
+def kind_of(takes: Any) -> JobKind:
+    app = App("door")
+
+    class Take(Job[takes]):
+        @stage()
+        async def run(self, ctx: Context, given: Any) -> None: ...
+
+    return app.job()(Take).__holdfast__
+
+
+TAKEN: list[tuple[Any, Any]] = [
+    (Colour, Colour.RED),
+    (Decimal, Decimal("1.10")),
+    (datetime, datetime(2030, 1, 1, tzinfo=UTC)),
+    (uuid.UUID, uuid.UUID(int=5)),
+    (set[int], {1, 2}),
+    (tuple[int, str], (1, "a")),
+    (dict[int, str], {1: "a"}),
+    (Card, Card(1)),
+    (Derived, Derived(1)),
+    (Point, Point(1)),
+    (Literal["a", "b"], "a"),
+    (Named, Named(fullName="ann")),
+    (Box[int], Box[int](value=1)),
+    (Holder, Holder(box=Box[int](value=1), parent=Named(fullName="ann"))),
+    (Picture, Picture(data=b"/wA=")),
+    (int | str, "5"),
+    (dict, {"a": [1, {"b": None}]}),
+    (Any, None),
+]
+
+
+@pytest.mark.parametrize(("takes", "value"), TAKEN, ids=[str(takes) for takes, _ in TAKEN])
+def test_a_worker_reads_what_was_given(takes: Any, value: Any) -> None:
+    kind = kind_of(takes)
+    assert kind.load_input(kind.dump_input(value)) == value
+
+
+def test_a_tuple_in_what_has_no_type_is_a_list() -> None:
+    kind = kind_of(dict)
+    assert kind.load_input(kind.dump_input({"a": (1, 2)})) == {"a": [1, 2]}
+
+
+REFUSED: list[tuple[Any, Any, str]] = [
+    (dict, {"at": datetime(2030, 1, 1, tzinfo=UTC)}, "at: it is a datetime, and would be read again as a str; declare"),
+    (dict[str, Any], {"sum": Decimal(1)}, "sum: it is a Decimal, and would be read again as a str; declare its type."),
+    (list, [{1}], "0: it is a set, and would be read again as a list."),
+    (Any, Colour.RED, "the value: it is a Colour, and would be read again as a str; declare its type."),
+    (dict[tuple[int, int], str], {(1, 2): "a"}, "Input should be a valid array (when it is read again, as a worker"),
+    (Base, Derived(1, 5), "the value: it is a Derived, and would be read again as a Base."),
+    (Card | Base, Base(1), "the value: it is a Base, and would be read again as a Card."),
+    (list[Holder], [Wide(box=Box[int](value=1))], "0: it is a Wide, and would be read again as a Holder."),
+    (Louder, Louder(text="a"), "text: it would be another value when it is read again; its type must take what it has"),
+    (Login, Login(password=SecretStr("abc")), "password: it would be another value when it is read again;"),
+    (Hidden, Hidden(number=1), "number: Field required (when it is read again, as a worker does)."),
+    (bytes, b"\xff", "it holds bytes that are no text; declare pydantic's Base64Bytes, or store them elsewhere."),
+]
+
+
+@pytest.mark.parametrize(("takes", "value", "sentence"), REFUSED, ids=[sentence[:40] for _, _, sentence in REFUSED])
+def test_what_would_be_read_otherwise_is_refused(takes: Any, value: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        kind_of(takes).dump_input(value)
+    assert sentence in str(refused.value)
+
+
+def test_a_type_variable_is_no_type() -> None:
+    with pytest.raises(BadDeclaration, match="'Take' takes ~T, which stands for any type: write Job"):
+        kind_of(T)

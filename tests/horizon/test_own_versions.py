@@ -1,0 +1,146 @@
+"""Rows that the clock, or a provider's answers, write again and again: nothing gets dearer by their own versions."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+import psycopg
+import pytest
+
+from holdfast import App, Breaker, Context, Job, Provider, stage
+from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.outcome import Done
+from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.kernel.settle import Ending
+from holdfast.kernel.submit import submit_many
+from holdfast.kernel.turn import turn
+from holdfast.stores.seam import Tx
+from holdfast.tables import jobs, keepers, providers, rollups, schedules, workers
+from holdfast.tables.rollups import EVENTS, Position
+from holdfast.tables.schedules import NewSchedule
+from holdfast.testing import HandClock
+from tests.horizon.explaining import ExplainingStore
+from tests.horizon.statements import BEHIND_THEIR_OWN
+from tests.horizon.test_flat import MORE, held_snapshot, vacuum
+
+VERSIONS = 5_000
+"""More than a day of a worker's signs, of a minutely schedule and of an outage's gate; seven hours of a keeper."""
+ROUNDS = 15
+A_FEW = 2
+"""Buffers: a level more of the index, for a key that has a number."""
+VERSIONS_A_PAGE = 25
+"""At least so many. The write that begins a page, and no other, checks the key against all pages before it."""
+WRITE = """UPDATE {table} SET {change} WHERE ctid = (SELECT n.ctid FROM {table} AS n ORDER BY n.{key} DESC LIMIT 1);"""
+AGAIN = [
+    ("holdfast_keepers", "lease_until = i", "name"),
+    ("holdfast_worker_signs", "seq = seq + 1, seen_at = i", "name DESC, n.seq"),
+    ("holdfast_rollup_positions", "at = i", "name"),
+    ("holdfast_schedules", "last_at = i", "name"),
+    ("holdfast_breakers", "not_before = i, gate = CASE i % 2 WHEN 0 THEN 'closed' ELSE 'open' END", "name"),
+]
+PROBE = """INSERT INTO holdfast_worker_signs VALUES ('readyz:here', i, 0, 0);
+DELETE FROM holdfast_worker_signs WHERE name = 'readyz:here' AND seq = i;"""
+
+app = App("again")
+api = Provider("api", breaker=Breaker())
+
+
+@app.job()
+class Call(Job[int]):
+    @stage(provider=api)
+    async def ask(self, ctx: Context, number: int) -> None: ...
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K21")
+async def test_a_row_that_is_written_again_and_again_costs_no_more_behind_its_own_versions(postgres_url: str) -> None:
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    await begin(kernel)
+    vacuum(postgres_url)
+    clean, _ = await measured(kernel, store, clock)
+    with held_snapshot(postgres_url):
+        write_again(postgres_url)
+        behind, most = await measured(kernel, store, clock)
+        plain = walk(postgres_url)
+    await store.close()
+
+    assert BEHIND_THEIR_OWN - set(clean) == set(), "never run here"
+    dearer = {name: (clean[name], behind[name]) for name in clean if behind[name] > MORE * clean[name] + A_FEW}
+    assert dearer == {}
+    assert {name: cost for name, cost in most.items() if cost > clean[name] + VERSIONS / VERSIONS_A_PAGE} == {}
+    assert plain > 10 * behind["keepers.look"], "there is nothing to walk over here"
+
+
+async def begin(kernel: Kernel) -> None:
+    async with kernel.store.transaction() as tx:
+        await keepers.take(tx, "again", "w", 1, 0)
+        await workers.seen(tx, "w", "again", 0, kernel.now(), heeds=True)
+        await providers.ensure(tx, "api", 0)
+        await rollups.lock(tx, EVENTS)
+        row = NewSchedule("s", "* * * * *", "again.call", "1", "UTC", 0, "allow", 1)
+        await schedules.ensure(tx, row, kernel.now(), kernel.now())
+
+
+async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> tuple[dict[str, float], dict[str, int]]:
+    """What each statement costs as a rule, and at the most."""
+    store.forget()
+    for number in range(ROUNDS):
+        clock.advance(60)
+        async with kernel.store.transaction() as tx:
+            await write(tx, clock.now_ms(), number)
+    async with kernel.store.transaction() as tx:
+        await look(tx, clock.now_ms())
+    await submit_many(kernel, Call, range(5))
+    taken, _ = await turn(kernel, "w", ["again"], [], 5)
+    await turn(kernel, "w", ["again"], [Ending(leased.job, Done(None), None) for leased in taken], 5)
+    costs = {name: store.costs[name] for name in BEHIND_THEIR_OWN & set(store.costs)}
+    return {name: median(each) for name, each in costs.items()}, {name: max(each) for name, each in costs.items()}
+
+
+async def write(tx: Tx, now: int, number: int) -> None:
+    assert await keepers.take(tx, "again", "w", now, now)
+    await workers.seen(tx, "w", "again", number, now, heeds=True)
+    await workers.probe(tx, "readyz:here")
+    row = await providers.lock(tx, "api", now)
+    gate = Gate.OPEN if number % 2 == 0 else Gate.CLOSED
+    await providers.swap(tx, "api", row.state, BreakerState(gate, generation=row.state.generation + 1), now)
+    await providers.set_not_before(tx, "api", now)
+    position = await rollups.lock(tx, EVENTS)
+    await rollups.move(tx, EVENTS, Position(position.seq, now))
+    (name,) = await schedules.due(tx, now)
+    due = await schedules.lock_due(tx, name, now)
+    assert due is not None and await schedules.advance(tx, name, due.next_at, now + 60_000, now)
+
+
+async def look(tx: Tx, now: int) -> None:
+    await keepers.look(tx, "again")
+    await workers.company(tx, "again", "{}", 0)
+    await workers.read_every(tx)
+    await providers.read(tx, "api")
+    await providers.read_with_lease(tx, "api", jobs.NIL, 1)
+    await providers.read_every(tx)
+    await providers.names(tx)
+    await providers.read_watched(tx, ["again"], {})
+    await rollups.read_position(tx, EVENTS)
+    await schedules.read_every(tx)
+
+
+def write_again(url: str) -> None:
+    texts = [WRITE.format(table=table, change=change, key=key) for table, change, key in AGAIN]
+    body = re.sub(r"\s+", " ", " ".join([*texts, PROBE]))
+    loop = f"DO $$ BEGIN SET LOCAL enable_seqscan = off; FOR i IN 1..{VERSIONS} LOOP {body} END LOOP; END $$"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(loop.encode())
+
+
+def walk(url: str) -> int:
+    """What it costs to find the keeper's row by its key, from the other end."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+        text = b"EXPLAIN (ANALYZE, BUFFERS) SELECT owner FROM holdfast_keepers WHERE name = 'again'"
+        lines = "\n".join(str(row[0]) for row in connection.execute(text))
+    return sum(int(number) for number in re.findall(r"shared hit=(\d+)", lines)[:1])
