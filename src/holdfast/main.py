@@ -94,6 +94,7 @@ def open_kernel(
         failpoint=parse_failpoints(settings.failpoints) if settings.failpoints else no_failpoint,
         watch=watch or LogWatch(),
         auto_migrate=settings.auto_migrate == "true",
+        makes_files=settings.auto_migrate != "false",
         callbacks=CallbackSigner(settings.public_url, settings.callback_secret),
         sealer=Sealer(settings.sealing_keys),
     )

@@ -192,6 +192,7 @@ class Kernel:
     call_through: CallThrough = call_directly
     watch: Watch = field(default_factory=LogWatch)
     auto_migrate: bool = True
+    makes_files: bool = True
     aside: Aside = field(default_factory=Pools)
     callbacks: CallbackSigner = field(default_factory=CallbackSigner)
     sealer: Sealer = field(default_factory=Sealer)

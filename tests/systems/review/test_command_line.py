@@ -37,7 +37,6 @@ def holdfast(*words: str) -> Result:
 @pytest.fixture(autouse=True)
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("HOLDFAST_AUTO_MIGRATE", "true")
     for name in ("REVIEW_DATABASE_URL", "SMTP_URL", "OPENAI_BASE_URL", "MAIL_HTTP_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "data"

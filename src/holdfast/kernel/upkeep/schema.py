@@ -9,10 +9,12 @@ from holdfast.stores.migration import Applied, describe_missing, describe_newer
 
 async def bring_forward(kernel: Kernel) -> list[str]:
     """Before work starts: migrate if `auto_migrate` lets this process do it, else refuse what does not fit with a
-    `SchemaMismatch`. A newer schema that this code may run beside is logged. Returns the steps applied."""
+    `SchemaMismatch`. A new SQLite file has no schema that anybody could wait for: whoever works first makes it whole.
+    A newer schema that this code may run beside is logged. Returns the steps applied."""
     applied: list[str] = []
     present = list(await kernel.store.installed())
-    if kernel.auto_migrate:
+    is_new_file = kernel.store.has_one_writer and not present
+    if kernel.auto_migrate or (is_new_file and kernel.makes_files):
         applied = await kernel.migrate()
     else:
         require_schema(kernel, present)
