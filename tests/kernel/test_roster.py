@@ -70,7 +70,7 @@ class VisitedWorker(Worker):
     async def renew(self) -> None:
         self.reports += 1
         if self.reports == 1:
-            self._wakeups.company_changed.set()
+            self.wakeups.company_changed.set()
         else:
             self.reported_again.set()
 

@@ -228,7 +228,7 @@ async def _relay(kernel: Kernel, declaration: _Declaration, workers: Sequence[Wo
     against its messages, and a broker that is away must not keep old messages from being warned about. A ring is heard
     by all; to ask by the clock, processes that work together take turns."""
     tuning = kernel.tuning
-    every_s = partial(workers[0].until_poll_s, tuning.relay_poll_s) if workers else tuning.relay_poll_s
+    every_s = partial(workers[0].wakeups.until_poll_s, tuning.relay_poll_s) if workers else tuning.relay_poll_s
     kernel.duties[RELAY] = "waits for the broker"
     await unless_stopped(stop, declaration.tried.wait())
     await repeat(kernel, RELAY, relay, every_s, stop, "outbox", tuning.relay_backoff_cap_s)

@@ -87,7 +87,7 @@ class Worker:
         self._disowning = asyncio.Lock()
         self._renewed_at: float | None = None
         self._renewal: Renewal | None = None
-        self._wakeups = Wakeups(kernel, self.name, self.queues, self._room, self._look_again)
+        self.wakeups = Wakeups(kernel, self.name, self.queues, self._room, self._look_again)
         self._kept = kept_places(kernel, self.queues, concurrency)
         self._resting = 0
         hooks = (self._spare, lambda: [running.job for running in self._running.values()], self._start, self._doubt.set)
@@ -98,7 +98,7 @@ class Worker:
         self._stop = stop
         keep_logs()
         async with asyncio.TaskGroup() as group:
-            helpers = [*self._wakeups.start(group), group.create_task(self._renew_for_ever())]
+            helpers = [*self.wakeups.start(group), group.create_task(self._renew_for_ever())]
             helpers += [group.create_task(self._newcomers.look_for_ever())] if self._kept else []
             waits = listen_for_waits(self.kernel)
             self._stand_by()
@@ -112,7 +112,7 @@ class Worker:
         if self._renewal is not None:
             self._renewal.stop()
         await self.kernel.aside.close()
-        await self._wakeups.sign_off()
+        await self.wakeups.sign_off()
 
     async def run_until_idle(self) -> int:
         """Run what is due until nothing is; for tests. Returns how many attempts ended."""
@@ -156,7 +156,7 @@ class Worker:
             if room > 0:
                 self._more = sum(not leased.went_on for leased in taken) >= room
                 if self._more:
-                    self._wakeups.note_surplus()
+                    self.wakeups.note_surplus()
                 # Less than there was room for is all there was. What comes later rings, or the poll finds it.
                 self._idle = not self._more and not parked and rings == self._rings
             if self._more:
@@ -167,7 +167,7 @@ class Worker:
         return max(0, self._free() - self._kept)
 
     def _free(self) -> int:
-        if self._draining or self._stop.is_set() or self._wakeups.is_drained:
+        if self._draining or self._stop.is_set() or self.wakeups.is_drained:
             return 0
         return self.concurrency - len(self._running) - self._reserved - self._going_on()
 
@@ -185,7 +185,7 @@ class Worker:
     async def _step(self, room: int) -> tuple[list[LeasedJob], int]:
         kept = self._going_on()
         finished, self._finished = self._finished, []
-        goes_on = not (self._draining or self._stop.is_set() or self._wakeups.is_drained)
+        goes_on = not (self._draining or self._stop.is_set() or self.wakeups.is_drained)
         self._stepping += 1
         self._reserved += kept
         began = self.kernel.now()
@@ -280,12 +280,12 @@ class Worker:
 
     async def _renew_for_ever(self) -> None:
         while True:  # the first round only says that the worker is there
-            self._wakeups.company_changed.clear()  # who comes while the look is under way is looked for again
+            self.wakeups.company_changed.clear()  # who comes while the look is under way is looked for again
             try:
                 await self.renew()
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", error=str(error))
-            await pause(self._wakeups.company_changed, self.kernel.tuning.renew_s)
+            await pause(self.wakeups.company_changed, self.kernel.tuning.renew_s)
 
     async def renew(self) -> None:
         """Extend every lease in one statement; what does not come back is not ours any more."""
@@ -293,7 +293,7 @@ class Worker:
         now = self.kernel.now()
         began = asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
-            await self._wakeups.report(tx, len(held), now)
+            await self.wakeups.report(tx, len(held), now)
             kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
         self._renewed_at = began
         if self._renewal is not None:
@@ -302,10 +302,6 @@ class Worker:
             if job_id in held and (attempt < held[job_id] or (job_id not in kept and attempt == held[job_id])):
                 self.kernel.watch.log("lease.lost", job_id=job_id, attempt=attempt)
                 self._abandon(running)
-
-    def until_poll_s(self, poll_s: float) -> float:
-        """How long until it is this process's turn to ask for all that are like it, one of them in each `poll_s`."""
-        return self._wakeups.until_poll_s(poll_s)
 
     def is_late_to_renew(self) -> bool:
         """Whether the leases here should have been renewed by now: the loop, or the database, was paused."""
