@@ -29,7 +29,7 @@ from holdfast.operator.incident_watch import incidents_app
 from holdfast.settings import Settings, read
 from holdfast.stores.connecting import Connecting, beside, in_schema, plain_url
 from holdfast.stores.seam import Store
-from holdfast.system import OpenSystem, System
+from holdfast.system import OpenSystem, System, own_file
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Transport
 from holdfast.transports.signed import SignedTransport
@@ -83,9 +83,11 @@ def open_kernel(
 ) -> Kernel:
     """A kernel for these apps on the configured database; `store` overrides it."""
     registry = Registry(apps)
-    url = settings.database_url or f"sqlite:///{Path(settings.data_dir) / 'holdfast.db'}"
+    if store is None:
+        url = settings.database_url or own_file([app.name for app in apps], settings.data_dir)
+        store = open_store(place_in(url, registry.schema), settings.connecting())
     return Kernel(
-        store=store or open_store(place_in(url, registry.schema), settings.connecting()),
+        store=store,
         registry=registry,
         transport=transport,
         tuning=settings.tuning(),

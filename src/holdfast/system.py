@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holdfast.engines.run import SHOW, Duties
+from holdfast.errors import SettingsError
 from holdfast.kernel.app import App
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import AWAITED
@@ -103,6 +104,14 @@ class System:
             return plain_url(mine)
         given = next(filter(None, (value_in(env, name) for name in shared)), None)
         return _apart(plain_url(given), self.name) if given else f"sqlite:///{Path(data_dir) / (self.name + '.db')}"
+
+
+def own_file(names: Sequence[str], data_dir: str) -> str:
+    """Where the jobs of an app are that was given no database: in the file in which the commands have them."""
+    if len(names) > 1:
+        apps = ", ".join(f"'{name}'" for name in names)
+        raise SettingsError([f"Without a database URL {apps} have a file each; set HOLDFAST_DATABASE_URL for all."])
+    return f"sqlite:///{Path(data_dir) / (names[0] if names else 'holdfast')}.db"
 
 
 def _apart(url: str, name: str) -> str:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import SyncClient
+from holdfast.errors import SettingsError
+from tests.cli import shop
 from tests.command_line import invoke
 
 APP = ("--app", "tests.cli.shop:app")
@@ -90,3 +93,18 @@ def test_a_setting_that_nobody_reads_is_pointed_at(place: Path, name: str, says:
 def test_a_word_that_is_not_known_is_wrong_usage(words: tuple[str, ...], says: str) -> None:
     done = invoke(words, env={"COLUMNS": "200"})
     assert done.exit_code == 2 and says in done.output
+
+
+def test_a_client_without_a_url_finds_what_the_commands_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `holdfast migrate` would mend nothing, and no worker would ever see the job."""
+    env = {"HOLDFAST_DATA_DIR": str(tmp_path)}
+    monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
+    for name in ("DATABASE_URL", "HOLDFAST_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert invoke(("migrate", "--app", "tests.cli.shop:app"), env=env).exit_code == 0
+    client = SyncClient.open(shop.app)
+    client.enqueue(shop.Pay, shop.Bill(1, 5))
+    client.close()
+    assert "shop.pay" in invoke(("jobs", "list", "--app", "tests.cli.shop:app"), env=env).stdout
+    with pytest.raises(SettingsError, match="Without a database URL 'shop', 'rival' have a file each"):
+        SyncClient.open(shop.app, shop.rival)

@@ -103,8 +103,8 @@ PRODUCTION = {"HOLDFAST_ENV": "production", "HOLDFAST_JWT_SECRET": LONG}
         ({"DATABASE_URL": "postgresql://h:0/db"}, "DATABASE_URL has a port that cannot be"),
         ({"DATABASE_URL": "postgresql://h:65536/db"}, "DATABASE_URL has a port that cannot be"),
         ({"RABBITMQ_URL": "http://h"}, "RABBITMQ_URL "),
-        ({"HOLDFAST_LISTEN_URL": "sqlite:///x"}, "HOLDFAST_LISTEN_URL must start with postgresql://."),
-        ({"HOLDFAST_READ_ONLY_URL": "http://x"}, "HOLDFAST_READ_ONLY_URL must start with postgresql://."),
+        ({"HOLDFAST_LISTEN_URL": "sqlite:///x"}, "HOLDFAST_LISTEN_URL must be postgresql://user@host/name."),
+        ({"HOLDFAST_READ_ONLY_URL": "http://x"}, "HOLDFAST_READ_ONLY_URL must be postgresql://user@host/name."),
         ({"HOLDFAST_PUBLIC_URL": "ftp://x"}, "HOLDFAST_PUBLIC_URL must start with http:// or https://."),
         ({"HOLDFAST_ENGINE": "celery"}, "HOLDFAST_ENGINE is celery, which needs RABBITMQ_URL."),
         (PRODUCTION | {"HOLDFAST_FAILPOINTS": "x:kill"}, "HOLDFAST_FAILPOINTS is for tests; unset it"),
@@ -161,6 +161,7 @@ def test_lists_are_read_without_their_spaces() -> None:
 )
 def test_what_leaves_a_risk_is_noted(env: dict[str, str], names: list[str]) -> None:
     assert [sentence.split()[0] for sentence in notes(Settings, env)] == names
+    assert notes(CelerySettings, env) == [], "a group may have none to tell"
 
 
 def test_the_kernels_own_defaults_are_those_of_the_settings() -> None:

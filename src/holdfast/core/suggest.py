@@ -12,8 +12,18 @@ from enum import Enum
 from functools import wraps
 from typing import Any, NoReturn, TypeVar, cast
 
+from holdfast.core.failure import Category, Failure, failure
+
 T = TypeVar("T")
 _CONSTRUCTORS = ("__init__", "__new__")
+
+
+class WrongCall(TypeError):
+    """Arguments that a public function does not take. In a handler it is a mistake that no retry mends."""
+
+    @property
+    def failure(self) -> Failure:
+        return failure(Category.BUG, "USAGE_ERROR", str(self))
 
 
 def nearest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
@@ -50,10 +60,10 @@ def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
         return function
 
     def refuse(error: TypeError, given: dict[str, Any]) -> NoReturn:
-        problem = unknown_name(function, place, given) if given else None
+        problem = None if isinstance(error, WrongCall) else call_problem(function, place, error, given)
         if problem is None:
             raise error
-        raise TypeError(problem) from None
+        raise WrongCall(problem) from None
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -74,8 +84,29 @@ def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
     return wrapper
 
 
-def unknown_name(function: Callable[..., Any], place: str, given: Iterable[str]) -> str | None:
-    """In a sentence, the first given name that the function does not take, or None."""
+def call_problem(
+    function: Callable[..., Any], place: str, error: TypeError, given: Iterable[str], *, depth: int = 1
+) -> str | None:
+    """In a sentence, what is wrong with the arguments of a call; None if the error is not about them, but came from
+    the function itself. `depth`: how many frames lie between where the error was caught and the call."""
+    unknown = _unknown_name(function, place, given)
+    if unknown is not None or not _is_of_the_call(error, depth):
+        return unknown
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
+    names = [str(each.replace(annotation=each.empty, default=each.empty)) for each in parameters]
+    why = str(error).partition("() ")[2]
+    return f"{place}() {why}; it takes {', '.join(names) or 'no arguments'}."
+
+
+def _is_of_the_call(error: TypeError, depth: int) -> bool:
+    """Whether no line of the called function has run."""
+    frame = error.__traceback__
+    for _ in range(depth):
+        frame = frame and frame.tb_next
+    return frame is None and "() " in str(error)
+
+
+def _unknown_name(function: Callable[..., Any], place: str, given: Iterable[str]) -> str | None:
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None

@@ -36,6 +36,7 @@ from holdfast.core.turns import Limit
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.declare import declaring
 from holdfast.kernel.declare.arguments import checks_types
+from holdfast.kernel.declare.shared import SharedInstance
 from holdfast.kernel.kinds import JobKind, StageMark, Upgrade, job_kind
 from holdfast.kernel.sealing import Sealer
 from holdfast.stores.statement import Migration
@@ -56,7 +57,7 @@ NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,62}$")
 SCHEMA = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 
 
-class Job(Generic[In, Out]):
+class Job(SharedInstance, Generic[In, Out]):
     """The base of every declared job: `Job[Order]`, or `Job[Order, Receipt]` where callers want its result typed. The
     first is the type of its input, the second of what its last stage returns."""
 

@@ -31,7 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.context import Context
-from holdfast.kernel.declare.path import earlier_stage, stored_result
+from holdfast.kernel.declare.path import earlier_stage, stage_after, stored_result
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
@@ -86,7 +86,7 @@ async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
         duration_ms=kernel.now() - started,
         provider_status=context.provider_status,
         has_answers=context.paid is not None or bool(context.kept),
-        taken=taken,
+        taken=None if stage_after(kind, job) is None else taken,
         log=book.dump(),
     )
 
@@ -145,7 +145,23 @@ def _outcome_of(error: Exception, kernel: Kernel, stage: Stage) -> Outcome:
         case ProviderHeld() as held:
             return Held(held.provider, held.reason, held.retry_at, held.parks, held.asked, held.hold_max_ms)
         case _:
+            mistake = _mistake(error, stage)
+            if mistake is not None:
+                return Failed(replace(_misfit("USAGE_ERROR", mistake), stack=redact_stack(error)))
             return Failed(_raised(error, kernel, stage), standings_of(error))
+
+
+def _mistake(error: Exception, stage: Stage) -> str | None:
+    """What Python itself says of code that can never work on a worker, as a sentence with the way out."""
+    words = str(error)
+    if isinstance(error, TypeError) and words == "exceptions must derive from BaseException":
+        return f"The stage '{stage.name}' raised what is no exception; a Snooze, Discard, Done or Wait is returned."
+    if isinstance(error, RuntimeError) and ("running event loop" in words or "loop is already running" in words):
+        return (
+            f"The stage '{stage.name}' starts an event loop inside of the worker's ({words.rstrip('.')}); "
+            "await it, or make the stage a plain def."
+        )
+    return None
 
 
 def _exited(stage: Stage, error: SystemExit) -> str:

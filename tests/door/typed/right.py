@@ -22,6 +22,7 @@ from holdfast import (
     Settled,
     Success,
     SyncClient,
+    SyncContext,
     enqueue,
     enqueue_many,
     stage,
@@ -111,3 +112,22 @@ async def tested(world: World) -> str:
 
 
 app.schedule("0 3 * * *", Ship, Order(1), name="nightly")
+app.schedule("0 3 * * *", Ship, Order(1), name="in time", timezone="Europe/Berlin", jitter_s=5, overlap="skip")
+
+
+@app.job()
+class Fan(Job[Order, str]):
+    @stage(provider=bank)
+    async def fan(self, ctx: Context, order: Order) -> str:
+        child: str = await ctx.spawn(Ship, order, delay_s=5, priority=Priority.LOW)
+        message: str = ctx.emit("shop/done", {"id": order.id}, type="done", headers={"a": "b"})
+        outcomes = await ctx.gather(Weigh, (Order(number) for number in range(3)))
+        total: float = sum(each.value for each in outcomes if isinstance(each, Success))
+        return child + message + str(total) + ctx.callback_url("key", expires_s=60)
+
+    @stage(provider=bank)
+    def plain(self, ctx: SyncContext, order: Order, fan: str) -> str:
+        number: int = ctx.checkpoint("number", lambda: 7)
+        answer = ctx.wait_for("key", timeout_s=number)
+        text: str = ctx.call(lambda: "text", timeout_s=5) + ctx.effect(("a", 1), send=lambda token: token)
+        return text + ctx.spawn(Ship, order) + str(answer is not None and answer.value)

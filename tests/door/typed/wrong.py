@@ -17,6 +17,7 @@ from holdfast import (
     Retry,
     Settled,
     SyncClient,
+    SyncContext,
     enqueue,
     enqueue_many,
     stage,
@@ -125,3 +126,50 @@ def outside_without_a_loop(client: SyncClient) -> None:
     text: str = client.result(Weigh, client.enqueue(Weigh, Order(1)))  # refused
     client.enqueue(Weigh, 17)  # refused
     print(text)
+
+
+@app.job()
+class Fan(Job[Order, str]):
+    @stage()
+    async def fan(self, ctx: Context, order: Order) -> str:
+        async def send_nothing(token: str) -> None: ...
+
+        await ctx.spawn(Ship, 1)  # refused
+        await ctx.spawn(Ship)  # refused
+        await ctx.spawn(Ship, Order(1), prio=1)  # refused
+        await ctx.spawn(Order, Order(1))  # refused
+        await ctx.gather(Ship, [1])  # refused
+        await ctx.gather(Ship, Order(1))  # refused
+        ctx.wait_for("key", timeout_s=1)  # refused
+        await ctx.wait_for("key")  # refused
+        await ctx.wait_for("key", timeout_s="soon")  # refused
+        await ctx.effect("key", send=send_nothing)  # refused
+        await ctx.effect("key")  # refused
+        await ctx.effect(7, send=send_nothing)  # refused
+        await ctx.checkpoint("name")  # refused
+        await ctx.call(send_nothing)  # refused
+        await ctx.call(lambda: send_nothing("x"), timeout=5)  # refused
+        answer = await ctx.wait_for("key", timeout_s=1)
+        outcomes = await ctx.gather(Weigh, [order])
+        print(outcomes[0].value)  # refused
+        return str(answer.value)  # refused
+
+    @stage()
+    def plain(self, ctx: SyncContext, order: Order) -> str:
+        ctx.spawn(Ship, 1)  # refused
+        ctx.wait_for("key")  # refused
+        ctx.effect("key", send=7)  # refused
+        return ctx.checkpoint("number", lambda: 7)  # refused
+
+
+async def asked(client: Client) -> None:
+    client.answer("key", 1)  # refused
+    await client.answer(7, 1)  # refused
+    print((await client.status("id")).stat)  # refused
+    await client.result("id", timeout_s=1)  # refused
+    await client.enqueue_many(Ship, [Order(1)], key="same")  # refused
+
+
+app.schedule("0 3 * * *", Ship, Order(1), overlap="never")  # refused
+app.schedule("0 3 * * *", Ship, Order(1), tz="UTC")  # refused
+app.schedule("0 3 * * *", Ship)  # refused

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from holdfast.errors import InvalidInput, StoreDown
+from holdfast.errors import BadDeclaration, InvalidInput, StoreDown
 from holdfast.kernel.declare.fitting import first_problem, missing_await, read_back, read_json
 from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.ledger.paid import adapter_of
@@ -48,9 +48,15 @@ async def checkpoint(ctx: Context, name: str, find: Callable[[], Any], returns: 
 async def recall(ctx: Context, name: str, returns: Any) -> tuple[bool, Any]:
     """Whether an attempt has stored something under this name, and what."""
     _check_name(name)
+    if PREFIX + name in ctx.numbers:
+        raise BadDeclaration(
+            f"The stage '{ctx.stage}' of '{ctx.kind.name}' has the checkpoint '{name}' twice, and would get the first "
+            "one's value again; give each its own name, as f'page {number}'."
+        )
     kept = (await kept_of(ctx)).get(PREFIX + name)
     if kept is None or kept.value is None:
         return False, None
+    ctx.numbered(PREFIX + name)
     try:
         return True, read_json(adapter_of(returns), kept.value)
     except ValidationError as error:
@@ -69,6 +75,7 @@ async def keep(ctx: Context, name: str, value: object, returns: Any) -> Any:
             if pause_s is None:
                 raise
             await asyncio.sleep(pause_s)
+    ctx.numbered(PREFIX + name)
     await ctx.kernel.failpoint("checkpoint.after_commit")
     return read_json(adapter_of(returns), text)
 

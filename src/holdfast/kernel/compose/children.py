@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.family import JOIN_KEY, NEVER_MS, Success, child_id
 from holdfast.core.job import State
-from holdfast.errors import LeaseLost, UnknownKind
+from holdfast.errors import BadDeclaration, LeaseLost, UnknownKind
 from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.declare.options import Options, check_options, each_of
 from holdfast.kernel.kernel import Kernel
@@ -70,6 +70,11 @@ async def gather(ctx: Context, kind: JobKind, inputs: Iterable[Any], options: Op
     join = await _join(ctx, ctx.numbered(f"gather:{kind.name}"), kind)
     if join.state == "spawning":
         join = await _spawn_all(ctx, join, kind, given, options)
+    elif isinstance(inputs, Sized) and len(inputs) != join.size:
+        raise BadDeclaration(
+            f"The stage '{ctx.stage}' of '{ctx.kind.name}' has started {join.size} children, and now asks for "
+            f"{len(inputs)}: after a wait it runs again, and must ask for the same; keep them in a checkpoint."
+        )
     if join.unended > 0:
         raise Parking(JOIN_KEY + join.id, NEVER_MS)
     await _take(ctx, join)

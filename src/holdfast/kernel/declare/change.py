@@ -19,8 +19,8 @@ def change(value: object, again: object, where: str = "") -> str | None:
     here = where or "the value"
     parts = _pairs(value, again)
     if parts is not None:
-        differences = (change(mine, theirs, f"{where}.{name}" if where else name) for name, mine, theirs in parts)
-        return next((problem for problem in differences if problem is not None), None)
+        problems = (change(mine, theirs, f"{where}.{name}" if where else name) for name, mine, theirs in parts)
+        return next(filter(None, problems), None)
     if isinstance(again, SCALARS) and not isinstance(value, type(again)):
         kinds = f"it is a {type(value).__name__}, and would be read again as a {type(again).__name__}"
         return f"{here}: {kinds}; declare its type"

@@ -57,10 +57,12 @@ def adapter_for(type_: Any, place: str) -> TypeAdapter[Any]:
 def make_instance(cls: type[Any]) -> Any:
     """The instance that all stages of a kind run on; it is made once, and without arguments."""
     try:
-        return cls()
+        instance = cls()
     except TypeError as error:
         way_out = "it is made without arguments, once for all jobs: give what it needs by its module or its app"
         raise BadDeclaration(f"'{cls.__name__}' cannot be made: {error}; {way_out}.") from None
+    instance._holdfast_shared = True  # from here on no stage leaves anything on it
+    return instance
 
 
 def check_formerly(formerly: object) -> tuple[str, ...]:

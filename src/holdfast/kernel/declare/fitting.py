@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields as fields_of
 from dataclasses import is_dataclass
 from decimal import Decimal
+from io import IOBase
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -79,8 +80,12 @@ def first_problem(error: ValidationError) -> str:
 
 
 def missing_await(value: object) -> str | None:
-    """What to say of a value that should have been awaited."""
-    return f"it is a {type(value).__name__}: an `await` is missing" if inspect.isawaitable(value) else None
+    """What to say of a value that should have been awaited, or that can be read only once."""
+    if inspect.isawaitable(value):
+        return f"it is a {type(value).__name__}: an `await` is missing"
+    if isinstance(value, IOBase):
+        return f"it is a {type(value).__name__}, an open file; read it, or pass its path"
+    return None
 
 
 def _plain(schema: Any) -> bool:

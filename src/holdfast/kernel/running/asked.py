@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.given import seconds_problem, text_problem
-from holdfast.core.suggest import nearest, unknown_name
+from holdfast.core.suggest import WrongCall, call_problem, nearest
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.declare import declaring
 from holdfast.kernel.declare.size import check_size
@@ -39,7 +39,7 @@ def must_await(
         try:
             coroutine = method(self, *args, **kwargs)
         except TypeError as error:
-            raise _wrong_call(method, error, kwargs) from None
+            _refuse(method, error, kwargs)
         if len(self.promised) == PROMISED_MAX:  # a handler that goes on for hours awaits most of them
             self.promised = [promise for promise in self.promised if _is_not_begun(promise[1])]
         self.promised.append((method.__name__, coroutine))
@@ -49,7 +49,7 @@ def must_await(
 
 
 def refuse_wrong_calls(context: type[C]) -> type[C]:
-    """A class whose public methods refuse arguments that they do not take with `BadDeclaration`."""
+    """A class whose public methods refuse arguments that they do not take with `WrongCall`."""
     for name, method in list(vars(context).items()):
         if isinstance(method, FunctionType) and not name.startswith("_") and not hasattr(method, "__wrapped__"):
             setattr(context, name, _refusing(method))
@@ -62,23 +62,16 @@ def _refusing(method: FunctionType) -> Callable[..., Any]:
         try:
             return method(*args, **kwargs)
         except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # no line of it has run
-                raise _wrong_call(method, error, kwargs) from None
-            raise
+            _refuse(method, error, kwargs)
 
     return begin
 
 
-def _wrong_call(method: Callable[..., Any], error: TypeError, given: Iterable[str]) -> BadDeclaration:
-    """What is wrong with the arguments, and those that the method takes."""
-    place = f"ctx.{method.__name__}"
-    problem = unknown_name(method, place, given)
+def _refuse(method: Callable[..., Any], error: TypeError, given: dict[str, Any]) -> NoReturn:
+    problem = call_problem(method, f"ctx.{method.__name__}", error, given)
     if problem is None:
-        _, *parameters = inspect.signature(method).parameters.values()
-        names = [str(each.replace(annotation=each.empty, default=each.empty)) for each in parameters]
-        why = str(error).partition("() ")[2]
-        problem = f"{place}() {why}; it takes {', '.join(names) or 'no arguments'}."
-    return BadDeclaration(problem)
+        raise error
+    raise WrongCall(problem) from None
 
 
 def check_awaited(ctx: Context) -> None:

@@ -1,0 +1,135 @@
+"""Code of a handler that used to go wrong without a word, or to be tried again in vain, is a sentence at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import App, Context, Discard, Job, Snooze, Wait, stage
+from holdfast.testing import world
+
+pytestmark = pytest.mark.spec("K6", "K12")
+Handler = Callable[[Any, Any, int], Coroutine[Any, Any, Any]]
+app = App("desk")
+FILE = Path(__file__).open()  # noqa: SIM115 - the mistake
+
+
+@app.job()
+class Child(Job[int]):
+    @stage()
+    async def run(self, ctx: Context, number: int) -> int:
+        return number
+
+
+async def raise_an_answer(self: Any, ctx: Any, number: int) -> None:
+    raise Snooze(5)  # type: ignore[misc]
+
+
+async def forget_the_reason(self: Any, ctx: Any, number: int) -> Any:
+    return Discard()  # type: ignore[call-arg]
+
+
+async def forget_the_time(self: Any, ctx: Any, number: int) -> Any:
+    return Wait("k")  # type: ignore[call-arg]
+
+
+async def start_a_loop(self: Any, ctx: Any, number: int) -> None:
+    work = asyncio.sleep(0)
+    try:
+        asyncio.run(work)
+    finally:
+        work.close()
+
+
+async def return_a_file(self: Any, ctx: Any, number: int) -> Any:
+    return FILE
+
+
+async def name_two_alike(self: Any, ctx: Any, number: int) -> list[int]:
+    return [await ctx.checkpoint("page", lambda page=page: page) for page in range(2)]
+
+
+async def ask_otherwise_after_a_wait(self: Any, ctx: Any, number: int) -> None:
+    await ctx.gather(Child, [1, 2] if ctx.attempt == 1 else [1, 2, 3])
+
+
+async def keep_on_self(self: Any, ctx: Any, number: int) -> None:
+    self.total = number
+
+
+MISTAKES: list[tuple[Handler, str]] = [
+    (raise_an_answer, "The stage 'run' raised what is no exception; a Snooze, Discard, Done or Wait is returned."),
+    (forget_the_reason, "Discard() missing 1 required positional argument: 'reason'; it takes reason"),
+    (forget_the_time, "Wait() missing 1 required positional argument: 'within_s'; it takes key, within_s."),
+    (
+        start_a_loop,
+        "The stage 'run' starts an event loop inside of the worker's (asyncio.run() cannot be called",
+    ),
+    (return_a_file, "it is a TextIOWrapper, an open file; read it, or pass its path."),
+    (name_two_alike, "has the checkpoint 'page' twice, and would get the first one's value again; give each its own"),
+    (
+        ask_otherwise_after_a_wait,
+        "has started 2 children, and now asks for 3: after a wait it runs again",
+    ),
+    (keep_on_self, "'Ask' sets self.total, but all jobs of a class share one instance, and the next stage may run"),
+]
+
+
+def job_of(number: int, handler: Handler) -> type[Job[int]]:
+    class Ask(Job[int]):
+        run = stage()(handler)
+
+    return app.job(name=f"ask{number}")(Ask)
+
+
+JOBS = [job_of(number, handler) for number, (handler, _) in enumerate(MISTAKES)]
+
+
+async def test_each_mistake_is_named_at_the_first_attempt() -> None:
+    async with world(app) as w:
+        ids = [await w.enqueue(job, 1) for job in JOBS]
+        await w.run_until_idle()
+        for job_id, (_, sentence) in zip(ids, MISTAKES, strict=True):
+            assert sentence in str((await w.client.status(job_id)).error), sentence
+            assert "retried" not in await w.events(job_id), sentence
+
+
+async def test_what_is_no_jobs_own_may_be_kept_on_the_instance() -> None:
+    shop = App("shop")
+
+    @shop.job()
+    class Count(Job[int]):
+        def __init__(self) -> None:
+            self.start = 5
+
+        @stage()
+        async def run(self, ctx: Context, number: int) -> int:
+            self._cache = number
+            return self._cache + self.start
+
+    async with world(shop) as w:
+        job_id = await w.enqueue(Count, 1)
+        await w.run_until_idle()
+        assert await w.client.result(Count, job_id) == 6
+
+
+async def test_a_checkpoint_that_was_not_stored_may_be_tried_again() -> None:
+    shop = App("shop")
+
+    @shop.job()
+    class Fetch(Job[int]):
+        @stage()
+        async def run(self, ctx: Context, number: int) -> int:
+            try:
+                return await ctx.checkpoint("page", lambda: number // 0)
+            except ZeroDivisionError:
+                return await ctx.checkpoint("page", lambda: number)
+
+    async with world(shop) as w:
+        job_id = await w.enqueue(Fetch, 7)
+        await w.run_until_idle()
+        assert await w.client.result(Fetch, job_id) == 7
