@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.engines.run import prepare
 from holdfast.http.app import create_app
 from holdfast.http.auth import token_for
 from holdfast.main import close_systems, open_systems
@@ -68,7 +67,7 @@ async def described(tmp_path: Path) -> AsyncIterator[Described]:
     settings = Settings(data_dir=str(tmp_path), jwt_secret=SECRET)
     opened = await open_systems(settings, {"HOLDFAST_DATA_DIR": settings.data_dir}, SYSTEMS, [])
     try:
-        await asyncio.gather(*(prepare(each.kernel) for each in opened))
+        await asyncio.gather(*(each.kernel.migrate() for each in opened))
         yield Described(create_app(settings, opened))
     finally:
         await close_systems(opened)

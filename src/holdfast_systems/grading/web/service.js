@@ -129,7 +129,7 @@ function stepButton(row, again) {
     const given = await ask(`${title} this letter?`, { fields, verb: title });
     return given && ofService(`dead-letters/${row.id}/${step}`, given);
   };
-  return el("button", { class: "quiet", onclick: doing(run, `Done: ${step}.`, again, "/api/ops/service/dead-letters/{case_id}/{step}") }, title);
+  return el("button", { class: "quiet", onclick: doing(run, `Done: ${step}.`, again, `/api/ops/service/dead-letters/{case_id}/${step}`) }, title);
 }
 
 // Correct the input of a letter's job: the difference is looked at before anything is written.
@@ -149,5 +149,5 @@ function correctButton(row, again) {
     const words = [differences(seen.changes), el("p", {}, seen.replay_reason)];
     return (await ask("Correct it so?", { words, verb: "Correct it" })) && ofService(`${path}/correct`, body);
   };
-  return el("button", { class: "quiet", onclick: doing(run, "The input is corrected.", again, "/api/ops/service/dead-letters/{case_id}/{step}") }, "Correct");
+  return el("button", { class: "quiet", onclick: doing(run, "The input is corrected.", again, "/api/ops/service/dead-letters/{case_id}/correct") }, "Correct");
 }
