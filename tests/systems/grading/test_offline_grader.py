@@ -180,10 +180,8 @@ def test_slips_cost_grammar_and_are_shown(grader: OfflineGrader) -> None:
 
 @pytest.mark.spec("G15")
 def test_more_misspelt_words_are_more_slips_however_many() -> None:
-    """Beyond some hundred letters the linter is not asked about spelling any more, for its time."""
     words = flowing(f"{B1} {C1}").split()
-    long_words = [index for index, word in enumerate(words) if len(word) > 5 and word.isalpha()]
-    rates = []
+    long_words, rates = [index for index, word in enumerate(words) if len(word) > 5 and word.isalpha()], []
     for each in (8, 4, 2, 1):
         spoilt = [
             word[:2] + "q" + word[2:] if index in long_words[::each] else word for index, word in enumerate(words)
@@ -242,7 +240,6 @@ def test_an_email_is_graded_as_an_email(grader: OfflineGrader) -> None:
     whole = grader.grade_writing(EMAIL, "email")
     bare = grader.grade_writing(EMAIL.replace("Dear Anna,", "").replace("Best wishes,", ""), "email")
     assert whole.band in ("B1", "B2")
-    # A greeting is a short sentence of its own, which costs a little elsewhere: compare with the rest of the grade.
     lost, kept = (grade.criteria["taskAchievement"].score - grade.overall_score for grade in (bare, whole))
     assert lost < kept
     assert essay(grader, EMAIL).overall_score < whole.overall_score
