@@ -12,14 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from holdfast.kernel.hands.pausing import set_paused
-
 from holdfast.core.control import Sort
 from holdfast.core.retry import Retry
 from holdfast.engines.run import Duties, run
 from holdfast.errors import StoreError
 from holdfast.kernel.app import App, Job, stage
 from holdfast.kernel.context import Context
+from holdfast.kernel.hands.pausing import set_paused
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import JobToEnqueue, prepare, submit_orders
 from holdfast.operator.finding import Violation
