@@ -50,7 +50,7 @@ COVERAGE = Coverage(
     edges=frozenset({"processing -> waiting", "waiting -> queued", "queued -> cancelled", "waiting -> cancelled"}),
     seen=frozenset({"an answer that came first", "a parent with several children", "a checkpoint read again"}),
     at_least=once_a_seed("kills", "stalls", "jobs"),
-    seeds=60,
+    seeds=30,
 )
 
 

@@ -84,7 +84,7 @@ COVERAGE = Coverage(
     edges=frozenset({"queued -> processing", "processing -> queued", "dead -> queued"}),
     seen=frozenset({"a key at its limit", "a minute that was full", "a newcomer behind a backlog"}),
     at_least=once_a_seed("kills", "stalls", "jobs"),
-    seeds=40,
+    seeds=20,
 )
 
 

@@ -29,7 +29,7 @@ from tests.services.pgbouncer import PgBouncer
 pytestmark = pytest.mark.slow
 
 Begin = Callable[[str], PgBouncer]
-ORDERS = 30
+ORDERS = 15
 HEARD_S = 20.0
 ASKED = ", ".join(f"current_setting('{name}') AS {name}" for name in PLANNER)
 SETTINGS = _statement("settings", {None: f"SELECT {ASKED}"})  # type: ignore[dict-item]

@@ -22,9 +22,9 @@ from tests.acceptance.verify import verify
 
 pytestmark = pytest.mark.slow
 
-RESTARTS = 3
-CLIENTS = 6
-ACKED_EACH_TIME = 40
+RESTARTS = 2
+CLIENTS = 3
+ACKED_EACH_TIME = 20
 LONG_S = 60.0
 
 

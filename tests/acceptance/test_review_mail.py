@@ -1,6 +1,6 @@
 """Reviews through a real mail server, with the worker killed at random: each mailbox gets each review exactly once.
 
-HOLDFAST_MAIL_REVIEWS says how many reviews (48 unless set), HOLDFAST_MAIL_SEED the luck.
+HOLDFAST_MAIL_REVIEWS says how many reviews (24 unless set), HOLDFAST_MAIL_SEED the luck.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.acceptance.process import Nursery, Process
 from tests.services.child import ServerUnavailable
 from tests.services.mail import DOMAIN, MailServer
 
-REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "48"))
+REVIEWS = int(os.environ.get("HOLDFAST_MAIL_REVIEWS", "24"))
 SEED = int(os.environ.get("HOLDFAST_MAIL_SEED", "1"))
 KILLS = max(5, REVIEWS // 8)
 NAMES = ("ada", "bob", "cy")

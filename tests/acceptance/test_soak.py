@@ -34,8 +34,8 @@ from tests.services.rabbitmq import RabbitMQServer
 
 pytestmark = pytest.mark.slow
 
-ORDERS = 120
-FAULTS_S = 15.0
+ORDERS = 60
+FAULTS_S = 10.0
 WORKERS = 3
 LEASE_S = 2.0
 KILLS_MIN, STOPS_MIN = 3, 1

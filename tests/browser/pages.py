@@ -23,8 +23,9 @@ HOSTILE = """<img src=x onerror="window.hacked=1"><script>window.hacked=1</scrip
 async def signed_in(
     browser: Any, place: Deployment, *, sub: str = "olga", roles: Sequence[str] = ROLES, to: str = "/", **options: Any
 ) -> AsyncIterator[Any]:
-    """A tab of its own, signed in as the sign-in leaves it; whatever the browser complains of fails the test."""
-    context = await browser.new_context(**options)
+    """A tab of its own, signed in as the sign-in leaves it; whatever the browser complains of fails the test. It asks
+    for little motion: a light that pulses is drawn sixty times a second, and was a third of the browser's time."""
+    context = await browser.new_context(reduced_motion="reduce", **options)
     context.set_default_timeout(PATIENCE_MS)
     page = await context.new_page()
     noted = watched(page)

@@ -32,11 +32,11 @@ async def test_the_first_screen_answers_and_an_incident_is_worked_to_its_end(bro
         assert box["y"] + box["height"] <= LAPTOP["height"], "all of it is on the first screen"
         await picture(page, "incident-overview", whole=False)
         await card.get_by_role("button", name="Acknowledge").click()
-        await card.get_by_text("in olga's hands").wait_for()
+        await card.get_by_text("assigned to olga").wait_for()
         await card.get_by_role("button", name="Comment").click()
         await page.get_by_role("dialog").get_by_label("Comment").fill("<b>their status page</b> says 16:00")
-        await page.get_by_role("button", name="Write it").click()
-        await says(page, "It is in the timeline.")
+        await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+        await says(page, "Added to the timeline.")
         await force(kernel, "bank", open=False, actor="olga", reason="it answers again")
         for job in jobs:
             await place.reaches(job, "succeeded")

@@ -29,10 +29,10 @@ async def test_the_overview_draws_a_chart_for_every_measure_of_every_system(brow
         shop = page.locator("section.card", has=page.get_by_role("heading", name="shop"))
         await shop.get_by_text("bank, P95").wait_for()
         names = await shop.locator("figure figcaption span").all_inner_texts()
-        assert names[:5] == ["Stages", "Waiting jobs", "Oldest waits", "Attempts that failed", "Messages to publish"]
+        assert names[:4] == ["Stages", "Waiting jobs", "Oldest waits", "Attempts that failed"]
         drawn = "(figure) => figure.querySelector('svg').querySelectorAll('.line, .dot, .bar, .base').length"
-        counts = [await one.evaluate(drawn) for one in await page.locator("figure.chart").all()]
-        assert len(counts) >= 20 and min(counts) >= 1, "a chart with one point draws something too"
+        counts = [await one.evaluate(drawn) for one in await shop.locator("figure.chart").all()]
+        assert len(counts) >= 5 and min(counts) >= 1, "a chart with one point draws something too"
         heard = await shop.locator("svg[aria-label^='Waiting jobs: ']").get_attribute("aria-label")
         waiting = int(re.match(r"Waiting jobs: (\d+)", heard)[1])  # what others have left for later
         assert await shop.locator("svg[aria-label^='Stages']").count() == 1
@@ -61,7 +61,7 @@ async def test_a_busy_system_is_not_said_to_be_at_rest(browser: Any, place: Depl
         await page.route("**/api/ops/charts*", only_stages)
         await page.goto(f"{place.address}/console")
         shop = page.locator("section.card", has=page.get_by_role("heading", name="shop"))
-        await shop.get_by_text("30 stages/min").wait_for()
+        await shop.get_by_text("30/min").wait_for()
 
 
 @pytest.mark.spec("K22")
@@ -77,20 +77,19 @@ async def test_the_overview_names_a_stage_that_no_running_worker_declares(browse
 
 async def test_jobs_are_filtered_and_the_filter_is_in_the_address(browser: Any, place: Deployment) -> None:
     done = await place.order("lamp", owner="ann")
-    _, letter = await place.dies("candle", owner="ben")
+    await place.dies("candle", owner="ben")
+    await place.dies("wick", owner="bea")
     await place.reaches(done, "succeeded")
     async with signed_in(browser, place, to="/console#jobs") as page:
-        await page.get_by_label("State").select_option("dead")
-        await page.get_by_label("Owner").fill("ben")
-        await page.get_by_role("button", name="Filter").click()
-        await page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 1")
-        await page.locator("tbody tr", has_text="CARD_REFUSED").wait_for()
-        assert "state=dead" in page.url and "owner=ben" in page.url
+        await page.get_by_label("Query", exact=True).fill("state:dead owner:b*")
+        await page.get_by_label("System", exact=True).select_option("shop")
+        await page.get_by_role("button", name="Find").click()
+        await page.locator("tbody tr", has_text="CARD_REFUSED").first.wait_for()
+        assert "state%3Adead" in page.url and "system=shop" in page.url
         await page.go_back()
         await page.get_by_role("link", name=done).wait_for()
         await page.reload()
         await page.get_by_role("link", name=done).wait_for()
-        assert letter
 
 
 async def test_any_id_finds_its_job(browser: Any, place: Deployment) -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spec("C10")
 @asynccontextmanager
 async def opened_page(browser: Any, place: Place, address: str, sub: str = "ann", **options: Any) -> AsyncIterator[Any]:
     """The page, signed in, in a tab of its own; every error that the browser notes fails the test."""
-    context = await browser.new_context(**options)
+    context = await browser.new_context(reduced_motion="reduce", **options)
     context.set_default_timeout(PATIENCE_MS)
     page = await context.new_page()
     noted = watched(page)

@@ -22,7 +22,7 @@ def card(page: Any, title: str) -> Any:
 
 
 async def test_anybody_sees_what_runs_here_and_that_trying_needs_a_sign_in(browser: Any, place: Deployment) -> None:
-    page = await browser.new_page()
+    page = await browser.new_page(reduced_motion="reduce")
     noted = watched(page)
     try:
         await page.goto(place.address)
@@ -37,7 +37,7 @@ async def test_anybody_sees_what_runs_here_and_that_trying_needs_a_sign_in(brows
 
 
 async def test_there_is_no_way_into_the_console_without_an_operators_token(browser: Any, place: Deployment) -> None:
-    page = await browser.new_page()
+    page = await browser.new_page(reduced_motion="reduce")
     try:
         await page.goto(f"{place.address}/console")
         assert page.url.endswith("/login?next=console")
@@ -58,7 +58,7 @@ async def test_there_is_no_way_into_the_console_without_an_operators_token(brows
 
 async def test_what_is_not_well_is_said(browser: Any, place: Deployment) -> None:
     """The answers of a server in trouble, as `/readyz` gives them."""
-    page = await browser.new_page()
+    page = await browser.new_page(reduced_motion="reduce")
     ill = {"systems": {"conversion": "the database does not answer or is not migrated", "review": "ready"}}
     try:
         await page.route("**/readyz", lambda route: route.fulfill(status=503, json=ill))

@@ -97,7 +97,7 @@ async def sign_in(request: Request) -> Response:
 @asynccontextmanager
 async def tab(browser: Any, host: Host, user: str | None) -> AsyncIterator[Any]:
     """A tab in which the host has signed somebody in; whatever it asks for outside the mount fails the test."""
-    context = await browser.new_context()
+    context = await browser.new_context(reduced_motion="reduce")
     context.set_default_timeout(PATIENCE_MS)
     page = await context.new_page()
     noted, strayed = watched(page), []

@@ -186,6 +186,7 @@ async def _furnished(env: dict[str, str]) -> dict[str, str]:
 RUN = sorted({block.page for block in SHELL.values() if not excepted(block)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_work_in_its_order(place: Desk, page: str) -> None:
     """All of a page's `holdfast` commands, one after the other, but those that run until they are stopped."""

@@ -79,6 +79,7 @@ async def answer_with_words(*given: object) -> str:
     return " ".join(map(str, given))
 
 
+@pytest.mark.slow
 def test_the_readmes_job_is_declared_enqueued_and_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = ModuleType("shop")
     clients.__dict__.update(dict.fromkeys(("fetch_page", "ask_llm", "post_mail"), answer_with_words))
@@ -107,6 +108,7 @@ def test_the_readmes_job_is_declared_enqueued_and_tested(tmp_path: Path, monkeyp
     asyncio.run(tested.test_a_crash_after_the_send_mails_once())
 
 
+@pytest.mark.slow
 def test_the_page_about_limits_runs(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
@@ -174,6 +176,7 @@ def test_the_composed_jobs_run_and_are_scheduled() -> None:
     asyncio.run(page.run(2).test_what_is_approved_is_published())
 
 
+@pytest.mark.slow
 def test_the_console_is_mounted_behind_the_readers_own_login(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     people = {"olga": SimpleNamespace(email="olga@shop.test", is_staff=True)}
@@ -200,6 +203,7 @@ def test_the_console_is_mounted_behind_the_readers_own_login(tmp_path: Path) -> 
     assert asyncio.run(ask(beside, "/anything")).text == "the site"
 
 
+@pytest.mark.slow
 def test_what_others_jobs_become_runs(tmp_path: Path) -> None:
     """The jobs of the pages for those who come from elsewhere, each once."""
     path = tmp_path / "orders.db"
@@ -234,6 +238,7 @@ def test_what_others_jobs_become_runs(tmp_path: Path) -> None:
     assert sorted(sent.values()) == ["charge 2", "charge 3", "mail 1"]
 
 
+@pytest.mark.slow
 def test_the_shops_of_the_pages_about_frameworks_accept_orders(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     urls = {"DATABASE_URL": f"sqlite:///{path}", "SQLALCHEMY_URL": f"sqlite:///{path}"}

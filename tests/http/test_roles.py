@@ -88,6 +88,8 @@ async def test_the_public_routes_need_nobody(client: Client) -> None:
 
 async def test_the_reference_page_has_no_script_of_its_own_and_names_every_route(web: FastAPI, client: Client) -> None:
     page = (await client().get("/docs")).text
+    assert "<p>Answer: <code>200 application/json</code></p>" in page
+    assert "<li><code>items</code>: list of JobRow</li>" in page and "<li><code>next</code>: text or null</li>" in page
     scripts = re.findall(r"<script([^>]*)>(.*?)</script>", page)
     assert scripts and all(' src="static/' in where and not text for where, text in scripts) and "style=" not in page
     assert all(name.partition(" ")[2] in page for name in described(web))

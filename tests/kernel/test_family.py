@@ -143,6 +143,7 @@ async def test_no_crash_spawns_twice_or_forgets_to_wake(deploy: Deploy, place_of
     assert sorted(one for one in runs if one != "parent") == ["child 0", "child 1", "child 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("K24")
 async def test_thousands_of_children_are_written_in_bulk_and_wake_their_parent_flatly(deploy: Deploy) -> None:
     """A join is one row, whatever its size; that of none ends at once."""

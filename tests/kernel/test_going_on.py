@@ -231,3 +231,16 @@ async def test_what_may_go_on_keeps_its_place_among_those_that_run(walker: Walke
     assert len(worker._finished) == 1 and worker._room() == 0
     (second,), _ = await worker._step(0)
     assert second.went_on and worker._room() == 1
+
+
+async def test_a_job_at_its_last_stage_gives_up_its_place(walker: Walker) -> None:
+    """Its end and the next claim are one statement: a place that was kept for it would make them two."""
+    worker = Worker(walker.kernel, concurrency=1)
+    taken, _ = await worker._step(1)
+    for stage_name in ("first", "second", "third"):
+        assert [leased.job.stage for leased in taken] == [stage_name]
+        worker._start(taken)
+        await worker._until_none_runs(None)
+        if stage_name != "third":
+            taken, _ = await worker._step(0)
+    assert len(worker._finished) == 1 and worker._room() == 1

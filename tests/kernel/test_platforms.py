@@ -55,6 +55,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [KERNEL, JOB, COMMAND], ids=["kernel", "job", "command"])
 def test_the_library_needs_nothing_that_windows_does_not_have(tmp_path: Path, program: str) -> None:
     command = [sys.executable, "-c", ELSEWHERE + program, str(tmp_path / "a.db")]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
+from holdfast import App
 from holdfast.engines.roster import ROUND_S_MAX, Roster
+from holdfast.engines.worker import Worker
+from holdfast.kernel.kernel import Tuning
+from holdfast.testing import HandClock
+from tests.kernel.places import Place, close_all
 
 NAMES = [f"host:{number}:1:place:{number:08x}" for number in range(20)]
 
@@ -53,3 +59,28 @@ def test_one_worker_polls_in_each_interval(size: int) -> None:
 def test_nobody_waits_long_for_its_turn_in_a_large_company() -> None:
     company = rosters([f"worker {number}" for number in range(200)])
     assert all(roster.until_poll_s(5_000, 1.0) <= 1.01 * ROUND_S_MAX for roster in company)
+
+
+class VisitedWorker(Worker):
+    """Somebody comes while it makes its first report."""
+
+    reports = 0
+    reported_again: asyncio.Event
+
+    async def renew(self) -> None:
+        self.reports += 1
+        if self.reports == 1:
+            self._wakeups.company_changed.set()
+        else:
+            self.reported_again.set()
+
+
+@pytest.mark.spec("K28")
+async def test_who_comes_while_a_worker_reports_is_looked_for_again(place: Place, clock: HandClock) -> None:
+    worker = VisitedWorker(place.kernel(App("visited"), clock=clock, tuning=Tuning(lease_s=9_000, renew_s=3_000)))
+    worker.reported_again = asyncio.Event()
+    reporting = asyncio.ensure_future(worker._renew_for_ever())
+    async with asyncio.timeout(10):
+        await worker.reported_again.wait()
+    reporting.cancel()
+    await close_all(place)

@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import App, Context, InvalidInput, Job, Provider, Retry, stage
 from holdfast.kernel.app import kind_of
-from holdfast.kernel.compose.waiting import BODY_BYTES_MAX, check_body, check_key
+from holdfast.kernel.compose.waiting import check_body, check_key
+from holdfast.kernel.declare.size import BYTES_MAX
 from holdfast.kernel.observe.watch import LogWatch
-from holdfast.kernel.submit import PAYLOAD_BYTES_MAX, prepare, submit_in
+from holdfast.kernel.submit import prepare, submit_in
 from holdfast.tables.new_jobs import NewJob
 from tests.kernel.places import Deploy, rows
 
@@ -89,16 +90,16 @@ def test_a_priority_is_one_of_four(priority: Any) -> None:
 
 
 def test_an_input_is_at_most_so_large() -> None:
-    longest = PAYLOAD_BYTES_MAX - 2
-    assert len(order(Note, "x" * longest).payload) == PAYLOAD_BYTES_MAX == 4 << 20
+    longest = BYTES_MAX - 2
+    assert len(order(Note, "x" * longest).payload) == BYTES_MAX == 4 << 20
     with pytest.raises(InvalidInput, match="4,194,305 bytes; the limit is 4,194,304"):
         order(Note, "x" * (longest + 1))
 
 
 def test_an_answer_and_its_key_are_at_most_so_long() -> None:
-    check_body(f'"{"x" * (BODY_BYTES_MAX - 2)}"')
-    with pytest.raises(InvalidInput, match="1,048,577 bytes; the limit is 1,048,576"):
-        check_body(f'"{"x" * (BODY_BYTES_MAX - 1)}"')
+    check_body(f'"{"x" * (BYTES_MAX - 2)}"')
+    with pytest.raises(InvalidInput, match="4,194,305 bytes; the limit is 4,194,304"):
+        check_body(f'"{"x" * (BYTES_MAX - 1)}"')
     check_key("k" * 200)
     for key in ("", "k" * 201, "a\0b", 7):
         with pytest.raises(InvalidInput, match="a text of 1 to 200 characters"):

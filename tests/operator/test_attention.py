@@ -212,12 +212,12 @@ TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
         *(1, "", None, None),
     ),
     "provider half open": (
-        "Provider 'llm' has been left alone since 23:59 UTC; 400 jobs wait for it and spend nothing; it is being "
+        "Provider 'llm' has been down since 23:59 UTC; 400 jobs wait for it and spend nothing; it is being "
         "tried.",
         *(400, "llm", -10_000, None),
     ),
     "down for long, tried a moment ago": (
-        "Provider 'llm' has been left alone since 23:40 UTC; 400 jobs wait for it and spend nothing; it is being "
+        "Provider 'llm' has been down since 23:40 UTC; 400 jobs wait for it and spend nothing; it is being "
         "tried.",
         *(400, "llm", -1_200_000, None),
     ),

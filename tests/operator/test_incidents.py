@@ -22,7 +22,7 @@ from holdfast.operator.incident_watch import choose_notices, compare, incidents_
 from holdfast.operator.page import ListPage
 from holdfast.operator.postmortem import write_postmortem
 from holdfast.system import OpenSystem, System
-from holdfast.tables import incidents, providers, workers
+from holdfast.tables import audit, incidents, providers, workers
 from holdfast.tables.incidents import Incident
 from holdfast.testing import World
 
@@ -150,6 +150,24 @@ async def test_it_is_over_when_its_cause_is_and_closes_itself_if_nobody_was_need
     await look(world)
     (again,) = await listed(world, state="open")
     assert again["id"] == item["id"], "a trouble that comes back within a quarter of an hour is the same"
+
+
+async def test_each_turn_of_an_incident_is_written_down_and_told(deploy: Deploy) -> None:
+    settings = IncidentSettings(webhook_url="http://127.0.0.1:9/", severity="ticket")
+    world = await outage(deploy, incidents_app(settings, None))
+    await look(world)
+    for is_open in (False, True):
+        await force(world.kernel, "llm", open=is_open, actor="olga", reason="by hand")
+        world.clock.advance(15)
+        await look(world)
+    (item,) = await listed(world)
+    news = await rows(
+        world.kernel.store, "SELECT payload FROM holdfast_jobs WHERE queue = 'incidents' ORDER BY created_at"
+    )
+    assert [json.loads(row["payload"])["event"] for row in news] == ["opened", "over", "reopened"]
+    async with world.kernel.store.reading() as tx:
+        lines = [(row.actor, row.action) for row in await audit.of_subject(tx, f"incident:{item['id']}")]
+    assert lines == [("kernel", f"incident.{event}") for event in ("opened", "over", "reopened")]
 
 
 async def test_a_person_takes_it_hands_it_on_and_closes_it_only_when_it_is_over(deploy: Deploy) -> None:

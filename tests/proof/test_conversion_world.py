@@ -20,7 +20,7 @@ from tests.proof.seeds import (
 )
 
 SYSTEM = "conversion"
-PARTS, SEEDS_EACH = 4, 25
+PARTS, SEEDS_EACH = 3, 20
 USUAL_EDGES = {"queued -> processing", "processing -> queued", "processing -> succeeded", "processing -> dead"}
 
 

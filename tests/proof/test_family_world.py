@@ -11,7 +11,7 @@ from tests.proof.seeds import first_fresh_seed, hashes, hashes_elsewhere, seeds_
 
 SYSTEM = "family"
 FAST_SEEDS = 12
-FRESH_SEEDS = 60
+FRESH_SEEDS = 30
 
 
 @pytest.mark.spec("K24", "K23")

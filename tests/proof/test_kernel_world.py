@@ -16,7 +16,7 @@ from holdfast_proof.report import SeedReport, Totals
 from holdfast_proof.run import reports, run_seed, simulate
 from tests.proof.seeds import corpus, first_fresh_seed, keep, told
 
-FAST_SEEDS = 25
+FAST_SEEDS = 10
 FRESH_SEEDS = 150
 
 

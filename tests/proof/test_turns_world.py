@@ -11,7 +11,7 @@ from tests.proof.seeds import first_fresh_seed, hashes, hashes_elsewhere, seeds_
 
 SYSTEM = "turns"
 FAST_SEEDS = 12
-FRESH_SEEDS = 40
+FRESH_SEEDS = 20
 
 
 @pytest.mark.spec("K25")

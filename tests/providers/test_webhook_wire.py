@@ -37,6 +37,7 @@ async def test_a_notice_is_posted_as_it_was_signed() -> None:
     [
         (301, Category.VALIDATION, "WEBHOOK_REDIRECTED", False),
         (399, Category.VALIDATION, "WEBHOOK_REDIRECTED", False),
+        (400, Category.VALIDATION, "UPSTREAM_BAD_REQUEST", False),
         (404, Category.NOT_FOUND, None, False),
         (429, Category.RATE_LIMIT, None, True),
         (503, Category.NETWORK, None, True),

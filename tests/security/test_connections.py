@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 from statistics import median
@@ -16,7 +18,7 @@ from tests.security.deployment import Deployment, deployed, served
 
 from holdfast.http.auth import token_for
 from holdfast.http.buckets import BURST_S, KEYS_MAX, Buckets, address_of
-from holdfast.http.server import ConnectionLimits, connection_limits
+from holdfast.http.server import FILES_SPARE, ConnectionLimits, connection_limits
 from holdfast.settings import Settings, read
 from holdfast_systems.conversion.embedded import Limits
 from holdfast_systems.conversion.settings import ConversionSettings
@@ -204,6 +206,20 @@ def test_every_limit_of_the_process_holds_by_default() -> None:
     assert 0 < by_default.streams_per_user < by_default.streams_max
     assert by_default.requests_per_user > 0 and by_default.requests_per_address > 0
     assert Limits().cpu_s < 20 and Limits().wall_s < 30 and audio._CPU_S < 20 and audio._WALL_S < 30
+
+
+@pytest.mark.parametrize("room", [40, 100, 1_000])
+def test_a_burst_of_connections_fits_into_the_files_that_are_left(room: int) -> None:
+    """What the system has accepted needs files before it can be refused; without them accept() fails over and over."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/dev/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, allowed[1]))
+    try:
+        limits = connection_limits(read(Settings, {}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, allowed)
+    assert limits.connections_max >= room // 4 and limits.backlog >= 4
+    assert used + FILES_SPARE + limits.connections_max + limits.backlog <= used + room + 1
 
 
 def test_buckets_refill_and_forget() -> None:

@@ -10,6 +10,7 @@ A server that cannot be had: its tests skip at home, saying why, and fail when C
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,8 @@ WHOLE = {
     "security",
 }
 """The folders whose tests open a whole deployment, a command line, an application or a world, again and again."""
+ALL_SLOW = re.compile(r"^pytestmark = (\[[^]]*)?pytest\.mark\.slow\b", re.MULTILINE)
+"""A file that says so of all its tests."""
 DEPLOYED = {"client", "deploy", "pair", "place", "sure", "world"}
 """The fixtures of the three systems that do the same."""
 
@@ -61,8 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With --fast, do not even read a file or a folder of which no test would be run: half of them are such."""
-    if not config.getoption("--fast") or not WHOLE & {collection_path.name, collection_path.parent.name}:
+    if not config.getoption("--fast"):
         return None
+    if not WHOLE & {collection_path.name, collection_path.parent.name}:
+        return True if collection_path.suffix == ".py" and _is_all_slow(collection_path.read_text()) else None
     files = collection_path.glob("*.py") if collection_path.is_dir() else [collection_path]
     return None if any("mark.fast" in file.read_text() for file in files) else True
 
@@ -139,6 +144,10 @@ def rabbitmq_url(rabbitmq_server: RabbitMQServer) -> Iterator[str]:
     url = rabbitmq_server.create_vhost()
     yield url
     rabbitmq_server.delete_vhost(url)
+
+
+def _is_all_slow(text: str) -> bool:
+    return ALL_SLOW.search(text) is not None and "mark.fast" not in text
 
 
 def _is_fast(item: pytest.Item) -> bool:

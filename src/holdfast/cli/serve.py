@@ -173,6 +173,7 @@ def _server(app: FastAPI, settings: Settings, grace_s: float) -> _ServerBesideDu
         app,
         http=limited_protocol(limits),
         ws="none",
+        backlog=limits.backlog,
         timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]  # a timer's seconds, whole or not
         forwarded_allow_ips=settings.trusted_proxies,
         log_config=None,

@@ -29,6 +29,7 @@ from holdfast.http.answers.acts import TicketIssued
 from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
+from holdfast.http.flat import flatten
 from holdfast.http.guard import Guard, Web
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
@@ -87,6 +88,7 @@ def assemble(
     problem.install(app, [one.system.problems for one in systems if one.system.problems is not None])
     for router in routers:
         app.include_router(router)
+    flatten(app)
     app.add_middleware(Guard)
     return app
 

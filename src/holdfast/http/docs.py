@@ -34,11 +34,12 @@ async def style() -> Response:
 def rendered(description: dict[str, Any], linked: str) -> str:
     """The description as a page, below the links to the others. Everything in it is escaped."""
     title = escape(f"{description['info']['title']} {description['info']['version']}")
+    types = description.get("components", {}).get("schemas", {})
     groups: dict[str, list[str]] = {}
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             group = (operation.get("tags") or ["routes"])[0]
-            groups.setdefault(group, []).append(_operation(method, path, operation))
+            groups.setdefault(group, []).append(_operation(method, path, operation, types))
     body = "".join(f"<h2>{escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(groups.items()))
     main = (
         f'<main id="main" tabindex="-1"><h1>{title}</h1>'
@@ -50,15 +51,18 @@ def rendered(description: dict[str, Any], linked: str) -> str:
     return frame("API", main, linked, head)
 
 
-def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+def _operation(method: str, path: str, operation: dict[str, Any], types: dict[str, Any]) -> str:
     summary = operation.get("description") or operation.get("summary") or ""
     names = ", ".join(one["name"] for one in operation.get("parameters", ()))
-    fields = _body(operation)
+    fields = _content(operation.get("requestBody", {}))
+    answers = {status: answer for status, answer in operation["responses"].items() if status.startswith("2")}
     return (
         f'<article><p><span class="method">{escape(method.upper())}</span> <code>{escape(path)}</code></p>'
         f"<p>{_code(escape(summary))}</p>"
         + (f"<p>Parameters: <code>{escape(names)}</code></p>" if names else "")
         + (f"<p>Body: <code>{escape(fields)}</code></p>" if fields else "")
+        + "".join(f"<p>Answer: <code>{status} {escape(_content(each))}</code></p>" for status, each in answers.items())
+        + _fields_of(answers, types)
         + f'<details data-operation="{escape(f"{method} {path}")}"><summary>Send</summary></details>'
         + "</article>"
     )
@@ -69,12 +73,37 @@ def _code(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 
-def _body(operation: dict[str, Any]) -> str:
-    content = operation.get("requestBody", {}).get("content", {})
-    kinds = [f"{kind} {_schema_name(part.get('schema', {}))}".strip() for kind, part in content.items()]
-    return ", ".join(kinds)
+def _content(part: dict[str, Any]) -> str:
+    """The media types of a body or an answer, each with the name of its type if it has one."""
+    kinds = [
+        f"{kind} {' or '.join(_references(each.get('schema', {})))}" for kind, each in part.get("content", {}).items()
+    ]
+    return ", ".join(kind.strip() for kind in kinds)
 
 
-def _schema_name(schema: dict[str, Any]) -> str:
+def _references(schema: dict[str, Any]) -> list[str]:
     choices = schema.get("anyOf", [schema])
-    return " or ".join(one["$ref"].rpartition("/")[2] for one in choices if "$ref" in one)
+    return [each["$ref"].rpartition("/")[2] for each in choices if "$ref" in each]
+
+
+def _fields_of(answers: dict[str, Any], types: dict[str, Any]) -> str:
+    """The fields of what is answered, with their types, folded."""
+    schemas = [part.get("schema", {}) for each in answers.values() for part in each.get("content", {}).values()]
+    objects = [each for schema in schemas for each in schema.get("anyOf", [schema])]
+    named = [types.get(each["$ref"].rpartition("/")[2], {}) if "$ref" in each else each for each in objects]
+    found = {field: _type_of(schema) for each in named for field, schema in each.get("properties", {}).items()}
+    lines = [f"<li><code>{escape(field)}</code>: {escape(words)}</li>" for field, words in found.items()]
+    return f"<details><summary>Fields of the answer</summary><ul>{''.join(lines)}</ul></details>" if lines else ""
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    """A type in words: `list of JobRow`, `text or null`."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(_type_of(each) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return ", ".join(map(str, schema.get("enum", [schema.get("const")])))
+    if schema.get("type") == "array":
+        return f"list of {_type_of(schema.get('items', {}))}"
+    return {"string": "text", "object": "JSON"}.get(schema.get("type", "object"), str(schema.get("type")))

@@ -6,7 +6,7 @@ A route whose body may be larger reads the request itself and says so first: `al
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
@@ -75,9 +75,10 @@ class Guard:
 
         try:
             _check_target(scope)
-            if not _has_credentials(scope):
+            headers = dict(reversed(scope["headers"]))  # of several by one name the first
+            if not _has_credentials(scope, headers):
                 callers.check_address(scope)
-            await self.app(scope, _metered(scope, receive, self.bytes_max), guarded_send)
+            await self.app(scope, _metered(scope, headers, receive, self.bytes_max), guarded_send)
         except Exception as error:  # the last resort of every request; an answer under way can only be cut off
             problem = of_exception(error)
             if begun:
@@ -111,10 +112,10 @@ def body_ended(request: Request) -> bool:
     return meter.ended
 
 
-def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
-    declared = _header(scope, b"content-length")
+def _metered(scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, bytes_max: int) -> Receive:
+    declared = headers.get(b"content-length", b"")
     meter = scope[METER] = BodyMeter(bytes_max, int(declared) if declared.isdigit() else 0)
-    parts: list[bytes] | None = [] if is_json(_header(scope, b"content-type").decode("latin-1")) else None
+    parts: list[bytes] | None = [] if is_json(headers.get(b"content-type", b"").decode("latin-1")) else None
 
     async def metered() -> Message:
         meter.take(0)  # a length that is declared too large is refused before a byte is read
@@ -132,18 +133,9 @@ def _metered(scope: Scope, receive: Receive, bytes_max: int) -> Receive:
     return metered
 
 
-def _header(scope: Scope, wanted: bytes) -> bytes:
-    """The first of a request's headers by this name, which servers give in lower case; empty without one."""
-    for name, value in scope["headers"]:
-        if name == wanted:
-            return bytes(value)
-    return b""
-
-
-def _has_credentials(scope: Scope) -> bool:
+def _has_credentials(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     """Whether somebody will be authenticated: if that fails, the address is looked at then."""
-    names = [name for name, _ in scope["headers"]]
-    return b"authorization" in names or b"cookie" in names or b"ticket=" in scope["query_string"]
+    return b"authorization" in headers or b"cookie" in headers or b"ticket=" in scope["query_string"]
 
 
 def _check_target(scope: Scope) -> None:

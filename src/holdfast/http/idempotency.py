@@ -27,6 +27,8 @@ from holdfast.tables.idempotency import Reserved
 
 HEADER = "Idempotency-Key"
 REPLAYED = {"Idempotency-Replayed": "true"}
+_write: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+_write_sorted: Callable[[Any], str] = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 Make = Callable[[Tx], Awaitable[tuple[int, dict[str, Any]]]]
@@ -84,7 +86,7 @@ def _answered(text: str, status: int, headers: Mapping[str, str] | None = None) 
 
 def answer_text(body: Mapping[str, Any]) -> str:
     """An answer as it is stored and sent."""
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=True)
+    return _write(body)
 
 
 def parse_key(key: str | None, *, required: bool) -> str | None:
@@ -107,5 +109,4 @@ def fingerprint(payload: bytes | Mapping[str, Any]) -> str:
         except (ValueError, RecursionError):
             assert isinstance(payload, bytes)
             return hashlib.sha256(payload).hexdigest()
-    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_write_sorted(payload).encode()).hexdigest()

@@ -221,6 +221,7 @@ def metrics_server(systems: Sequence[OpenSystem], settings: Settings) -> uvicorn
         port=settings.metrics_port,
         http=limited_protocol(limits),
         ws="none",
+        backlog=limits.backlog,
         timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]  # a timer's seconds, whole or not
         log_config=None,
         access_log=False,

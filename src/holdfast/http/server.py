@@ -15,6 +15,7 @@ answered, so that nobody can take the server away from the others; if there is n
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,10 @@ LINGER_S = 1.0
 PIECES_MAX, PIECE_BYTES_MIN = 10_000, 64
 """So many pieces of a body may be small; those beyond must bring that many bytes each, for every one costs a call."""
 FILES_KEPT = 40
-"""Open files that are left to databases, logs and the broker where the system allows only few."""
+FILES_SPARE = 16
+"""Open files that are left to databases, logs, children and the broker where the system allows only few: so many in
+all, and so many beside those that are open when the server begins."""
+BACKLOG = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,17 @@ class ConnectionLimits:
     keep_alive_s: float
     write_s: float = WRITE_S
     linger_s: float = 5.0
+    backlog: int = BACKLOG
+    """How many that the system has accepted are taken at once."""
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
     """The limits of the settings, and of the open files that this process may have."""
-    connections_max = min(settings.connections_max, max(8, _files_max() - FILES_KEPT))
-    return ConnectionLimits(connections_max, settings.header_s, settings.body_s, settings.keep_alive_s)
+    room = _files_max() - max(FILES_KEPT, _files_open() + FILES_SPARE)
+    connections_max = min(settings.connections_max, max(4, room * 4 // 5))
+    # So many are accepted at once, before any of them can be refused: they need files too.
+    backlog = min(BACKLOG, max(4, room - connections_max))
+    return ConnectionLimits(connections_max, settings.header_s, settings.body_s, settings.keep_alive_s, backlog=backlog)
 
 
 def _files_max() -> int:
@@ -60,6 +69,13 @@ def _files_max() -> int:
         return 1 << 30
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 1 << 30 if allowed == resource.RLIM_INFINITY else allowed
+
+
+def _files_open() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:  # a system that does not tell
+        return 0
 
 
 def limited_protocol(limits: ConnectionLimits) -> type[HttpToolsProtocol]:

@@ -31,7 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.context import Context
-from holdfast.kernel.declare.path import earlier_stage, stored_result
+from holdfast.kernel.declare.path import earlier_stage, stage_after, stored_result
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
@@ -86,7 +86,7 @@ async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
         duration_ms=kernel.now() - started,
         provider_status=context.provider_status,
         has_answers=context.paid is not None or bool(context.kept),
-        taken=taken,
+        taken=None if stage_after(kind, job) is None else taken,
         log=book.dump(),
     )
 

@@ -75,7 +75,7 @@ class Ending:
     is_written: bool = False
     """Ended in a commit of the handler's own: there is nothing left to write."""
     taken: LeasedJob | None = None
-    """What the attempt was given, if its worker may go on with the job's next stage."""
+    """What the attempt was given, if the job has a next stage and its worker may go on with it."""
     log: str | None = None
     """What it logged, as JSON."""
 

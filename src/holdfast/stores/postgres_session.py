@@ -10,7 +10,8 @@ for a transaction is noticed: the process that answers is not the one that was c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import asyncpg
@@ -30,6 +31,14 @@ LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', 
 _LOOK = f"SELECT pg_backend_pid() AS pid, ({_PLANNER_IS_SET}) AS is_planned"
 
 
+class Plans(StrEnum):
+    """How often a session plans a statement: once, whatever its parameters, or as PostgreSQL sees fit, which is each
+    time for a list whose filters may be absent, and for whatever has an array or a batch of unknown length."""
+
+    ONCE = "force_generic_plan"
+    EACH_TIME = "auto"
+
+
 @dataclass(frozen=True, slots=True)
 class Sessions:
     """What was found out about the sessions behind a URL."""
@@ -41,6 +50,8 @@ class Sessions:
     prepares: bool = True
     own: tuple[tuple[str, str], ...] = ()
     """Settings that the URL asks for, such as the search path."""
+    _planning_once: set[int] = field(default_factory=set)
+    """The server's processes whose sessions plan a statement once at present."""
 
     @property
     def begin(self) -> str:
@@ -65,8 +76,17 @@ class Sessions:
         }
 
     async def set_up(self, connection: Any) -> None:
+        self._planning_once.discard(connection.get_server_pid())
         if not self.is_lent:
             await connection.execute("; ".join(self._settings("false")))
+
+    async def plan(self, connection: Any, plans: Plans) -> None:
+        """Have this session plan so from now on. A session that is lent stays as it is."""
+        process = connection.get_server_pid()
+        if self.is_lent or (process in self._planning_once) == (plans is Plans.ONCE):
+            return
+        await connection.execute(f"SET plan_cache_mode = {plans}")
+        (self._planning_once.add if plans is Plans.ONCE else self._planning_once.discard)(process)
 
 
 async def look(url: str, connecting: Connecting) -> Sessions:

@@ -199,6 +199,9 @@ RETURNING /*Claimed*/
 
 -- name: end @sqlite
 -- brief
+-- The rows are read out of the batch first: as a subquery each use of a field, and of `goes` its three, reads the text
+-- once more (27 against 18 us a row; on PostgreSQL it is no gain).
+WITH r AS MATERIALIZED (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e)
 UPDATE holdfast_jobs
    SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = holdfast_jobs.attempt + s.goes,
        stage = s.stage, run_at = CASE WHEN s.goes THEN holdfast_jobs.run_at ELSE s.run_at END, failures = s.failures,
@@ -214,7 +217,7 @@ UPDATE holdfast_jobs
   FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
                  AND (r.provider IS NULL OR r.provider NOT IN (
                  SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
-          FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
+          FROM r) AS s
  WHERE holdfast_jobs.id = s.id AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected
 RETURNING holdfast_jobs.id AS id, holdfast_jobs.state AS state
 

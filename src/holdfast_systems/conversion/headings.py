@@ -149,7 +149,7 @@ def _may_head(block: Block, body: float, usual: str) -> bool:
     if block.kind == "item" and block.marker in BULLETS:
         return False
     text = f"{block.marker} {block.text}".strip()
-    letters = sum(letter.isalpha() for letter in text)
+    letters = sum(map(str.isalpha, text))
     if not _WORD.search(text) or letters > _HEAD_LETTERS_MAX or letters < 0.4 * len(text.replace(" ", "")):
         return False
     first = block.lines[0]

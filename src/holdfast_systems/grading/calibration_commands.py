@@ -8,11 +8,10 @@ import typer
 
 from holdfast.cli.reach import on_kernel, say, show_rows
 from holdfast.cli.start import ME, Actor, AsJson, Limit
-from holdfast.kit import Kernel
+from holdfast.kit import Kernel, iso
 from holdfast_systems.grading import calibrations
 from holdfast_systems.grading.calibration import REVIEWS_MIN
 from holdfast_systems.grading.calibrations import CalibrationRow, Skill
-from holdfast_systems.grading.outgoing import iso
 
 T = TypeVar("T")
 SYSTEM = "grading-main"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.kit import Kernel
+from holdfast.kit import Kernel, iso
 from holdfast.kit.tables import Row, Tx, audit, load_statements
 from holdfast_systems.grading import attempts, submissions
-from holdfast_systems.grading.outgoing import iso
 from holdfast_systems.grading.submission_views import attempt_for_operator, for_operator
 from holdfast_systems.grading.submissions import StoredSubmission
 

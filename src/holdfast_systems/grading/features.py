@@ -26,6 +26,8 @@ CHARACTERS_MAX = 30_000
 _RARE_LETTERS_MAX = 800
 _PIECE_CHARACTERS_MAX = 2_000
 _ENGLISH_SHARE_MIN = 0.4
+# A word that hardly anybody writes, on Zipf's scale of frequencies.
+_MISSPELT_BELOW = 1.5
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _MARKS = '.,;:!?…"“”()[]{}*_'
@@ -146,7 +148,7 @@ class Measurer:
             sentence_words=len(words) / max(1, len(sentences)),
             slips_rate=sum(weight for weight, _, _ in slips) * per_hundred,
             slip_examples=tuple((shown, mend) for _, shown, mend in slips if mend)[:3],
-            misspelt_rate=sum(1 for word in words if self._frequency(word) < 1.5) * per_hundred,
+            misspelt_rate=sum(1 for word in words if self._frequency(word) < _MISSPELT_BELOW) * per_hundred,
             **self._lexis(words),
             link_kinds=kinds,
             links_rate=links * per_hundred,
@@ -164,11 +166,16 @@ class Measurer:
         """Weight, what stands there and what should, for each slip that counts."""
         if sum(1 for word in words if self._frequency(word) >= 3.0) < _ENGLISH_SHARE_MIN * len(words):
             return []
-        found = []
+        found: list[tuple[float, str, str]] = []
         # What Harper takes for a word may be more than what we do: whole tokens count too.
         tokens = set(words).union(token.strip(_MARKS) for token in text.lower().split())
         rare_letters = sum(len(token) for token in tokens if self._frequency(token) < 3.0)
-        linter = self._linter if rare_letters <= _RARE_LETTERS_MAX else self._linter_without_spelling
+        linter = self._linter
+        if rare_letters > _RARE_LETTERS_MAX:
+            # Who misspells most must not be the better for it: what Harper is not asked about is counted here.
+            linter = self._linter_without_spelling
+            if not spoken:
+                found = [(1.0, word, "") for word in words if self._frequency(word) < _MISSPELT_BELOW]
         for piece in _pieces(_TOO_LONG.sub(" ", text)):
             for lint in linter.lint(piece, language="plaintext"):
                 weight = _SLIP_WEIGHTS.get(lint.lint_kind, 0.0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast import InvalidInput, NotAllowed, NotFound
-from holdfast.kit import Kernel
+from holdfast.kit import Kernel, iso
 from holdfast.kit.messages import Delivery, HeldMessage, Lookable
 from holdfast.kit.redaction import redact, redact_text
 from holdfast.kit.tables import Row, Tx, audit, batch, load_statements, outbox
@@ -32,7 +32,7 @@ from holdfast_systems.grading.contract import (
     parse_dead_letter,
     parse_request,
 )
-from holdfast_systems.grading.outgoing import iso, rebuilt_request
+from holdfast_systems.grading.outgoing import rebuilt_request
 from holdfast_systems.grading.topology import RESENT_HEADER, destination
 from holdfast_systems.grading.wire import InvalidMessage, scan_ids
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import holdfast
 from holdfast import InvalidInput
-from holdfast.kit import Kernel
+from holdfast.kit import Kernel, iso
 from holdfast.kit.messages import trace_headers
 from holdfast.kit.tables import batch, outbox
 from holdfast_systems.grading import messages
@@ -77,8 +77,3 @@ def _trace_id(kernel: Kernel) -> str:
 
 def utc(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1_000, UTC)
-
-
-def iso(at_ms: int) -> str:
-    """A time as the contract and every answer writes it."""
-    return utc(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

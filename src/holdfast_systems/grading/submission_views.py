@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.kit import iso
 from holdfast_systems.grading.attempts import PastAttempt
-from holdfast_systems.grading.outgoing import iso
 from holdfast_systems.grading.reasons import advice
 from holdfast_systems.grading.submissions import StoredSubmission
 

@@ -112,9 +112,9 @@ def _complaint(tree: dict[str, Any]) -> str | None:
         node, depth = waiting.pop()
         if depth > DEPTH_MAX:
             return f"The message is nested deeper than {DEPTH_MAX} levels."
-        for child in [*node.keys(), *node.values()] if isinstance(node, dict) else node:
+        for child in (*node, *node.values()) if isinstance(node, dict) else node:
             if isinstance(child, str):
-                if (reason := _text_complaint(child)) is not None:
+                if ("\x00" in child or not child.isascii()) and (reason := _text_complaint(child)) is not None:
                     return reason
             elif isinstance(child, dict | list):
                 waiting.append((child, depth + 1))

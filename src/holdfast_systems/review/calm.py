@@ -63,7 +63,7 @@ def _in_its_place(finding: Finding, line_of: Callable[[Finding], str]) -> Findin
         return None
     if finding.rule == "F401" and finding.path.endswith("__init__.py"):
         return None  # a re-export
-    if finding.critic == "ruff" and _EXCUSED.search(line_of(finding)):
+    if (finding.critic == "ruff" or finding.rule == "debugging") and _EXCUSED.search(line_of(finding)):
         return None  # in whatever spelling: the author knows
     if finding.rule == "S301" and "dumps(" in line_of(finding):
         return None  # a copy: what is read was written by the same line
@@ -81,7 +81,7 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
         return None
     if trial:
         return None if guess else replace(finding, severity="info")
-    if kind == "Basic Auth Credentials" and _MADE_UP.search(line):
+    if guess and kind in ("", "Basic Auth Credentials") and _MADE_UP.search(line):
         return None
     if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line) or not _GIVEN.search(line)):
         return None

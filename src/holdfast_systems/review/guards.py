@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from holdfast_systems.review.changelist import ChangedFile, Changelist, DiffLine, Hunk
 from holdfast_systems.review.findings import Finding
@@ -22,6 +23,7 @@ _EXIT = re.compile(r"^\s*(?:return|raise|throw|continue|break|panic|abort|assert
 _INLINE_EXIT = re.compile(r"[:{)]\s*(?:return|raise|throw|continue|break)\b")
 _NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
 _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
+_RAISE = re.compile(r"^\s*raise\b")
 _TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
 _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
@@ -76,7 +78,7 @@ def _is_kept(leaving: str, new: set[str]) -> bool:
 
 def _widened(file: ChangedFile, hunk: Hunk) -> Iterator[Finding]:
     for gone, added in _places(hunk.lines):
-        wide = [line for line in added if _WIDE.match(line.text)]
+        wide = [line for line in added if _WIDE.match(line.text) and not _is_explained(line, hunk)]
         if (
             wide
             and any(_NARROW.match(line.text) for line in gone)
@@ -84,6 +86,18 @@ def _widened(file: ChangedFile, hunk: Hunk) -> Iterator[Finding]:
         ):
             message = "This catches more than before: errors that nobody expected will be taken for expected ones."
             yield Finding(file.path, wide[0].new_no or 0, "warning", "widened-except", message, CRITIC)
+
+
+def _is_explained(wide: DiffLine, hunk: Hunk) -> bool:
+    """Whether a handler begins with a comment, or lets the error go on: who widened it knew."""
+    lines = [line.text for line in hunk.lines if line.kind != "-"]
+    after = lines[lines.index(wide.text) + 1 :]
+    handler = list(takewhile(lambda text: _indent(text) > _indent(wide.text), after))
+    return bool(handler) and (handler[0].lstrip().startswith("#") or any(_RAISE.match(text) for text in handler))
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def _places(lines: Iterable[DiffLine]) -> Iterator[tuple[list[DiffLine], list[DiffLine]]]:

@@ -20,9 +20,9 @@ CREDENTIAL = "credential"
 
 _MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
 _DEBUGGING: dict[str, tuple[str, Severity]] = {
-    r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.(?:set_trace|post_mortem)\(|import i?pdb\b)": (".py", "warning"),
-    # A value or two as they are; what is put into words is meant for a reader.
-    r"print\((?!.*\bfile=)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"].*=\}.*)\)\s*(?:#.*)?$": (".py", "info"),
+    r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.set_trace\(|import i?pdb\b)": (".py", "warning"),
+    # A value or two as they are; what is put into words, or handed on from a caller, is meant for a reader.
+    r"print\((?!.*\bfile=|.*\*\*)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"].*=\}.*)\)\s*(?:#.*)?$": (".py", "info"),
     r"debugger\b": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
     r"console\.(?:log|debug|trace)\(": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
     r"(?:binding\.(?:pry|irb)|byebug)\b": (".rb .erb", "warning"),

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from holdfast_systems.review.changelist import ChangedFile
 from holdfast_systems.review.findings import Finding
+from holdfast_systems.review.line_checks import CREDENTIAL
 
 HABIT = 3  # so many findings of one rule before the change make it the file's own way
+# Another secret is another secret, whatever stood in its place.
+_ALWAYS_NEW = frozenset({"secret", CREDENTIAL, "merge-conflict", "invalid-syntax"})
 
 
 def old_text(file: ChangedFile, text: str) -> str | None:
@@ -35,17 +38,25 @@ def old_text(file: ChangedFile, text: str) -> str | None:
 def only_new(
     findings: Iterable[Finding], before: Iterable[Finding], texts: Mapping[str, str], old_texts: Mapping[str, str]
 ) -> list[Finding]:
-    """The findings that the change brings: not those of lines that only moved, nor of what the file does anyway."""
+    """The findings that the change brings: not those of lines that only moved or were put in other words, nor of what
+    the file does anyway."""
     seen: Counter[tuple[str, str, str]] = Counter()
     habits: Counter[tuple[str, str]] = Counter()
+    reworded: Counter[tuple[str, str, str]] = Counter()
+    lines = {path: {"".join(line.split()) for line in text.split("\n")} for path, text in texts.items()}
     for finding in before:
-        seen[finding.path, finding.rule, _line(old_texts, finding)] += 1
+        line = _line(old_texts, finding)
+        seen[finding.path, finding.rule, line] += 1
         habits[finding.path, finding.rule] += 1
+        reworded[finding.path, finding.rule, finding.message] += line not in lines.get(finding.path, ())
     kept = []
     for finding in findings:
         key = (finding.path, finding.rule, _line(texts, finding))
+        same = (finding.path, finding.rule, finding.message)
         if seen[key] > 0:
             seen[key] -= 1
+        elif reworded[same] > 0 and finding.rule not in _ALWAYS_NEW:
+            reworded[same] -= 1
         elif habits[finding.path, finding.rule] < (1 if finding.rule == "invalid-syntax" else HABIT):
             kept.append(finding)
     return kept

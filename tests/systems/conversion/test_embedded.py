@@ -25,6 +25,7 @@ from holdfast_systems.conversion.codes import Code, conversion_failure, public_e
 from holdfast_systems.conversion.embedded import TASK, EmbeddedGateway, Limits, failed
 
 pytestmark = [
+    pytest.mark.slow,  # processes are started
     pytest.mark.may_skip("/proc"),
     pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="reads /proc"),
 ]

@@ -17,6 +17,7 @@ import pytest
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.delivery import SpokenDelivery
 from holdfast_systems.grading.doubt import doubt_of
+from holdfast_systems.grading.features import Measurer
 from holdfast_systems.grading.grade import BANDS, CRITERIA, Criterion, Grade, grade_of
 from holdfast_systems.grading.offline_grader import OfflineGrader
 
@@ -175,6 +176,20 @@ def test_slips_cost_grammar_and_are_shown(grader: OfflineGrader) -> None:
     assert "should be" in grades[-1].criteria["grammar"].feedback
     overall = [grade.overall_score for grade in grades]
     assert overall == sorted(overall, reverse=True), "nobody is the better for a slip"
+
+
+@pytest.mark.spec("G15")
+def test_more_misspelt_words_are_more_slips_however_many() -> None:
+    """Beyond some hundred letters the linter is not asked about spelling any more, for its time."""
+    words = flowing(f"{B1} {C1}").split()
+    long_words = [index for index, word in enumerate(words) if len(word) > 5 and word.isalpha()]
+    rates = []
+    for each in (8, 4, 2, 1):
+        spoilt = [
+            word[:2] + "q" + word[2:] if index in long_words[::each] else word for index, word in enumerate(words)
+        ]
+        rates.append(Measurer().measure(" ".join(spoilt)).slips_rate)
+    assert rates == sorted(set(rates))
 
 
 @pytest.mark.spec("G15")

@@ -61,6 +61,7 @@ def mark(database: Path, key: str, provider_id: str) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("004.28")
 def test_the_audit_asks_the_mail_provider_and_takes_back_what_it_does_not_know(tmp_path: Path) -> None:
     database, asked = tmp_path / "review.db", list[str]()

@@ -15,7 +15,7 @@ from holdfast_systems.review.old_side import old_text, only_new
 from holdfast_systems.review.path_kinds import path_kind
 from tests.systems.review.test_offline_critic import KEY, added, not_run, reviewed, rules
 
-pytestmark = pytest.mark.spec("R8")
+pytestmark = [pytest.mark.spec("R8"), pytest.mark.slow]  # programs are started
 
 
 def changed(path: str, before: str, after: str) -> str:
@@ -53,6 +53,17 @@ def test_what_the_file_does_everywhere_is_its_way() -> None:
     texts, old = {"a.py": "a\nb\nc\nnew\n"}, {"a.py": "a\nb\nc\n"}
     assert only_new([at(4)], [at(1), at(2), at(3)], texts, old) == []
     assert only_new([at(4)], [at(1), at(2)], texts, old) == [at(4)]
+
+
+def test_a_line_in_other_words_brings_nothing_that_it_had_not() -> None:
+    def at(rule: str, line: int = 1) -> Finding:
+        return Finding("a.py", line, "warning", rule, "m", "ruff")
+
+    texts, old = {"a.py": "return cast(T, eval(x))\neval(y)\n"}, {"a.py": "return eval(x)\n"}
+    assert only_new([at("S307")], [at("S307")], texts, old) == []
+    assert only_new([at("S307"), at("S307", 2)], [at("S307")], texts, old) == [at("S307", 2)]
+    assert only_new([at("secret")], [at("secret")], texts, old) == [at("secret")], "another secret in its place"
+    assert only_new([at("S307", 2)], [at("S307")], {"a.py": "return eval(x)\neval(y)\n"}, old) == [at("S307", 2)]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +109,11 @@ def test_a_removed_check_and_a_widened_except_are_told() -> None:
     assert guards(wider) == [(3, "widened-except")]
     narrower = wider.replace("-except KeyError", "-except Exception").replace("+except Exception", "+except KeyError")
     assert guards(narrower) == []
+    explained = wider.replace("+1,4 @@", "+1,5 @@").replace(
+        "+except Exception:\n", "+except Exception:\n+    # A driver's own.\n"
+    )
+    assert guards(explained) == [], "who writes why has thought of it"
+    assert guards(wider.replace("     pass", "     close()\n     raise").replace("4 +1,4", "5 +1,5")) == []
     assert guards(gone.replace("src/a.py", "tests/test_a.py")) == []
 
 
@@ -156,6 +172,7 @@ async def test_a_file_that_cannot_be_read_is_told_once_where_it_was_broken() -> 
         ("https://ann:pw@host/a", set()),
         ("postgresql://user:password@db.company.com/app", set()),
         ("postgresql://app:kZ8vQ2mR7x@localhost/app", set()),
+        ("with semicolons (e.g. redis://user:secret@localhost:6379?a=1;b=2)", set()),
         ("postgresql://app:kZ8vQ2mR7x@db.company.com/app", {"secret"}),
     ],
 )
@@ -292,6 +309,8 @@ def test_a_guard_in_other_quotes_or_brackets_is_the_same_guard() -> None:
         ("src/kept.py", "import functools\n\n\nclass A:\n    @functools.lru_cache(maxsize=9)\n    def f(self): ...\n"),
         ("src/tried.py", "try:\n    import fast\nexcept ImportError:\n    pass\n"),
         ("src/known.py", "import os  # pylint: disable=unused-import\n"),
+        ("src/option.py", "def f():\n    import pdb  # noqa: T100\n\n    pdb.post_mortem()\n"),
+        ("src/writer.py", "def write(*args, **kwargs):\n    print(*args, **kwargs)\n"),
         ("tests/test_old.py", "def test_it(raises):\n    with raises(ImportError):\n        import gone\n"),
         ("src/page.py", 'PAGE = """\nspaces   \n"""\n'),
         ("src/strict.py", f"# pyright: {'reportThis=false,' * 12}\n"),

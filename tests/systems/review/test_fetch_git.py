@@ -16,7 +16,7 @@ from holdfast_systems.review.fetch_git import fetch_range
 from holdfast_systems.review.git_source import GitPolicy, parse_remote
 from tests.systems.review.git_repo import Repo
 
-pytestmark = pytest.mark.spec("R8")
+pytestmark = [pytest.mark.spec("R8"), pytest.mark.slow]  # programs are started
 
 FILE_ALLOWED = GitPolicy(remote_schemes=("https", "file"))
 

@@ -11,7 +11,7 @@ from holdfast.errors import CallError
 from holdfast_systems.review.changelist import FetchedDiff, parse_diff
 from holdfast_systems.review.fetch_p4 import P4Policy, fetch_changelist
 
-pytestmark = pytest.mark.spec("R8")
+pytestmark = [pytest.mark.spec("R8"), pytest.mark.slow]  # programs are started
 
 MAIN = P4Policy(depots=("//depot/main/",))
 DESCRIBE = """\

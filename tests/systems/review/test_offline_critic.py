@@ -11,7 +11,7 @@ from holdfast_systems.review.changelist import Changelist, parse_diff
 from holdfast_systems.review.findings import Review
 from holdfast_systems.review.offline_critic import review
 
-pytestmark = pytest.mark.spec("R8")
+pytestmark = [pytest.mark.spec("R8"), pytest.mark.slow]  # programs are started
 
 KEY = "AKIA" + "Q3EGRVLSWD7NBX2M"
 

@@ -30,7 +30,7 @@ export async function jobs({ query }, again) {
     views(again),
     stateTabs(wanted, system, wanted ? counts : standing(systems, system), isAll),
     bulkBar({ q: wanted, system, counts, isAll }, again),
-    table([["Choose", tick(again)], ...columns(items, systems)], items, (row) => row.id, wanted ? "No job fits this." : "There are no jobs yet."),
+    table([["Choose", tick(again)], ...columns(items, systems)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
     el(
       "div",
       { class: "acts" },

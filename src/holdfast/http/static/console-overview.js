@@ -129,7 +129,7 @@ function charts(past, runsJobs) {
     ], { show: whole, jobs }),
     timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs }),
     failureChart(past, { jobs }),
-    messages(past),
+    past.points.some((point) => point.outbox) ? messages(past) : null,
     past.providers.map((provider) => providerChart(provider, past, { jobs })),
   );
 }

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from holdfast.core.breaker import Gate
@@ -264,7 +265,13 @@ def _serves(worker: SeenWorker, queue: str) -> bool:
 
 def iso(at_ms: int) -> str:
     """A time as people and clients read it: ISO 8601, UTC, milliseconds."""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{_second(at_ms // 1_000)}.{at_ms % 1_000:03d}Z"
+
+
+@lru_cache(maxsize=256)
+def _second(at_s: int) -> str:
+    """The second that a time is in. Those of an answer, and of the answers beside it, are few."""
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None).isoformat()
 
 
 def _when(at_ms: int, now: int) -> str:

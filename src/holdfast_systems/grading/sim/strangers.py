@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TransportDown
+from holdfast.kit import iso
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, REQUEST_QUEUE
-from holdfast_systems.grading.outgoing import iso
 
 if TYPE_CHECKING:
     from holdfast_systems.grading.sim.world import GradingWorld
