@@ -64,7 +64,8 @@ class Ask(Job[int]):
     @stage(provider=bank)
     async def run(self, ctx: Context, number: int) -> str | None:
         asked = MISTAKES[number][0](ctx)
-        return await asked if inspect.isawaitable(asked) else asked
+        answer: str | None = await asked if inspect.isawaitable(asked) else asked
+        return answer
 
 
 @app.job()

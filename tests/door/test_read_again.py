@@ -47,7 +47,7 @@ class Point(NamedTuple):
 
 class Named(BaseModel):
     name: str = Field(alias="fullName")
-    shown: str = Field("y", serialization_alias="shownAs")
+    shown: str = Field(default="y", serialization_alias="shownAs")
 
 
 class Louder(BaseModel):
