@@ -179,7 +179,7 @@ class Settings:
     auto_migrate: str = setting(
         "HOLDFAST_AUTO_MIGRATE",
         "auto",
-        "What migrates beside holdfast migrate: auto, holdfast up, and work on a new SQLite file; true, all work; false, none",
+        "Migrates too: auto, holdfast up, and work on a new SQLite file; true, whatever starts work; false, nothing",
         choices=("auto", "true", "false"),
     )
     migrate_lock_s: float = setting(
