@@ -82,7 +82,7 @@ class PostgresStore:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:
-        async with self._acquired() as connection:
+        async with self._acquired(Plans.EACH_TIME) as connection:
             if self._sessions.needs_begin:
                 async with self._planned(connection) as tx:
                     yield tx
@@ -144,13 +144,14 @@ class PostgresStore:
             self._pool = None
 
     @asynccontextmanager
-    async def _acquired(self, plans: Plans = Plans.EACH_TIME) -> AsyncIterator[Any]:
+    async def _acquired(self, plans: Plans | None = None) -> AsyncIterator[Any]:
         pool = self._pool or await self._open()
         with translating():
             connection = await pool.acquire(timeout=self._command_timeout_s)
         try:
-            with translating():
-                await self._sessions.plan(connection, plans)
+            if plans is not None:
+                with translating():
+                    await self._sessions.plan(connection, plans)
             yield connection
         except StoreReadOnly as error:
             raise await self._standby(connection) or error from error
@@ -171,7 +172,7 @@ class PostgresStore:
         """A transaction on this connection."""
         try:
             with translating():
-                await connection.execute(self._sessions.begin)
+                await connection.execute(self._sessions.begin(connection))
             yield PostgresTx(connection)
             with translating():
                 await connection.execute("COMMIT")

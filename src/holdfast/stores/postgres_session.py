@@ -53,10 +53,12 @@ class Sessions:
     _planning_once: set[int] = field(default_factory=set)
     """The server's processes whose sessions plan a statement once at present."""
 
-    @property
-    def begin(self) -> str:
-        """How a transaction begins, in one message."""
-        return "; ".join(["BEGIN", *self._settings("true")]) if self.is_lent else "BEGIN"
+    def begin(self, connection: Any) -> str:
+        """How a transaction begins on this connection, in one message; what stands in it is planned each time."""
+        if self.is_lent:
+            return "; ".join(["BEGIN", *self._settings("true")])
+        is_planning_once = connection.get_server_pid() in self._planning_once
+        return f"BEGIN; SET LOCAL plan_cache_mode = {Plans.EACH_TIME}" if is_planning_once else "BEGIN"
 
     @property
     def needs_begin(self) -> bool:
@@ -81,7 +83,8 @@ class Sessions:
             await connection.execute("; ".join(self._settings("false")))
 
     async def plan(self, connection: Any, plans: Plans) -> None:
-        """Have this session plan so from now on. A session that is lent stays as it is."""
+        """Have this session plan so from now on: a round trip where it planned otherwise. One that is lent stays as it
+        is."""
         process = connection.get_server_pid()
         if self.is_lent or (process in self._planning_once) == (plans is Plans.ONCE):
             return
