@@ -7,10 +7,10 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import pytest
-from pydantic import Base64Bytes, BaseModel, Field, SecretStr, field_validator
+from pydantic import Base64Bytes, BaseModel, Field, PlainSerializer, SecretStr, field_validator
 
 from holdfast import App, Context, InvalidInput, Job, stage
 from holdfast.errors import BadDeclaration
@@ -85,6 +85,11 @@ class Picture(BaseModel):
     title: str | None = None
 
 
+class Rounded(BaseModel):
+    at: Annotated[datetime, PlainSerializer(lambda at: at.isoformat(timespec="seconds"))]
+    price: Annotated[float, PlainSerializer(lambda price: round(price, 2))]
+
+
 def kind_of(takes: Any) -> JobKind:
     app = App("door")
 
@@ -121,6 +126,12 @@ TAKEN: list[tuple[Any, Any]] = [
 def test_a_worker_reads_what_was_given(takes: Any, value: Any) -> None:
     kind = kind_of(takes)
     assert kind.load_input(kind.dump_input(value)) == value
+
+
+def test_a_type_may_round_by_its_own_rule() -> None:
+    kind = kind_of(Rounded)
+    given = Rounded(at=datetime(2030, 1, 1, microsecond=1_234, tzinfo=UTC), price=1.005)
+    assert kind.load_input(kind.dump_input(given)) == Rounded(at=datetime(2030, 1, 1, tzinfo=UTC), price=1.0)
 
 
 def test_a_tuple_in_what_has_no_type_is_a_list() -> None:

@@ -11,22 +11,27 @@ from pydantic import BaseModel
 SCALARS = (str, int, float, type(None))
 
 
-def change(value: object, again: object, where: str = "") -> str | None:
+def change(value: object, again: object, *, is_stable: bool, where: str = "") -> str | None:
     """The first part of a value that was not read `again` as it was, in words; None if there is none. A tuple may
-    come back as a list."""
+    come back as a list. `is_stable`: what was read is written with the same text, so that its type rounds it by a rule
+    of its own (a time to the millisecond), once."""
     if _equal(value, again):
         return None
     here = where or "the value"
     parts = _pairs(value, again)
     if parts is not None:
-        problems = (change(mine, theirs, f"{where}.{name}" if where else name) for name, mine, theirs in parts)
+        problems = (
+            change(mine, theirs, is_stable=is_stable, where=f"{where}.{name}" if where else name)
+            for name, mine, theirs in parts
+        )
         return next(filter(None, problems), None)
     if isinstance(again, SCALARS) and not isinstance(value, type(again)):
         kinds = f"it is a {type(value).__name__}, and would be read again as a {type(again).__name__}"
         return f"{here}: {kinds}; declare its type"
     if type(value) is not type(again) and (is_dataclass(again) or isinstance(again, BaseModel | list | dict)):
         return f"{here}: it is a {type(value).__name__}, and would be read again as a {type(again).__name__}"
-    if type(value).__eq__ is object.__eq__:  # nobody can say
+    is_rounded = is_stable and not hasattr(value, "get_secret_value")  # stars in place of a secret are no rounding
+    if is_rounded or type(value).__eq__ is object.__eq__:  # of the latter nobody can say
         return None
     return f"{here}: it would be another value when it is read again; its type must take what it has written"
 

@@ -60,7 +60,9 @@ def read_back(adapter: TypeAdapter[Any], plain: bool, value: object, text: str, 
         again = read_json(adapter, text)
     except ValidationError as error:
         return f"{first_problem(error)} (when it is read again, as a worker does)"
-    return change(value, again) if exact else None
+    if not exact:
+        return None
+    return change(value, again, is_stable=adapter.serializer.to_json(again, warnings=False).decode() == text)
 
 
 def read_json(adapter: TypeAdapter[Any], text: str | bytes) -> Any:
