@@ -65,9 +65,9 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
     acquired = PostgresStore._acquired
 
-    def borrowing(store: PostgresStore) -> Any:
+    def borrowing(store: PostgresStore, *plans: Any) -> Any:
         counted.transactions += 1
-        return acquired(store)
+        return acquired(store, *plans)
 
     look_after = PostgresStore._look_after
 

@@ -108,7 +108,7 @@ async def test_one_that_dies_again_in_the_same_way_is_escalated_and_stands_on_to
     _, letter = await place.dies("drum")
     async with signed_in(browser, place, to="/console") as page:
         await mend(page, letter)
-        await says(page, "Escalated: it was mended and replayed, and died again")
+        await says(page, "Escalated: it was fixed and replayed, and died again")
         await go(page, "dead", "Dead letters")
         top = page.get_by_label("Escalated")
         await top.get_by_role("link", name=letter).wait_for()

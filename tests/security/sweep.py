@@ -91,7 +91,8 @@ async def answers(place: Deployment) -> Iterator[Place]:
 
     everything = place.web.openapi()["paths"]
     for path in (each for each, verbs in everything.items() if each.startswith("/api/ops/") and "get" in verbs):
-        if "{" not in path and path not in LISTS and path != "/api/ops/changes":  # that one is a stream
+        is_elsewhere = path == "/api/ops/changes" or path.startswith("/api/ops/service/")  # a stream; another process
+        if "{" not in path and path not in LISTS and not is_elsewhere:
             await ask(path)
     for path in LISTS:
         listed = await ask(f"{path}?limit=200")
