@@ -143,6 +143,15 @@ async def gates_in(tx: Tx, endings: Sequence[Ending]) -> Gates:
     return {name: row.state for name, row in (await providers.read_all(tx, names)).items()} if names else {}
 
 
+async def have_moved(tx: Tx, decided: DecidedEndings, gates: Gates) -> bool:
+    """Whether a breaker that these were decided by has left its generation since: what opened it costs nothing."""
+    present = await gates_in(tx, [ending for ending, _ in decided])
+    return any(
+        name not in gates or (state.gate, state.generation) != (gates[name].gate, gates[name].generation)
+        for name, state in present.items()
+    )
+
+
 def _providers_concerned(endings: Sequence[Ending]) -> set[str]:
     """Whose calls failed here, and whose faults were counted before."""
     names: set[str] = set()

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from holdfast.core.address import sealed_number
+from holdfast.core.budget import Gates
 from holdfast.core.classify import classify
 from holdfast.core.failure import Category
 from holdfast.core.floor import Floors
@@ -33,6 +34,7 @@ from holdfast.kernel.settle import (
     ending_rows,
     gates_in,
     gates_of,
+    have_moved,
     is_plain,
     note_refused,
     split_accepted,
@@ -62,16 +64,16 @@ async def turn(
     before the commit changes nothing; after it, the leases expire and are reaped."""
     let_in = await take_turns(kernel, queues, limit)
     try:
-        gates = await gates_of(kernel, finished)
         with kernel.floors.claims.claim(kernel.now) as claiming:
             written = None
             while written is None:
+                gates = await gates_of(kernel, finished)
                 now = kernel.now()
                 decided = decide_all(kernel, finished, now, gates)
                 plain = is_plain(kernel, decided)
                 going = going_on(decided, now, look) if goes_on else set()
                 claim = _claim(kernel, owner, queues, limit, now, claiming.floors)
-                written = await _commit(kernel, decided, going, claim, now, plain)
+                written = await _commit(kernel, decided, gates, going, claim, now, plain)
             result, kept, refused = written
             claiming.reached, claiming.entered = result.reached, result.entered
     except StoreDown:
@@ -98,15 +100,22 @@ def _claim(kernel: Kernel, owner: str, queues: Sequence[str], limit: int, now: i
 
 
 async def _commit(
-    kernel: Kernel, decided: DecidedEndings, going: Collection[str], claim: jobs.Claim, now: int, plain: bool
+    kernel: Kernel,
+    decided: DecidedEndings,
+    gates: Gates,
+    going: Collection[str],
+    claim: jobs.Claim,
+    now: int,
+    plain: bool,
 ) -> tuple[jobs.TurnResult, DecidedEndings, DecidedEndings] | None:
-    """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit. None: we stood
-    still, and a deadline has passed since it was decided; nothing was written."""
+    """A group that needs nothing beside the jobs' own rows is one statement, which is its own commit. None: we were
+    paused, and a deadline has passed since it was decided, or a breaker that a death depends on has moved; nothing was
+    written."""
     place = "settle" if decided else "claim"
     if plain:
         await kernel.failpoint(f"{place}.before_commit")
     async with kernel.store.single_statement() if plain else kernel.store.transaction() as tx:
-        if _is_overtaken(decided, now, kernel.now()):
+        if _is_overtaken(decided, now, kernel.now()) or (not plain and await have_moved(tx, decided, gates)):
             return None
         written = await _write(kernel, tx, decided, going, claim, now, plain)
         if not plain:
