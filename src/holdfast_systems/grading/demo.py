@@ -65,6 +65,5 @@ async def _instruct(on: DemoStage) -> None:
         on.say(f"{len(waiting)} essays of which the grader was not sure were decided by an instructor")
 
 
-DEMO = Demo(
-    play, settings=lambda folder: {"GRADING_LANGUAGE_MODEL": "off"}
-)  # it shows that nothing is lost, not what a grade is
+# It shows that nothing is lost, not what a grade is worth.
+DEMO = Demo(play, settings=lambda folder: {"GRADING_LANGUAGE_MODEL": "off"})
