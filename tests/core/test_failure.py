@@ -141,6 +141,34 @@ def test_a_daily_quota_is_waited_for_without_a_header_too(text: str) -> None:
     assert status(403, error_code="dailyLimitExceeded").error_class == "QUOTA_WINDOW"
 
 
+@pytest.mark.spec("K5", "004.1")
+@pytest.mark.parametrize(
+    "code, word, text, is_window",
+    [
+        (429, "quota_exceeded", "", True),
+        (403, "quotaExceeded", "The request exceeds your quota.", True),
+        (400, "QUOTA_EXCEEDED", "", True),
+        (503, "usage_limit_reached", "", True),
+        (429, "over_quota", "", True),
+        (429, "user_quota_exceeded", "", True),
+        (429, "requests_per_minute_limit_exceeded", "", True),
+        (429, "limit_per_day", "", True),
+        (402, "quota_exceeded", "", False),
+        (401, "quota_exceeded", "You have 0 left.", False),
+        (429, "quota_exceeded", "Check your plan and billing details.", False),
+        (429, "quota_exceeded", "Please upgrade.", False),
+        (429, "monthly_quota_exceeded", "", False),
+        (403, "monthly_limit_reached", "", False),
+    ],
+)
+def test_a_quota_that_says_no_more_is_a_window_unless_it_is_about_money(
+    code: int, word: str, text: str, is_window: bool
+) -> None:
+    seen = from_status(code, text, {}, now_ms=NOW, code=word)
+    expected = (Category.RATE_LIMIT, "QUOTA_WINDOW") if is_window else (Category.AUTH, "QUOTA_EXHAUSTED")
+    assert ((seen.category, seen.error_class), seen.retryable) == (expected, is_window)
+
+
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize("code", [408, 425, 429, 503])
 def test_an_answer_that_says_when_carries_it(code: int) -> None:

@@ -52,6 +52,15 @@ def test_a_phone_number_is_masked(text: str, around: str) -> None:
         "john\uff20example.com",
         "john.doe [at] example.com",
         "john(at)mail[dot]example[dot]com",
+        "john @ example . com",
+        "john@ example.com",
+        "john.doe @example. co .uk",
+        "john AT example.com",
+        "john AT example DOT com",
+        "john.doe at mail dot example dot com",
+        "john [at] example dot com",
+        "john_at_example_dot_com",
+        "john\uff20 example.com",
     ],
 )
 def test_an_address_is_masked_whole(text: str) -> None:
@@ -70,6 +79,47 @@ def test_an_address_is_masked_whole(text: str) -> None:
 )
 def test_the_number_of_a_card_or_an_account_is_masked(text: str) -> None:
     assert redact_message(f"card {text} declined") == "card [account] declined"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "123-45-6789",
+        "123 45 6789",
+        "AB 12 34 56 C",
+        "S1234567D",
+        "079203001234",
+        "11010519491231002X",
+        "SSN 123456789",
+        "ssn: 123 45 6789",
+        "social security number is 123456789",
+        "passport no. C1234567",
+        "Passport: AB 123456",
+        "CCCD 079 203 001 234",
+        '"id_number": "99887766"',
+        "national id=B123456",
+        "driver's license D1234-56789-01234",
+        "date of birth: 1990-03-12",
+        "born on 12/03/1990",
+    ],
+)
+def test_the_number_of_a_person_is_masked(text: str) -> None:
+    clean = redact_message(f"refused: {text}, sorry (400)")
+    assert "[id number]" in clean and clean.endswith(", sorry (400)")
+    assert not any(letter.isdigit() for letter in clean.replace("(400)", ""))
+
+
+@pytest.mark.parametrize(
+    "text", ["prompt: 'Help Ann'", 'prompt="Help Ann"', "essay: Ann left", '{"content": "hi Ann"}', "input=Ann Lee"]
+)
+def test_a_text_of_two_words_is_masked_under_its_name(text: str) -> None:
+    assert "Ann" not in redact_message(f"400 {text}")
+
+
+@pytest.mark.parametrize("text", ["Call Ann Lee", "my name is Ann", "Ann is ill today"])
+@pytest.mark.parametrize("around", ['"{}"', "'{}'", "\u201c{}\u201d", "float: '{}'", "I cannot answer '{}' now"])
+def test_a_short_quotation_is_masked(text: str, around: str) -> None:
+    assert "Ann" not in redact_message(f"The model refused {around.format(text)} (400)")
 
 
 def test_a_quotation_between_letters_is_masked_too() -> None:
@@ -116,6 +166,9 @@ def test_a_sentence_that_is_quoted_is_somebodys_text(around: str) -> None:
         "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "text: Input should be a valid string, content: Input should have at most 100 characters",
         "order 4111 1111 1111 1112 of AB12 CDEF 3456 7890 at 1700000000000000, meet [at] noon",
+        "a passport service answered 503 after 12 s, born of 3 calls, id card 42 of 77",
+        "invoice 123-456-789, version 1.2.3, AB123, block 0x00123456, part 12-34, run 20261118 05:21:36",
+        "no attribute 'first name', got 'two words' for \"Content Type\", meet at the dot",
         "HTTPStatusError: Server error '503 Service Unavailable' for url 'http://provider.test:8080/v1'",
     ],
 )

@@ -90,6 +90,17 @@ def test_every_expression_asks_for_what_is_exposed(name: str) -> None:
     assert faults(EXPRESSIONS[name]) == []
 
 
+OVER_PROCESSES = re.compile(r"\b(?:sum|count|avg)\s*(?:by \([^)]*\)\s*)?\(\s*(holdfast_\w+)")
+
+
+@pytest.mark.spec("K17", "000.41")
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_what_every_process_reads_from_the_database_is_not_added_up(name: str) -> None:
+    """A gauge is the same in each process of a deployment; only what a process counts itself may be summed."""
+    own = ("_total", "_bucket", "_count", "_sum")
+    assert [metric for metric in OVER_PROCESSES.findall(EXPRESSIONS[name]) if not metric.endswith(own)] == []
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -16,7 +16,7 @@ from holdfast.core.outcome import Failed, Next, Released
 from holdfast.errors import CallError, StoreUnavailable
 from holdfast.kernel import operate
 from holdfast.kernel.hold import force, hold_once
-from holdfast.kernel.relay import relay_once
+from holdfast.kernel.relay import relay, relay_once
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import end, turn
@@ -183,6 +183,24 @@ async def test_a_message_below_the_floor_is_published_when_the_look_comes_round(
     assert await relay_once(kernel) == 0 and await retries(kernel) == [0]
     world.clock.advance(LOOK_MS / 1_000)
     await relay_once(kernel)
+    assert await retries(kernel) == [1], "it was found, and nobody has declared its queue"
+
+
+@pytest.mark.spec("K10", "000.35")
+async def test_an_idle_relay_whose_looks_take_long_finds_a_message_below_its_floor(deploy: Deploy) -> None:
+    """A message that is committed late, on a busy machine, is the last for a while: no other comes and shows it."""
+    world = await deploy(app)
+    kernel = world.kernel
+    world.clock.advance(60)
+    assert await relay(kernel) == 0 and kernel.floors.outbox.floors[OUTBOX] > BOTTOM
+    kernel.floors.outbox._rhythm.took_ms = QUICK_MS * 2
+    async with kernel.store.transaction() as tx:
+        message = (kernel.new_uuid4(), "a", "nowhere", "told", "{}", "{}")
+        await outbox.put(tx, [message], world.clock.now_ms() - 50_000)
+    world.clock.advance(QUICK_MS * 2 * 20 / 1_000)
+    for _ in range(2):
+        await relay(kernel)
+        await asyncio.gather(*kernel.looking)
     assert await retries(kernel) == [1], "it was found, and nobody has declared its queue"
 
 

@@ -15,6 +15,8 @@ from holdfast.http.problem import of_exception
 
 HEADERS = {"Idempotency-Key": "6f1c6a9e-0f0e-4b7e-9d43-6b1f0c0d3b52"}
 
+JSON = {**HEADERS, "Content-Type": "application/json"}
+
 
 @pytest.mark.parametrize(
     ("error", "status", "code"),
@@ -51,6 +53,39 @@ async def test_a_wrong_field_is_named(client: Client) -> None:
     assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, "INVALID_INPUT", "text")
     broken = await client("ann", "learner").post("/api/wishes", content=b"{", headers=HEADERS)
     assert (broken.status_code, broken.json()["code"]) == (422, "INVALID_INPUT")
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"{", "line 1, column 2: it ends too early"),
+        (b'{"text": "a",}', "line 1, column 1"),
+        (b'{\n  "text": rain\n}', "line 2, column 11: expecting value"),
+        (b'{"text": "a"} x', "line 1, column 15: extra data"),
+        (b"{'text': 1}", "line 1, column 2: expecting property name"),
+        (b'{"text": "a\n"}', "line 1, column 12: invalid control character"),
+        (b"[1, 2", "line 1, column 6: it ends too early"),
+    ],
+)
+async def test_a_body_that_is_no_json_is_told_where_it_breaks(client: Client, body: bytes, place: str) -> None:
+    answer = await client("ann", "learner").post("/api/wishes", content=body, headers=JSON)
+    told = answer.json()
+    assert (answer.status_code, told["code"], told["field"]) == (422, "INVALID_INPUT", "body")
+    assert told["detail"].startswith(f"The body is not valid JSON: {place}") and told["detail"].endswith(".")
+
+
+async def test_a_body_of_another_kind_is_asked_for_as_json(client: Client) -> None:
+    ann = client("ann", "learner")
+    form = await ann.post("/api/wishes", data={"text": "rain"}, headers=HEADERS)
+    row = await ann.post("/api/wishes", json=["rain"], headers=HEADERS)
+    assert form.json()["detail"] == "Send the body as JSON, with Content-Type: application/json."
+    assert row.json()["detail"] == "The body must be a JSON object."
+    assert form.status_code == row.status_code == 422
+
+
+async def test_a_body_that_is_no_text_is_refused_in_a_sentence(client: Client) -> None:
+    answer = await client("ann", "learner").post("/api/wishes", content=b'{"text": "\xff"}', headers=JSON)
+    assert answer.status_code == 400 and answer.json()["detail"].startswith("The body cannot be read: it is not JSON")
 
 
 async def test_unknown_paths_and_methods_are_problems_too(client: Client) -> None:

@@ -106,10 +106,19 @@ QUOTA_CODES = frozenset(
         "organization_usage_limit_exceeded",
     }
 )
-# A window too, if the answer says when it ends; insufficient_quota never is.
-QUOTA_OR_WINDOW_CODES = frozenset({"quota_exceeded", "monthly_quota_exceeded", "monthly_limit_exceeded"})
-# A quota whose window ends by itself.
-WINDOW_CODES = frozenset({"daily_quota_exceeded", "daily_limit_exceeded", "hourly_quota_exceeded"})
+# A quota whose window ends by itself and soon.
+_WINDOW_CODE = re.compile(
+    r"(?:daily|hourly|minute|day|hour)(?:_[a-z]+){0,3}_(?:quota|limit)"
+    r"|(?:quota|limit)(?:_[a-z]+){0,3}_(?:daily|day|hour|minute)"
+)
+# A quota that does not say of which kind it is: a window, unless the answer speaks of money, or of a month and not of
+# when that ends. insufficient_quota never is one.
+_QUOTA_CODE = re.compile(
+    r"(?:[a-z]+_){0,4}(?:quota|usage_limit|monthly_limit)_(?:limit_)?(?:exceeded|reached)(?:_error|_exception)?"
+    r"|(?:over|exceeded)_quota"
+)
+_MONEY_WORDS = re.compile(r"(?i)\b(?:billing|payments?|credits?|balance|purchase|upgrade|spend(?:ing)?)\b")
+_MONEY_STATUSES = frozenset({401, 402})
 # "Slow down", whatever the status is. Amazon's are those that its own clients wait for.
 RATE_CODES = frozenset(
     {
@@ -227,16 +236,22 @@ def _by_code(status: int, words: str, headers: Mapping[str, str], code: str | No
     word = _plain_code(code) if code else ""
     if word in QUOTA_CODES:
         return Category.AUTH, "QUOTA_EXHAUSTED"
-    either = word in QUOTA_OR_WINDOW_CODES
-    speaks_of_window = (status in _LIMIT_STATUSES or either) and _WINDOW_WORDS.search(words[:2_000]) is not None
-    says_when = either and (retry_after_ms(headers, None) is not None or retry_after_ms(headers, 0) is not None)
-    if word in WINDOW_CODES or speaks_of_window or says_when:
+    is_quota = _QUOTA_CODE.fullmatch(word) is not None
+    speaks_of_window = (status in _LIMIT_STATUSES or is_quota) and _WINDOW_WORDS.search(words[:2_000]) is not None
+    if _WINDOW_CODE.search(word) or speaks_of_window or (is_quota and _ends_by_itself(status, word, words, headers)):
         return Category.RATE_LIMIT, "QUOTA_WINDOW"
-    if either:
+    if is_quota:
         return Category.AUTH, "QUOTA_EXHAUSTED"
     if word in RATE_CODES:
         return Category.RATE_LIMIT, "RATE_LIMITED"
     return BY_CODE.get(word) if status < 500 else None
+
+
+def _ends_by_itself(status: int, word: str, words: str, headers: Mapping[str, str]) -> bool:
+    """Whether a quota is a window that is worth waiting for: it says when it ends, or nothing says that it is money."""
+    if retry_after_ms(headers, None) is not None or retry_after_ms(headers, 0) is not None:
+        return True
+    return status not in _MONEY_STATUSES and "month" not in word and _MONEY_WORDS.search(words[:2_000]) is None
 
 
 def _plain_code(code: str) -> str:

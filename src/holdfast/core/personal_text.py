@@ -1,9 +1,9 @@
 """Takes personal data out of what somebody else wrote, before a message is stored with a job or its dead letter.
 
-Behind the secrets of `secret_text` it masks e-mail addresses, phone, card and account numbers, and quoted or named free
-text (a prompt, an essay, a transcript that a provider repeats in its error). Names of people cannot be told from other
-words; they go only where they stand in such a text. When in doubt it is masked: alerts match the error class, not the
-message.
+Behind the secrets of `secret_text` it masks e-mail addresses, phone, card, account and identity numbers, and quoted or
+named free text (a prompt, an essay, a transcript that a provider repeats in its error). Names of people cannot be
+told from other words; they go only where they stand in such a text. When in doubt it is masked: alerts match the error
+class, not the message.
 
 Every pattern is bounded and the quotes are read in one pass, so that hostile input costs linear time.
 """
@@ -17,18 +17,21 @@ from holdfast.core.secret_text import redact_emails, redact_text
 
 PHONE_MASK = "[phone]"
 ACCOUNT_MASK = "[account]"
-QUOTED_LIMITS = (6, 40)
+ID_MASK = "[id number]"
+QUOTED_LIMITS = (2, 9)
 """Words and characters: a longer quotation is somebody's text, not a name, a type or a field."""
-NAMED_LIMITS = (3, 20)
+KEYED_LIMITS = (6, 40)
+"""The same for the value of a field of any name, as in `{"state": "..."}`: most are a program's own."""
+NAMED_LIMITS = (1, 0)
 """The same for what stands under the name of a text: a prompt, an essay, the content of a message."""
 
 
 def redact_message(text: str) -> str:
-    """The text without secrets, credentials and queries of URLs, addresses, numbers of phones, cards and accounts,
-    quoted free text."""
+    """The text without secrets, credentials and queries of URLs, addresses, numbers of phones, cards, accounts and
+    people, quoted free text."""
     clean = _without_quotations(redact_emails(redact_text(mask_addresses(text))))
     clean = _NAMED_TEXT.sub(_named, clean) if ":" in clean or "=" in clean else clean
-    return _PHONE.sub(_phone, _ACCOUNT.sub(_account, clean)) if _DIGITS.search(clean) else clean
+    return _without_numbers(clean) if _DIGITS.search(clean) else clean
 
 
 def redact_lines(text: str) -> str:
@@ -36,7 +39,12 @@ def redact_lines(text: str) -> str:
     return "\n".join(map(redact_message, text.split("\n")))
 
 
-_DIGITS = re.compile(r"\d(?:[^\n\d]?\d){6}")
+def _without_numbers(text: str) -> str:
+    text = _NAMED_ID.sub(_named_id, _ACCOUNT.sub(_account, text))
+    return _PHONE.sub(_phone, _ID_NUMBER.sub(ID_MASK, text))
+
+
+_DIGITS = re.compile(r"\d(?:[^\n\d]?\d){5}")
 _EDGE = r"(?<![\w.:/#@%-])"
 _END = r"(?![\w-]|\.\d|:\d)"
 _PHONE = re.compile(
@@ -74,6 +82,21 @@ _ACCOUNT = re.compile(
     + r"|[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,3})?)"
     + _END
 )
+# 123-45-6789, QQ 12 34 56 C, S1234567D, and those of Vietnam and China, which have a year or a province in them.
+_ID_NUMBER = re.compile(
+    _EDGE
+    + r"(?:\d{3}([ -])\d{2}\1\d{4}|[A-CEGHJ-PR-TW-Z][A-Z][ ]?\d{2}[ ]?\d{2}[ ]?\d{2}[ ]?[A-D]|[STFGM]\d{7}[A-Z]"
+    + r"|0\d{2}[0-3]\d{8}|[1-9]\d{5}(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\d{3}[\dXx])"
+    + _END
+)
+# SSN 123456789, passport no. C1234567, CCCD: 079 203 001 234, born 12/03/1990
+_NAMED_ID = re.compile(
+    r"(?i)(?P<key>\b(?:ssn|social security|passport|national (?:id|insurance)|(?:identity|id|citizen)[ _-]?card"
+    r"|id[ _]number|citizen[ _]id|cccd|cmnd|nric|aadhaar|driver'?s?[ _]licen[sc]e|tax(?:[ _-]?payer)?[ _](?:id|number)"
+    r"|dob|date[ _]of[ _]birth|birth[ _]?date|birthday|born(?: on)?)"
+    r"(?:[ _](?:number|num|no\.?|nr\.?|id|card|#))?[\"' \t]{0,3}(?:[:=#]|is|was|\b)[\"' \t#]{0,3})"
+    r"(?P<value>[A-Z]{0,3}[ ]?\d[\dA-Z]{0,20}(?:[ ./-]{1,2}\d[\dA-Z]{0,20}){0,6})"
+)
 _NAMED_TEXT = re.compile(
     r"(?i)(?P<key>\b(?:(?:prompt|essay|transcript|completion|user[ _](?:message|input)|(?:input|letter)[ _]text)"
     r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?:content|input|text|body|question|answer)=))(?P<text>[^\n]{1,4000})"
@@ -91,10 +114,19 @@ _EXPLAINS = re.compile(
     r"\\*[\"']?[ ]?[:=][ ]?$"
 )
 
+# A mask of ours, or the status line of an answer, as clients quote it.
+_NO_TEXT = re.compile(r"[ ]*\[text of \d+ characters\]?|[1-5]\d\d [A-Z][A-Za-z' -]{1,40}")
+# {"state": "...", (state: "...", state="..."
+_KEYED = re.compile(r"(?:\w\\*[\"'][ ]?[:=]|\w=|(?:^|[\n{(\[,;])[ ]{0,4}[\w.-]{1,40}:)[ ]?$")
 # What somebody wrote or said stands under these: a few words of it are his text already.
 _QUOTES_SOMEBODY = re.compile(
     r"(?:prompt|essay|transcript|completion|content|text|input|body|question|answer)\\*[\"']?[ ]?[:=][ ]?$"
 )
+
+
+def _named_id(match: re.Match[str]) -> str:
+    digits = sum(letter.isdigit() for letter in match["value"])
+    return f"{match['key']}{ID_MASK}" if digits >= 5 else match[0]
 
 
 def _phone(match: re.Match[str]) -> str:
@@ -125,6 +157,8 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _is_text(text: str, words_max: int, length_max: int) -> bool:
+    if _NO_TEXT.fullmatch(text):
+        return False
     wide = len(_WIDE.findall(text))  # one such character says about as much as half a word
     return len(text) + 2 * wide > length_max and len(text.split(None, words_max)) + wide // 2 > words_max
 
@@ -168,7 +202,9 @@ def _opens(text: str, mark: re.Match[str]) -> bool:
 
 def _limits(text: str, opened: re.Match[str]) -> tuple[int, int]:
     key = text[max(0, opened.start() - 40) : opened.start()].lower()
-    return NAMED_LIMITS if _QUOTES_SOMEBODY.search(key) else QUOTED_LIMITS
+    if _QUOTES_SOMEBODY.search(key):
+        return NAMED_LIMITS
+    return KEYED_LIMITS if _KEYED.search(key) else QUOTED_LIMITS
 
 
 def _ends(text: str, opened: re.Match[str], mark: re.Match[str]) -> bool:

@@ -41,9 +41,9 @@ def redact_text(text: str) -> str:
 
 
 def redact_emails(text: str) -> str:
-    """The text with every e-mail address masked, also where the @ is percent-encoded, wide, or spelt `[at]`."""
+    """The text with every e-mail address masked, also where the @ is percent-encoded, wide, spaced out, or spelt."""
     text = _EMAIL.sub(EMAIL_MASK, text) if any(sign in text for sign in _AT_SIGNS) else text
-    return _SPELT_EMAIL.sub(EMAIL_MASK, text) if _SPELT_AT.search(text) else text
+    return _WORDED_EMAIL.sub(EMAIL_MASK, _SPELT_EMAIL.sub(EMAIL_MASK, text)) if _SPELT_AT.search(text) else text
 
 
 def looks_random(word: str) -> bool:
@@ -61,9 +61,16 @@ _EMAIL = re.compile(
     r"(?:[\w.+%-][\w.!#$'*+^~%-]{0,63}|\"[^\"\n@]{1,64}\")(?:[@\uff20]|%40|&#64;|\\u0040)"
     r"(?:(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}|\[[\d.:a-fA-F]{3,45}\])"
 )
-_SPELT_AT = re.compile(r"(?i)[\[({<]at[\])}>]")
+# john [at] example.com, john @ example . com, john AT example DOT com; john at example dot com
+_SPELT_AT = re.compile(r"(?i)[@\uff20]|[\[({<]at[\])}>]|(?-i:[ ]AT[ ])|[ _-]dot[ _-]")
+_DOT = r"(?:[ ]{0,2}\.[ ]{0,2}|[ ]?[\[({<]dot[\])}>][ ]?|[ _-]{1,2}dot[ _-]{1,2})"
 _SPELT_EMAIL = re.compile(
-    r"(?i)[\w.+-]{1,64}[ ]?[\[({<]at[\])}>][ ]?[\w-]{1,63}(?:(?:\.|[ ]?[\[({<]dot[\])}>][ ]?)[\w-]{1,63}){1,8}"
+    r"(?i)(?<![\w.+-])[\w.+-]{1,64}[ ]{0,2}(?:[@\uff20]|[\[({<]at[\])}>]|(?<=[ ])(?-i:AT)(?=[ ]))[ ]{0,2}"
+    rf"[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,7}}{_DOT}[^\W\d_]{{2,24}}"
+)
+_WORDED_EMAIL = re.compile(
+    r"(?i)(?<![\w.+-])[\w.+-]{1,64}?[ _-]{1,2}at[ _-]{1,2}"
+    r"[^\W_][^\W_-]{0,62}(?:[ _-]{1,2}dot[ _-]{1,2}[^\W_]{1,63}){1,8}(?![^\W_])"
 )
 
 _STRONG = (

@@ -22,6 +22,7 @@ from starlette.types import Scope
 
 from holdfast import errors
 from holdfast.core.redact import redact_text
+from holdfast.http.json_body import is_json
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -139,19 +140,47 @@ async def _of_http(request: Request, error: Exception) -> ProblemResponse:
     if isinstance(error, Problem):
         return respond(error, request.scope)
     code = CODES.get(error.status_code, "INTERNAL" if error.status_code >= 500 else "BAD_REQUEST")
-    return respond(Problem(error.status_code, code, str(error.detail), headers=error.headers), request.scope)
+    detail = _UNREADABLE if error.detail == "There was an error parsing the body" else str(error.detail)
+    return respond(Problem(error.status_code, code, detail, headers=error.headers), request.scope)
+
+
+_NO_OBJECT = frozenset({"model_attributes_type", "model_type", "dict_type", "dataclass_type"})
+_SEND_JSON = "Send the body as JSON, with Content-Type: application/json."
+_UNREADABLE = "The body cannot be read: it is not JSON in UTF-8, or not the form that its Content-Type says."
 
 
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
+    field, detail = _complaint(error, request.headers.get("content-type", "-"))
+    return respond(Problem(422, "INVALID_INPUT", detail, field=field), request.scope)
+
+
+def _complaint(error: RequestValidationError, content_type: str) -> tuple[str, str]:
+    """The field that is wrong first, and what is wrong with it."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return "body", _where_json_breaks(first, error.body)
+    if tuple(first["loc"]) == ("body",) and first["type"] in _NO_OBJECT:
+        return "body", "The body must be a JSON object." if is_json(content_type) else _SEND_JSON
     parts = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    said = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "union_tag_not_found":  # the field that says which kind of value this is
         parts.append(first["ctx"]["discriminator"].strip("'"))
-        said = "Field required"
+        message = "Field required"
     field = ".".join(parts) or "body"
-    return respond(Problem(422, "INVALID_INPUT", f"{field}: {said}.", field=field), request.scope)
+    return field, f"{field}: {message}."
+
+
+def _where_json_breaks(first: Mapping[str, Any], body: object) -> str:
+    """A sentence with the place where reading stopped, by lines: a character's number is no help in a long body."""
+    why = str(first.get("ctx", {}).get("error", "it cannot be read"))
+    position = first["loc"][-1]
+    if not isinstance(body, str) or not isinstance(position, int):
+        return f"The body is not valid JSON: {why}."
+    before = body[:position]
+    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    at = "it ends too early" if not body[position:].strip() else f"{why[:1].lower()}{why[1:]}"
+    return f"The body is not valid JSON: line {line}, column {column}: {at}."
 
 
 async def _of_holdfast(request: Request, error: Exception) -> ProblemResponse:

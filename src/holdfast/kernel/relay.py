@@ -66,6 +66,7 @@ async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
     token = kernel.new_id()
     now = kernel.now()
     rows = await _claim(kernel, token, now, asks_first)
+    watch_outbox(kernel)
     if not rows:
         return 0
     _warn_of_stale(kernel, rows, now)  # before the broker is asked: one that swallows everything keeps nobody waiting
@@ -97,7 +98,6 @@ async def _claim(kernel: Kernel, token: str, now: int, asks_first: bool) -> Sequ
             async with kernel.store.reading() as tx:
                 first = await outbox.first_pending(tx, start)
             claiming.reached = {OUTBOX: now - SLACK_MS if first is None else first}
-    watch_outbox(kernel)
     return rows
 
 

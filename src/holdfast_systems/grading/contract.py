@@ -11,6 +11,7 @@ strict about what the contract names, and says in one sentence what is wrong. `m
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -301,10 +302,17 @@ def _sentence(error: ValidationError) -> str:
     """Where and what, never the value: a learner's text must not travel in an error."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     if details[0]["type"].startswith("union_tag"):
-        return f"{error.title}: the kind of message is missing or unknown"
+        return _missing_tag(error.errors(include_url=False, include_input=False)[0]["ctx"])
     complaints = [f"{_path(detail['loc'])}: {detail['msg']}" for detail in details]
     more = f" (and {len(complaints) - 5} more)" if len(complaints) > 5 else ""
     return "; ".join(complaints[:5]) + more
+
+
+def _missing_tag(context: Mapping[str, Any]) -> str:
+    """The field that says which kind of message this is, and what it may say, where that is known."""
+    expected = str(context.get("expected_tags", "")).replace("'", "")
+    field = str(context["discriminator"]).strip("'")
+    return f"{field}: must be one of {expected}" if expected else f"{field}: Field required"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -98,6 +98,20 @@ def test_schema_and_parser_both_refuse_an_invalid_golden_message(path: Path) -> 
         PARSERS[queue_of(path)](path.read_bytes())
 
 
+@pytest.mark.spec("G5", "002.10")
+@pytest.mark.parametrize(
+    "message, complaint",
+    [
+        ({"submissionId": "s"}, "skill: Field required"),
+        ({"skill": "dancing"}, "skill: must be one of writing, speaking"),
+    ],
+)
+def test_a_request_of_no_known_kind_is_told_which_field_is_wrong(message: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidMessage) as refused:
+        PARSERS["request"](json.dumps(message).encode())
+    assert str(refused.value) == complaint and "dancing" not in str(refused.value)
+
+
 @pytest.mark.spec("G18")
 def test_the_published_contract_is_what_the_code_says() -> None:
     assert asyncapi.drifted(CONTRACT) == []
