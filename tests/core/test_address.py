@@ -37,7 +37,16 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
+WITHOUT_SCHEME = [
+    f"{SECRET}@host:r",
+    f"git:{SECRET}@host/x",
+    f"u:{SECRET}@host",
+    f"{SECRET}@@git@h:r",
+    f"git@{SECRET}@h:r",
+]
+
+
+@pytest.mark.parametrize("form", FORMS + WITHOUT_SCHEME)
 def test_nothing_of_a_secret_is_left_in_what_is_stored(form: str) -> None:
     hidden = hide(form, 7)
     assert hidden is not None and SECRET not in hidden and sealed_number(hidden) == 7

@@ -26,7 +26,7 @@ _RESET_HINTS = (
     "anthropic-ratelimit-requests-reset",
     "anthropic-ratelimit-tokens-reset",
 )
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_DURATION = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?)(ms|h|m|s)")
 _FROM_EPOCH_S = 1_000_000_000  # a reset of so many "seconds" is a moment, not a wait
 _FAR_MS = 1e15  # thousands of years: more would overflow, and every policy caps it long before
 _MS_OF = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import ascii_letters, digits
 
 MASK = "[redacted]"
 EMAIL_MASK = "[email]"
@@ -157,7 +158,9 @@ def _without_headless_pem(text: str) -> str:
         marker = _PEM_END.search(line)
         if marker is None:
             continue
-        lines[number] = re.sub(r"[A-Za-z0-9+/=\\]++$", MASK, line[: marker.start()]) + line[marker.start() :]
+        before = line[: marker.start()]
+        bare = before.rstrip(_KEY_LETTERS)
+        lines[number] = bare + (MASK if bare != before else "") + line[marker.start() :]
         above = number - 1
         while above >= 0 and (_PEM_LINE.fullmatch(lines[above]) or (above == 0 and " " not in lines[0])):
             lines[above] = MASK
@@ -165,6 +168,7 @@ def _without_headless_pem(text: str) -> str:
     return "\n".join(lines)
 
 
+_KEY_LETTERS = f"{ascii_letters}{digits}+/=\\"
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY")
 _PEM_LINE = re.compile(r"""[ \t+>|"'-]{0,40}[A-Za-z0-9+/=]{16,}+[ \t\r"',\\n]{0,8}""")
 

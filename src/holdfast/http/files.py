@@ -8,7 +8,9 @@ from fastapi.responses import FileResponse
 
 from holdfast.http.problem import Problem
 
-_RANGE = re.compile(r"\s*bytes\s*=\s*(?P<first>[0-9]{0,15})\s*-\s*(?P<last>[0-9]{0,15})\s*", re.IGNORECASE | re.ASCII)
+_RANGE = re.compile(
+    r"\s*+bytes\s*+=\s*+(?P<first>[0-9]{0,15}+)\s*+-\s*+(?P<last>[0-9]{0,15}+)\s*+", re.IGNORECASE | re.ASCII
+)
 
 
 class BinaryFile(FileResponse):

@@ -29,7 +29,6 @@ T = TypeVar("T")
 ANSWER_BYTES_MAX = 8 * 1_048_576
 _CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}")  # a code, and not prose
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +184,11 @@ def _content(answer: dict[str, Any]) -> str:
 
 
 def _validated(content: str, validate: Callable[[dict[str, Any]], T]) -> T:
-    # Some servers wrap the JSON in a Markdown fence in spite of the schema.
-    fenced = _FENCE.match(content)
+    text = content.strip()
+    if text.startswith("```") and text.endswith("```"):  # some servers fence the JSON in spite of the schema
+        text = text[3:-3].removeprefix("json")
     try:
-        data = json.loads(fenced.group(1) if fenced else content)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         _malformed("holds no JSON")
     if not isinstance(data, dict):

@@ -19,7 +19,7 @@ _NOT_IN_TRIALS = re.compile(
     r"debugging|todo|long-line|trailing-space|no-final-newline|removed-guard|eslint\(getter-return\)"
     r"|S\d+|B\d+|PLW\d+|E7\d+|ASYNC\d+|RUF006|F811|F841|SC\d+"
 )
-_SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^)]*)\)")
+_SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^()]*)\)")
 _GUESSES = frozenset(
     {"Hex High Entropy String", "Base64 High Entropy String", "Secret Keyword", "Basic Auth Credentials"}
 )
@@ -35,7 +35,7 @@ _MADE_UP = re.compile(
 )
 # The keys that a provider's own documents show.
 _EXAMPLE = re.compile(r"EXAMPLE(?:KEY)?\b")
-_EXCUSED = re.compile(r"#.*\b(?:noqa\b|pylint:\s*disable|nosec\b)", re.IGNORECASE)
+_EXCUSED = re.compile(r"[^#]*+#.*\b(?:noqa\b|pylint:\s*disable|nosec\b)", re.IGNORECASE)
 _SAID_ONCE = frozenset({"todo", "trailing-space", "long-line", "F401"})
 
 
@@ -63,7 +63,7 @@ def _in_its_place(finding: Finding, line_of: Callable[[Finding], str]) -> Findin
         return None
     if finding.rule == "F401" and finding.path.endswith("__init__.py"):
         return None  # a re-export
-    if (finding.critic == "ruff" or finding.rule == "debugging") and _EXCUSED.search(line_of(finding)):
+    if (finding.critic == "ruff" or finding.rule == "debugging") and _EXCUSED.match(line_of(finding)):
         return None  # in whatever spelling: the author knows
     if finding.rule == "S301" and "dumps(" in line_of(finding):
         return None  # a copy: what is read was written by the same line

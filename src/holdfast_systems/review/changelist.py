@@ -109,17 +109,19 @@ def parse_diff(text: str | bytes, *, bytes_max: int = DIFF_BYTES_MAX, files_max:
             f"The diff has {len(data)} bytes, the limit is {bytes_max}; take smaller ranges.",
         )
     diff = _with_plain_line_ends(data.decode("utf-8", "replace"))
+    lines = diff.split("\n")
+    _check_headers(lines)
     patches = _parse(diff)
     if not patches and diff.strip():
         raise _unreadable("it is not empty, and no file was found in it")
     if len(patches) > files_max:
         message = f"The diff changes {len(patches)} files, the limit is {files_max}; take smaller ranges."
         raise CallError.of(Category.VALIDATION, "DIFF_TOO_LARGE", message)
-    _check_nothing_was_skipped(patches, diff.split("\n"))
+    _check_nothing_was_skipped(patches, lines)
     return Changelist(id="", title="", author="", files=tuple(_file(patch) for patch in patches), diff=diff)
 
 
-_CRLF_HEADER = re.compile(r"^(?:@@ .* @@.*|\+\+\+ .*)\r$", re.MULTILINE)
+_CRLF_HEADER = re.compile(r"^(?:@@|\+\+\+) .*\r$", re.MULTILINE)
 
 
 def _with_plain_line_ends(text: str) -> str:
@@ -128,6 +130,22 @@ def _with_plain_line_ends(text: str) -> str:
     if _CRLF_HEADER.search(text) and not re.search(r"^@@ [^\r\n]*\n", text, re.MULTILINE):
         return text.replace("\r\n", "\n")
     return text
+
+
+_GIT_HEADER = re.compile(r"diff --git \"?a/[^\t]+ \"?b/[^\t]")
+_JOINS_MAX = 20
+
+
+def _check_headers(lines: list[str]) -> None:
+    """Refuse headers that no program writes: the parser's own expressions would take hours for some of them."""
+    for number, line in enumerate(lines, 1):
+        if line.startswith("diff --git "):
+            two_addresses = line.count("://") == 2 and line.count(" ") == 3
+            odd = "://" in line and not two_addresses and _GIT_HEADER.match(line) is None
+        else:
+            odd = line.startswith("Binary file") and line.count(" and ") > _JOINS_MAX
+        if odd:
+            raise _unreadable(f"line {number} is no header that can be read")
 
 
 def _parse(diff: str) -> PatchSet:

@@ -1,4 +1,4 @@
-"""Runs a foreign program: an argument vector, never a shell; limits on time and output; its own group.
+"""Runs a foreign program: an argument vector, never a shell; limits on time, memory and output; its own group.
 
 On a timeout, a cancellation or too much output the whole process group is killed, so that nothing the
 program started (ssh under git, say) outlives the call.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from holdfast import CallError, Category
 
 STDERR_BYTES_MAX = 16_384
+MEMORY_BYTES_MAX = 2 << 30
 _READ_BYTES = 65_536
 _DRAIN_S = 5.0
 
@@ -40,12 +41,12 @@ async def run(
     stdin: bytes = b"",
     stdout_bytes_max: int = 32_000_000,
     file_bytes_max: int | None = None,
+    memory_bytes_max: int = MEMORY_BYTES_MAX,
 ) -> Ran:
     """Run `argv` to its end, or raise COMMAND_MISSING, COMMAND_TIMEOUT or COMMAND_OUTPUT_TOO_LARGE. On Linux it writes
-    no file over `file_bytes_max`."""
+    no file over `file_bytes_max`, and neither it nor a program that it starts has more memory than the limit."""
     process = await _start(argv, env, cwd)
-    if file_bytes_max is not None:
-        _limit_files(process, file_bytes_max)
+    _limit(process, file_bytes_max, memory_bytes_max)
     try:
         async with asyncio.timeout(timeout_s):
             _, stdout, stderr = await asyncio.gather(
@@ -74,10 +75,12 @@ async def _start(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -
         raise CallError.of(Category.BUG, "COMMAND_MISSING", message) from error
 
 
-def _limit_files(process: asyncio.subprocess.Process, bytes_max: int) -> None:
+def _limit(process: asyncio.subprocess.Process, file_bytes_max: int | None, memory_bytes_max: int) -> None:
     if sys.platform == "linux":
         with suppress(ProcessLookupError):  # it has ended already
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory_bytes_max, memory_bytes_max))
+            if file_bytes_max is not None:
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
 
 async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:

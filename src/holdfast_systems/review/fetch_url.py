@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ async def fetch_diff(url: str, *, policy: OutboundPolicy) -> FetchedDiff:
     body = (await fetch(url, replace(policy, bytes_max=min(policy.bytes_max, DIFF_BYTES_MAX)))).content
     if not body.strip():
         raise CallError.of(Category.VALIDATION, "DIFF_UNREADABLE", "The diff at this address is empty.")
-    diff = parse_diff(body).diff
+    diff = (await asyncio.to_thread(parse_diff, body)).diff
     head = diff[: diff.find("\ndiff --git") + 1] or ""
     subject, author = _SUBJECT.search(head), _FROM.search(head)
     name = path_in(url).rstrip("/").rpartition("/")[2]

@@ -53,8 +53,8 @@ _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
         "There is no git repository at this address.",
     ),
     (
-        # All that git says when the limit of a file's size, under which we run it, ends a part of it.
-        r"invalid index-pack output|died of signal 25|File too large",
+        # What git says when a limit of a file's size or of memory, under which we run it, ends a part of it.
+        r"invalid index-pack output|died of signal 25|File too large|[Oo]ut of memory|Cannot allocate memory",
         Category.VALIDATION,
         "REPOSITORY_TOO_LARGE",
         "The repository is larger than what is cloned here, or damaged; give the change as a diff.",

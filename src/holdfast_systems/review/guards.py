@@ -16,7 +16,7 @@ from holdfast_systems.review.path_kinds import is_test, path_kind
 
 CRITIC = "guards"
 _GUARD = re.compile(
-    r"^\s*(?:}?\s*else\s+)?(?:if|elif|unless)\b(?P<condition>.*"
+    r"^\s*+(?:}?\s*+else\s++)?(?:if|elif|unless)\b(?P<condition>.*"
     r"(?:is (?:not )?None|[!=]==? ?(?:null|undefined|nil|None)|\bnot \w|!\w|\blen\(|\.length\b|[<>]=? ?\w).*)$"
 )
 _EXIT = re.compile(r"^\s*(?:return|raise|throw|continue|break|panic|abort|assert)\b")
@@ -27,7 +27,7 @@ _RAISE = re.compile(r"^\s*raise\b")
 _TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
 _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
-_CONDITION = re.compile(r"^\s*(?:}?\s*else\s+)?(?:if|elif|unless)\b")
+_CONDITION = re.compile(r"^\s*+(?:}?\s*+else\s++)?(?:if|elif|unless)\b")
 _FUNCTION = re.compile(r"^\s*(?:export |async |public |private |static )*(?:def|function|func|class)\b|.*=> {$")
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 

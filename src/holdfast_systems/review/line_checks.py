@@ -19,16 +19,19 @@ BINARY_BYTES_MAX = 500_000
 CREDENTIAL = "credential"
 
 _MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
-_DEBUGGING: dict[str, tuple[str, Severity]] = {
-    r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.set_trace\(|import i?pdb\b)": (".py", "warning"),
+_DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
+    re.compile(r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.set_trace\(|import i?pdb\b)"): (".py", "warning"),
     # A value or two as they are; what is put into words, or handed on from a caller, is meant for a reader.
-    r"print\((?!.*\bfile=|.*\*\*)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"].*=\}.*)\)\s*(?:#.*)?$": (".py", "info"),
-    r"debugger\b": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
-    r"console\.(?:log|debug|trace)\(": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
-    r"(?:binding\.(?:pry|irb)|byebug)\b": (".rb .erb", "warning"),
-    r"(?:var_dump|print_r|dd)\(": (".php", "warning"),
-    r"(?:dbg!|println!)\(": (".rs", "info"),
-    r"set -x\b": (".sh .bash", "info"),
+    re.compile(r"^print\((?!.*\bfile=|.*\*\*)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"](?=.*=\}).*)\)\s*(?:#.*)?$"): (
+        ".py",
+        "info",
+    ),
+    re.compile(r"debugger\b"): (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
+    re.compile(r"console\.(?:log|debug|trace)\("): (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
+    re.compile(r"(?:binding\.(?:pry|irb)|byebug)\b"): (".rb .erb", "warning"),
+    re.compile(r"(?:var_dump|print_r|dd)\("): (".php", "warning"),
+    re.compile(r"(?:dbg!|println!)\("): (".rs", "info"),
+    re.compile(r"set -x\b"): (".sh .bash", "info"),
 }
 _TODO = re.compile(r"\b(TODO|FIXME)\b(?!\s*[\[(])(?![^\n]{0,40}(?:#\d+|[A-Z]{2,}-\d+|https?://))")
 _PROSE = frozenset({".md", ".rst", ".txt", ".adoc"})
@@ -61,7 +64,7 @@ _KNOWN_KEY = re.compile(
     r"|\bglpat-[\w-]{20,}|\bAIza[\w-]{35}\b"
 )
 _ASSIGNED = re.compile(
-    r"(?:passw(?:or)?d|passphrase|secret|api_?key|access_?key|auth_?token|token)[\w]*['\"]?\s*[:=]{1,2}>?\s*"
+    r"(?:passw(?:or)?d|passphrase|secret|api_?key|access_?key|auth_?token|token)\w{0,40}['\"]?\s{0,20}[:=]{1,2}>?\s{0,20}"
     r"['\"](?P<value>[^'\"\s]{6,})['\"]",
     re.IGNORECASE,
 )
@@ -133,7 +136,7 @@ def has_credential(text: str) -> bool:
 def _debugging(file: ChangedFile, number: int, text: str, kind: str) -> Iterator[Finding]:
     code = text.strip()
     for pattern, (kinds, severity) in _DEBUGGING.items():
-        if kind in kinds.split() and re.match(pattern, code):
+        if kind in kinds.split() and pattern.match(code):
             yield _finding(file, number, severity, "debugging", "This looks like leftover debugging.")
             return
 

@@ -21,7 +21,8 @@ _BUNDLE = re.compile(
 _WRITTEN_LINE_MAX = 1_000
 _RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
 _COMMAND_LINE = re.compile(r"^\s*(?:import|from)\s+(?:argparse|click|typer|optparse|fire|docopt|cmd)\b", re.MULTILINE)
-_WHEN_ASKED = re.compile(r"\bif\b.*(?:verbose|debug|silent|quiet|log_?level)", re.IGNORECASE)
+_IF = re.compile(r"\bif\b", re.IGNORECASE)
+_ASKED = re.compile(r"verbose|debug|silent|quiet|log_?level", re.IGNORECASE)
 _OLD_PYTHON = re.compile(
     r"^\s*print\s+[\"'%]|^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*raise\s+[\w.]+\s*,|^\s*(?:from|import)\s+[\w.]+\.async\b",
     re.MULTILINE,
@@ -98,13 +99,18 @@ def _is_an_answer(finding: Finding, lines: list[str], content: str) -> bool:
     """A print of a command, one that a setting asks for, what a Python file does when it is run by itself, or an
     example in a text."""
     before = lines[max(0, finding.line - 3) : finding.line - 1]
-    if speaks_to_people(finding.path) or _COMMAND_LINE.search(content) or any(map(_WHEN_ASKED.search, before)):
+    if speaks_to_people(finding.path) or _COMMAND_LINE.search(content) or any(map(_is_when_asked, before)):
         return True
     if not finding.path.endswith(".py"):
         return False
     above = lines[: finding.line]
     outermost = next((line for line in reversed(above) if line[:1] not in ("", " ", "\t", "#", ")", "\r")), "")
     return bool(_RUN_BY_ITSELF.match(outermost)) or finding.line in _lines_of_texts(content)
+
+
+def _is_when_asked(line: str) -> bool:
+    start = _IF.search(line)
+    return start is not None and _ASKED.search(line, start.end()) is not None
 
 
 def _lines_of_texts(content: str) -> set[int]:

@@ -226,7 +226,7 @@ async def _secrets(placed: Placed) -> list[Finding]:
     return [
         Finding(
             file.path,
-            int(entry["line_number"]),
+            placed.line_of(name, int(entry["line_number"])),
             "error",
             "secret",
             f"This looks like a secret ({entry['type']}); move it out of the code, and revoke it.",

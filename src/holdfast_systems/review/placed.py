@@ -29,6 +29,14 @@ class Placed:
         relative = os.path.relpath(os.path.join(self.directory, name), self.directory)
         return self.whole.get(relative) or self.fragments.get(relative)
 
+    def line_of(self, name: str, line: int) -> int:
+        """The number in the changed file of a line that a tool reports."""
+        relative = os.path.relpath(os.path.join(self.directory, name), self.directory)
+        fragment = self.fragments.get(relative)
+        if fragment is None:
+            return line
+        return fragment.added_lines[line - 1][0] if 0 < line <= len(fragment.added_lines) else 0
+
     def env(self) -> dict[str, str]:
         return {"PATH": self.search_path, "LC_ALL": "C.UTF-8", "HOME": self.directory, "NO_COLOR": "1"}
 
@@ -47,7 +55,7 @@ def place_files(
         (fragments if text is None else whole)[name] = file
         target = Path(directory, name)
         target.parent.mkdir()
-        target.write_bytes((_padded(file) if text is None else text).encode("utf-8", "replace"))
+        target.write_bytes((_added(file) if text is None else text).encode("utf-8", "replace"))
     return Placed(directory, whole, fragments, search_path, timeout_s)
 
 
@@ -55,7 +63,7 @@ def whole_text(file: ChangedFile, contents: Mapping[str, str]) -> str | None:
     """The new side of a file; None where only parts of it are known."""
     text = contents.get(file.path)
     if text is None and file.is_new:
-        text = "\n".join(line for _, line in file.added_lines) + "\n"
+        text = _added(file)
     return text
 
 
@@ -64,12 +72,9 @@ def _safe_name(path: str) -> str:
     return f"_{name}" if not name or name[0] in ".-" else name
 
 
-def _padded(file: ChangedFile) -> str:
-    """The added lines at their own line numbers, with nothing in between."""
-    lines = [""] * max(number for number, _ in file.added_lines)
-    for number, text in file.added_lines:
-        lines[number - 1] = text
-    return "\n".join(lines) + "\n"
+def _added(file: ChangedFile) -> str:
+    """The added lines and nothing in between: a diff may give them any number."""
+    return "\n".join(text for _, text in file.added_lines) + "\n"
 
 
 async def json_of(placed: Placed, argv: tuple[str, ...], codes: tuple[int, ...] = (0,)) -> Any:

@@ -137,3 +137,21 @@ def test_what_git_writes_for_odd_names_is_read_back(tmp_path: Path) -> None:
         files = parse_diff(git("-c", f"core.quotePath={quoting}", "diff", "HEAD^", "HEAD")).files
         assert sorted(file.path for file in files) == sorted(names)
         assert all(file.is_new and file.added_lines == ((1, "x"),) for file in files)
+
+
+@pytest.mark.spec("K30")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "diff --git " + "://" * 500 + " " * 500,
+        "diff --git " + "x://y " * 500,
+        "Binary files " + " and " * 500,
+    ],
+)
+def test_a_header_on_which_the_parser_would_work_for_hours_is_refused(line: str) -> None:
+    assert refusal(f"{line}\n") == "DIFF_UNREADABLE"
+
+
+def test_two_addresses_are_a_header() -> None:
+    text = SIMPLE.replace("a/src/a.py", "svn://host/a.py").replace("b/src/a.py", "svn://host/a.py")
+    assert [file.path for file in parse_diff(text).files] == ["svn://host/a.py"]

@@ -3,6 +3,7 @@
 import base64
 import os
 import select
+import sys
 import time
 from pathlib import Path
 
@@ -229,6 +230,13 @@ async def test_a_timeout_kills_the_whole_process_group(tmp_path: Path) -> None:
     with pytest.raises(CallError) as caught:
         await run(("no-such-program",), timeout_s=20, env={"PATH": os.environ["PATH"]})
     assert caught.value.failure.error_class == "COMMAND_MISSING"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are Linux's own")
+async def test_a_program_has_no_more_memory_than_its_limit() -> None:
+    code = "input(); bytearray(200 << 20)"  # it goes on when the limit is set
+    ran = await run((sys.executable, "-I", "-c", code), timeout_s=60, env={}, stdin=b"go\n", memory_bytes_max=100 << 20)
+    assert ran.code == 1 and "MemoryError" in ran.stderr
 
 
 def _has_ended(pid: int) -> bool:
