@@ -107,6 +107,11 @@ async def test_a_query_is_suggested_word_by_word_and_narrowed_by_state(browser: 
         await states.get_by_role("link", name="queued 2").click()
         await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe").wait_for()
         assert await page.locator("tbody tr").count() == 2
+        newest = await page.locator("tbody a").all_inner_texts()
+        await page.get_by_role("link", name="Created").click()
+        await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe sort:oldest").wait_for()
+        await page.locator("th[aria-sort=ascending]", has_text="Created").wait_for()
+        assert await page.locator("tbody a").all_inner_texts() == newest[::-1]
 
 
 @pytest.mark.spec("K17")
