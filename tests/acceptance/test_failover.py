@@ -127,7 +127,7 @@ async def a_replica_serves_whoever_only_looks(pair: Pair) -> None:
     }
     for process in looks.values():
         assert await process.until_ended() == 0, process.tail()
-    (listed,) = json.loads(looks["list"].log.read_text().splitlines()[-1])
+    (listed,) = json.loads(looks["list"].log.read_text().splitlines()[-1])["items"]
     assert listed["kind"] == "orders.order"
     (port,) = free_ports(1)
     server = site.start("serve", "--read-only", HOLDFAST_PORT=str(port), **replica)

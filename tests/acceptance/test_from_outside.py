@@ -185,7 +185,7 @@ async def test_a_letter_of_the_queue_is_listed_and_sent_again_by_command(grading
     async def listed() -> list[dict[str, Any]]:
         code, text = await grading_site.run("dlq", "list", "--json")
         assert code == 0, text
-        return list(json.loads(text))
+        return list(json.loads(text)["items"])
 
     (letter,) = await until(listed, "the letter to be in the queue", PATIENCE_S)
     assert (letter["requestId"], letter["submissionId"]) == (submission["requestId"], submission["id"])

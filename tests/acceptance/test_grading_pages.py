@@ -140,12 +140,12 @@ async def work_the_queue(site: GradingSite, main: Any, model: Any, desk: list[li
     await site.until_in_service(
         "SELECT status FROM holdfast_outbox", lambda rows: all(row["status"] == "published" for row in rows), "letters"
     )
-    first, second = json.loads((await run(site, ["dlq", "list", "--json"])).splitlines()[-1])
+    first, second = json.loads((await run(site, ["dlq", "list", "--json"])).splitlines()[-1])["items"]
     letter: dict[str, Any] = json.loads((await run(site, ["dlq", "show", first["id"], "--json"])).splitlines()[-1])
     for command in desk:
         stands_for = {"LETTER": (second if "archive" in command else first)["id"], "SUBMISSION": failed["id"]}
         await run(site, [stands_for.get(word, word) for word in command])
-    assert json.loads((await run(site, ["dlq", "list", "--json"])).splitlines()[-1]) == []
+    assert json.loads((await run(site, ["dlq", "list", "--json"])).splitlines()[-1])["items"] == []
     attempts = "SELECT attempt FROM submissions ORDER BY id DESC LIMIT 1"
     assert site.in_main(attempts) == [{"attempt": 2}]
     return letter

@@ -15,7 +15,7 @@ from holdfast.operator.schedules import add_schedule
 from holdfast.tables import rollups
 from holdfast.tables.rollups import MINUTE_MS, Cell
 
-OWNED = {"submitted": 1_234, "retried": 3, "buried": 2}
+OWNED = {"submitted": 1_234, "succeeded": 1_000, "retried": 3, "buried": 2}
 
 
 async def test_a_kind_is_paused_with_a_reason_and_its_jobs_say_so(browser: Any, place: Deployment) -> None:
@@ -107,20 +107,37 @@ async def test_a_query_is_suggested_word_by_word_and_narrowed_by_state(browser: 
         await states.get_by_role("link", name="queued 2").click()
         await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe").wait_for()
         assert await page.locator("tbody tr").count() == 2
+        newest = await page.locator("tbody a").all_inner_texts()
+        await page.get_by_role("link", name="Created").click()
+        await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe sort:oldest").wait_for()
+        await page.locator("th[aria-sort=ascending]", has_text="Created").wait_for()
+        assert await page.locator("tbody a").all_inner_texts() == newest[::-1]
 
 
 @pytest.mark.spec("K17")
 async def test_an_owner_has_a_chart_and_a_way_to_the_jobs(browser: Any, place: Deployment) -> None:
     minute = place.kernel().now() // MINUTE_MS * MINUTE_MS
     async with place.kernel().store.transaction() as tx:
-        cells = [Cell(minute, "owner", "zelda", "", name, 0, number, 0) for name, number in OWNED.items()]
+        cells = [Cell(minute, "owner", "zelda", "", name, 200, number, 0) for name, number in OWNED.items()]
+        cells.append(Cell(minute, "spent", "zelda", "", "", 0, 9, 2_500_000))
         await rollups.add(tx, cells)
     async with signed_in(browser, place, to="/console") as page:
         await go(page, "time?owner=zelda&system=shop", "Time")
         row = page.get_by_role("row").filter(has_text="zelda")
-        assert await row.locator("td").all_inner_texts() == ["zelda", "1,234", "5", "2", "Jobs"]
-        assert await page.locator("figure").count() == 1, "what is not counted by owner is not drawn"
-        await page.locator("figcaption", has_text="Submitted by zelda").get_by_text("1,234 jobs").wait_for()
+        assert await row.locator("td").all_inner_texts() == [
+            "zelda",
+            "1,234",
+            "1,000",
+            "5",
+            "2",
+            "200 ms",
+            "200 ms",
+            "9",
+            "2.5000",
+            "Jobs",
+        ]
+        assert await page.locator("figure").count() == 3, "what is not counted by owner is not drawn"
+        await page.locator("figcaption", has_text="Jobs of zelda").get_by_text("1,234 jobs submitted").wait_for()
         await row.get_by_role("link", name="Jobs").click()
         await page.get_by_role("heading", name='Jobs that fit owner:"zelda"').wait_for()
 

@@ -49,6 +49,10 @@ class Place:
     def json(self, *words: str) -> Any:
         return json.loads(self.ok(*words, "--json"))
 
+    def items(self, *words: str) -> Any:
+        """The rows of a list."""
+        return self.json(*words)["items"]
+
     def refused(self, *words: str) -> str:
         """The one sentence of a command that must fail."""
         done = self.on_shop(*words)

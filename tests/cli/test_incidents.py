@@ -27,7 +27,7 @@ def test_an_incident_is_seen_taken_and_closed_when_it_is_over(place: Place) -> N
     place.ok("incidents", "assign", id, "ben", "--actor", "olga")
     assert "the deploy is stuck" in place.ok("incidents", "show", id)
     assert place.ok("incidents", "show", id, "--markdown").startswith("# No worker: ")
-    place.on_shop("jobs", "cancel", place.json("jobs", "list")[0]["id"])
+    place.on_shop("jobs", "cancel", place.items("jobs", "list")[0]["id"])
     place.in_kernel(watch_incidents)
     place.ok("incidents", "close", id, "--summary", "a worker was missing", "--actor", "ben")
     (item,) = place.json("incidents", "list")["items"]

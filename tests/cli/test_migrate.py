@@ -94,7 +94,7 @@ def test_who_starts_work_makes_no_tables_unless_the_setting_says_so(here: Place,
     willing = Place(here.env | {"HOLDFAST_AUTO_MIGRATE": "true"}) if _is_postgres(here) else here  # a new file is made
     if "--once" in words:
         willing.ok(*words.split())
-        assert here.json("jobs", "list") == []
+        assert here.items("jobs", "list") == []
 
 
 def _is_postgres(place: Place) -> bool:
@@ -141,7 +141,7 @@ def test_two_apps_in_one_database_are_listed_once(here: Place) -> None:
     here.job(shop.Pay, 5)
     here.job(shop.Collect, 6, work=False)
     both = (*APP, *RIVAL, "--json")
-    jobs = json.loads(here.run("jobs", "list", *both).stdout)
+    jobs = json.loads(here.run("jobs", "list", *both).stdout)["items"]
     assert sorted((job["system"], job["kind"]) for job in jobs) == [
         ("shop,rival", "rival.collect"),
         ("shop,rival", "shop.pay"),
@@ -150,7 +150,7 @@ def test_two_apps_in_one_database_are_listed_once(here: Place) -> None:
     assert here.run("jobs", "cancel", waiting, *both).exit_code == 0
     assert json.loads(here.run("worker", "--once", *both[:-1]).stdout.split()[0]) == 0
     assert here.run("breakers", "open", "bank", *both).exit_code == 0, "one row, so nobody need choose"
-    listed = json.loads(here.run("breakers", "list", *both).stdout)
+    listed = json.loads(here.run("breakers", "list", *both).stdout)["items"]
     assert sorted(row["name"] for row in listed) == ["bank", "post"], "each once"
 
 

@@ -23,8 +23,8 @@ async def set_all_aside(kernel: Kernel) -> None:
 @pytest.mark.spec("K10", "K8")
 def test_a_message_that_was_set_aside_is_seen_and_sent_again(place: Place) -> None:
     place.job(shop.Pay, 5)
-    (message,) = place.json("outbox", "list")
-    assert message["status"] == "pending" and place.json("outbox", "list", "--status", "failed") == []
+    (message,) = place.items("outbox", "list")
+    assert message["status"] == "pending" and place.items("outbox", "list", "--status", "failed") == []
     place.in_kernel(set_all_aside)
     assert "nobody took it" in place.ok("outbox", "list", "--status", "failed")
     assert place.json("outbox", "requeue", message["id"]) == {
@@ -33,7 +33,7 @@ def test_a_message_that_was_set_aside_is_seen_and_sent_again(place: Place) -> No
         "status": "pending",
     }
     assert "that was set aside" in place.refused("outbox", "requeue", message["id"])
-    assert place.json("actions")[0]["action"] == "outbox.requeued"
+    assert place.items("actions")[0]["action"] == "outbox.requeued"
 
 
 def test_a_message_that_nobody_knows_is_one_sentence(place: Place) -> None:
@@ -45,20 +45,20 @@ def test_a_message_that_nobody_knows_is_one_sentence(place: Place) -> None:
 def test_a_breaker_tells_when_it_opened_and_who_did_it(place: Place) -> None:
     place.ok("breakers", "open", "bank", "--reason", "it is down", "--actor", "ann")
     place.ok("breakers", "close", "bank", "--actor", "bob")
-    assert [row["gate"] for row in place.json("breakers", "history", "bank")] == ["closed", "open"]
+    assert [row["gate"] for row in place.items("breakers", "history", "bank")] == ["closed", "open"]
     assert "it is down" in place.ok("breakers", "history", "bank")
-    assert [(row["actor"], row["action"]) for row in place.json("actions", "--subject", "breaker:bank")] == [
+    assert [(row["actor"], row["action"]) for row in place.items("actions", "--subject", "breaker:bank")] == [
         ("bob", "breaker.closed"),
         ("ann", "breaker.opened"),
     ]
-    assert [row["actor"] for row in place.json("actions", "--by", "ann")] == ["ann"]
+    assert [row["actor"] for row in place.items("actions", "--by", "ann")] == ["ann"]
 
 
 def test_a_worker_is_listed_while_it_reports(place: Place) -> None:
     async def report(kernel: Kernel) -> None:
         await Worker(kernel).renew()
 
-    assert place.json("workers") == []
+    assert place.items("workers") == []
     place.in_kernel(report)
-    (worker,) = place.json("workers")
+    (worker,) = place.items("workers")
     assert worker["alive"] is True and worker["queues"] == "shop"

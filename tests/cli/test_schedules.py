@@ -13,9 +13,9 @@ pytestmark = pytest.mark.usefixtures("migrated")
 def test_schedules_are_added_paused_resumed_and_removed(place: Place) -> None:
     bill = '{"number": 2, "amount": 5}'
     place.ok("schedules", "add", "evening", "0 18 * * *", "shop.pay", bill, "--timezone", "Europe/Berlin")
-    assert [row["name"] for row in place.json("schedules", "list")] == ["evening", "rent"]
+    assert [row["name"] for row in place.items("schedules", "list")] == ["evening", "rent"]
     assert place.json("schedules", "pause", "evening") == {"system": "shop", "name": "evening", "paused": True}
-    assert [row["paused"] for row in place.json("schedules", "list")] == [1, 0]
+    assert [row["paused"] for row in place.items("schedules", "list")] == [1, 0]
     place.ok("schedules", "resume", "evening")
     place.ok("schedules", "remove", "evening")
     assert "There is no schedule 'evening'" in place.refused("schedules", "remove", "evening")

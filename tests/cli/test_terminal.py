@@ -34,7 +34,7 @@ def test_no_text_holds_what_a_terminal_obeys(text: str) -> None:
 @pytest.mark.spec("K30")
 def test_every_word_that_is_not_ours_is_shown_and_not_obeyed(place: Place) -> None:
     place.job(shop.Pay, -1)
-    (letter,) = place.json("dead", "list")
+    (letter,) = place.items("dead", "list")
     said = place.ok("dead", "triage", letter["id"], "--cause", "data", "--actor", HOSTILE, "--notes", HOSTILE)
     said += place.ok("breakers", "open", "bank", "--reason", HOSTILE, "--actor", HOSTILE)
     shown = [place.ok("dead", "show", letter["id"]), place.ok("actions"), place.on_shop("dead", "show", HOSTILE).output]

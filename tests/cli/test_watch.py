@@ -43,9 +43,9 @@ def test_a_watched_list_gives_a_line_of_json_for_each_look(place: Place) -> None
     first = place.job(shop.Pay, 5)
     with watching(place, "jobs", "list", "--json") as process:
         assert process.stdout is not None
-        assert [row["id"] for row in json.loads(process.stdout.readline())] == [first]
+        assert [row["id"] for row in json.loads(process.stdout.readline())["items"]] == [first]
         second = place.job(shop.Pay, 7)
-        while (seen := [row["id"] for row in json.loads(process.stdout.readline())]) == [first]:
+        while (seen := [row["id"] for row in json.loads(process.stdout.readline())["items"]]) == [first]:
             pass
         assert seen == [second, first]
 

@@ -20,7 +20,7 @@ MEASURED = {
     "rollups.lock", "rollups.move", "rollups.position",
 }  # fmt: skip
 """Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
-PAGES = {"ops.mark", "depth.letters", "cases.page", "ops.jobs_page", "ops.outbox_page", "ops.effects_page"}
+PAGES = {"ops.mark", "depth.letters", "cases.page", "ops.outbox_page", "ops.effects_page"}
 """As dear as the past of the rows that they show or count, newest first or from a floor on."""
 PAGE, VERSIONS_MAX = 50, 15
 BEHIND_THEIR_OWN = {
@@ -88,7 +88,7 @@ EXCUSED = {
     "what people did in the last hour, by an index of its own over rows that are only inserted": {"audit.acts_since"},
     "the newest ten thousand events, and their jobs": {"depth.finished_since"},
     "what has ended since the last fold, and its jobs, from a remembered position on": {
-        "rollups.read", "rollups.owners",
+        "rollups.read", "rollups.submitted",
     },
     "a minute's own cells, written some times each": {
         "rollups.add", "rollups.put", "rollups.between", "rollups.usual_age", "rollups.fold_hour",
@@ -107,7 +107,7 @@ EXCUSED = {
         "calls.spending", "outbox.stuck", "outbox.requeue",
         "outbox.of_aggregate", "ops.jobs_found", "ops.jobs_of_effect", "ops.aggregate_of", "ops.job_ids",
         "ops.letter_ids", "ops.states_of",
-        "search.jobs_matching", "search.jobs_by_term", "search.oldest_searched", "workers.running", "schedules.runs",
+        "search.jobs_matching", "search.oldest_searched", "workers.running", "schedules.runs",
         "audit.of_subject", "audit.recent", "providers.lift_gate",
     },
     "as many as people open consoles": {"tickets.prune"},

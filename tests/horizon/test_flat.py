@@ -34,7 +34,7 @@ from holdfast.operator.rollup import roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Tx
-from holdfast.tables import cases, incidents, jobs, keepers, lanes, leases, ops, pauses, providers, workers
+from holdfast.tables import cases, incidents, jobs, keepers, lanes, leases, ops, pauses, providers, search, workers
 from holdfast.testing import HandClock
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.seam import Message
@@ -189,8 +189,9 @@ async def look_at_lists(kernel: Kernel) -> None:
     """The first page of every list of the console, and its charts."""
     since = kernel.now() - HOUR_MS
     async with kernel.store.reading() as tx:
-        for page in (ops.jobs_page, ops.outbox_page, ops.effects_page, ops.audit_page):
+        for page in (ops.outbox_page, ops.effects_page, ops.audit_page):
             await page(tx, before=None, limit=PAGE)
+        await search.jobs_matching(tx, before=None, limit=PAGE, texts={})
         await cases.page(tx, limit=PAGE)
         await ops.gates_since(tx, "api", since)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.kernel.places import Deploy, rows
 from tests.operator.outage import DEADLINE_S, Ask, app, health
 
-from holdfast import NotAllowed, NotFound
+from holdfast import App, CallError, Category, Context, Job, NotAllowed, NotFound, Retry, stage
 from holdfast.errors import InvalidInput
 from holdfast.kernel.hold import force, hold_once
 from holdfast.operator import incidents as desk_of_incidents
@@ -229,6 +229,30 @@ async def test_no_worker_is_an_incident_with_its_customers(deploy: Deploy) -> No
         desk_of_incidents.iso(world.kernel.now() - 10_000),
         desk_of_incidents.iso(world.kernel.now() + (DEADLINE_S - 10) * 1_000),
     )
+
+
+dying_app = App("dying")
+
+
+@dying_app.job(name="dying.send")
+class Send(Job[str]):
+    @stage(retry=Retry(attempts=1))
+    async def send(self, ctx: Context, name: str) -> None:
+        raise CallError.of(Category.UPSTREAM, name, "It answered 503.", status=503)
+
+
+async def test_many_that_die_of_one_thing_are_joined_to_their_incident_and_no_others(deploy: Deploy) -> None:
+    world = await deploy(dying_app)
+    for number in range(12):
+        await world.enqueue(Send, "HTTP_503", owner=f"customer-{number % 5}")
+    await world.enqueue(Send, "HTTP_418", owner="tea")
+    await world.work()
+    await look(world)
+    (item,) = await listed(world)
+    assert (item["topic"], item["subject"]) == ("jobs_dying", "dying.send/send/HTTP_503")
+    assert (item["jobs_max"], item["owners_max"]) == (12, 5)
+    shown = await desk_of_incidents.show_incident(desk(world), item["id"])
+    assert [(role["role"], role["jobs"], role["owners"]) for role in shown["hit"]] == [("dead", 12, 5)]
 
 
 async def test_another_keeper_goes_on_with_the_same_incident(deploy: Deploy) -> None:

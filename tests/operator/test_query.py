@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kernel.places import Deploy
+from tests.tables.test_rare_rows import write
 
 from holdfast import App, CallError, Category, Context, Job, Retry, stage
-from holdfast.core.job import State
+from holdfast.core.job import JobOrder, State
 from holdfast.core.text_filter import TextFilter
 from holdfast.errors import InvalidInput
 from holdfast.operator.desk import Desk
@@ -33,6 +34,12 @@ class Sell(Job[dict[str, Any]]):
         return "paid"
 
 
+@app.job(name="shop.lend", search=("order_id",))
+class Lend(Job[dict[str, Any]]):
+    @stage()
+    async def lend(self, ctx: Context, order: dict[str, Any]) -> None: ...
+
+
 @pytest.mark.parametrize(
     "text, query",
     [
@@ -46,6 +53,7 @@ class Sell(Job[dict[str, Any]]):
         ("age:>10m", Query(created_to=NOW - 600_000)),
         ("age:<2h", Query(created_from=NOW - 7_200_000)),
         ("since:1d", Query(created_from=NOW - 86_400_000)),
+        ("sort:Deadline state:queued", Query(sort=JobOrder.DEADLINE, state=State.QUEUED)),
         ('"essay number 399" owner:"ann b"', Query(texts=("essay number 399",), owner=TextFilter("ann b"))),
     ],
 )
@@ -69,6 +77,8 @@ def test_an_id_is_found_by_its_beginning() -> None:
         ("since:>2h", "'since:>2h' must be a time such as since:2h"),
         ("id:zz", "must be a job's id, or its first 8 characters or more"),
         ('owner:""', "'owner:' needs a value."),
+        ("sort:oldst", "There is no order 'oldst'; you may mean 'oldest'. Orders: newest, oldest, deadline, failures."),
+        ("sort:oldest sort:deadline", "'sort:' stands twice"),
         ('"left open', "is a quote left open?"),
         ("x " * 21, "at most 20 words"),
         ("x" * 1_001, "at most 1,000 characters"),
@@ -132,3 +142,52 @@ async def test_the_same_query_finds_the_same_jobs_on_both_databases(deploy: Depl
         "state:held": set(),
     }
     assert {text: await found(text) for text in cases} == cases
+
+
+ORDERS = {
+    "sort:newest": "abcdef"[::-1],
+    "sort:oldest": "abcdef",
+    "sort:deadline": "cabd",
+    "sort:failures": "bdca",
+    "state:queued sort:oldest": "abcd",
+    "state:dead sort:failures": "",
+    "kind:shop.lend input.order_id:7 sort:failures": "bdca",
+    "kind:shop.lend input.order_id:7 sort:oldest": "abcdef",
+    "input.title:same sort:deadline": "cabd",
+}
+"""Four wait, two have succeeded; three share a deadline, three the number of failures."""
+
+
+async def test_every_order_shows_every_job_once_page_by_page(deploy: Deploy) -> None:
+    world = await deploy(app)
+    desk = Desk([OpenSystem(System("shop", "shop", "DATABASE_URL", lambda env: app), world.kernel, {})])
+    names: dict[str, str] = {}
+    for name, deadline, failures in (("a", 5, 2), ("b", 5, 9), ("c", 3, 2), ("d", 5, 2), ("e", 1, 0), ("f", None, 0)):
+        id = await world.enqueue(Lend, {"order_id": 7, "title": "same"})
+        names[id] = name
+        world.clock.advance(0.01)
+        await write(
+            world,
+            "UPDATE holdfast_jobs SET deadline_at = :deadline, failures = :failures, state = :state,"
+            " finished_at = :finished"
+            " WHERE id = CAST(:id AS /*id*/)",
+            id=id,
+            deadline=deadline,
+            failures=failures,
+            state="queued" if name in "abcd" else "succeeded",
+            finished=None if name in "abcd" else 1,
+        )
+
+    async def read(text: str) -> str:
+        found, page = "", ListPage(limit=1)
+        while True:
+            answer = await query_jobs(desk, page, text)
+            found += "".join(names[item["id"]] for item in answer["items"])
+            if answer["next"] is None:
+                return found
+            page = ListPage(limit=1, cursor=answer["next"])
+
+    assert {text: await read(text) for text in ORDERS} == ORDERS
+    other = (await query_jobs(desk, ListPage(limit=1), "sort:deadline"))["next"]
+    with pytest.raises(InvalidInput, match="what an earlier page gave"):
+        await query_jobs(desk, ListPage(limit=1, cursor=other), "sort:oldest")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.kernel.places import Deploy, rows
 
-from holdfast import App, Context, Job, Provider, stage
+from holdfast import App, Context, Cost, Job, Provider, stage
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
 from holdfast.operator.charts import OWNERS_SHOWN, ChartFilter, choose_stretch, outages, percentiles, read_charts
@@ -21,6 +21,7 @@ from holdfast.testing import HandClock, World
 
 app = App("past")
 api = Provider("past.api")
+TOLL = 70
 
 
 @app.job()
@@ -31,6 +32,7 @@ class Trip(Job[str]):
 
     @stage(provider=api)
     async def drive(self, ctx: Context, text: str, pack: str) -> None:
+        await ctx.call(lambda: asyncio.sleep(0), cost=lambda _: Cost(micros=TOLL))
         if text == "lost":
             raise CallError.of(Category.VALIDATION, "NO_ROAD", "there is no road")
 
@@ -86,12 +88,16 @@ async def test_the_largest_owners_have_charts_of_their_own_and_all_others_one(de
     owners = (await draw(world))["owners"]
     by_name = {owner["name"]: (owner["submitted"], owner["failed"], owner["died"]) for owner in owners}
     assert (by_name["bo"], by_name["ann"]) == ((2 * OWNERS_MAX, 0, 0), (3, 1, 1))
+    ended = {owner["name"]: (owner["done"], owner["calls"], owner["cost_micros"]) for owner in owners}
+    assert (ended["bo"], ended["ann"]) == ((2 * OWNERS_MAX, 2 * OWNERS_MAX, 2 * OWNERS_MAX * TOLL), (2, 3, 3 * TOLL))
+    assert sum(done for done, _, _ in ended.values()) == 2 + 2 * OWNERS_MAX
+    assert {owner["name"] for owner in owners if owner["took_ms"] is not None} == {"bo", "ann"}
     assert owners[0]["name"] == "bo" and owners[-1]["name"] is None and len(owners) == OWNERS_SHOWN + 1
     assert sum(submitted for submitted, _, _ in by_name.values()) == 3 + 4 * OWNERS_MAX
     assert sum(died for _, _, died in by_name.values()) == 1 + 2 * OWNERS_MAX
     assert [sum(point["died"] for point in owner["points"]) for owner in owners] == [owner["died"] for owner in owners]
     assert [owner["name"] for owner in (await draw(world, owner="ann"))["owners"]] == ["ann"]
-    asked = "SELECT DISTINCT name FROM holdfast_rollups WHERE series = 'owner'"
+    asked = "SELECT DISTINCT name FROM holdfast_rollups WHERE series IN ('owner', 'spent')"
     names = {row["name"] for row in await rows(world.kernel.store, asked)}
     assert len(names) <= 2 * OWNERS_MAX + 1, "an owner of few jobs has no cell"
 

@@ -232,7 +232,6 @@ async def test_late_results_stay_when_those_of_a_run_are_cleared(deploy: Deploy)
 Page = Callable[[Tx, Any, int], Awaitable[Sequence[NamedTuple]]]
 PAGES: dict[str, tuple[str, Page]] = {
     "jobs": ("id", lambda tx, before, limit: jobs.page(tx, before=before, limit=limit)),
-    "desk": ("id", lambda tx, before, limit: ops.jobs_page(tx, before=before, limit=limit)),
     "found": ("id", lambda tx, before, limit: ops.jobs_found(tx, wanted="fails", before=before, limit=limit)),
     "matching": ("id", lambda tx, before, limit: search.jobs_matching(tx, before=before, limit=limit, texts={})),
     "term": (

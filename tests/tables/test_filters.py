@@ -64,7 +64,6 @@ SEARCHED = {**JOBS, "error": "e1", "key": "key1"}
 AGES = {"created_from": T + 10, "created_to": T + 10}
 LISTS: dict[str, tuple[Read, dict[str, Any]]] = {
     "jobs": (jobs.page, {name: JOBS[name] for name in ("state", "kind", "owner")}),
-    "desk": (ops.jobs_page, JOBS),
     "searched": (searched, SEARCHED),
     "by a term": (by_term, SEARCHED),
     "letters": (cases.page, LETTERS),

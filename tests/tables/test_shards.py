@@ -72,7 +72,7 @@ CROSSING = {
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
         " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
-        " rollups.owners"
+        " rollups.submitted"
     ),
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
@@ -81,14 +81,14 @@ CROSSING = {
     "a person looks or acts: at lists, at counts, at one letter by its own id": (
         "audit.recent audit.acts_since calls.spending cases.step cases.correct cases.show cases.lock cases.page"
         " cases.groups"
-        " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_page ops.jobs_found"
+        " effects.page effects.of_job effects.by_status effects.count jobs.page ops.jobs_found"
         " ops.jobs_of_effect"
         " ops.job_ids ops.letter_ids"
         " ops.outbox_page ops.effects_page ops.mark ops.at_risk"
         " ops.messages_aside outbox.lag outbox.stuck outbox.of_aggregate depth.doubtful depth.finished_since"
         " depth.dying"
         " depth.in_line depth.later depth.letters depth.parked depth.processing depth.ready depth.standing"
-        " depth.waiting search.jobs_matching search.jobs_by_term incidents.jobs_hit incidents.letters_by_minute"
+        " depth.waiting search.jobs_matching incidents.jobs_hit incidents.letters_by_minute"
         " search.oldest_searched"
         " pauses.held workers.running schedules.runs replays.enrol replays.troubles"
         " replays.effects_of replays.owners_of replays.letters_of"

@@ -175,6 +175,6 @@ def jobs_bulk(
                 break
     would = " would be acted on" if dry_run else " done"
     why = f", {len(refused):,} left alone: {refused[0]['detail']}" if refused else ""
-    say(f"{len(done):,}{would}{why}.", as_json, action=action, dry_run=dry_run, done=done, refused=refused)
+    say(f"{len(done):,}{would}{why}.", as_json, action=action, dry_run=dry_run, done=done, refused=refused, next=None)
     if refused and not done:
         fail("Nothing fitted.")

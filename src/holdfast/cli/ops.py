@@ -54,7 +54,7 @@ def add_to(cli: typer.Typer) -> None:
 def jobs_list(
     query: Annotated[
         list[str] | None,
-        typer.Argument(help='Such as state:held owner:carla age:>10m error:422 input.order_id:7 "text".'),
+        typer.Argument(help='Such as state:held owner:carla age:>10m error:422 input.order_id:7 "text" sort:oldest.'),
     ] = None,
     state: Annotated[State | None, typer.Option(help="Only jobs in this state.")] = None,
     kind: Kind = None,
@@ -64,7 +64,7 @@ def jobs_list(
     watch: Watching = False,
     as_json: AsJson = False,
 ) -> None:
-    """The newest jobs first; with a query, those that fit it."""
+    """The newest jobs first; with a query, those that fit it, in its order: newest, oldest, deadline or failures."""
     from holdfast.operator import jobs
     from holdfast.operator.page import ListPage
 
@@ -120,7 +120,7 @@ def jobs_cancel(
     from holdfast.operator import jobs
 
     done = at_desk(act(system, app), jobs.cancel_job, job_id, actor)
-    say(f"Job {job_id} is cancelled.", as_json, job_id=job_id, **done)
+    say(f"Job {job_id} is cancelled.", as_json, **done)
 
 
 @jobs_cli.command("answer")
@@ -153,7 +153,7 @@ def jobs_retry(
     from holdfast.operator import jobs
 
     done = at_desk(act(system, app), jobs.retry_job, job_id, cause=cause, evidence=evidence, actor=actor)
-    say(f"Job {job_id} is queued again at its failed stage.", as_json, job_id=job_id, **done)
+    say(f"Job {job_id} is queued again at its failed stage.", as_json, **done)
 
 
 @breakers_cli.command("list")

@@ -130,26 +130,24 @@ def show_items(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> None:
-    """The items of one of the desk's lists."""
-
-    def ask() -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = at_desk(where, verb, *args, **kwargs)["items"]
-        return items
-
-    show_rows(ask, columns, as_json, watch)
+    """One of the desk's lists, as a program gets it over HTTP too."""
+    show(lambda: at_desk(where, verb, *args, **kwargs), lambda found: _draw_rows(found, columns), as_json, watch)
 
 
-def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool, watch: bool = False) -> None:
-    """A list: a table for a person, an array for a program. Rows of several systems say whose they are."""
+def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool) -> None:
+    """A list that is no page of the desk's, in the same shape."""
+    show(lambda: {"items": ask()}, lambda found: _draw_rows(found, columns), as_json)
+
+
+def _draw_rows(found: dict[str, Any], columns: list[str]) -> RenderableType:
+    """A table for a person. Rows of several systems say whose they are."""
     from rich.text import Text
 
     from holdfast.cli.table import table_of
 
-    def draw(rows: list[dict[str, Any]]) -> RenderableType:
-        whose = ["system"] if len({item["system"] for item in rows if "system" in item}) > 1 else []
-        return table_of(rows, whose + columns) if rows else Text("Nothing.")
-
-    show(ask, draw, as_json, watch)
+    rows = found["items"]
+    whose = ["system"] if len({item["system"] for item in rows if "system" in item}) > 1 else []
+    return table_of(rows, whose + columns) if rows else Text("Nothing.")
 
 
 def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: bool, watch: bool = False) -> None:

@@ -32,7 +32,7 @@ def top(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
             "held": [each for each in at_desk(where, list_breakers)["items"] if each["gate"] != "closed"],
             "workers": [each for each in at_desk(where, list_workers)["items"] if each["alive"]],
             "running": at_desk(where, query_jobs, ListPage(ROWS), "state:processing")["items"],
-            "waiting": at_desk(where, query_jobs, ListPage(ROWS), "state:queued")["items"],
+            "waiting": at_desk(where, query_jobs, ListPage(ROWS), "state:queued sort:oldest")["items"],
         }
 
     show(ask, _draw, as_json, watch=True)

@@ -27,6 +27,16 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
+class JobOrder(StrEnum):
+    """What a list of jobs is sorted by. The last two show only jobs that have one: those that have not ended and have a
+    deadline, the next one first, and those that have failed, the most often first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    DEADLINE = "deadline"
+    FAILURES = "failures"
+
+
 LIVE = frozenset({State.QUEUED, State.PROCESSING, State.WAITING})
 TERMINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 

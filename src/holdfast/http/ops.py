@@ -94,8 +94,8 @@ async def list_jobs(
     q: Filter = None,
 ) -> dict[str, Any]:
     """Jobs, the newest first. `q` is a query: `state:held provider:llm owner:carla age:>10m error:422
-    input.order_id:7 "some text"`; a single word is any id: of a job (or its beginning), its key, its callback, its
-    trace, its dead letter."""
+    input.order_id:7 "some text" sort:oldest` (or `newest`, `deadline`, `failures`); a single word is any id: of a job
+    (or its beginning), its key, its callback, its trace, its dead letter."""
     if q:
         return await jobs.query_jobs(desk, page, q)
     which = jobs.JobFilter(state=state, kind=kind, queue=queue, stage=stage, provider=provider, owner=owner)

@@ -293,7 +293,8 @@ def _dying(jobs: DyingJobs) -> AttentionNotice:
         f"{_clock(jobs.first_at)}, and nobody has looked yet."
     )
     subject = f"{jobs.kind}/{jobs.stage}/{jobs.error_class}"
-    return AttentionNotice(Topic.DYING, Severity.PAGE, sentence, jobs.letters, subject, since_at=jobs.first_at)
+    number, owners = jobs.letters, jobs.owners
+    return AttentionNotice(Topic.DYING, Severity.PAGE, sentence, number, subject, owners, since_at=jobs.first_at)
 
 
 def _horizon(view: Snapshot) -> Iterator[AttentionNotice]:

@@ -90,6 +90,7 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
             "error": await _read(tx, stretch, "error", kind=which.kind, part=which.stage),
             "call": await _read(tx, stretch, "call", kind=which.kind, name=which.provider),
             "owner": await _read(tx, stretch, "owner", name=which.owner),
+            "spent": await _read(tx, stretch, "spent", name=which.owner),
             "depth": await _read(tx, stretch, "depth", name=which.queue),
         }
         marks = await _read_marks(tx, stretch)
@@ -106,7 +107,7 @@ async def _read_system(system: OpenSystem, stretch: Stretch, which: ChartFilter)
         "errors": _top(cells["error"], ERRORS_SHOWN),
         "stages": _stages(cells["stage"]),
         "providers": _providers(stretch, cells["call"]),
-        "owners": _owners(stretch, cells["owner"]),
+        "owners": _owners(stretch, [*cells["owner"], *cells["spent"]]),
         "marks": marks,
     }
 
@@ -213,10 +214,10 @@ def _calls(at: int, cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def _owners(stretch: Stretch, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Whose jobs came and failed: the largest first, then all others together under no name."""
+    """Whose jobs came and how they ended: the largest first, then all others together under no name."""
     numbers: Counter[str] = Counter()
     for cell in cells:
-        if cell.name:
+        if cell.name and cell.series == "owner":
             numbers[cell.name] += cell.number
     shown = [name for name, _ in numbers.most_common(OWNERS_SHOWN)]
     by_name: dict[str, list[Cell]] = {name: [] for name in [*shown, ""]}
@@ -234,8 +235,17 @@ def _owners(stretch: Stretch, cells: Sequence[Cell]) -> list[dict[str, Any]]:
     ]
 
 
-def _owned(cells: Sequence[Cell]) -> dict[str, int]:
-    return {"submitted": _sum(cells, {"submitted"}), "failed": _sum(cells, FAILED), "died": _sum(cells, DIED)}
+def _owned(cells: Sequence[Cell]) -> dict[str, Any]:
+    calls = [cell for cell in cells if cell.series == "spent"]
+    return {
+        "submitted": _sum(cells, {"submitted"}),
+        "done": _sum(cells, {"succeeded"}),
+        "failed": _sum(cells, FAILED),
+        "died": _sum(cells, DIED),
+        "took_ms": percentiles(cell for cell in cells if cell.result == "succeeded"),
+        "calls": sum(cell.number for cell in calls),
+        "cost_micros": sum(cell.sum for cell in calls),
+    }
 
 
 def _stages(cells: Sequence[Cell]) -> list[dict[str, Any]]:

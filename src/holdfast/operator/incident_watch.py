@@ -209,6 +209,8 @@ async def join_jobs(kernel: Kernel, tx: Tx, incident: Incident, now: int) -> Non
         elif incident.topic == Topic.BUG:
             since = incident.began_at - BUGS_BEFORE_MS
             joined = await incidents.join_dead(tx, id, since, floor, category=Category.BUG)
+        elif incident.topic == Topic.DYING:
+            joined = await incidents.join_dead(tx, id, incident.began_at, floor, died_of=incident.subject)
         else:
             return
         if not joined:  # else the next look goes on behind what this one has joined

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from holdfast.core.case import CaseState, Cause
-from holdfast.core.job import State
+from holdfast.core.job import JobOrder, State
 from holdfast.core.text_filter import TextFilter
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.kernel import operate
 from holdfast.kernel.declare.search_terms import Term, term_value
 from holdfast.kernel.hands import place
 from holdfast.operator.desk import Desk
-from holdfast.operator.page import BY_ID, ListPage, fetch_page
+from holdfast.operator.page import BY_ID, ListPage, Ordering, fetch_page, is_number_and_uuid, is_uuid
 from holdfast.operator.query import TEXTS, Query, as_patterns, is_id_part, parse_query
 from holdfast.tables import jobs, ops, search
 
@@ -30,12 +30,14 @@ class JobFilter(TypedDict, total=False):
 
 async def list_jobs(desk: Desk, page: ListPage, which: JobFilter) -> dict[str, Any]:
     """Jobs, the newest first."""
-    return await fetch_page(desk, page, BY_ID, ops.jobs_page, **which)
+    texts = {name: TextFilter(str(value)) for name, value in which.items() if name != "state" and value is not None}
+    return await _match(desk, page, Query(state=which.get("state"), **texts))  # type: ignore[arg-type]
 
 
 async def query_jobs(desk: Desk, page: ListPage, text: str) -> dict[str, Any]:
-    """Jobs by a query (`holdfast.operator.query`), the newest first. Text without a field, and what is no query, is
-    taken for an id first: of a job, its key, its callback, its trace, its dead letter, an effect, a message."""
+    """Jobs by a query (`holdfast.operator.query`), the newest first unless it says otherwise. Text without a field, and
+    what is no query, is taken for an id first: of a job, its key, its callback, its trace, its dead letter, an effect,
+    a message."""
     now = desk.systems[0].kernel.now() if desk.systems else 0
     try:
         query = parse_query(text, now)
@@ -61,8 +63,9 @@ async def _match(desk: Desk, page: ListPage, query: Query) -> dict[str, Any]:
     return await fetch_page(
         desk,
         page,
-        BY_ID,
+        _ordering(query.sort),
         search.jobs_matching,
+        order=query.sort,
         texts={name: text for name in TEXTS if (text := getattr(query, name)) is not None},
         state=query.state,
         held=query.held,
@@ -74,6 +77,12 @@ async def _match(desk: Desk, page: ListPage, query: Query) -> dict[str, Any]:
         term=term,
         is_declared=is_declared,
     )
+
+
+def _ordering(order: JobOrder) -> Ordering:
+    columns = search.SORTED_BY[order]
+    is_valid = is_uuid if len(columns) == 1 else is_number_and_uuid
+    return Ordering(columns, columns[0], is_valid, order in search.DESCENDING)
 
 
 def _choose_term(desk: Desk, query: Query) -> tuple[Term | None, bool]:

@@ -1,11 +1,11 @@
 """The query language of the operator: one parser for console, API and command line.
 
-    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "parcel number 399"
+    state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "parcel number 399" sort:oldest
 
 A word is `field:value`, or text that the job has to do with: one of its ids, the beginning of its id, or a piece of its
 input. All words must fit. A value in quotes may hold spaces. It is meant letter for letter; with `*` at its end, which
-stands for anything, large and small letters are alike, and an error is found by any piece of it. What cannot be read is
-refused with the nearest field that there is. Pure: the time is an argument.
+stands for anything, large and small letters are alike, and an error is found by any piece of it. `sort` says in which
+order. What cannot be read is refused with the nearest field that there is. Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from holdfast.core.job import State
+from holdfast.core.job import JobOrder, State
 from holdfast.core.suggest import nearest
 from holdfast.core.text_filter import TextFilter, contains, escape_pattern, parse_text
 from holdfast.errors import InvalidInput
@@ -29,7 +29,7 @@ STATES = {
     "running": (State.PROCESSING, None),
 }
 TEXTS = ("kind", "queue", "stage", "provider", "owner", "error", "key")
-FIELDS = ("state", *TEXTS, "id", "age", "since", "input.<field>")
+FIELDS = ("state", *TEXTS, "id", "age", "since", "input.<field>", "sort")
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 _WORD = re.compile(r'(?:(?P<field>[A-Za-z_][\w.]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)')
@@ -44,6 +44,7 @@ Patterns = tuple[str, str, str]
 class Query:
     """Which jobs. Everything that is set must fit."""
 
+    sort: JobOrder = JobOrder.NEWEST
     state: State | None = None
     held: bool | None = None
     kind: TextFilter | None = None
@@ -100,6 +101,8 @@ def _add(query: Query, name: str, value: str, now: int) -> Query:
         return _set(query, field, **{field: contains(value) if field == "error" else parse_text(value)})
     if field == "state":
         return _state(query, value)
+    if field == "sort":
+        return _sort(query, value)
     if field == "id":
         return _id(query, value)
     if field in ("age", "since"):
@@ -118,6 +121,15 @@ def _state(query: Query, value: str) -> Query:
         raise InvalidInput(f"There is no state '{value}'{_meant(value, STATES)}. States: {', '.join(STATES)}.")
     state, held = STATES[value.lower()]
     return replace(_set(query, "state", state=state), held=held)
+
+
+def _sort(query: Query, value: str) -> Query:
+    known = tuple(map(str, JobOrder))
+    if value.lower() not in known:
+        raise InvalidInput(f"There is no order '{value}'{_meant(value, known)}. Orders: {', '.join(known)}.")
+    if query.sort is not JobOrder.NEWEST:
+        raise InvalidInput("'sort:' stands twice in the query.")
+    return replace(query, sort=JobOrder(value.lower()))
 
 
 def _id(query: Query, value: str) -> Query:

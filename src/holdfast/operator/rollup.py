@@ -50,9 +50,9 @@ async def _count_ends(kernel: Kernel) -> int:
         if upto is not None:
             cells = [_name_stage(kernel, cell) for cell in await rollups.read(tx, position.seq, upto)]
         since = max(position.at, until - BEGUN_MS)
-        cells += keep_largest(await rollups.owners(tx, since, until, position.seq, upto or position.seq))
+        cells += await rollups.submitted(tx, since, until)
         if cells:
-            await rollups.add(tx, _sum_up(cells))
+            await rollups.add(tx, _sum_up(keep_largest(cells)))
         await rollups.move(tx, EVENTS, Position(position.seq if upto is None else upto, until))
     return 0 if upto is None else upto - position.seq
 
@@ -62,9 +62,11 @@ def keep_largest(cells: list[Cell]) -> list[Cell]:
     more room than a few."""
     numbers: Counter[str] = Counter()
     for cell in cells:
-        numbers[cell.name] += cell.number
+        if cell.series == "owner":
+            numbers[cell.name] += cell.number
     named = {name for name, _ in numbers.most_common(OWNERS_MAX)}
-    return [cell if cell.name in named else cell._replace(name="") for cell in cells]
+    is_kept = (cell.series not in ("owner", "spent") or cell.name in named for cell in cells)
+    return [cell if kept else cell._replace(name="") for cell, kept in zip(cells, is_kept, strict=True)]
 
 
 def _name_stage(kernel: Kernel, cell: Cell) -> Cell:

@@ -80,6 +80,7 @@ class DyingJobs(NamedTuple):
     category: str
     letters: int
     first_at: int
+    owners: int = 0
 
 
 class AtRisk(NamedTuple):

@@ -111,6 +111,7 @@ class DeathCount(NamedTuple):
     category: str
     letters: int
     first_at: int
+    owners: int
 
 
 async def dying(tx: Tx, since: int) -> list[DeathCount]:

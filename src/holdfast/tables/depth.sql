@@ -94,8 +94,10 @@ SELECT kind, stage, version, COUNT(*) AS jobs, MIN(created_at) AS oldest FROM ho
 -- name: dying
 -- What jobs died of lately, as far as nobody has looked: the newest letters, by what they have in common. Deaths by
 -- deadline are told by what held the jobs up.
-SELECT d.kind, d.stage, d.error_class, d.category, COUNT(*) AS letters, MIN(d.last_failure_at) AS first_at
-  FROM (SELECT fingerprint, kind, stage, error_class, category, last_failure_at FROM holdfast_dead_letters
+SELECT d.kind, d.stage, d.error_class, d.category, COUNT(*) AS letters, MIN(d.last_failure_at) AS first_at,
+       COUNT(DISTINCT j.owner) AS owners
+  FROM (SELECT job_id, fingerprint, kind, stage, error_class, category, last_failure_at FROM holdfast_dead_letters
          WHERE last_failure_at >= :since AND state = 'open' AND failure_reason NOT IN ('deadline', 'no_time')
          ORDER BY last_failure_at DESC LIMIT :limit) AS d
+  LEFT JOIN holdfast_jobs AS j ON j.id = d.job_id
  GROUP BY d.fingerprint, d.kind, d.stage, d.error_class, d.category ORDER BY letters DESC, d.kind, d.stage LIMIT 5

@@ -133,6 +133,7 @@ async def join_dead(
     provider: str | None = None,
     queue: str | None = None,
     category: str | None = None,
+    died_of: str | None = None,
 ) -> int:
     """Remember the letters of an incident's time that belong to it, and deaths of jobs that it held; how many."""
     rows = await tx.rows(
@@ -143,6 +144,7 @@ async def join_dead(
         provider=provider,
         queue=queue,
         category=category,
+        died_of=died_of,
         limit=JOINED_MAX,
     )
     return len(rows)

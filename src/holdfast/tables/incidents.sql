@@ -80,8 +80,8 @@ SELECT CAST(:incident_id AS /*id*/), j.id, 'held', CAST(:now AS BIGINT)
 ON CONFLICT (incident_id, job_id) DO NOTHING
 
 -- name: join_dead
--- Letters of the time of an incident: of its provider, of its category, of jobs that it held; and, of its queue, those that
--- came too late. Each look goes on where the last one stopped, or from a floor on, below which nobody has died since.
+-- Letters of the time of an incident: of its provider, of its category, of what many jobs died of, of jobs that it held;
+-- and, of its queue, those that came too late. Each look goes on where the last one stopped, or from a floor on, below which nobody has died since.
 INSERT INTO holdfast_incident_jobs (incident_id, job_id, role, letter_id, at)
 SELECT CAST(:incident_id AS /*id*/), d.job_id,
        CASE WHEN d.failure_reason IN ('deadline', 'no_time') THEN 'late' ELSE 'dead' END, d.id, d.last_failure_at
@@ -91,6 +91,7 @@ SELECT CAST(:incident_id AS /*id*/), d.job_id,
                                        WHERE m.incident_id = CAST(:incident_id AS /*id*/) AND m.letter_id IS NOT NULL),
                                      CAST(:since AS BIGINT))
    AND (d.provider = CAST(:provider AS TEXT) OR (d.category = CAST(:category AS TEXT) AND d.failure_reason <> 'deadline')
+        OR d.kind || '/' || d.stage || '/' || d.error_class = CAST(:died_of AS TEXT)
         OR d.job_id IN (SELECT h.job_id FROM holdfast_incident_jobs AS h
                          WHERE h.incident_id = CAST(:incident_id AS /*id*/))
         OR (d.failure_reason IN ('deadline', 'no_time')

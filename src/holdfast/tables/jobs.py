@@ -246,13 +246,13 @@ async def _end(tx: Tx, endings: Endings, claim: Claim, now: int) -> tuple[set[st
 
 
 def _steps_to_write(accepted: Endings, rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """The rows whose ends are written as events: of the successes of a kind one, with the number of the others."""
-    successes = {ending.job.id: ending.job.kind for ending in accepted if rows[ending.job.id][_EVENT] == "succeeded"}
-    steps = {ending.job.id: rows[ending.job.id] for ending in accepted if ending.job.id not in successes}
-    jobs_of = Counter(successes.values())
-    for kind, job_id in {kind: job_id for job_id, kind in successes.items()}.items():
-        row, others = rows[job_id], jobs_of[kind] - 1
-        steps[job_id] = (*row[:_DATA], str(others) if others else None, *row[_DATA + 1 :])
+    """The rows whose ends are written as events: of the successes of a kind and owner one, with how many others."""
+    ended = [ending.job for ending in accepted]
+    successes = {job.id: (job.kind, job.owner) for job in ended if rows[job.id][_EVENT] == "succeeded"}
+    steps = {job.id: rows[job.id] for job in ended if job.id not in successes}
+    others = {group: str(n - 1) if n > 1 else None for group, n in Counter(successes.values()).items()}
+    for group, job_id in {group: job_id for job_id, group in successes.items()}.items():
+        steps[job_id] = (*rows[job_id][:_DATA], others[group], *rows[job_id][_DATA + 1 :])
     return steps
 
 

@@ -21,8 +21,8 @@
 --
 -- A claim is not written as an event, nor is a success: the job's row shows the last of each, and the event that ends an
 -- attempt shows when it was claimed (`holdfast_every_event` reads them back). Of a turn only the first claim is written,
--- and of the successes of each kind one, with how many others there were: so the newest events show that something has
--- happened, and charts count without reading jobs.
+-- and of the successes of each kind and owner one, with how many others there were: so the newest events show that
+-- something has happened, and charts count without reading jobs.
 WITH fin AS (
   UPDATE holdfast_jobs AS j
      SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = j.attempt + CAST(s.goes AS INTEGER),
@@ -40,7 +40,7 @@ WITH fin AS (
                    SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
             FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
    WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
-  RETURNING j.id, j.kind, s.attempt, s.event, s.data, s.from_stage, s.value, s.claimed_at, s.goes),
+  RETURNING j.id, j.kind, s.attempt, s.event, s.data, s.from_stage, s.value, s.claimed_at, s.goes, j.owner),
 kept AS (
   INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
   SELECT id, from_stage, attempt, CASE event WHEN 'expired' THEN 1 ELSE 0 END, CAST(:now AS BIGINT), value
@@ -102,8 +102,8 @@ logged AS (
   SELECT id, attempt, event, CAST(:now AS BIGINT), data, claimed_at FROM fin WHERE event <> 'succeeded'
    UNION ALL
   SELECT id, attempt, event, CAST(:now AS BIGINT), CASE WHEN jobs > 1 THEN CAST(jobs - 1 AS TEXT) END, claimed_at
-    FROM (SELECT fin.*, COUNT(*) OVER (PARTITION BY kind) AS jobs, ROW_NUMBER() OVER (PARTITION BY kind) AS place
-            FROM fin WHERE event = 'succeeded') AS succeeded
+    FROM (SELECT fin.*, COUNT(*) OVER same AS jobs, ROW_NUMBER() OVER same AS place
+            FROM fin WHERE event = 'succeeded' WINDOW same AS (PARTITION BY kind, owner)) AS succeeded
    WHERE place = 1
    UNION ALL
   SELECT id, attempt, CASE act WHEN 'park' THEN 'parked' ELSE 'claimed' END, CAST(:now AS BIGINT), NULL, NULL

@@ -36,32 +36,6 @@ async def case_of_job(tx: Tx, job_id: str) -> CaseSummary | None:
     return await fetch_first(CaseSummary, tx, sql.case_of_job, job_id=job_id)
 
 
-async def jobs_page(
-    tx: Tx,
-    *,
-    before: str | None,
-    limit: int,
-    state: str | None = None,
-    kind: str | None = None,
-    queue: str | None = None,
-    stage: str | None = None,
-    provider: str | None = None,
-    owner: str | None = None,
-) -> list[JobLine]:
-    return await tx.rows(
-        sql.jobs_page,
-        into=JobLine,
-        before=before,
-        limit=limit,
-        state=state,
-        kind=kind,
-        queue=queue,
-        stage=stage,
-        provider=provider,
-        owner=owner,
-    )
-
-
 async def jobs_found(tx: Tx, *, wanted: str, before: str | None, limit: int) -> list[JobLine]:
     """Jobs by any id that belongs to them, their effects' or their messages'."""
     as_id = _as_id(wanted)

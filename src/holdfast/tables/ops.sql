@@ -2,19 +2,6 @@
 SELECT CAST(id AS TEXT) AS id, state, stage, error_class, failure_reason, attempts_made FROM holdfast_dead_letters
  WHERE job_id = CAST(:job_id AS /*id*/)
 
--- name: jobs_page
--- The newest first; `before` is the last id of the page before.
-SELECT /*JobLine*/
-  FROM holdfast_jobs
- WHERE (CAST(:before AS TEXT) IS NULL OR id < CAST(:before AS /*id*/))
-   AND (CAST(:state AS TEXT) IS NULL OR state = :state)
-   AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
-   AND (CAST(:queue AS TEXT) IS NULL OR queue = :queue)
-   AND (CAST(:stage AS TEXT) IS NULL OR stage = :stage)
-   AND (CAST(:provider AS TEXT) IS NULL OR provider = :provider)
-   AND (CAST(:owner AS TEXT) IS NULL OR owner = :owner)
- ORDER BY holdfast_jobs.id DESC LIMIT :limit
-
 -- name: jobs_found
 -- By any id that a person may hold in hand: of the job, its key, its callback, its dead letter, its effects; and, among
 -- the newest jobs only (neither has an index), its trace and any id that its input names. Each by its own index: the

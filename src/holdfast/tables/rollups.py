@@ -5,7 +5,8 @@
     job     kind, queue, how a job ended, how long it waited for its first attempt
     error   kind, stage, error class
     call    provider, kind, outcome, how long it took; the sum is what it cost
-    owner   owner: how many jobs were submitted, and how many attempts failed, by how; the most of a fold by name
+    owner   owner, how a job of theirs came (submitted) or an attempt ended, how long a success took from its submission
+    spent   owner: how many calls, and their cost as the sum. Of both the owners with the most of a fold by name
     depth   queue, state: how many jobs; the sum is the age of the oldest, in milliseconds
     deploy  release, digest of what is declared: how many workers of it were started
 """
@@ -74,11 +75,10 @@ async def read(tx: Tx, after: int, upto: int) -> list[Cell]:
     return [Cell(*(row[column] for column in columns)) for row in rows]
 
 
-async def owners(tx: Tx, since: int, until: int, after: int, upto: int) -> list[Cell]:
-    """Jobs that were submitted between two moments, and attempts that failed between two positions, by owner."""
-    ids = {"since_id": _first_id(since), "until_id": _first_id(until)}
-    rows = await tx.rows(sql.owners, after=after, upto=upto, **ids)
-    return [Cell(row["minute"], "owner", row["name"], "", row["result"], 0, row["number"], 0) for row in rows]
+async def submitted(tx: Tx, since: int, until: int) -> list[Cell]:
+    """Jobs that were submitted between two moments, by owner."""
+    rows = await tx.rows(sql.submitted, since_id=_first_id(since), until_id=_first_id(until))
+    return [Cell(row["minute"], "owner", row["name"], "", "submitted", 0, row["number"], 0) for row in rows]
 
 
 def _first_id(at_ms: int) -> str:

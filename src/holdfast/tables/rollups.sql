@@ -20,11 +20,12 @@ SELECT MAX(e.seq) AS upto FROM (SELECT seq FROM holdfast_job_events
 -- name: read
 -- The attempts that ended between two positions, by minute. The one statement that knows where ends are written. An attempt
 -- ran the stage that the last step before it had led to; the time until the first attempt begins is counted with the job's
--- end, and so are the calls of an attempt with the attempt's. The event of a success has the number of its kind's others in
--- the same turn as its data: it stands for all of them (`jobs`), and their times and calls are taken to be like its own.
+-- end, and so are the calls of an attempt with the attempt's. The event of a success has the number of its kind's and
+-- owner's others in the same turn as its data: it stands for all of them (`jobs`), and their times and calls are taken to be
+-- like its own.
 WITH bounds AS MATERIALIZED (SELECT CAST(b.value->>0 AS BIGINT) AS most FROM json_each(:bounds) AS b),
 ended AS MATERIALIZED (
-  SELECT e.at / 60000 * 60000 AS minute, e.job_id, e.attempt, j.kind, j.queue,
+  SELECT e.at / 60000 * 60000 AS minute, e.job_id, e.attempt, j.kind, j.queue, j.owner, e.at - j.created_at AS took_ms,
          CASE e.type WHEN 'went_on' THEN 'advanced' ELSE e.type END AS result,
          CASE e.type WHEN 'succeeded' THEN j.stage ELSE COALESCE(
            (SELECT x.data/*as json*/ ->> 'stage' FROM holdfast_job_events AS x
@@ -41,7 +42,9 @@ ended AS MATERIALIZED (
      AND e.type IN ('succeeded', 'advanced', 'went_on', 'retried', 'lost', 'buried', 'expired', 'cancelled')),
 timed AS MATERIALIZED (
   SELECT n.*, (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= n.ran_ms) AS ran,
-         (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= n.waited_ms) AS waited FROM ended AS n)
+         (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= n.waited_ms) AS waited,
+         CASE WHEN n.result = 'succeeded' THEN (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= n.took_ms) ELSE 0 END AS took
+    FROM ended AS n)
 SELECT 'stage' AS series, minute, kind AS name, stage AS part, result, ran AS bucket, CAST(SUM(jobs) AS BIGINT) AS number,
        CAST(SUM(ran_ms * jobs) AS BIGINT) AS sum
   FROM timed GROUP BY minute, kind, stage, result, ran
@@ -56,19 +59,20 @@ SELECT 'call', t.minute, c.provider, t.kind, c.outcome,
        (SELECT MIN(b.most) FROM bounds AS b WHERE b.most >= c.duration_ms), CAST(SUM(t.jobs) AS BIGINT), CAST(SUM(c.cost_micros * t.jobs) AS BIGINT)
   FROM timed AS t JOIN holdfast_every_call AS c ON c.job_id = t.job_id AND c.attempt = t.attempt
  GROUP BY t.minute, c.provider, t.kind, c.outcome, 6
+ UNION ALL
+SELECT 'owner', minute, owner, '', result, took, CAST(SUM(jobs) AS BIGINT), CAST(SUM(took_ms * jobs) AS BIGINT)
+  FROM timed WHERE owner IS NOT NULL AND result <> 'advanced' GROUP BY minute, owner, result, took
+ UNION ALL
+SELECT 'spent', t.minute, t.owner, '', '', 0, CAST(SUM(t.jobs) AS BIGINT), CAST(SUM(c.cost_micros * t.jobs) AS BIGINT)
+  FROM timed AS t JOIN holdfast_every_call AS c ON c.job_id = t.job_id AND c.attempt = t.attempt
+ WHERE t.owner IS NOT NULL GROUP BY t.minute, t.owner
 
--- name: owners
--- Whose jobs were submitted between two ids, which are in the order of time, and whose attempts failed between two
--- positions. The successes of a turn share an event and are nobody's: they are not counted here.
-SELECT j.created_at / 60000 * 60000 AS minute, j.owner AS name, 'submitted' AS result, CAST(COUNT(*) AS BIGINT) AS number
+-- name: submitted
+-- Whose jobs were submitted between two ids, which are in the order of time.
+SELECT j.created_at / 60000 * 60000 AS minute, j.owner AS name, CAST(COUNT(*) AS BIGINT) AS number
   FROM holdfast_jobs AS j
  WHERE j.id >= CAST(:since_id AS /*id*/) AND j.id < CAST(:until_id AS /*id*/) AND j.owner IS NOT NULL
  GROUP BY 1, j.owner
- UNION ALL
-SELECT e.at / 60000 * 60000, j.owner, e.type, CAST(COUNT(*) AS BIGINT)
-  FROM holdfast_job_events AS e JOIN holdfast_jobs AS j ON j.id = e.job_id
- WHERE e.seq > :after AND e.seq <= :upto AND e.type IN ('retried', 'lost', 'buried', 'expired') AND j.owner IS NOT NULL
- GROUP BY 1, j.owner, e.type
 
 -- name: add
 INSERT INTO holdfast_rollups (span, at, series, name, part, result, bucket, number, sum)

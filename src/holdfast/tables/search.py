@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from holdfast.core.job import JobOrder
 from holdfast.core.text_filter import TextFilter
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
@@ -20,11 +21,21 @@ PAYLOADS_MAX = 10_000
 """An input has no index: those of so many jobs are looked into, the newest first."""
 
 
+SORTED_BY: dict[JobOrder, tuple[str, ...]] = {
+    JobOrder.NEWEST: ("id",),
+    JobOrder.OLDEST: ("id",),
+    JobOrder.DEADLINE: ("deadline_at", "id"),
+    JobOrder.FAILURES: ("failures", "id"),
+}
+DESCENDING = frozenset({JobOrder.NEWEST, JobOrder.FAILURES})
+
+
 async def jobs_matching(
     tx: Tx,
     *,
-    before: str | None,
+    before: str | Sequence[Any] | None,
     limit: int,
+    order: JobOrder = JobOrder.NEWEST,
     texts: Mapping[str, TextFilter],
     state: str | None = None,
     held: bool | None = None,
@@ -36,14 +47,12 @@ async def jobs_matching(
     term: tuple[str, str] | None = None,
     is_declared: bool = False,
 ) -> list[JobLine]:
-    """The newest first. `texts` are of kind, queue, stage, provider, owner, key and error; of each of `inputs` one of
-    three patterns must fit.
+    """In an order; `before` is what the last row of the page before was sorted by (`SORTED_BY`). `texts` are of kind,
+    queue, stage, provider, owner, key and error; of each of `inputs` one of three patterns must fit.
 
     `term`, one of the inputs as a field and its value, finds jobs of any age whose kind declares that field;
     `is_declared` says that all kinds that are asked for do."""
     asked = {
-        "before": before,
-        "state": state,
         "held": None if held is None else int(held),
         "created_from": created_from,
         "created_to": created_to,
@@ -56,17 +65,21 @@ async def jobs_matching(
         "to_id": min(to_id or HIGHEST, _last_id(created_to)),
         "limit": limit,
     }
+    if before is not None:
+        values = [before] if isinstance(before, str) else list(before)
+        within |= {"before_id": values[-1], **({"before_value": values[0]} if len(values) > 1 else {})}
+    lines = {*given, order, *([state] if state else ()), *([f"before_{order}"] if before is not None else ())}
     rows: list[JobLine] = []
     if term is not None:
-        by_term = sql.choose(sql.jobs_by_term, given)
+        by_term = sql.choose(sql.jobs_matching, {*lines, "field"})
         rows += await tx.rows(by_term, into=JobLine, field=term[0], value=term[1], **within, **given)
     if term is None or not is_declared:
         if inputs:
             oldest = await tx.rows(sql.oldest_searched, payloads_max=PAYLOADS_MAX)
             within["from_id"] = max(within["from_id"], oldest[0]["id"] if oldest else LOWEST)
-        rows += await tx.rows(sql.choose(sql.jobs_matching, given), into=JobLine, **within, **given)
-    newest = {row.id: row for row in rows}
-    return [newest[id] for id in sorted(newest, reverse=True)[:limit]]
+        rows += await tx.rows(sql.choose(sql.jobs_matching, {*lines, "any"}), into=JobLine, **within, **given)
+    by_place = {tuple(getattr(row, name) for name in SORTED_BY[order]): row for row in rows}
+    return [by_place[place] for place in sorted(by_place, reverse=order in DESCENDING)[:limit]]
 
 
 def _first_id(created: int | None) -> str:

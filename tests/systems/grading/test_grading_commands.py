@@ -39,7 +39,7 @@ def test_too_few_reviews_calibrate_nothing_and_say_so(env: dict[str, str]) -> No
     assert (
         answer.exit_code == 0 and answer.stdout.strip() == "0 answers have been reviewed and measured; 50 are needed."
     )
-    assert said(env, "grading", "calibrations") == []
+    assert said(env, "grading", "calibrations")["items"] == []
     refused = run(env, "grading", "rollback")
     assert refused.exit_code == 1 and "There is no calibration of writing to roll back." in refused.output
 
@@ -75,11 +75,11 @@ async def fill(env: dict[str, str]) -> None:
 
 @pytest.mark.spec("000.22", "002.15", "002.6")
 def test_an_operator_finds_shows_and_resubmits_submissions(env: dict[str, str]) -> None:
-    assert {row["userId"] for row in said(env, "submissions", "list")} == {"ann", "bob"}
-    (failed,) = said(env, "submissions", "list", "--status", "FAILED", "--reason", "LLM_FAIL")
-    (flagged,) = said(env, "submissions", "list", "--flagged")
+    assert {row["userId"] for row in said(env, "submissions", "list")["items"]} == {"ann", "bob"}
+    (failed,) = said(env, "submissions", "list", "--status", "FAILED", "--reason", "LLM_FAIL")["items"]
+    (flagged,) = said(env, "submissions", "list", "--flagged")["items"]
     assert (failed["userId"], flagged["userId"], flagged["aiResult"]["auditFlag"]) == ("ann", "bob", True)
-    assert said(env, "submissions", "list", "--late") == []
+    assert said(env, "submissions", "list", "--late")["items"] == []
     whole = said(env, "submissions", "show", failed["id"])
     assert [one["reason"] for one in whole["refusedCallbacks"]] and whole["callbacks"][0]["outcome"] == "applied"
     begun = said(env, "submissions", "resubmit", failed["id"], "--actor", "olga")
@@ -97,21 +97,21 @@ def test_an_operator_finds_shows_and_resubmits_submissions(env: dict[str, str]) 
 @pytest.mark.spec("000.22")
 def test_an_operator_sees_every_refused_callback(env: dict[str, str]) -> None:
     """Also one that names nobody's submission, which no submission can show."""
-    stranger, named = said(env, "submissions", "refused")
+    stranger, named = said(env, "submissions", "refused")["items"]
     assert (stranger["submissionId"], stranger["sizeBytes"]) == (None, 6) and named["submissionId"]
     assert run(env, "submissions", "refused").output.split()[:2] == ["last", "times"]
-    assert len(said(env, "submissions", "refused", "--limit", "1")) == 1
+    assert len(said(env, "submissions", "refused", "--limit", "1")["items"]) == 1
 
 
 @pytest.mark.spec("002.3")
 def test_an_operator_lists_shows_resends_and_archives_letters(env: dict[str, str]) -> None:
-    (letter,) = said(env, "dlq", "list")
+    (letter,) = said(env, "dlq", "list")["items"]
     assert (letter["requestId"], letter["failureReason"], letter["state"]) == ("R-1", "NOT_A_LETTER", "open")
     assert "R-1" in run(env, "dlq", "show", letter["id"]).output
     assert run(env, "dlq", "list").output.split()[:2] == ["id", "state"]
     assert run(env, "dlq", "resend", letter["id"]).exit_code == 2, "a reason is required"
     assert said(env, "dlq", "resend", letter["id"], "--reason", "mended", "--actor", "olga")["state"] == "resent"
-    assert said(env, "dlq", "list") == []
+    assert said(env, "dlq", "list")["items"] == []
     again = run(env, "dlq", "archive", letter["id"], "--reason", "gone")
     assert again.exit_code == 1 and "was resent by olga" in again.output, "who did what, and not only that it is gone"
     assert "There is no letter" in run(env, "dlq", "archive", "f" * 32, "--reason", "gone").output

@@ -62,20 +62,27 @@ class ProviderChart(TypedDict):
     points: list[CallPoint]
 
 
-class OwnerPoint(TypedDict):
-    at: str
+class OwnerCounts(TypedDict):
+    """Jobs that an owner submitted, that are done, attempts that failed, jobs that died; how long a job took from its
+    submission to its success; calls and what they cost."""
+
     submitted: int
+    done: int
     failed: int
     died: int
+    took_ms: Percentiles | None
+    calls: int
+    cost_micros: int
 
 
-class OwnerChart(TypedDict):
-    """Jobs that an owner submitted, attempts of them that failed, and how many died. Without a name: all others."""
+class OwnerPoint(OwnerCounts):
+    at: str
+
+
+class OwnerChart(OwnerCounts):
+    """Without a name: all others."""
 
     name: str | None
-    submitted: int
-    failed: int
-    died: int
     points: list[OwnerPoint]
 
 

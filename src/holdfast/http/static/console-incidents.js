@@ -1,9 +1,9 @@
 // Incidents: what is wrong, since when, who is hit, what happens next, when it hurts, and what to do.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, idCell, link, many, pill, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, idCell, link, many, pill, sentence, span, table, text, topicWords, when } from "./parts.js";
 
 export const incidentHref = (one) => `#incident/${encodeURIComponent(one.id)}`;
-const topicOf = (one) => one.topic[0].toUpperCase() + one.topic.slice(1).replaceAll("_", " ");
+const topicOf = (one) => topicWords(one.topic).replace(/^./, (letter) => letter.toUpperCase());
 const titleOf = (one) => `${topicOf(one)}${one.subject ? `: ${one.subject}` : ""}`;
 const lasted = (one) => span((new Date(one.ended_at ?? Date.now()) - new Date(one.began_at)) / 1000);
 
@@ -24,7 +24,7 @@ export function incidentCard(one, again, title = null) {
       el("span", { class: "soft small" }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
       el("div", { class: "end" }, acts(one, again)),
     ),
-    el("p", {}, now.sentence ?? one.sentence),
+    el("p", {}, sentence(now.sentence ?? one.sentence)),
     facts([
       ["Since", el("span", {}, when(one.began_at), ` (${lasted(one)})`)],
       ["Who is hit", hit(now.number ?? one.jobs_max, now.owners ?? one.owners_max)],

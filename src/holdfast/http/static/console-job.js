@@ -1,6 +1,6 @@
 // One job with its whole story: why it is where it is, its life on a time axis, and everything that was written down.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, field, idCell, link, money, pill, pretty, short, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, field, idCell, link, money, pill, pretty, sentence, short, span, table, text, when } from "./parts.js";
 import { PRIORITIES } from "./console-bulk.js";
 import { ways } from "./console-letter.js";
 import { waterfall } from "./waterfall.js";
@@ -18,7 +18,7 @@ export async function job({ parts: [id] }, again) {
       one.parked ? pill(one.hold === "pause" ? "paused" : "held") : null,
       el("div", { class: "end" }, copies(one), actions(one, again)),
     ),
-    el("p", { class: `callout ${tone(one)}` }, el("strong", {}, "Why it is here: "), one.why),
+    el("p", { class: `callout ${tone(one)}` }, el("strong", {}, "Why it is here: "), sentence(one.why)),
     facts([
       ["Job", el("code", {}, one.id)],
       ["Spawned by", one.parent ? link(`#job/${one.parent}`, el("code", {}, one.parent)) : null],

@@ -18,7 +18,7 @@ export async function jobs({ query }, again) {
     wanted ? api(`/api/ops/jobs/counts?${which}`) : { counts: {}, is_all: true },
   ]);
   keepChosen(items.map((row) => row.id));
-  if (query.get("q") && !query.get("next") && items.length === 1) {
+  if (query.get("q") && !/(^|\s)sort:/i.test(wanted) && !query.get("next") && items.length === 1) {
     if (location.hash === here) location.replace(`#job/${items[0].id}`);
     return null;
   }
@@ -30,12 +30,12 @@ export async function jobs({ query }, again) {
     views(again),
     stateTabs(wanted, system, wanted ? counts : standing(systems, system), isAll),
     bulkBar({ q: wanted, system, counts, isAll }, again),
-    table([["Choose", tick(again)], ...columns(items, systems)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
+    table([["Choose", tick(again)], ...columns(items, systems, wanted, system)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
     el(
       "div",
       { class: "acts" },
-      query.get("next") ? link(`#jobs?${which}`, "Newest") : null,
-      next ? link(`#jobs?${turned(query, next)}`, "Older") : null,
+      query.get("next") ? link(`#jobs?${which}`, "First page") : null,
+      next ? link(`#jobs?${turned(query, next)}`, /(^|\s)sort:/i.test(wanted) ? "More" : "Older") : null,
     ),
   );
 }
@@ -71,21 +71,39 @@ const asQuery = (query) =>
 
 const stateOf = (row) => (row.parked ? (row.hold === "pause" ? "paused" : "held") : row.state === "processing" ? "running" : row.state);
 
+// The kind, and below it in a line the error that the job has met last.
+const kindCell = (row) => (row.error ? el("div", {}, row.kind, el("small", { class: "clip error", title: errorOf(row.error) }, short(errorOf(row.error)))) : row.kind);
+
+// A head that sorts: a link to the same query in another order, which the server walks an index for.
+function sorter(wanted, system) {
+  const present = wanted.match(/(?:^|\s)sort:(\w+)/i)?.[1].toLowerCase() ?? "newest";
+  const rest = wanted.replace(/(^|\s)sort:\S+/i, "").trim();
+  return (words, ...orders) => {
+    const next = orders[(orders.indexOf(present) + 1) % orders.length];
+    const q = [rest, next === "newest" ? "" : `sort:${next}`].filter(Boolean).join(" ");
+    const isHere = orders.includes(present);
+    const sign = !isHere ? "" : ["newest", "failures"].includes(present) ? " \u2193" : " \u2191";
+    const sorted = !isHere ? null : sign === " \u2193" ? "descending" : "ascending";
+    const address = new URLSearchParams({ ...(q && { q }), ...(system && { system }) });
+    return el("a", { class: "sort", href: `#jobs?${address}`, title: `Sort by ${next}`, "data-sorted": sorted }, `${words}${sign}`);
+  };
+}
+
 // What no row fills is left out.
-function columns(items, systems) {
+function columns(items, systems, wanted, system) {
   const any = (test) => items.some(test);
+  const sort = sorter(wanted, system);
   return [
     ["Job", idCell(items, "job")],
     ["State", (row) => pill(stateOf(row))],
     systems.length > 1 && ["System", "system"],
-    ["Kind", "kind"],
+    ["Kind", kindCell],
     ["Stage", "stage"],
     any((row) => row.provider) && ["Provider", "provider"],
     any((row) => row.owner) && ["Owner", "owner"],
-    any((row) => row.failures) && ["Failures", "failures"],
-    ["Created", (row) => when(row.created_at)],
-    ["Updated", (row) => when(row.updated_at)],
-    any((row) => row.error) && ["Error", (row) => short(errorOf(row.error))],
+    any((row) => row.failures) && ["Failures", "failures", sort("Failures", "failures", "newest")],
+    ["Created", (row) => when(row.created_at), sort("Created", "newest", "oldest")],
+    any((row) => row.deadline_at) && ["Deadline", (row) => when(row.deadline_at), sort("Deadline", "deadline", "newest")],
   ].filter(Boolean);
 }
 
@@ -121,7 +139,7 @@ function queryForm(wanted, system, systems) {
 }
 
 // What may be typed next: a field, or after its colon the values that there are. The server is asked once.
-const FIELDS = ["state:", "kind:", "stage:", "provider:", "owner:", "queue:", "error:", "key:", "id:", "age:>10m", "since:1h", "input."];
+const FIELDS = ["state:", "kind:", "stage:", "provider:", "owner:", "queue:", "error:", "key:", "id:", "age:>10m", "since:1h", "input.", "sort:"];
 let known = null;
 let offered = []; // drawn again with the view, so that a refresh takes no suggestion away
 async function readKnown() {
@@ -132,6 +150,7 @@ async function readKnown() {
   const names = (rows, name) => [...new Set(rows.map((row) => row[name]).filter(Boolean))].toSorted();
   return {
     state: STATES,
+    sort: ["newest", "oldest", "deadline", "failures"],
     kind: names(pauses.items.filter((row) => row.sort === "kind"), "name"),
     queue: names(pauses.items.filter((row) => row.sort === "queue"), "name"),
     provider: names(breakers.items, "name"),

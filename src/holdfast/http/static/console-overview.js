@@ -4,7 +4,7 @@ import { timeChart } from "./charts.js";
 import { incidentCard, worstFirst } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
 import { failureChart, jobsBehind, pace, providerChart } from "./console-time.js";
-import { count, link, many, span } from "./parts.js";
+import { link, many, span, topicWords } from "./parts.js";
 
 export async function overview(place, again) {
   const [now, going, past, more] = await Promise.all([
@@ -84,18 +84,36 @@ function card(one, past) {
       { class: "head" },
       el("h2", {}, one.title),
       state(one),
-      el(
-        "span",
-        { class: "soft small" },
-        one.lanes === undefined
-          ? "its database does not answer"
-          : one.runs_jobs
-          ? `${many(depth("queued"))} queued, ${many(depth("parked"))} held, ${depth("paused") ? `${many(depth("paused"))} paused, ` : ""}${many(depth("processing"))} running, ${depth("waiting")} waiting for a callback; ${count(one.workers, "worker")}`
-          : "has no jobs of its own",
-      ),
+      one.lanes === undefined || !one.runs_jobs
+        ? el("span", { class: "soft small" }, one.lanes === undefined ? "its database does not answer" : "has no jobs of its own")
+        : null,
     ),
+    one.lanes !== undefined && one.runs_jobs ? figures(one, depth) : null,
     past && (isAtRest(past) ? restLine(one) : charts(past, one.runs_jobs)),
   );
+}
+
+// What there is now, each a way to the jobs behind it; a red number is one that should not be so.
+function figures(one, depth) {
+  const open = depth("queued") + depth("parked") + depth("paused");
+  const cells = [
+    ["queued", depth("queued"), "jobs?q=state:queued", null],
+    ["held", depth("parked"), "jobs?q=state:held", "warn"],
+    depth("paused") ? ["paused", depth("paused"), "machines", "warn"] : null,
+    ["running", depth("processing"), "jobs?q=state:running", null],
+    ["waiting for a callback", depth("waiting"), "jobs?q=state:waiting", null],
+    ["dead letters", one.dead_letters_open, "dead", "error"],
+    [one.workers === 1 ? "worker" : "workers", one.workers, "machines", one.workers || !open ? null : "error"],
+  ].filter(Boolean);
+  const cell = ([words, number, place, kind]) =>
+    el(
+      "a",
+      { class: `figure ${number || words === "workers" ? (kind ?? "") : "none"}`, href: `#${place}${place.startsWith("jobs") ? `&system=${encodeURIComponent(one.system)}` : ""}` },
+      el("strong", {}, many(number)),
+      " ",
+      el("span", {}, words),
+    );
+  return el("div", { class: "figures" }, cells.map(cell));
 }
 
 // Empty charts say nothing at the price of a screen: an hour in which nothing happened is a line.
@@ -106,7 +124,7 @@ const restLine = (one) =>
 
 // The light is the server's: no page of its own may call a system well.
 const LIGHTS = { red: "error", yellow: "warn", green: "good" };
-const state = (one) => pill2(LIGHTS[one.light], one.asks[0]?.topic.replaceAll("_", " ") ?? "well");
+const state = (one) => pill2(LIGHTS[one.light], one.asks[0] ? topicWords(one.asks[0].topic) : "well");
 const pill2 = (kind, words) => el("span", { class: `pill ${kind}` }, words);
 
 const whole = (value) => Math.round(value).toLocaleString("en");

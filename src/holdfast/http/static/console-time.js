@@ -24,7 +24,7 @@ export async function time({ query }) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, "Time"),
-    el("nav", { class: "acts", "aria-label": "Range" }, RANGES.map((range) => rangeLink(range, query))),
+    el("nav", { class: "tabs", "aria-label": "Range" }, RANGES.map((range) => rangeLink(range, query))),
     filterForm(query),
     items.filter((item) => item.runs_jobs).toSorted((one, other) => busy(other) - busy(one)).map((item) => section(item, query)),
   );
@@ -38,7 +38,7 @@ function rangeLink([minutes, words], query) {
   other.set("minutes", minutes);
   other.delete("until");
   const isHere = !query.get("until") && Number(query.get("minutes") ?? 60) === minutes;
-  return el("a", { href: `#time?${other}`, "aria-current": isHere ? "true" : null }, isHere ? el("strong", {}, words) : words);
+  return el("a", { href: `#time?${other}`, "aria-current": isHere ? "true" : null }, words);
 }
 
 function filterForm(query) {
@@ -147,30 +147,42 @@ function counted(item, query) {
   ];
 }
 
-// Whose jobs came and failed. The largest are drawn; all that have a name are listed, and the others are one line.
+// Whose jobs came, and what became of them. All that have a name are listed, and the others are one line; the largest are
+// drawn, one that was asked for with its times and costs.
 function ownersOf(item, query, options) {
   const named = item.owners.filter((one) => one.name !== null);
   if (!item.owners.length && !query.get("owner")) return [];
-  const chart = (one) =>
-    timeChart(`Submitted by ${one.name}`, item, [
-      { name: "submitted", kind: "bar", value: (point) => point.submitted },
-      { name: "failed", kind: "second", value: (point) => point.failed },
-    ], { ...options, show: whole, now: count(one.submitted, "job"), points: one.points });
+  const jobs = (one) =>
+    timeChart(`Jobs of ${one.name}`, item, [
+      { name: "done", kind: "bar", value: (point) => point.done },
+      { name: "died", kind: "bad", value: (point) => point.died },
+      { name: "submitted", kind: "second", value: (point) => point.submitted },
+    ], { ...options, show: whole, now: `${count(one.submitted, "job")} submitted`, points: one.points });
+  const more = (one) => [
+    timeChart("From submission to success", item, curves("took_ms"), { ...options, show: ms, points: one.points }),
+    timeChart("Cost", item, [{ name: "cost", kind: "bar", value: (point) => point.cost_micros }], { ...options, show: money, now: money(one.cost_micros), points: one.points }),
+  ];
+  const took = (which) => (row) => (row.took_ms ? ms(row.took_ms[which]) : "");
   return [
     el("h3", {}, "Owners"),
     table(
       [
         ["Owner", (row) => (row.name === null ? "all others" : link(`#time?${filtered(query, { owner: row.name })}`, row.name))],
         ["Jobs submitted", "submitted"],
+        ["Done", "done"],
         ["Attempts failed", "failed"],
         ["Jobs died", "died"],
+        ["Half within", took("p50")],
+        ["95 of 100 within", took("p95")],
+        ["Calls", "calls"],
+        ["Cost", (row) => money(row.cost_micros)],
         ["", (row) => (row.name === null ? "" : link(`#jobs?${new URLSearchParams({ q: `owner:"${row.name}"`, system: item.system })}`, "Jobs"))],
       ],
       item.owners,
       (row) => row.name ?? "",
-      "No job of this owner was submitted or failed in this time.",
+      "No job of this owner came or ended in this time.",
     ),
-    el("div", { class: "timecharts" }, named.slice(0, OWNERS_DRAWN).map(chart)),
+    el("div", { class: "timecharts" }, query.get("owner") ? named.flatMap((one) => [jobs(one), ...more(one)]) : named.slice(0, OWNERS_DRAWN).map(jobs)),
   ];
 }
 
@@ -196,9 +208,11 @@ export function failureChart(item, options) {
 // Half of the calls, and 95 of a hundred, take no longer; where nobody called there is no line.
 export function providerChart(one, item, options) {
   const last = one.points.findLast((point) => point.calls);
-  const now = last ? `${ms(last.took_ms.p95)} at ${clock(last.at)}` : "not called";
+  // The figure is the last that there is; where that is some time ago, the foot says when.
+  const isNow = last && one.points.indexOf(last) >= one.points.length - 2;
+  const now = last ? ms(last.took_ms.p95) : "not called";
   return timeChart(`${one.name}, P95`, item, [
     { name: "P95", kind: "line", value: part("took_ms", "p95") },
     { name: "P50", kind: "second", value: part("took_ms", "p50") },
-  ], { ...options, show: ms, now, points: one.points });
+  ], { ...options, show: ms, now: last && !isNow && options.large ? `${now} at ${clock(last.at)}` : now, foot: last && !isNow ? `last at ${clock(last.at)}` : null, points: one.points });
 }

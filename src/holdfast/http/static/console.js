@@ -1,6 +1,7 @@
 // The console's frame: a view for each address after the #, drawn anew when the server says that something happened.
 import { api, el, follow, morph, signIn, who } from "./holdfast.js";
 import { restore } from "./drafts.js";
+import { icon } from "./icons.js";
 import { openPalette } from "./palette.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
@@ -11,9 +12,6 @@ import { letter } from "./console-letter.js";
 import { replay } from "./console-replay.js";
 import { incident, incidents } from "./console-incidents.js";
 import { breaker, breakers } from "./console-breakers.js";
-import { outbox } from "./console-outbox.js";
-import { machines, schedule } from "./console-machines.js";
-import { audit } from "./console-records.js";
 import { time } from "./console-time.js";
 import * as systems from "./console-systems.js";
 
@@ -29,6 +27,18 @@ const TABS = [
   ["machines", "Workers", "w"],
   ["audit", "Audit", "a"],
 ];
+// What a first look does not need is loaded when somebody goes there. A module that could not be had is asked for under
+// another address the next time: a browser remembers the failure.
+function later(file, name) {
+  let tries = 0;
+  let loaded = null;
+  return async (...given) => {
+    tries += 1;
+    loaded ??= await import(tries === 1 ? file : `${file}?${tries}`);
+    return loaded[name](...given);
+  };
+}
+
 const VIEWS = {
   overview,
   time,
@@ -42,10 +52,10 @@ const VIEWS = {
   replay,
   breakers,
   breaker,
-  outbox,
-  machines,
-  schedule,
-  audit,
+  outbox: later("./console-outbox.js", "outbox"),
+  machines: later("./console-machines.js", "machines"),
+  schedule: later("./console-machines.js", "schedule"),
+  audit: later("./console-records.js", "audit"),
 };
 const BELONGS = {
   incident: "incidents",
@@ -85,7 +95,8 @@ function drawTabs(name) {
     el(
       "a",
       { href: `#${key}`, class: key === tab ? "current" : null, "aria-current": key === tab ? "page" : null },
-      title,
+      icon(key),
+      el("span", {}, title),
       counts[key]
         ? el("span", { class: "count", "aria-label": `${counts[key]} to work on` }, String(counts[key]))
         : null,

@@ -60,6 +60,10 @@ export function when(value) {
   return el("time", { datetime: date.toISOString(), title: date.toISOString() }, words);
 }
 
+// A sentence of the server's, with its moments as everything else here shows them.
+const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00))/;
+export const sentence = (words) => String(words ?? "").split(MOMENT).map((piece, at) => (at % 2 ? when(piece) : piece));
+
 export function span(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
@@ -72,6 +76,19 @@ export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
 export const many = (number) => `${number.toLocaleString("en")}${number >= 10000 ? "+" : ""}`;
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
+// What a notice or an incident is about, as a person would say it.
+const TOPICS = {
+  letters_of_bugs: "a bug kills jobs",
+  letters_open: "dead letters",
+  letters_escalated: "escalated letters",
+  jobs_dying: "many jobs die",
+  waiting_long: "jobs wait too long",
+  undeclared: "a stage nobody runs",
+  outbox_lag: "the outbox lags",
+  store_down: "database away",
+  broker_down: "broker away",
+};
+export const topicWords = (topic) => TOPICS[topic] ?? topic.replaceAll("_", " ");
 export const link = (href, ...words) => el("a", { href }, ...words);
 
 // As much of each id as tells it from every other in the list, and eight characters at least, as the command line shows it.
@@ -88,7 +105,7 @@ export function idCell(rows, view, name = "id") {
     el("a", { href: `#${view}/${encodeURIComponent(row[name])}`, title: row[name], "aria-label": row[name] }, el("code", {}, row[name].slice(0, length)));
 }
 
-// Columns are [title, name of a field or a function of the row]; `key` tells rows apart while they move.
+// Columns are [title, name of a field or a function of the row, what stands in the head instead of the title]; `key` tells rows apart while they move.
 export function table(columns, rows, key = null, none = "Nothing.") {
   if (!rows.length) return el("p", { class: "soft" }, none);
   // The title goes with the cell: on a narrow screen a row is a card, and has no heads above it.
@@ -100,7 +117,8 @@ export function table(columns, rows, key = null, none = "Nothing.") {
       { key: key && String(key(row)) },
       columns.map(([title, one]) => cell(row, title, one)),
     );
-  const heads = columns.map(([title]) => (title ? el("th", { scope: "col" }, title) : el("td")));
+  const head = (title, shown) => el("th", { scope: "col", "aria-sort": shown?.dataset.sorted ?? null }, shown ?? title);
+  const heads = columns.map(([title, , shown]) => (title ? head(title, shown) : el("td")));
   return el(
     "div",
     { class: "scroll" },
