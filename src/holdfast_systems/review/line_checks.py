@@ -24,7 +24,11 @@ _DEBUGGING: dict[str, tuple[str, Severity]] = {
     # A value or two as they are; what is put into words, or handed on from a caller, is meant for a reader.
     r"print\((?!.*\bfile=|.*\*\*)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"].*=\}.*)\)\s*(?:#.*)?$": (".py", "info"),
     r"debugger\b": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
-    r"console\.(?:log|debug|trace)\(": (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
+    # Whoever shows an error last reports it.
+    r"console\.(?:log|debug|trace)\((?!.*\b(?:e|ex|err|error|exception|reason)\)*;?\s*$)": (
+        ".js .jsx .ts .tsx .mjs .cjs .vue .svelte",
+        "info",
+    ),
     r"(?:binding\.(?:pry|irb)|byebug)\b": (".rb .erb", "warning"),
     r"(?:var_dump|print_r|dd)\(": (".php", "warning"),
     r"(?:dbg!|println!)\(": (".rs", "info"),
