@@ -20,7 +20,8 @@ from holdfast_systems.conversion.inline import Area
 from holdfast_systems.conversion.layout import SOFT_HYPHEN, Word, is_right_to_left
 
 Turn = Callable[[float, float], tuple[float, float]]
-_TOKEN = re.compile(r"[^\s\u00a0]+")
+# The dots before a page's number are one token: they are many, and say nothing each by itself.
+_TOKEN = re.compile(r"\.(?: \.){2,}(?!\S)|[^\s\u00a0]+")
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|sfbx|ecbx|cmssbx|T[BZ]\d?$", re.IGNORECASE)
 _ITALIC = re.compile(r"ital|obliq|cmti|sfti|slant|T[IZ]\d?$", re.IGNORECASE)
 _CAPITALS = re.compile(r"csc|small-?caps|caps$|-SC\b", re.IGNORECASE)
@@ -56,13 +57,18 @@ def read_page(document: Any, page: Any, text: Any) -> PageContent:
     turn = _turn(page.get_rotation())
     width, height = page.get_size()
     links = list(_links(document, page, turn))
-    heights = sorted(area.y0 for area, _ in links)
+    areas = sorted((area for area, _ in links), key=lambda area: area.y0)
+    heights = [area.y0 for area in areas]
 
-    def near_link(word: Word) -> bool:
-        """Whether a link may begin within the word: there is one at its height."""
-        return bisect_left(heights, word.y + 1) > bisect_left(heights, word.y - 1.5 * word.size)
+    def within_link(word: Word) -> bool:
+        """Whether a link lies on a part of the words only."""
+        low, high = bisect_left(heights, word.y - 1.5 * word.size), bisect_left(heights, word.y + 1)
+        x0, x1 = word.x0, word.x1
+        return low < high and any(
+            area.x0 < x1 and area.x1 > x0 and (area.x0 > x0 + 2 or area.x1 < x1 - 2) for area in areas[low:high]
+        )
 
-    words = list(_Words(text, turn, page.get_rotation()).read(near_link))
+    words = list(_Words(text, turn, page.get_rotation()).read(within_link))
     return PageContent(words, links, list(_images(page, turn, width * height)), height)
 
 
@@ -107,7 +113,7 @@ class _Words:
         self._looks: dict[int, _Look] = {}
         self._fonts: dict[int, tuple[str, bool, bool]] = {}
 
-    def read(self, near_link: Callable[[Word], bool]) -> Iterator[Word]:
+    def read(self, within_link: Callable[[Word], bool]) -> Iterator[Word]:
         """The words in the order of the page's content. `glued` ones follow the word before without a blank.
 
         Words of one text object stay together, but for those that may be cells, markers or links."""
@@ -125,13 +131,13 @@ class _Words:
             index += 1
             if item is None or item != _object(page, end - 1):
                 if index - 1 > first and item is not None:
-                    yield from self._together(text, tokens[first : index - 1], item, near_link)
+                    yield from self._together(text, tokens[first : index - 1], item, within_link)
                 yield from self._in_pieces(text, *tokens[index - 1])
             else:
-                yield from self._together(text, tokens[first:index], item, near_link)
+                yield from self._together(text, tokens[first:index], item, within_link)
 
     def _together(
-        self, text: str, tokens: list[tuple[int, int]], item: int, near_link: Callable[[Word], bool]
+        self, text: str, tokens: list[tuple[int, int]], item: int, within_link: Callable[[Word], bool]
     ) -> Iterator[Word]:
         if len(tokens) > 1 and _MARKER.fullmatch(text, *tokens[0]):
             if (word := self._word(text[slice(*tokens[0])], *tokens[0], item, False)) is not None:
@@ -144,7 +150,7 @@ class _Words:
             return
         if len(tokens) > 1 and (
             whole.x1 - whole.x0 > 0.7 * whole.size * len(part)
-            or near_link(whole)
+            or within_link(whole)
             or (not part.isascii() and is_right_to_left(part))
         ):
             words = (self._word(text[begin:stop], begin, stop, item, False) for begin, stop in tokens)

@@ -19,6 +19,9 @@ _NOT_IN_TRIALS = re.compile(
     r"debugging|todo|long-line|trailing-space|no-final-newline|removed-guard|eslint\(getter-return\)"
     r"|S\d+|B\d+|PLW\d+|E7\d+|ASYNC\d+|RUF006|F811|F841|SC\d+"
 )
+# A stub only describes: what is wrong or wise there is so in the code that it describes.
+_NOT_IN_STUBS = re.compile(r"PL[EW]\d+|B\d+|S\d+|E7\d+|ASYNC\d+|F811")
+_REDEFINED = re.compile(r"from line (\d+)")
 _SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^()]*)\)")
 _GUESSES = frozenset(
     {"Hex High Entropy String", "Base64 High Entropy String", "Secret Keyword", "Basic Auth Credentials"}
@@ -60,6 +63,10 @@ def _in_its_place(finding: Finding, line_of: Callable[[Finding], str]) -> Findin
     if finding.rule in ("secret", CREDENTIAL):
         return _secret(finding, line_of(finding), trial=kind == "trial")
     if kind == "trial" and _NOT_IN_TRIALS.fullmatch(finding.rule):
+        return None
+    if finding.rule == "F811" and (before := _REDEFINED.search(finding.message)) and int(before[1]) > finding.line:
+        return None  # what comes first is replaced by itself, through `global`
+    if finding.path.endswith(".pyi") and _NOT_IN_STUBS.fullmatch(finding.rule):
         return None
     if finding.rule == "F401" and finding.path.endswith("__init__.py"):
         return None  # a re-export

@@ -29,6 +29,8 @@ _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
 _CONDITION = re.compile(r"^\s*+(?:}?\s*+else\s++)?(?:if|elif|unless)\b")
 _FUNCTION = re.compile(r"^\s*(?:export |async |public |private |static )*(?:def|function|func|class)\b|.*=> {$")
+_JOINT = re.compile(r"\s(?:and|or|&&|\|\|)\s")
+_PART_MIN = 10
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 
 
@@ -57,7 +59,7 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
             continue
         for index, line in enumerate(gone):
             match = _GUARD.match(line.text)
-            if match is None or any(_plain(match["condition"]) in text for text in new):
+            if match is None or _stands(match["condition"], new):
                 continue
             if reworded:
                 continue  # it may be: only a reader of meaning can say
@@ -69,6 +71,13 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
                     f"A check that left early (line {line.old_no} before the change) is gone, and nothing replaces it."
                 )
                 yield _finding(file, added, "warning", "removed-guard", message)
+
+
+def _stands(condition: str, new: set[str]) -> bool:
+    """Whether a condition, or a part of it that says something of its own, is asked in the new lines."""
+    whole, *parts = (_plain(part) for part in (condition, *_JOINT.split(condition)))
+    asked = [whole, *(part for part in parts if len(part) > _PART_MIN)]
+    return any(part in text for part in asked for text in new)
 
 
 def _is_kept(leaving: str, new: set[str]) -> bool:

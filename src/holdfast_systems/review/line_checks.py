@@ -27,7 +27,11 @@ _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
         "info",
     ),
     re.compile(r"debugger\b"): (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
-    re.compile(r"console\.(?:log|debug|trace)\("): (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "info"),
+    # Whoever shows an error last reports it.
+    re.compile(r"^console\.(?:log|debug|trace)\((?!.*\b(?:e|ex|err|error|exception|reason)\)*;?\s*$)"): (
+        ".js .jsx .ts .tsx .mjs .cjs .vue .svelte",
+        "info",
+    ),
     re.compile(r"(?:binding\.(?:pry|irb)|byebug)\b"): (".rb .erb", "warning"),
     re.compile(r"(?:var_dump|print_r|dd)\("): (".php", "warning"),
     re.compile(r"(?:dbg!|println!)\("): (".rs", "info"),

@@ -95,6 +95,7 @@ def with_slips(text: str) -> str:
         "received": "recieved",
     }
     slips |= {"comments": "coments", "there are some": "there is some", "believe": "beleive", "useful": "usefull"}
+    slips |= {"sensible": "sensibel", "problems": "problemes"}
     for right, wrong in slips.items():
         text = text.replace(right, wrong)
     return text

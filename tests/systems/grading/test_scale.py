@@ -131,10 +131,10 @@ def _learner(z: dict[str, float], level: float, clauses: float, run_on: float) -
         words=words,
         distinct_sentences_words=words,
         variety=0.775 + 0.045 * z["variety"],
-        misspelt_rate=max(0.0, exp(-0.2 - 0.8 * z["misspelt"]) - 0.3),
-        slips_rate=max(0.0, exp(0.75 - 0.7 * z["slips"]) - 0.5),
+        misspelt_rate=max(0.0, exp(-0.05 - 0.8 * z["misspelt"]) - 0.3),
+        slips_rate=max(0.0, exp(0.85 - 0.7 * z["slips"]) - 0.5),
         link_kinds=min(6, max(0, round(4.3 + 1.1 * z["links"]))),
-        english_share=min(1.0, 0.97 + 0.022 * z["english"]),
+        english_share=min(1.0, 0.968 + 0.022 * z["english"]),
         sentence_words=18 * exp(distance if run_on > -0.6 else -distance),
         subordinate_rate=max(0.0, 6 + 2 * clauses),
         level=2.6 + 0.3 * level,
@@ -156,12 +156,13 @@ def weighted_kappa(ours: list[float], people: list[float]) -> float:
 
 @pytest.mark.parametrize("with_model", [False, True])
 def test_scores_agree_with_people_as_well_as_a_plain_sum_does(with_model: bool) -> None:
-    """Each rule beyond the sum costs a little here. The ends of the scale are worth that little, and no more."""
+    """Each rule beyond the sum, and a wider spread, cost a little here: the ends of the scale and a confidence that
+    tells are worth that little, and no more."""
     scores, people = scores_of_learners(with_model), [each.person for each in learners()]
     sums = np.array([each.plain_sum + 3 * each.foreseen * with_model for each in learners()])
     as_people = mean(people) + stdev(people) * (sums - sums.mean()) / sums.std()
     plain = weighted_kappa([min(10.0, max(0.0, each)) for each in as_people], people)
-    assert weighted_kappa(scores, people) >= plain - 0.02
+    assert weighted_kappa(scores, people) >= plain - 0.025
     assert abs(mean(scores) - 5.4) < 0.25, "where the mean is wrong agreement is lost although the order is right"
     assert 1.5 < stdev(scores) < 2.0
 
@@ -174,7 +175,7 @@ def test_what_is_surest_is_nearest_to_people() -> None:
     surest, rest = pairs[: len(pairs) // 5], pairs[len(pairs) // 5 :]
     assert mean(error for _, error in surest) < 0.87 * mean(error for _, error in rest)
     errors = sorted(error for _, error in pairs)
-    assert correlation(range(len(pairs)), [bisect(errors, error) for _, error in pairs]) > 0.15
+    assert correlation(range(len(pairs)), [bisect(errors, error) for _, error in pairs]) > 0.18
 
 
 def test_the_level_of_the_words_moves_nobody_inside_the_usual_range() -> None:
@@ -189,6 +190,7 @@ def test_plain_sentences_are_low_and_earn_nothing_for_being_easy_to_foresee() ->
     assert score(plain, 2.4) <= 4.0 and score(plain, None) <= 4.5
     assert score(plain, 2.4) == score(plain, 3.65)
     assert score(replace(plain, subordinate_rate=6.0), 2.4) > 6.5
+    assert score(replace(plain, level=3.2), 2.4) > 6.5, "in words that are not basic, short sentences are a style"
 
 
 def test_no_measurement_carries_a_text_away() -> None:
