@@ -12,8 +12,8 @@ Everything happens in the caller's task, as with a plain `await`.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
 from types import coroutine as awaitable
 from typing import Any
 
@@ -76,8 +76,7 @@ def resume_handler(
                 if insisting is not None and loop.time() >= insisting.when():
                     task.uncancel()
                     leave()
-                    with suppress(RuntimeError):  # it catches this too
-                        coroutine.close()
+                    _keep_for_ever(coroutine)
                     raise
                 if insisting is None and (limit.expired() or thrown.args == (STOP,)):
                     insisting = loop.call_later(CLEAN_UP_S, task.cancel)
@@ -91,3 +90,9 @@ def resume_handler(
     finally:
         if insisting is not None:
             insisting.cancel()
+
+
+def _keep_for_ever(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Never free it: that would close it, which raises once more inside of code that catches everything. Without a loop
+    to wait on, such code runs round and round, and the process does not exit."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
