@@ -158,7 +158,7 @@ def check_call(provider: object, timeout_s: object, cost: object) -> None:
 
 def check_lookup(provider: Provider, lookup: object) -> None:
     """A provider that is to be asked after a doubt needs the question; without it every doubt would be a person's."""
-    if provider.effects == "lookup" and lookup is provider.lookup is provider.has_id is None:
+    if provider.effects == "lookup" and lookup is None and provider.lookup is None and provider.has_id is None:
         raise BadDeclaration(
             f"The provider '{provider.name}' has effects='lookup' and no lookup: give it one, as Provider(..., "
             "lookup=find_by_token), or say effects='neither'."
