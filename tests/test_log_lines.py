@@ -22,6 +22,7 @@ LINES = {
     ("effect.marked_without_evidence", "key provider"): 1,
     ("effect.not_sent", "key provider"): 1,
     ("effect.unknown_to_provider", "key provider verdict"): 1,
+    ("handler.left_behind", "job_id kind stage"): 1,
     ("keeper.taken", "owner"): 1,
     ("lease.lost", "attempt job_id"): 2,
     ("loop.blocked", "** blocked_s message stack"): 1,

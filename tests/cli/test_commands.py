@@ -18,7 +18,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from holdfast.cli import brought, cli
-from holdfast.cli.plain import PlainGroup, with_command
+from holdfast.cli.plain import PlainGroup, print_help, with_command
 from holdfast.tables import outbox
 from holdfast.tables.schema import KERNEL
 from holdfast_systems.commands import COMMANDS
@@ -288,6 +288,23 @@ def test_only_the_command_that_is_meant_is_read_and_every_one_for_a_mistake() ->
     for name in every:
         assert list(typer.main.get_command(with_command(cli, name)).commands) == [name]  # type: ignore[attr-defined]
     assert with_command(cli, "jbos") is cli and with_command(cli, None) is cli
+
+
+def test_the_programs_own_help_reads_no_parameter_of_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentences are the same; typer would read every signature for them, which takes longer than the rest."""
+    assert print_help(cli, ["--help"])
+    command: Any = typer.main.get_command(cli)
+    whole = command.get_help(command.context_class(command, info_name="holdfast"))
+    assert capsys.readouterr().out.strip() == whole.strip()
+
+    def unreadable(what: object) -> None:
+        """No type of an option."""
+
+    own = typer.Typer(name="own", cls=PlainGroup, rich_markup_mode=None)
+    own.command()(unreadable)
+    own.command("also")(unreadable)
+    assert print_help(own, ["--help"])
+    assert "unreadable" in (out := capsys.readouterr().out) and out.count("No type of an option.") == 2
 
 
 def test_the_help_lists_the_commands_that_installed_packages_bring() -> None:

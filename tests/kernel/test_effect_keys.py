@@ -198,7 +198,11 @@ async def test_a_send_without_an_id_is_a_mistake_and_a_doubt_at_once(
     deploy: Deploy, answer: Any, word: str, effects_class: Any
 ) -> None:
     app, sent = App("bad"), list[str]()
-    provider = Provider("p", effects=effects_class)
+
+    async def find(token: str) -> str | None:
+        return None
+
+    provider = Provider("p", effects=effects_class, lookup=find if effects_class == "lookup" else None)
 
     async def send(token: str) -> Any:
         sent.append(token)

@@ -65,7 +65,7 @@ CROSSING = {
     ),
     "a key other than the job's id: one used with a job_key, a callback, an effect that several jobs share": (
         "new_jobs.by_key jobs.lock_waiting schedules.is_live effects.hand_over joins.of_stage joins.of_parent"
-        " joins.children_of joins.unended joins.outcomes"
+        " joins.children_of joins.unended joins.outcomes joins.generations callbacks.waiter"
     ),
     "the keeper sweeps: once for all, some hundred rows at a time": (
         "jobs.unpark workers.known workers.expire providers.read_watched callbacks.awaited effects.in_doubt"

@@ -54,7 +54,7 @@ def dead_list(
     from holdfast.operator.page import ListPage
 
     which = letters.LetterFilter(state=state, error_class=error_class, kind=kind, stage=stage)
-    columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "attempts_made", "last_error"]
+    columns = ["id", "kind", "stage", "state", "error_class", "failure_reason", "last_error", "attempts_made"]
     show_items(look(system, app), columns, as_json, watch, letters.list_letters, ListPage(limit), which)
 
 

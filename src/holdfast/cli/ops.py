@@ -261,7 +261,7 @@ def _draw_bill(bill: dict[str, Any]) -> RenderableType:
     if not bill["items"]:
         return Text("Nothing.")
     columns = ["day", "system", "provider", "kind", "calls", "failed", "cost_micros"]
-    return Group(table_of(bill["items"], columns), Text(f"In all: {bill['total_cost_micros']:,} millionths"))
+    return Group(table_of(bill["items"], columns), Text(f"In all: {bill['total_cost_micros'] / 1e6:,.6f}"))
 
 
 def actions_list(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from inspect import getdoc
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command_name
+from typer.models import CommandInfo
 
 RUN, LOOK, OPERATE, SET_UP, TRY = "Run it", "See how it is", "Operate", "Set it up", "Try and prove it"
 HEADINGS = (RUN, LOOK, OPERATE, SET_UP, TRY)
@@ -52,7 +54,7 @@ def with_command(cli: typer.Typer, name: str | None) -> typer.Typer:
 def print_help(cli: typer.Typer, words: Sequence[str]) -> bool:
     """Print the help of the command that the words name; false if they name none. Nothing is parsed: that would load
     what the options need."""
-    command: Any = typer.main.get_command(cli)
+    command: Any = typer.main.get_command(cli if any(not word.startswith("-") for word in words) else _outline(cli))
     context = command.context_class(command, info_name=cli.info.name)
     for word in words:
         family = getattr(command, "commands", None)
@@ -64,3 +66,28 @@ def print_help(cli: typer.Typer, words: Sequence[str]) -> bool:
         context = command.context_class(command, info_name=word, parent=context)
     typer.echo(command.get_help(context))
     return True
+
+
+def _outline(cli: typer.Typer) -> typer.Typer:
+    """The command line with the names and sentences of its commands alone: its own help shows no parameter of them."""
+    outline = copy(cli)
+    outline.registered_commands = [_sentence_of(command) for command in cli.registered_commands]
+    outline.registered_groups = [copy(family) for family in cli.registered_groups]
+    for family in outline.registered_groups:
+        if family.typer_instance is not None:
+            family.typer_instance = copy(family.typer_instance)
+            family.typer_instance.registered_commands = []
+    return outline
+
+
+def _sentence_of(command: CommandInfo) -> CommandInfo:
+    bare = copy(command)
+    if command.callback is not None:
+        bare.name = command.name or get_command_name(command.callback.__name__)
+        bare.help = command.help or getdoc(command.callback)
+        bare.callback = _nothing
+    return bare
+
+
+def _nothing() -> None:
+    """Stands for a command in the help; never run."""

@@ -40,6 +40,8 @@ class Client:
     """What code outside of jobs may do with them. Any number of tasks may share one; its connections are few."""
 
     def __init__(self, kernel: Kernel) -> None:
+        if not isinstance(kernel, Kernel):
+            raise BadDeclaration("A client is opened with its app: Client.open(app, database=...).")
         self._kernel = kernel
 
     @classmethod
@@ -104,9 +106,8 @@ class Client:
     async def result(self, job: type[Job[In, Out]], job_id: str, *, timeout_s: float = 0.0) -> Out:
         """What the job's last stage returned. Waits for up to `timeout_s`, then raises `NotEnded`; raises `JobFailed`,
         with the classified `failure`, if the job died or was cancelled."""
-        ended, kind = await wait_for_end(self._kernel, job_id, timeout_s), kind_of(job).name
-        if ended.kind != kind:
-            raise InvalidInput(f"Job {job_id} is of the kind '{ended.kind}', not '{kind}'.")
+        kind = kind_of(job).name
+        ended = await wait_for_end(self._kernel, job_id, timeout_s, kind)
         if isinstance(ended.outcome, Success):
             value: Out = ended.outcome.value
             return value

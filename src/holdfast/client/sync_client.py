@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar, Unpack
 from pydantic import JsonValue
 
 from holdfast.client.async_client import ACTOR, Client
-from holdfast.errors import NotAllowed
+from holdfast.errors import BadDeclaration, NotAllowed
 from holdfast.kernel.app import App, Job
 from holdfast.kernel.declare.options import Options
 from holdfast.kernel.questions.status import JobStatus
@@ -29,6 +29,8 @@ class SyncClient:
     """See `Client`. Any number of threads may share one, also one that was opened before a process forked."""
 
     def __init__(self, open_client: Callable[[], Client]) -> None:
+        if not callable(open_client):
+            raise BadDeclaration("A client is opened with its app: SyncClient.open(app, database=...).")
         self._open_client = open_client
         self._starting = threading.Lock()
         self._running: _Running | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import Literal, get_args
 
 from holdfast.core.breaker import BreakerPolicy
@@ -111,4 +112,6 @@ def _wrong_function(provider: Provider) -> str | None:
         value = getattr(provider, name)
         if value is not None and not callable(value):
             return f"has a {name} of {value!r}, which is no function."
+    if iscoroutinefunction(provider.classify):
+        return "has a classify that is an async def; it must be a plain function."
     return None

@@ -29,7 +29,7 @@ from holdfast.kernel.go_on import Look, may_go_on, next_look
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.loop import pause
 from holdfast.kernel.observe.attempt_log import keep_logs
-from holdfast.kernel.running.eager import first_step, resume
+from holdfast.kernel.running.eager import STOP, first_step, resume
 from holdfast.kernel.settle import Ending, LeasedJob
 from holdfast.kernel.turn import turn
 from holdfast.tables import leases
@@ -252,7 +252,7 @@ class Worker:
     def _abandon(self, running: Running) -> None:
         """Stop an attempt. What has not begun is simply forgotten."""
         if running.task is not None:
-            running.task.cancel()
+            running.task.cancel(STOP)
         else:
             self._ended(running.job, Ending(running.job, Released()) if self._draining else None)
 

@@ -83,6 +83,8 @@ class HostedConsole:
     ) -> None:
         if not callable(guard):
             raise BadDeclaration("The console's guard must be a function that takes the request.")
+        if not all(isinstance(app, App) for app in apps):
+            raise BadDeclaration("The console is of apps: write console(app, guard=...), with the App itself.")
         self._apps = apps
         self._guard = guard
         self._database = database

@@ -7,10 +7,12 @@ end in a row, never in a traceback on a terminal.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import Token
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -29,7 +31,7 @@ from holdfast.errors import (
     ProviderHeld,
     StoreDown,
 )
-from holdfast.kernel.compose.parking import Parking
+from holdfast.kernel.compose.parking import Parking, parking_in
 from holdfast.kernel.context import Context
 from holdfast.kernel.declare.path import earlier_stage, stage_after, stored_result
 from holdfast.kernel.kernel import Kernel
@@ -38,13 +40,17 @@ from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
 from holdfast.kernel.observe.trace import span
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.asked import check_awaited
-from holdfast.kernel.running.eager import first_step, resume
+from holdfast.kernel.running.eager import first_step, resume_handler
 from holdfast.kernel.sealing import KeyMissing, open_input
 from holdfast.kernel.settle import Ending, LeasedJob
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
 NOTHING = Next()
+MIXED_UP = re.compile(
+    r"does not support the (asynchronous )?context manager protocol|(?P<awaited>can't be (used in 'await'|awaited))"
+)
+"""How Python words it, in every version."""
 
 
 async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
@@ -114,13 +120,13 @@ async def _outcome(
         if not ended:
             limit = context.limit = asyncio.timeout(_limit_s(kernel, stage, taken))
             async with limit:
-                answer = await resume(handler, answer)
+                answer = await resume_handler(handler, answer, limit, partial(_leave, context))
         if context.promised:
             check_awaited(context)
     except LeaseLost:
         raise
-    except Parking as parking:
-        return Parked(parking.key, parking.until), None
+    except (Parking, BaseExceptionGroup) as error:
+        return _left(error, kernel, stage), None
     except asyncio.CancelledError as error:
         if _asked_to_stop():
             raise
@@ -133,6 +139,21 @@ async def _outcome(
         return _outcome_of(error, kernel, stage), None
     await kernel.failpoint("attempt.after_handler")
     return _answered(stage, answer)
+
+
+def _left(error: BaseException, kernel: Kernel, stage: Stage) -> Outcome:
+    """What it means that a handler was left by a wait, or by a group of exceptions, which may all be waits."""
+    parking = parking_in(error)
+    if parking is not None:
+        return Parked(parking.key, parking.until)
+    if isinstance(error, Exception):
+        return _outcome_of(error, kernel, stage)
+    raise error
+
+
+def _leave(context: Context) -> None:
+    context.left_behind = True
+    context.kernel.watch.log("handler.left_behind", job_id=context.job_id, kind=context.kind.name, stage=context.stage)
 
 
 def _outcome_of(error: Exception, kernel: Kernel, stage: Stage) -> Outcome:
@@ -156,6 +177,11 @@ def _mistake(error: Exception, stage: Stage) -> str | None:
     words = str(error)
     if isinstance(error, TypeError) and words == "exceptions must derive from BaseException":
         return f"The stage '{stage.name}' raised what is no exception; a Snooze, Discard, Done or Wait is returned."
+    if isinstance(error, TypeError) and (written := MIXED_UP.search(words)):
+        way_out = "write `async with` for what is async, and plain `with` for what is not"
+        if written.lastgroup == "awaited":
+            way_out = "take the `await` away, or give it a coroutine"
+        return f"The stage '{stage.name}' mixes what is awaited with what is not ({words.rstrip('.')}): {way_out}."
     if isinstance(error, RuntimeError) and ("running event loop" in words or "loop is already running" in words):
         return (
             f"The stage '{stage.name}' starts an event loop inside of the worker's ({words.rstrip('.')}); "
@@ -209,6 +235,9 @@ def _limit_s(kernel: Kernel, stage: Stage, taken: LeasedJob) -> float:
 def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
     if answer is None and stage.may_be_none:
         return NOTHING, None
+    if isinstance(answer, type) and issubclass(answer, ANSWERS):
+        why = f"The stage '{stage.name}' returned the class {answer.__name__} itself; write {answer.__name__}(...)."
+        return Failed(_misfit("RESULT_INVALID", why)), None
     outcome: Answer = answer if isinstance(answer, ANSWERS) else Next(answer)
     if not isinstance(outcome, (Done, Next)):
         return outcome, None
@@ -253,6 +282,8 @@ def _cut(error: TimeoutError, stage: Stage, taken: LeasedJob, context: Context) 
         )
     else:
         message = f"The stage '{stage.name}' did not finish in time (its limit is {stage.timeout_s:g} s)."
+    if context.left_behind:
+        message += " It caught its cancellation and went on; it was left behind. Catch Exception, not BaseException."
     timeout = failure(Category.NETWORK, "STAGE_TIMEOUT", message, ambiguous=True, faults=True)
     return replace(stage.rules.apply(error, timeout), stack=redact_stack(error))
 

@@ -22,6 +22,7 @@ from holdfast.kernel.compose.checkpoint import checkpoint
 from holdfast.kernel.compose.children import gather, spawn
 from holdfast.kernel.compose.foreign import ForeignTx
 from holdfast.kernel.compose.own_rows import StageCommit, committing
+from holdfast.kernel.compose.parking import Parking
 from holdfast.kernel.compose.waiting import check_key, wait_for
 from holdfast.kernel.declare.options import Options
 from holdfast.kernel.effects import perform
@@ -35,6 +36,7 @@ from holdfast.kernel.running.asked import (
     check_call,
     check_expiry,
     check_function,
+    check_lookup,
     check_message,
     json_text,
     missing,
@@ -68,10 +70,12 @@ class Context:
         "kept",
         "kernel",
         "kind",
+        "left_behind",
         "limit",
         "messages",
         "numbers",
         "paid",
+        "parking",
         "promised",
         "provider_status",
         "written",
@@ -87,6 +91,8 @@ class Context:
         self.events: list[NewEvent] = []
         self.paid: Paid | None = None
         self.limit: asyncio.Timeout | None = None
+        self.left_behind = False
+        self.parking: Parking | None = None
         self.kept: dict[str, KeptAnswer] | None = None
         self.numbers: dict[str, int] = {}
         self.written: ForeignTx | None = None
@@ -138,7 +144,7 @@ class Context:
         check_call(provider, timeout_s, cost)
         target = self._provider(provider)
         limit_s = self._time_for(target, timeout_s)
-        with Listening(self):
+        with Listening(self, target):
             return await call(self.kernel, target, run, job=self.job, timeout_s=limit_s, cost=cost)
 
     @must_await
@@ -163,7 +169,7 @@ class Context:
         target = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)
-        with Listening(self):
+        with Listening(self, target):
             return await self.paid.call(run, answer, name, target, self._time_for(target, timeout_s), cost)
 
     @must_await
@@ -185,7 +191,8 @@ class Context:
             check_function(lookup, "ctx.effect(key, send=..., lookup=lambda token: ...)", takes=1)
         check_call(provider, None, None)
         target = self._provider(provider)
-        with Listening(self):
+        check_lookup(target, lookup)
+        with Listening(self, target):
             limit_s = self._time_for(target, None)
             return await perform(self.kernel, self.job, target, key, send, lookup, timeout_s=limit_s)
 

@@ -18,7 +18,7 @@ from holdfast.errors import InvalidInput
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.compose.foreign import foreign_tx
 from holdfast.kernel.declare.options import Options, each_of
-from holdfast.kernel.submit import check_keys, name_place, order_of, submit_in
+from holdfast.kernel.submit import check_keys, key_of, name_place, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7, uuid7s
 
 In = TypeVar("In")
@@ -201,7 +201,7 @@ def enqueue_many(
     values = zip(each_of(kind_of(job).name, inputs), uuid7s(lambda: now, _dice), strict=False)
     orders = list(
         name_place(
-            order_of(job, each, options, job_id=job_id, now=now, key=key(each) if key else None)
+            order_of(job, each, options, job_id=job_id, now=now, key=key_of(key, each) if key else None)
             for each, job_id in values
         )
     )

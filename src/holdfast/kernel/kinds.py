@@ -265,6 +265,11 @@ def _declared_types(cls: type[Any]) -> tuple[Any, Any]:
             if isinstance(given, typing.TypeVar):
                 raise BadDeclaration(f"'{cls.__name__}' takes {given}, which stands for any type: write Job[Order].")
             return given, result
+    if not isinstance(cls, type):
+        raise BadDeclaration(
+            f"'{cls.__name__}' is a function; a job is a class: class {cls.__name__.title().replace('_', '')}"
+            "(Job[YourInput]), with a method marked @stage()."
+        )
     raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
 
 

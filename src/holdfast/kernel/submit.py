@@ -186,11 +186,19 @@ def check_keys(key: object) -> None:
         raise InvalidInput("A key is for one job; give each of many its own: key=lambda input: ...")
 
 
+def key_of(key: Callable[[In], str], input: In) -> str:
+    """One of many keys. None would be no key at all, and the job would be there again with every try."""
+    text = key(input)
+    if text is None:
+        raise InvalidInput("the function of the keys returned None; it must return a text for each input.")
+    return text
+
+
 def _keyed(
     kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], key: Callable[[In], str], options: Options
 ) -> Iterator[JobToEnqueue]:
     for each in inputs:
-        yield order_of(job, each, options, job_id=kernel.new_id(), now=kernel.now(), key=key(each))
+        yield order_of(job, each, options, job_id=kernel.new_id(), now=kernel.now(), key=key_of(key, each))
 
 
 def _alike(kernel: Kernel, job: type[Job[In]], inputs: Iterable[In], options: Options) -> Iterator[JobToEnqueue]:

@@ -16,10 +16,10 @@ from dataclasses import replace
 from holdfast.core.address import sealed_number
 from holdfast.core.budget import Gates
 from holdfast.core.classify import classify
-from holdfast.core.failure import Category
+from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.floor import Floors
 from holdfast.core.job import Claimed, State
-from holdfast.core.outcome import Failed
+from holdfast.core.outcome import Failed, Parked, Wait
 from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreDown
 from holdfast.kernel.go_on import Look, going_on, next_taken
@@ -43,7 +43,7 @@ from holdfast.kernel.settle import (
 from holdfast.kernel.upkeep.floors import watch_claims
 from holdfast.kernel.upkeep.taking_turns import take_turns
 from holdfast.stores.seam import Tx
-from holdfast.tables import jobs, results, secrets
+from holdfast.tables import callbacks, jobs, results, secrets
 
 
 async def turn(
@@ -167,12 +167,27 @@ async def end_apart(kernel: Kernel, endings: Sequence[Ending], error: Exception)
         except StoreDown:
             raise
         except Exception as problem:
-            why = replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
-            bug = Failed(replace(why, stack=redact_stack(problem)))
+            bug = Failed(replace(await _why_unwritable(kernel, ending, problem), stack=redact_stack(problem)))
             accepted |= await _end_alone(
                 kernel, replace(ending, outcome=bug, messages=[], events=[], is_unwritable=True)
             )
     return accepted
+
+
+async def _why_unwritable(kernel: Kernel, ending: Ending, problem: Exception) -> Failure:
+    """A key is waited for by one job at a time: whose fault that is, it is no riddle."""
+    key = ending.outcome.key if isinstance(ending.outcome, Parked | Wait) else None
+    if key is not None:
+        async with kernel.store.reading() as tx:
+            waiter = await callbacks.waiter(tx, key)
+        if waiter not in (None, ending.job.id):
+            return failure(
+                Category.BUG,
+                "USAGE_ERROR",
+                f"Job {waiter} waits for '{key}' already, and an answer is given to one job; "
+                "put what tells the jobs apart into the key, as in f'approve/{ctx.job_id}'.",
+            )
+    return replace(classify(problem), category=Category.BUG, error_class="SETTLE_FAILED", retryable=False)
 
 
 async def _end_alone(kernel: Kernel, ending: Ending) -> set[str]:

@@ -186,7 +186,8 @@ class _Lane:
     def __init__(self, path: str, inline: bool) -> None:
         self.path = path
         self.lock = asyncio.Lock()
-        self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="sqlite")
+        self._inline = inline
+        self._thread: ThreadPoolExecutor | None = None
         self._handed = 0
         self._connection: sqlite3.Connection | None = None
         self._changes = 0
@@ -209,9 +210,12 @@ class _Lane:
         await self._in_turn(self._rollback, brief=True)
 
     async def close(self) -> None:
-        await self._in_turn(self.abandon)
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
+        """Whoever asks for something afterwards opens it again, as a pool of PostgreSQL does."""
+        if self._inline or self._thread is not None:
+            await self._in_turn(self.abandon)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=True)
 
     def abandon(self) -> None:
         if self._connection is not None:
@@ -219,8 +223,10 @@ class _Lane:
             self._connection = None
 
     async def _in_turn(self, work: Callable[..., Any], *arguments: Any, brief: bool = False) -> Any:
-        if self._thread is None or (brief and self._connection is not None and not self._handed):
+        if self._inline or (brief and self._connection is not None and not self._handed):
             return work(*arguments)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
         handed = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
         self._handed += 1
         handed.add_done_callback(self._taken_back)

@@ -35,3 +35,9 @@ async def awaited(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
 async def prune(tx: Tx, floor: int, before: int, limit: int) -> list[int]:
     """Forget a batch of the oldest; returns when each was received."""
     return sorted(row["received_at"] for row in await tx.rows(sql.prune, floor=floor, before=before, limit=limit))
+
+
+async def waiter(tx: Tx, key: str) -> str | None:
+    """The job that waits for an answer of the key."""
+    rows = await tx.rows(sql.waiter, key=key)
+    return str(rows[0]["id"]) if rows else None

@@ -22,3 +22,6 @@ DELETE FROM holdfast_callbacks WHERE key IN (
   SELECT key FROM holdfast_callbacks WHERE received_at >= :floor AND received_at < :before
    ORDER BY received_at LIMIT :limit)
 RETURNING received_at
+
+-- name: waiter
+SELECT CAST(id AS TEXT) AS id FROM holdfast_jobs WHERE wait_key = :key

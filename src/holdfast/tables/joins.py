@@ -49,6 +49,12 @@ async def of_stage(tx: Tx, job: Claimed) -> dict[str, Join]:
     return {row["name"]: Join._make(row) for row in rows}
 
 
+async def generations(tx: Tx, join_id: str, limit: int) -> int:
+    """How many parents in a row the children of this join have, counted as far as `limit`."""
+    (row,) = await tx.rows(sql.generations, join_id=join_id, limit=limit)
+    return int(row["number"])
+
+
 async def grow(tx: Tx, join_id: str, expected: int, added: int, now: int) -> bool:
     """Add children; False if somebody else has, or the parent has ended."""
     return bool(await tx.rows(sql.grow, id=join_id, expected=expected, added=added, now=now))

@@ -82,3 +82,14 @@ SELECT CAST(c.id AS TEXT) AS id, c.kind, c.stage, c.state, c.created_at, c.finis
 
 -- name: forget
 DELETE FROM holdfast_joins WHERE parent_id IN (SELECT CAST(e.key AS /*id*/) FROM json_each(:batch) AS e)
+
+-- name: generations
+-- How many joins lie above a child, as far as `limit`.
+WITH RECURSIVE line (join_id, number) AS (
+  SELECT CAST(:join_id AS TEXT), 1
+  UNION ALL
+  SELECT p.join_id, line.number + 1
+    FROM line JOIN holdfast_joins AS j ON j.id = line.join_id JOIN holdfast_jobs AS p ON p.id = j.parent_id
+   WHERE p.join_id IS NOT NULL AND line.number < CAST(:limit AS INTEGER)
+)
+SELECT MAX(number) AS number FROM line

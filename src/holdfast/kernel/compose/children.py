@@ -19,7 +19,7 @@ from holdfast.core.failure import Category, Failure, failure
 from holdfast.core.family import JOIN_KEY, NEVER_MS, Success, child_id
 from holdfast.core.job import State
 from holdfast.errors import BadDeclaration, LeaseLost, UnknownKind
-from holdfast.kernel.compose.parking import Parking
+from holdfast.kernel.compose.parking import park
 from holdfast.kernel.declare.options import Options, check_options, each_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import JobKind
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from holdfast.kernel.context import Context
 
 PAGE = 5_000
+LINE_MAX = 1_000
+"""How many jobs in a row may each be the child of the one before."""
 
 
 async def spawn(ctx: Context, kind: JobKind, input: object, options: Options) -> str:
@@ -52,6 +54,7 @@ async def spawn(ctx: Context, kind: JobKind, input: object, options: Options) ->
     async with ctx.fenced() as tx:
         join = (await joins.of_stage(tx, ctx.job)).get(name)
         if join is None:
+            await _check_line(ctx, tx)
             await joins.begin(tx, ctx.kernel.new_uuid4(), ctx.job, name, kind.name, "loose", ctx.now())
             join = (await joins.of_stage(tx, ctx.job))[name]
         if join.size == 0:
@@ -76,7 +79,7 @@ async def gather(ctx: Context, kind: JobKind, inputs: Iterable[Any], options: Op
             f"{len(inputs)}: after a wait it runs again, and must ask for the same; keep them in a checkpoint."
         )
     if join.unended > 0:
-        raise Parking(JOIN_KEY + join.id, NEVER_MS)
+        raise park(ctx, JOIN_KEY + join.id, NEVER_MS)
     await _take(ctx, join)
     return await outcomes_of(ctx.kernel, join)
 
@@ -93,9 +96,19 @@ async def _join(ctx: Context, name: str, kind: JobKind) -> Join:
         join = (await joins.of_stage(tx, ctx.job)).get(name)
     if join is None:
         async with ctx.fenced() as tx:
+            await _check_line(ctx, tx)
             await joins.begin(tx, ctx.kernel.new_uuid4(), ctx.job, name, kind.name, "spawning", ctx.now())
             join = (await joins.of_stage(tx, ctx.job))[name]
     return join
+
+
+async def _check_line(ctx: Context, tx: Tx) -> None:
+    """Refuse children of a job that stands at the end of a long line of parents: most likely one starts itself."""
+    if ctx.job.join_id is not None and await joins.generations(tx, ctx.job.join_id, LINE_MAX) >= LINE_MAX:
+        raise BadDeclaration(
+            f"'{ctx.kind.name}' stands at the end of {LINE_MAX:,} jobs that have each started the next: one that "
+            "starts itself must end somewhere. If that is meant, start the next with enqueue(), which makes no child."
+        )
 
 
 async def _spawn_all(ctx: Context, join: Join, kind: JobKind, given: Iterator[Any], options: Options) -> Join:

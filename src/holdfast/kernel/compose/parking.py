@@ -3,6 +3,11 @@ there. What was stored before (checkpoints, children, answers) is found again th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.kernel.context import Context
+
 
 class Parking(BaseException):
     """Leaves a handler that waits. Not an `Exception`: no handler catches it by accident."""
@@ -11,3 +16,18 @@ class Parking(BaseException):
         super().__init__(key, until)
         self.key = key
         self.until = until
+
+
+def park(ctx: Context, key: str, until: int) -> Parking:
+    """What the handler is left by. The context knows of it: one that catches everything must not pass for done."""
+    ctx.parking = Parking(key, until)
+    return ctx.parking
+
+
+def parking_in(error: BaseException) -> Parking | None:
+    """The wait that an exception stands for: itself, or a group of tasks that all came to wait."""
+    if isinstance(error, Parking):
+        return error
+    if isinstance(error, BaseExceptionGroup) and error.split(Parking)[1] is None:
+        return parking_in(error.exceptions[0])
+    return None

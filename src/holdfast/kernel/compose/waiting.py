@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.family import JOIN_KEY, Answered
 from holdfast.errors import InvalidInput
 from holdfast.kernel.compose.checkpoint import kept_of
-from holdfast.kernel.compose.parking import Parking
+from holdfast.kernel.compose.parking import park
 from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.intake import answered, once, run_of, take_answer
 from holdfast.kernel.kernel import Kernel
@@ -44,11 +44,11 @@ async def wait_for(ctx: Context, key: str, timeout_s: float) -> Answered | None:
     began = kept.get(f"{WAIT_UNTIL}{key}")
     until = ctx.now() + int(timeout_s * 1_000) if began is None else int(began.value or 0)
     if began is not None and ctx.now() <= until:
-        raise Parking(key, until)
+        raise park(ctx, key, until)
     text = await _look(ctx, key, until, is_over=began is not None)
     kept[f"{WAIT_UNTIL}{key}"] = KeptAnswer(0, str(until))
     if text is None:
-        raise Parking(key, until)
+        raise park(ctx, key, until)
     kept[f"wait:{key}"] = KeptAnswer(0, text)
     return _read(text)
 

@@ -29,9 +29,13 @@ KIND = re.compile(r"[\w.:-]{1,200}\Z")
 
 def refuse_bare(decorator: str, decorated: object) -> None:
     """A decorator that was written without its parentheses is given what it stands above."""
-    if decorated is not None:
-        name = getattr(decorated, "__name__", repr(decorated))
-        raise BadDeclaration(f"@{decorator} above '{name}' lacks its parentheses: write @{decorator}().")
+    if decorated is None:
+        return
+    if not callable(decorated):
+        hint = ", as in name=..." if decorator == "app.job" else "; a stage is called as its method is"
+        raise BadDeclaration(f"@{decorator}({decorated!r}) takes nothing by its place: name its options{hint}.")
+    name = getattr(decorated, "__name__", repr(decorated))
+    raise BadDeclaration(f"@{decorator} above '{name}' lacks its parentheses: write @{decorator}().")
 
 
 def name_kind(queue: str, place: str, name: object) -> str:
@@ -81,7 +85,14 @@ def check_reads(reads: object) -> frozenset[str]:
 def check_upgrade(upgrade: U) -> U:
     if upgrade is not None and not callable(upgrade):
         raise BadDeclaration(f"upgrade={upgrade!r} must be a function that takes a stored result.")
+    refuse_async("An upgrade", upgrade)
     return upgrade
+
+
+def refuse_async(what: str, function: object) -> None:
+    """What is called while a job is read or judged is called plainly: a coroutine would be taken for its answer."""
+    if inspect.iscoroutinefunction(function):
+        raise BadDeclaration(f"{what} must be a plain function, and '{function.__name__}' is an async def.")
 
 
 def check_markable(thing: object) -> None:
@@ -151,6 +162,7 @@ def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> Non
     for step, upgrade in upgrades.items():
         if not callable(upgrade):
             raise BadDeclaration(f"'{place}' has an upgrade from version {step} that is no function, but {upgrade!r}.")
+        refuse_async(f"The upgrade of '{place}' from version {step}", upgrade)
     beyond = [step for step in upgrades if not 1 <= step < version]
     if beyond:
         raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")

@@ -47,6 +47,11 @@ def check_times(delay_s: float, deadline_s: float | None) -> None:
         raise InvalidInput(f"The delay_s of {delay_s!r} {problem}.")
     if deadline_s is not None and (problem := seconds_problem(deadline_s, above_zero=True)):
         raise InvalidInput(f"The deadline_s of {deadline_s!r} {problem}.")
+    if deadline_s is not None and delay_s >= deadline_s:
+        raise InvalidInput(
+            f"The delay_s of {delay_s!r} is not over before the deadline_s of {deadline_s!r} is, so that the job could "
+            "never run; both count from now."
+        )
 
 
 def check_texts(kind: str, key: str | None, owner: str | None, trace: str | None) -> None:

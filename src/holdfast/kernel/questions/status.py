@@ -79,8 +79,9 @@ class EndedJob(NamedTuple):
     outcome: Success[Any] | Failure
 
 
-async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> EndedJob:
-    """What came of the job, once it has ended. Raises `NotEnded` after `timeout_s`, and `NotFound`."""
+async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float, kind: str | None = None) -> EndedJob:
+    """What came of the job, once it has ended. Raises `NotEnded` after `timeout_s`, and `NotFound`; a job of another
+    `kind` than its caller takes it for is refused at once."""
     if not isinstance(timeout_s, int | float) or not 0 <= timeout_s < math.inf:
         raise InvalidInput(f"The timeout_s of {timeout_s!r} must be a number of seconds of 0 or more.")
     _check_id(job_id)
@@ -89,7 +90,7 @@ async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> EndedJo
     listener = kernel.store.listen(ended_channel(job_id))
     try:
         while True:
-            seen = await _look(kernel, job_id)
+            seen = await _look(kernel, job_id, kind)
             left_s = until - loop.time()
             if isinstance(seen, EndedJob):
                 return seen
@@ -104,12 +105,14 @@ async def wait_for_end(kernel: Kernel, job_id: str, timeout_s: float) -> EndedJo
         listener.close()
 
 
-async def _look(kernel: Kernel, job_id: str) -> EndedJob | str:
+async def _look(kernel: Kernel, job_id: str, kind: str | None) -> EndedJob | str:
     """What came of the job, or in words where it is."""
     async with kernel.store.reading() as tx:
         row = await joins.outcome_of(tx, job_id)
     if row is None:
         raise NotFound(f"There is no job {job_id}.")
+    if kind is not None and row.kind != kind:
+        raise InvalidInput(f"Job {job_id} is of the kind '{row.kind}', not '{kind}'.")
     if State(row.state) in TERMINAL:
         return EndedJob(row.kind, outcome_of(kernel, row))
     return f"it is {row.state} in the stage '{row.stage}'"

@@ -18,12 +18,30 @@ from holdfast.kernel.declare import declaring
 from holdfast.kernel.declare.size import check_size
 
 if TYPE_CHECKING:
+    from holdfast.core.provider import Provider
     from holdfast.kernel.context import Context
 
 T = TypeVar("T")
 C = TypeVar("C")
 P = ParamSpec("P")
 PROMISED_MAX = 100
+WAYS_OUT = (
+    (
+        ("enqueue", "submit", "defer", "delay", "apply_async", "start", "run", "child"),
+        "start a job with ctx.spawn(Job, input), or many with ctx.gather(Job, inputs).",
+    ),
+    (("sleep", "retry", "snooze", "defer_until"), "return Snooze(seconds), and no worker is held meanwhile."),
+    (("log", "logger", "logging", "info", "print"), "log with logging.getLogger(__name__)."),
+    (
+        ("send", "recv", "signal", "event"),
+        "wait with ctx.wait_for(key, timeout_s=...), and answer with client.answer(key, value).",
+    ),
+    (("input", "payload", "args", "kwargs"), "the input is the parameter after ctx."),
+    (("id", "task_id", "request", "workflow_id"), "the job's id is ctx.job_id."),
+    (("step", "activity", "cache", "memo"), "keep what was found out with ctx.checkpoint(name, function)."),
+    (("db", "session", "connection", "commit", "engine"), "write your rows with ctx.transaction(session)."),
+)
+"""What those who come from elsewhere look for, and what it is called here."""
 TEXT_LENGTH_MAX = 500  # an exchange and a routing key, each as long as AMQP carries
 
 
@@ -75,7 +93,7 @@ def _refuse(method: Callable[..., Any], error: TypeError, given: dict[str, Any])
 
 
 def check_awaited(ctx: Context) -> None:
-    """Raise if the handler has ended without awaiting something it asked for."""
+    """Raise if the handler has ended without awaiting something it asked for, or in spite of a wait."""
     forgotten = []
     for name, coroutine in ctx.promised:
         if _is_not_begun(coroutine):
@@ -85,6 +103,11 @@ def check_awaited(ctx: Context) -> None:
         raise BadDeclaration(
             f"The stage '{ctx.stage}' of '{ctx.kind.name}' called ctx.{forgotten[0]}(...) without "
             "awaiting it, so that it did nothing; write `await` before it."
+        )
+    if ctx.parking is not None:
+        raise BadDeclaration(
+            f"The stage '{ctx.stage}' of '{ctx.kind.name}' caught what leaves it at ctx.wait_for or ctx.gather, "
+            "and went on as if nothing were to come; catch Exception there, not BaseException."
         )
 
 
@@ -133,6 +156,15 @@ def check_call(provider: object, timeout_s: object, cost: object) -> None:
         raise BadDeclaration(f"The cost of a call is {cost!r}: write cost=lambda answer: Cost(...).")
 
 
+def check_lookup(provider: Provider, lookup: object) -> None:
+    """A provider that is to be asked after a doubt needs the question; without it every doubt would be a person's."""
+    if provider.effects == "lookup" and lookup is None and provider.lookup is None and provider.has_id is None:
+        raise BadDeclaration(
+            f"The provider '{provider.name}' has effects='lookup' and no lookup: give it one, as Provider(..., "
+            "lookup=find_by_token), or say effects='neither'."
+        )
+
+
 def check_message(destination: object, texts: dict[str, object], headers: object) -> None:
     """Refuse a message that no broker could carry."""
     given = {name: value for name, value in texts.items() if value is not None and value != ""}
@@ -171,5 +203,5 @@ def missing(context: object, name: str) -> MissingName:
     """The answer to a misspelt name of a context."""
     names = [each for each in dir(type(context)) if not each.startswith("_")]
     near = None if name.startswith("_") else nearest(name, names)
-    meant = f"; did you mean 'ctx.{near}'?" if near else ""
-    return MissingName(f"A {type(context).__name__} has no '{name}'{meant or '.'}")
+    meant = f"did you mean 'ctx.{near}'?" if near else next((out for words, out in WAYS_OUT if name in words), None)
+    return MissingName(f"A {type(context).__name__} has no '{name}'{f'; {meant}' if meant else '.'}")

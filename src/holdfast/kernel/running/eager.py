@@ -11,10 +11,16 @@ Everything happens in the caller's task, as with a plain `await`.
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 from collections.abc import Callable, Coroutine, Generator
 from types import coroutine as awaitable
 from typing import Any
 
+STOP = "the attempt is stopped"
+"""With this a worker cancels an attempt whose lease is gone, or whose grace is over."""
+CLEAN_UP_S = 1.0
+"""For how long a handler that was asked to stop may still wait for something, to clean up."""
 Run = Callable[..., Any]
 """Calls a function with its arguments: inline, or in a context of its own (`contextvars.Context.run`)."""
 
@@ -47,3 +53,46 @@ def resume(coroutine: Coroutine[Any, Any, Any], waits_for: Any, run: Run = run_i
             waits_for = run(go_on, value)
         except StopIteration as end:
             return end.value
+
+
+@awaitable
+def resume_handler(
+    coroutine: Coroutine[Any, Any, Any], waits_for: Any, limit: asyncio.Timeout, leave: Callable[[], None]
+) -> Generator[Any, Any, Any]:
+    """As `resume`. A handler whose time is over, or whose attempt is stopped, and which catches that and waits on for
+    longer than it takes to clean up, is left where it is: nobody can make it end, and its job must."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None, "an attempt that waits has a task"
+    insisting: asyncio.TimerHandle | None = None
+    try:
+        while True:
+            go_on, value = coroutine.send, None
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except asyncio.CancelledError as thrown:
+                if insisting is not None and loop.time() >= insisting.when():
+                    task.uncancel()
+                    leave()
+                    _keep_for_ever(coroutine)
+                    raise
+                if insisting is None and (limit.expired() or thrown.args == (STOP,)):
+                    insisting = loop.call_later(CLEAN_UP_S, task.cancel)
+                go_on, value = coroutine.throw, thrown
+            except BaseException as thrown:
+                go_on, value = coroutine.throw, thrown
+            try:
+                waits_for = go_on(value)
+            except StopIteration as end:
+                return end.value
+    finally:
+        if insisting is not None:
+            insisting.cancel()
+
+
+def _keep_for_ever(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Never free it: that would close it, which raises once more inside of code that catches everything. Without a loop
+    to wait on, such code runs round and round, and the process does not exit."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
