@@ -30,7 +30,7 @@ def main() -> None:
 
 def end_when_asked() -> None:
     """Until the process has handlers of its own. The first process of a container is not ended by a signal that nobody
-    handles: a SIGTERM that came while it was being loaded would be lost, and the pod be killed at the end of its grace."""
+    handles: a SIGTERM that comes while it is being loaded would be lost, and the pod killed at the end of its grace."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
