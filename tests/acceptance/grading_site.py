@@ -45,6 +45,10 @@ PACE = {
     "HOLDFAST_CELERY_PROCESSES": "2",
     "HOLDFAST_BELL_AGAIN_SEC": "2",
     "HOLDFAST_LOG_LEVEL": "INFO",
+    # The nets below the wake-ups: with six processes a site polls more than it works.
+    "HOLDFAST_POLL_SEC": "0.5",
+    "HOLDFAST_REAP_SEC": "0.5",
+    "OUTBOX_POLL_INTERVAL_MS": "500",
 }
 Rows = list[dict[str, Any]]
 

@@ -32,6 +32,7 @@ SHORT = {
     "OUTBOX_POLL_INTERVAL_MS": "200",
     "OUTBOX_LEASE_SEC": "1.5",
     "WORKER_CONCURRENCY": "8",
+    "GRADING_LANGUAGE_MODEL": "off",  # a second of CPU for each text, and more for the first
 }
 
 

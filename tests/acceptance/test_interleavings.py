@@ -215,7 +215,8 @@ async def test_two_relays_publish_each_message_once_and_in_order(pairs: Pairs) -
     async def relay(kernel: Kernel, _: Any) -> int:
         return await relay_once(kernel)
 
-    await pairs.in_every_order(seed, relay, relay, check)
+    # The other statements only look, for where the next claim may begin.
+    await pairs.in_every_order(seed, relay, relay, check, frozenset({"claim", "published", "commit"}))
 
 
 @pytest.mark.spec("K12")

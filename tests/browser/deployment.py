@@ -88,7 +88,8 @@ async def deployed(
 ) -> AsyncIterator[Deployment]:
     """Run everything until the block ends; `to_break` as `holdfast up` does it, with switches on the front page."""
     settings = Settings(data_dir=str(folder / "data"), jwt_secret=SECRET, lease_s=3 if to_break else 60)
-    own = {"HOLDFAST_DATA_DIR": settings.data_dir, "REVIEW_LOCAL_ROOTS": str(folder), **env}
+    own = {"HOLDFAST_DATA_DIR": settings.data_dir, "REVIEW_LOCAL_ROOTS": str(folder), "GRADING_LANGUAGE_MODEL": "off"}
+    own |= env
     mood = Mood()
     app, sell = shop_app(mood)
     opened = await open_systems(settings, own, systems, [app] if shop else [])

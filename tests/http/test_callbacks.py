@@ -34,6 +34,16 @@ async def test_an_address_answers_the_wait_of_its_key(
         assert await callbacks.take(tx, key) == '{"by":"ann"}'
 
 
+async def test_an_address_that_is_only_called_answers_null_until_the_moment_it_expires(
+    signed: Kernel, settings: Settings, client: Client
+) -> None:
+    """Many senders of webhooks send no body."""
+    url = signed.callbacks.url("wishes", "gateway", signed.now())
+    assert (await client(to=web_for(settings, signed)).post(url)).status_code == 202
+    async with signed.store.transaction() as tx:
+        assert await callbacks.take(tx, "gateway") == "null"
+
+
 async def test_an_address_is_good_for_its_own_key_and_time(
     signed: Kernel, settings: Settings, client: Client, clock: HandClock
 ) -> None:

@@ -111,10 +111,12 @@ async def test_state_browser_and_code_must_be_those_of_the_sign_in(kernel: Kerne
 
 
 async def test_a_provider_that_is_away_is_said_to_be(kernel: Kernel, provider: Provider) -> None:
-    gone = replace(provider, issuer="http://127.0.0.1:9")
-    async with browser(kernel, gone) as client:
-        answer = await client.get("/login/oidc")
-    assert answer.status_code == 503 and answer.json()["code"] == "AUTH_UNAVAILABLE"
+    describes_another = replace(provider, issuer=f"{provider.issuer}/")
+    for odd in (replace(provider, issuer="http://127.0.0.1:9"), describes_another):
+        async with browser(kernel, odd) as client:
+            answer = await client.get("/login/oidc")
+        assert (answer.status_code, answer.json()["code"]) == (503, "AUTH_UNAVAILABLE")
+        assert answer.headers["retry-after"] == "5"
 
 
 async def test_without_a_provider_there_is_no_such_sign_in(kernel: Kernel, tmp_path: Path) -> None:

@@ -121,12 +121,17 @@ async def test_a_dead_letter_goes_through_its_steps_and_only_in_order(
     assert shown["job_id"] == job and shown["next_step"].startswith("triage")
     assert await refused(operator, f"/dead-letters/{case}/replay") == (409, "NOT_ALLOWED")
     assert await refused(operator, f"/dead-letters/{case}/triage", {"cause": "luck"}) == (422, "INVALID_INPUT")
-    assert (await did(operator, f"/dead-letters/{case}/triage", {"cause": "data"}))["state"] == "triaged"
+    triage = {"cause": "data", "notes": "a word that nobody knows"}
+    assert (await did(operator, f"/dead-letters/{case}/triage", triage))["state"] == "triaged"
+    assert (await got(operator, f"/dead-letters/{case}"))["notes"] == triage["notes"]
     assert await refused(operator, f"/dead-letters/{case}/remediate", {"evidence": " "}) == (422, "INVALID_INPUT")
     await did(operator, f"/dead-letters/{case}/remediate", {"evidence": "asked the oracle"})
     replayed = await did(operator, f"/dead-letters/{case}/replay", {"delay_s": 60})
     assert (replayed["job_id"], replayed["stage"], replayed["state"]) == (job, "ask", "replayed")
     assert "replayed" in (await got(operator, f"/jobs/{job}"))["why"]
+    async with kernel.store.reading() as tx:
+        row = await jobs.show(tx, job)
+    assert row is not None and row.run_at == kernel.now() + 60_000
     assert await refused(operator, f"/dead-letters/{case}/resolve", {"notes": "done"}) == (409, "NOT_ALLOWED")
     early = {"without_replay": "surely"}
     assert await refused(operator, f"/dead-letters/{case}/resolve", early) == (409, "NOT_ALLOWED"), "it runs"
@@ -218,6 +223,10 @@ async def test_a_breaker_is_opened_and_closed_by_hand(kernel: Kernel, operator: 
     actions = [entry["action"] for entry in (await got(operator, "/audit?actor=olga"))["items"]]
     assert actions == ["breaker.closed", "breaker.opened"]
     assert await refused(operator, "/breakers/nobody/open") == (404, "NOT_FOUND")
+    await did(operator, "/pauses/queue/wishes/pause", {"reason": "stocktaking"})
+    paused = [each for each in (await got(operator, "/pauses"))["items"] if each.get("reason")]
+    assert [(each["name"], each["actor"], each["reason"]) for each in paused] == [("wishes", "olga", "stocktaking")]
+    await did(operator, "/pauses/queue/wishes/resume")
 
 
 @pytest.mark.spec("K12")

@@ -10,7 +10,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import App, Context, Job, Priority, Provider, enqueue, enqueue_many, stage
+from holdfast import (
+    App,
+    Client,
+    Context,
+    Job,
+    Priority,
+    Provider,
+    SyncClient,
+    enqueue,
+    enqueue_many,
+    stage,
+)
 from holdfast.kernel.app import kind_of
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import (
@@ -88,12 +99,28 @@ async def many_on_a_connection(kernel: Kernel, place: Place, job: type[Job[str]]
         enqueue_many(connection, job, [TEXT] * 3, **given)
 
 
+async def by_a_client(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    await Client(kernel).enqueue(job, TEXT, **given)
+    await Client(kernel).enqueue_many(job, [TEXT] * 3, **given)
+
+
+async def by_a_client_of_threads(kernel: Kernel, place: Place, job: type[Job[str]], given: Options) -> None:
+    def ask() -> None:
+        url = place.url if place.dialect == "postgres" else f"sqlite:///{place.url}"
+        with SyncClient.open(app, database=url) as client:
+            client.enqueue(job, TEXT, **given)
+            client.enqueue_many(job, [TEXT] * 3, **given)
+
+    await asyncio.to_thread(ask)
+
+
 def connected(place: Place) -> Any:
     return psycopg.connect(place.url) if place.dialect == "postgres" else sqlite3.connect(place.url)
 
 
 DOORS: tuple[Door, ...] = (
     alone, in_a_transaction, in_a_batch, in_company, by_bulk_load, on_a_connection, many_on_a_connection,
+    by_a_client, by_a_client_of_threads,
 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def _made(answer: httpx.Response) -> dict[str, Any]:
 
 @asynccontextmanager
 async def deployed(folder: Path, *, apps: Sequence[App] = (), **given: str) -> AsyncIterator[Deployment]:
-    env = {"HOLDFAST_DATA_DIR": str(folder), "HOLDFAST_JWT_SECRET": SECRET, **given}
+    env = {"HOLDFAST_DATA_DIR": str(folder), "HOLDFAST_JWT_SECRET": SECRET, "GRADING_LANGUAGE_MODEL": "off", **given}
     settings = read(Settings, env)
     names = [one.name for one in load_systems()]
     systems = await open_systems(settings, env, names, apps, watch=PrometheusWatch())

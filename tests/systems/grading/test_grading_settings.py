@@ -10,7 +10,9 @@ from holdfast.main import load_systems
 from holdfast.settings import problems, read
 from holdfast.settings.names import describe
 from holdfast_systems.grading.grading_service import build_service, engine_for
+from holdfast_systems.grading.language_model import LanguageModel, weights_path
 from holdfast_systems.grading.main_app import build_main
+from holdfast_systems.grading.offline_grader import OfflineGrader
 from holdfast_systems.grading.settings import MainSettings, ServiceSettings
 from holdfast_systems.grading.transcriber import OfflineTranscriber
 from holdfast_systems.grading.whisper import WhisperTranscriber, is_installed, model_folder
@@ -92,3 +94,16 @@ def test_whisper_transcribes_where_it_is_chosen_and_installed(tmp_path: Path) ->
     assert model_folder(str(folder)) == folder and model_folder(str(tmp_path)) is None
     wrong = ServiceSettings(stt_offline="parrot")
     assert "STT_OFFLINE must be moonshine or whisper." in wrong.problems()
+
+
+@pytest.mark.spec("G15")
+def test_the_language_model_reads_each_text_unless_it_is_turned_off() -> None:
+    def model_of(**env: str) -> LanguageModel | None:
+        grader = engine_for(read(ServiceSettings, env)).grader
+        assert isinstance(grader, OfflineGrader)
+        return grader.model
+
+    assert (model_of() is None) == (weights_path() is None)
+    assert model_of(GRADING_LANGUAGE_MODEL="off") is None
+    assert ServiceSettings(language_model="off").notes() == []
+    assert "GRADING_LANGUAGE_MODEL must be installed or off." in ServiceSettings(language_model="big").problems()
