@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, Context, Job, stage
-from holdfast.__main__ import end_when_asked
+from holdfast.__main__ import main
 from holdfast.engines.run import Duties, run
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreUnavailable
@@ -257,6 +258,7 @@ def test_the_first_process_of_a_container_heeds_a_signal_that_comes_while_it_is_
     ended: list[int] = []
     monkeypatch.setattr(os, "getpid", lambda: pid)
     monkeypatch.setattr(os, "_exit", ended.append)
-    end_when_asked()
+    monkeypatch.setattr(sys, "argv", ["holdfast", "--version"])
+    main()
     signal.raise_signal(signal.SIGTERM)
     assert ended == exits
