@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import holdfast
 
 
 def main() -> None:
+    end_when_asked()
     if sys.argv[1:] == ["--version"]:
         print(f"holdfast {holdfast.__version__}")
         return
@@ -23,6 +26,13 @@ def main() -> None:
             raise
         print(sentence, file=sys.stderr)
         sys.exit(1)
+
+
+def end_when_asked() -> None:
+    """Until the process has handlers of its own. The first process of a container is not ended by a signal that nobody
+    handles: a SIGTERM that comes while it is being loaded would be lost, and the pod killed at the end of its grace."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast import App, Context, Job, stage
 from holdfast.engines.run import Duties, prepare, run
-from holdfast.engines.wakeups import LOOK_ROUND_S
+from holdfast.engines.wakeups import LOOK_ROUND_S, SECOND_LOOK_S
 from holdfast.kernel.kernel import Kernel, Registry, Tuning
 from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore, PostgresTx
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.slow
 WORKERS = 20
 IDLE_S = 4.0
 JOBS = 30
+RINGS = 10
 
 
 @dataclass
@@ -146,6 +147,13 @@ async def test_a_job_costs_the_same_in_idle_company_and_idleness_costs_little(po
         assert (count.transactions - took_s * idle_s) / JOBS <= 6, count
         assert median(count.picked_up_ms) < 500, "a ring woke nobody: the poll found it"
         assert await listening(kernels[0].store) == WORKERS, "one connection a process listens"
+        count.clear()
+        for _ in range(RINGS):
+            async with kernels[0].store.transaction() as tx:
+                await tx.notify("outbox")
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2 * SECOND_LOOK_S)
+        assert RINGS <= count.statements["relay"] <= 4 * RINGS, "a message is looked for by two relays, and by polls"
 
 
 @pytest.mark.spec("K28")

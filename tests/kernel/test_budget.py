@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
+import asyncpg
 import pytest
 
 from holdfast import App, Breaker, CallError, Category, Context, Job, Provider, ProviderHeld, Retry, stage
@@ -15,7 +17,7 @@ from holdfast.kernel.hold import force
 from holdfast.kernel.questions.explain import explain
 from holdfast.tables import providers
 from holdfast.testing import World
-from tests.kernel.places import Deploy, rows
+from tests.kernel.places import Deploy, Place, rows
 
 HOUR_S = 3_600
 EVEN = Retry(attempts=5, base_s=1, cap_s=60, jitter="none")
@@ -135,6 +137,39 @@ async def test_what_opened_the_breaker_is_given_back_to_every_job_and_not_only_t
     assert outside.calls == 6
     spent = [(await world.job(job_id))["failures"] for job_id in (*ids, third)]
     assert spent == [1, 1, 1], "one for the conflict; what they had paid for the outage is given back"
+
+
+@pytest.mark.spec("K9")
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+@pytest.mark.parametrize(("attempts", "kept"), [(1, [True]), (2, [False, True, False])])
+async def test_no_breaker_moves_while_failures_are_spent(
+    deploy: Deploy, place: Place, attempts: int, kept: list[bool]
+) -> None:
+    """When a job dies of its failures, or takes them along into its next stage; a retry is given them back later."""
+    app = App("asking")
+
+    @app.job()
+    class Ask(Job[int]):
+        @stage(provider=Provider("llm", breaker=Breaker(failures_in_a_row=9)), retry=Retry(attempts=attempts, base_s=0))
+        async def ask(self, ctx: Context, number: int) -> str:
+            return await ctx.call(outside.ask)
+
+        @stage()
+        async def use(self, ctx: Context, number: int, ask: str) -> None: ...
+
+    world, other, seen = await deploy(app), await asyncpg.connect(place.url), []
+
+    async def try_to_move(name: str) -> None:
+        with suppress(asyncpg.LockNotAvailableError):
+            if name == "settle.before_commit":
+                seen.append(True)
+                await other.execute("SELECT 1 FROM holdfast_breakers FOR UPDATE NOWAIT")
+                seen[-1] = False
+
+    outside.answers, world.kernel.failpoint = [down(), None], try_to_move
+    await world.enqueue(Ask, 1)
+    await world.run_until_idle()
+    assert (seen, await other.close()) == (kept, None)
 
 
 @pytest.mark.spec("K4", "000.28")

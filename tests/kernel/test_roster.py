@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from holdfast import App
 from holdfast.engines.roster import ROUND_S_MAX, Roster
+from holdfast.engines.wakeups import SECOND_LOOK_S, Wakeups
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Tuning
+from holdfast.stores.listeners import Listeners
 from holdfast.testing import HandClock
 from tests.kernel.places import Place, close_all
 
@@ -25,6 +28,10 @@ def rosters(names: list[str]) -> list[Roster]:
     return made
 
 
+def _after(seconds: float | None, ticket: str) -> float | None:
+    return seconds
+
+
 @pytest.mark.spec("K28")
 def test_every_ring_is_answered_by_one_worker_and_all_get_their_share() -> None:
     company = rosters(NAMES)
@@ -34,6 +41,32 @@ def test_every_ring_is_answered_by_one_worker_and_all_get_their_share() -> None:
         answers[answering] += 1
     assert len(answers) == len(NAMES)
     assert max(answers.values()) < 3 * min(answers.values())
+
+
+@pytest.mark.spec("K28")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_a_message_is_looked_for_by_two_relays_of_many_the_second_a_moment_later(
+    place: Place, clock: HandClock
+) -> None:
+    kernel = place.kernel(App("many"), clock=clock)
+    relays = [Wakeups(kernel, name, [], lambda: 1, lambda: None) for name in NAMES]
+    for relay in relays:
+        relay._roster.update(NAMES)
+    for ticket in range(50):
+        heard = [relay.heed_outbox(str(ticket)) for relay in relays]
+        assert sorted(after for after in heard if after is not None) == [0.0, SECOND_LOOK_S]
+    await close_all(place)
+
+
+@pytest.mark.spec("K28")
+async def test_a_listener_answers_at_once_a_moment_later_or_not_at_all() -> None:
+    rings = Listeners()
+    now, soon, never = (rings.listen("outbox", partial(_after, seconds)) for seconds in (0.0, 0.01, None))
+    rings.wake("outbox", "7")
+    assert (now.rung.is_set(), soon.rung.is_set()) == (True, False)
+    assert await soon.wait(5) and not never.rung.is_set()
+    rings.wake("outbox")
+    assert never.rung.is_set(), "without a ticket it is for all"
 
 
 @pytest.mark.spec("K28")

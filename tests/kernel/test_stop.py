@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from holdfast import App, Context, Job, stage
+from holdfast.__main__ import main
 from holdfast.engines.run import Duties, run
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreUnavailable
@@ -236,3 +240,25 @@ async def test_a_ring_during_an_empty_claim_is_not_lost(place: Place, clock: Han
     stop.set()
     await asyncio.wait_for(task, 10)
     await close_all(place)
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.spec("K27")
+@pytest.mark.parametrize(("pid", "exits"), [(1, [128 + signal.SIGTERM]), (2, [])])
+def test_the_first_process_of_a_container_heeds_a_signal_that_comes_while_it_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, own_signals: None, pid: int, exits: list[int]
+) -> None:
+    """Of any other process the system itself makes an end."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(sys, "argv", ["holdfast", "--version"])
+    main()
+    signal.raise_signal(signal.SIGTERM)
+    assert ended == exits

@@ -34,7 +34,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """`by`: `owner`, or the field of the input that holds the key. A key without a weight has 1."""
+    """`by`: `owner`, or the field of the input that holds the key. A key without a weight has 1. A job that was given
+    no owner belongs to the one that its input names, if it has a field of that name."""
 
     by: str
     weights: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Turns:
     def key_of(self, kind: str, input: Any, owner: str | None) -> str:
         """The key under which a job of the kind waits; that of a kind with a limit is its own. Raises `ValueError`, in
         one sentence, for a value that is no key."""
-        value = owner if self.by == OWNER else _field(input, self.by)
+        value = (owner or _own_field(input)) if self.by == OWNER else _field(input, self.by)
         if value is None or value == "":
             value = NOBODY
         if not isinstance(value, str | int) or isinstance(value, bool):
@@ -57,6 +58,12 @@ class Turns:
 def turn_at(key: str, now: int) -> int | None:
     """When a job of the key was started, where that is counted: only keys of kinds with a limit name their kind."""
     return now if _OF in key else None
+
+
+def _own_field(input: Any) -> Any:
+    """The owner that the input names, of a job that was given none."""
+    value = _field(input, OWNER)
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 def _field(input: Any, name: str) -> Any:

@@ -37,7 +37,12 @@ class Roster:
 
     def answers(self, ticket: str) -> bool:
         """Whether a ring with this ticket is for this worker."""
-        return max(self._names, key=lambda name: _weight(name, ticket)) == self.name
+        return self.rank(ticket) == 0
+
+    def rank(self, ticket: str) -> int:
+        """How many come before this worker for a ring with this ticket."""
+        own = _weight(self.name, ticket)
+        return sum(_weight(name, ticket) > own for name in self._names)
 
     def until_poll_s(self, now_ms: int, poll_s: float) -> float:
         """How long until this worker's next turn to poll."""

@@ -225,13 +225,15 @@ async def _declare(kernel: Kernel, transport: Transport, declaration: _Declarati
 
 async def _relay(kernel: Kernel, declaration: _Declaration, workers: Sequence[Worker], stop: asyncio.Event) -> None:
     """Publish the outbox. It begins when declaring was tried once: a queue that is not there yet must not count
-    against its messages, and a broker that is away must not keep old messages from being warned about. A ring is heard
-    by all; to ask by the clock, processes that work together take turns."""
+    against its messages, and a broker that is away must not keep old messages from being warned about. Processes that
+    work together take turns, at a ring and by the clock; one that does not work answers every ring."""
     tuning = kernel.tuning
-    every_s = partial(workers[0].wakeups.until_poll_s, tuning.relay_poll_s) if workers else tuning.relay_poll_s
+    wakeups = workers[0].wakeups if workers else None
+    every_s = partial(wakeups.until_poll_s, tuning.relay_poll_s) if wakeups else tuning.relay_poll_s
+    heed = wakeups.heed_outbox if wakeups else None
     kernel.duties[RELAY] = "waits for the broker"
     await unless_stopped(stop, declaration.tried.wait())
-    await repeat(kernel, RELAY, relay, every_s, stop, "outbox", tuning.relay_backoff_cap_s)
+    await repeat(kernel, RELAY, relay, every_s, stop, "outbox", tuning.relay_backoff_cap_s, heed)
 
 
 async def _handle(kernel: Kernel, consumer: Consumer, delivery: Delivery) -> None:

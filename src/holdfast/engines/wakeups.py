@@ -19,6 +19,7 @@ FRESH = 2.5
 COMPANY = "company"
 """The channel on which workers say that they have come or go."""
 SIGN_OFF_S = 1.0
+SECOND_LOOK_S = 0.5
 LOOK_ROUND_S = 2.0
 """Within this time the others look who is there now: one look for all that come together."""
 
@@ -104,13 +105,18 @@ class Wakeups:
         finally:
             listener.close()
 
-    def _heed(self, ticket: str) -> bool:
-        """Whether a ring for one of many is for this worker. If it has no room, all the others hear of it."""
+    def _heed(self, ticket: str) -> float | None:
+        """A ring for one of many is for the worker that ranks first. If it has no room, all the others hear of it."""
         if not self._roster.answers(ticket):
-            return False
+            return None
         if self._room() <= 0:
             self.note_surplus()
-        return True
+        return 0.0
+
+    def heed_outbox(self, ticket: str) -> float | None:
+        """A message is looked for by one relay of many, and a moment later by a second one: the first may have died, or
+        have no way to the broker, and relays poll seldom."""
+        return {0: 0.0, 1: SECOND_LOOK_S}.get(self._roster.rank(ticket))
 
     async def _poll(self) -> None:
         """The safety net of the rings, and how what has come due is seen. Workers that hear each other take turns."""

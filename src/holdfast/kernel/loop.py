@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import StoreError, TransportError
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Listener
+from holdfast.stores.seam import Heed, Listener
 
 FIRST_BACKOFF_S = 0.5
 RUNNING = "running"
@@ -29,12 +29,13 @@ async def repeat(
     stop: asyncio.Event,
     channel: str | None = None,
     backoff_cap_s: float = 30.0,
+    heed: Heed | None = None,
 ) -> None:
     """Run `step` until `stop`: again at once while it finds work, else every `every_s` or when `channel` rings. What is
     not regular is asked for each time.
 
     A database or broker that is away costs a bounded, jittered wait and a log line, never the loop."""
-    listener = kernel.store.listen(channel) if channel else None
+    listener = kernel.store.listen(channel, heed) if channel else None
     backoff_s = 0.0
     try:
         while not stop.is_set():

@@ -143,13 +143,24 @@ async def gates_in(tx: Tx, endings: Sequence[Ending]) -> Gates:
     return {name: row.state for name, row in (await providers.read_all(tx, names)).items()} if names else {}
 
 
+async def gates_kept(tx: Tx, endings: Sequence[Ending]) -> Gates:
+    """The same, and none of them moves until this transaction ends."""
+    await providers.keep(tx, _providers_concerned(endings))
+    return await gates_in(tx, endings)
+
+
 async def have_moved(tx: Tx, decided: DecidedEndings, gates: Gates) -> bool:
-    """Whether a breaker that these were decided by has left its generation since: what opened it costs nothing."""
-    present = await gates_in(tx, [ending for ending, _ in decided])
+    """Whether a breaker has left its generation since an end was decided by it for good: what opened it is free. A
+    failure that is tried again is given back later."""
+    present = await gates_kept(tx, [ending for ending, d in decided if _is_final(ending, d)])
     return any(
         name not in gates or (state.gate, state.generation) != (gates[name].gate, gates[name].generation)
         for name, state in present.items()
     )
+
+
+def _is_final(ending: Ending, decision: Decision) -> bool:
+    return decision.state is State.DEAD or not isinstance(ending.outcome, Failed)
 
 
 def _providers_concerned(endings: Sequence[Ending]) -> set[str]:
@@ -217,6 +228,8 @@ def is_plain(kernel: Kernel, decided: DecidedEndings) -> bool:
         if ending.job.join_id is not None and _counts(ending.job, decision):
             return False
     if any(d.state is State.SUCCEEDED and _seals(kernel, ending.job.kind) for ending, d in decided):
+        return False
+    if _providers_concerned([ending for ending, d in decided if _is_final(ending, d)]):
         return False
     return not any(_writes_beside(kernel, kind) for kind in {ending.job.kind for ending, _ in decided})
 

@@ -32,7 +32,7 @@ from holdfast.kernel.settle import (
     channels_to_notify,
     decide_all,
     ending_rows,
-    gates_in,
+    gates_kept,
     gates_of,
     have_moved,
     is_plain,
@@ -149,7 +149,7 @@ async def _write(
 async def end(kernel: Kernel, tx: Tx, endings: Sequence[Ending]) -> set[str]:
     """End attempts in the caller's transaction; return the ids that were accepted. The caller commits."""
     now = kernel.now()
-    decided = decide_all(kernel, endings, now, await gates_in(tx, endings))
+    decided = decide_all(kernel, endings, now, await gates_kept(tx, endings))
     result, kept, refused = await _write(kernel, tx, decided, (), jobs.NO_CLAIM, now, is_plain(kernel, decided))
     await note_refused(tx, refused, now)
     tx.after_commit(lambda: report(kernel, kept, refused))

@@ -1,7 +1,7 @@
 """In-process wake-ups, shared by both stores. A listener remembers one wake-up, so that none is lost between waits.
 
-A ring may carry a ticket: whoever listens in any process sees the same one, and a listener's `heed` says whether the
-ring is its own. A ring without a ticket is everybody's.
+A ring may carry a ticket: whoever listens in any process sees the same one, and a listener's `heed` says whether, and
+how soon, the ring is its own. A ring without a ticket is everybody's.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 
-Heed = Callable[[str], bool]
-ADDRESSED = "queue:"
+Heed = Callable[[str], float | None]
+"""In how many seconds the ring with this ticket is to be answered; None: others answer it."""
+ADDRESSED = ("queue:", "outbox")
 """Rings on such channels are for as many as there is work: each carries a ticket, unless it says that it is for all."""
 TICKET = " #"
 """Between the channel and the ticket, in the text of a notification."""
@@ -52,8 +53,11 @@ class _Listener:
         self.rung = asyncio.Event()
 
     def wake(self, ticket: str) -> None:
-        if not ticket or self.heed is None or self.heed(ticket):
+        after_s = self.heed(ticket) if ticket and self.heed is not None else 0.0
+        if after_s == 0.0:
             self.rung.set()
+        elif after_s is not None:
+            asyncio.get_running_loop().call_later(after_s, self.rung.set)
 
     async def wait(self, timeout_s: float) -> bool:
         try:

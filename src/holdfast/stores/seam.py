@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast, overload, runtime_chec
 
 from holdfast.stores.examination import Examination
 from holdfast.stores.listeners import TICKET as TICKET
-from holdfast.stores.listeners import Heed
+from holdfast.stores.listeners import Heed as Heed
 from holdfast.stores.migration import PATIENCE, Applied, Patience
 from holdfast.stores.statement import Migration, Statement
 
