@@ -80,12 +80,9 @@ def dead_show(
 
 
 def _draw_letter(case: dict[str, Any]) -> RenderableType:
-    from rich.text import Text
+    from holdfast.cli.table import lines
 
-    from holdfast.cli.table import cell
-
-    shown = {name: value for name, value in case.items() if value not in (None, "", [])}
-    return Text("\n".join(f"{name:18} {cell(value)}" for name, value in shown.items()))
+    return lines(case)
 
 
 @dead_cli.command("triage")

@@ -6,7 +6,7 @@ In a pipe they are 80 columns wide, or as COLUMNS says, without colour; with `--
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -100,6 +100,11 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+
+
+def lines(whole: Mapping[str, Any]) -> Text:
+    """All that is known of one thing, a line each; what is inside of a value as JSON."""
+    return Text("\n".join(f"{name:18} {cell(value)}" for name, value in whole.items() if value not in (None, "", [])))
 
 
 def is_time(column: str) -> bool:

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from holdfast import NotFound
 from holdfast.cli.reach import fail, on_kernel, say, show, show_rows
 from holdfast.cli.start import ME, Actor, AsJson, Limit
+from holdfast.cli.table import lines
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading import attempts, desk, letters, submissions
@@ -63,7 +62,7 @@ def submissions_show(submission_id: str, as_json: AsJson = False) -> None:
             raise NotFound(f"There is no submission {submission_id}.")
         return whole
 
-    show(lambda: on_kernel(SYSTEM, ask), _lines, as_json)
+    show(lambda: on_kernel(SYSTEM, ask), lines, as_json)
 
 
 @submissions_cli.command("refused")
@@ -115,7 +114,7 @@ def dlq_show(letter_id: str, as_json: AsJson = False) -> None:
     async def ask(kernel: Kernel) -> dict[str, Any]:
         return shown_letter(await letters.show_letter(kernel, letter_id), whole=True)
 
-    show(lambda: on_kernel(SYSTEM, ask), _lines, as_json)
+    show(lambda: on_kernel(SYSTEM, ask), lines, as_json)
 
 
 @dlq_cli.command("resend")
@@ -148,7 +147,3 @@ def _settings() -> MainSettings:
     import os
 
     return read(MainSettings, os.environ)
-
-
-def _lines(whole: dict[str, Any]) -> RenderableType:
-    return Text("\n".join(f"{name:18} {value}" for name, value in whole.items() if value not in (None, "", [])))

@@ -82,6 +82,7 @@ def test_an_operator_finds_shows_and_resubmits_submissions(env: dict[str, str]) 
     assert said(env, "submissions", "list", "--late")["items"] == []
     whole = said(env, "submissions", "show", failed["id"])
     assert [one["reason"] for one in whole["refusedCallbacks"]] and whole["callbacks"][0]["outcome"] == "applied"
+    assert '"taskType": "' in run(env, "submissions", "show", failed["id"]).output, "JSON, and no Python"
     begun = said(env, "submissions", "resubmit", failed["id"], "--actor", "olga")
     assert (begun["attempt"], begun["status"]) == (2, "PENDING")
     again = run(env, "submissions", "resubmit", failed["id"])
