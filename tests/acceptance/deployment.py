@@ -104,6 +104,12 @@ async def rows(kernel: Kernel, text: str) -> list[dict[str, Any]]:
         return [dict(row) for row in await tx.rows(_statement("asked", {None: text}))]  # type: ignore[call-overload]
 
 
+async def change(kernel: Kernel, text: str) -> None:
+    """What no verb would do, done in the tables."""
+    async with kernel.store.transaction() as tx:
+        await tx.rows(_statement("changed", {None: text}))  # type: ignore[call-overload]
+
+
 async def all_ended(kernel: Kernel) -> bool:
     """Every job has ended and every message is out."""
     live = await rows(

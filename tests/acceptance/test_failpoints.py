@@ -21,7 +21,7 @@ from holdfast.kernel.operate import remediate, triage
 from holdfast.kernel.submit import submit
 from holdfast.kernel.turn import turn
 from tests.acceptance.apps.orders import OrderIn
-from tests.acceptance.deployment import Deployment, Ground, all_ended, kind, rows
+from tests.acceptance.deployment import Deployment, Ground, all_ended, change, kind, rows
 from tests.acceptance.process import Process, until
 from tests.acceptance.verify import assert_untouched, snapshot, verify
 
@@ -140,7 +140,8 @@ async def _fill(kernel: Kernel) -> None:
     await submit(kernel, order, OrderIn(2, doubt=True), key="order:2")
     for number in (3, 4):
         await submit(kernel, order, OrderIn(number), key=f"order:{number}")
-    await submit(kernel, order, OrderIn(5), delay_s=3_600, deadline_s=0.001)
+    late = await submit(kernel, order, OrderIn(5), delay_s=3_600, deadline_s=7_200)
+    await change(kernel, f"UPDATE holdfast_jobs SET deadline_at = {kernel.now() - 1} WHERE id = '{late}'")
     await submit(kernel, fax, OrderIn(6))
 
 
