@@ -47,6 +47,7 @@ fast:
 
 tests:
 	@rm -f .cache/forgiven.txt
+	@$(BIN)/python -m compileall -q -j 2 src tests  # once, and not by each of the four processes
 	@$(BIN)/python -m pytest -q -n 4 --dist loadscope || { \
 		[ $$? = 1 ] || exit 1; mkdir -p .cache; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
 		echo "Once more, alone, what failed beside the others:"; cat .cache/forgiven.txt; \
