@@ -176,7 +176,8 @@ class KernelWorld(SimWorld):
         order = Order(f"order-{number}", dice.choice((0, 0, 1, 2, 2, 5)), group, CANARY)
         options: dict[str, Any] = {"priority": dice.choice((0, 1, 2, 3, None))}
         if dice.random() < 0.2:
-            options["delay_s"] = dice.uniform(0, 40)
+            delay_s = dice.uniform(0, 40)  # of a hasty one it ends just before the deadline, which comes first
+            options["delay_s"] = min(delay_s, 7.9) if job is Hasty else delay_s
         key = f"key-{number}" if dice.random() < 0.7 else None
         return KernelWish(dice.randint(0, int(self.swarm.faults_s * 700)), job, order, key, options)
 
