@@ -184,7 +184,7 @@ MISTAKES: list[tuple[Callable[[Context], Any], str]] = [
     (calls_what_is_not_async, NOT_ASYNC.format("str")),
     (pays_for_what_is_not_async, NOT_ASYNC.format("str")),
     (calls_a_generator, NOT_ASYNC.format("async_generator")),
-    (performs_what_is_not_async, "The `send` of the effect 'door::charge' is not async: write 'async def send(token)'"),
+    (performs_what_is_not_async, "The `send` of the effect 'door::charge' is not async: begin it with async def"),
     (calls_a_coroutine, NO_FUNCTION.format("ctx.call(lambda: ...)")),
     (pays_for_a_coroutine, NO_FUNCTION.format("ctx.paid_call(lambda key: ...)")),
     (performs_a_coroutine, NO_FUNCTION.format("ctx.effect(key, send=lambda token: ...)")),

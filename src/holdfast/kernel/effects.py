@@ -159,7 +159,7 @@ async def _run_send(row: EffectRow, send: SendFunction) -> str:
     declaration, which no further attempt fixes, and a doubt in the ledger."""
     answer = send(row.token)
     if not inspect.isawaitable(answer):
-        raise _no_evidence(row, "is not async: write 'async def send(token)', or a lambda that returns a coroutine")
+        raise _no_evidence(row, "is not async: begin it with async def, or give a lambda that returns a coroutine")
     provider_id = await answer
     if isinstance(provider_id, str) and provider_id.strip():
         return provider_id

@@ -34,7 +34,12 @@ function later(file, name) {
   let loaded = null;
   return async (...given) => {
     tries += 1;
-    loaded ??= await import(tries === 1 ? file : `${file}?${tries}`);
+    try {
+      loaded ??= await import(tries === 1 ? file : `${file}?${tries}`);
+    } catch (error) {
+      await api("/api/session"); // says why: the server is away, or lets this person in no more
+      throw error;
+    }
     return loaded[name](...given);
   };
 }
