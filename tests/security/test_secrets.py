@@ -62,6 +62,7 @@ ADDRESSES = {
     "conversion_documents.owner",
     "holdfast_jobs.owner",
     "holdfast_idempotency.scope",
+    "holdfast_rollups.name",
 }
 
 
