@@ -14,9 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
+from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
 
 BROKERS = {
     "the broker of fleets": ("tests/acceptance/test_broker.py", "tests/acceptance/test_celery.py", "tests/transports/"),
@@ -76,10 +80,37 @@ def _listed(units: Sequence[str], beginnings: Sequence[str]) -> list[str]:
 
 
 class InUnits(LoadScopeScheduling):
-    """Hands out units in the order in which their tests were collected."""
+    """Hands out units in the order in which their tests were collected.
+
+    What a process that vanished has not done goes to the others and to the process that replaces it, but for the test
+    that it vanished in: that has failed, and would end the next one too. pytest-xdist would hand out first what was
+    done already, and nobody is ever asked again who was given nothing to do: the whole run would stand still.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        left = {}
+        for unit, tests in self.assigned_work.pop(node).items():
+            waiting = {test: False for test, is_done in tests.items() if not is_done}
+            if waiting:
+                left[unit] = waiting
+        if not left:
+            return None
+        unit = next(iter(left))
+        lost = next(iter(left[unit]))
+        del left[unit][lost]
+        self.workqueue.update({unit: tests for unit, tests in left.items() if tests})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return lost
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Until it has more than two tests: a process begins with one only when it knows the next."""
+        super()._reschedule(node)
+        while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
+            super()._reschedule(node)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
+
+import pytest
 
 from tests.order import BROKERS, COMPUTING, WAITING, long_first, unit_of
 
@@ -34,3 +39,17 @@ def test_every_name_in_the_order_is_the_beginning_of_a_test_that_is_there() -> N
         file, _, function = name.partition("::")
         found = [path for path in there if path.startswith(file)]
         assert found and all(f"def {function}" in (REPOSITORY / path).read_text() for path in found), name
+
+
+@pytest.mark.slow
+def test_a_process_that_vanishes_fails_one_test_and_the_others_are_run(tmp_path: Path) -> None:
+    """Among what it leaves: units that it has done, and one that it has begun."""
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text("def test_it(): ...\n")
+    (tmp_path / "test_dies.py").write_text("import os\n\ndef test_dies(): os._exit(3)\n\ndef test_after(): ...\n")
+    options = ["-q", "-n", "2", "--dist", "loadscope", "-p", "xdist", "-p", "tests.order", "-p", "no:cacheprovider"]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "pytest", *options, "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
+    assert "1 failed, 5 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "crashed while running 'test_dies.py::test_dies'" in ran.stdout

@@ -181,3 +181,29 @@ async def test_json_with_brackets_in_texts_and_large_values_is_let_in(client: Cl
     headers = HEADERS | {"Content-Type": "application/json"}
     answer = await client("ann", "learner").post("/api/wishes", content=body, headers=headers)
     assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.spec("K30")
+async def test_brackets_are_counted_in_every_form_of_a_body(client: Client) -> None:
+    """Texts that hide them: in UTF-16 an escaped quotation mark does not end where its bytes seem to say."""
+    deep = "[" * 300 + '"x"' + "]" * 300
+    for body in (deep, '{"a":"\\"","b":' + deep + "}", '{"a":"\\\\","b":' + deep + "}", "[" * 300 + '"\\'):
+        for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"):
+            answer = await client("ann", "learner").post("/api/wishes", content=body.encode(encoding), headers=JSON)
+            assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
+            assert "nested deeper" in answer.text or "holds a NUL" in answer.text, (body[:20], encoding)
+    fine = '{"text": "' + '[{\\"' * 300 + '\\\\"}'
+    assert (await client("ann", "learner").post("/api/wishes", content=fine, headers=JSON)).status_code == 201
+
+
+@pytest.mark.spec("K30")
+async def test_a_header_that_two_readers_would_take_differently_is_refused(client: Client) -> None:
+    """Of two one is the proxy's and the other ours: who asks, what the body is, which key it has."""
+    ann = client("ann", "learner")
+    given = [*HEADERS.items(), ("Authorization", ann.headers["Authorization"]), ("Content-Type", "application/json")]
+    for name in ("Authorization", "authorization", "Content-Type", "Idempotency-Key", "Host", "Range", "Last-Event-ID"):
+        twice = [*given, (name, "other"), (name, "other")]
+        answer = await client().post("/api/wishes", content=b'{"text": "rain"}', headers=twice)
+        assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST") and name.title() in answer.text
+    accepted = [*given, ("Accept", "a/b"), ("Accept", "c/d")]
+    assert (await client().post("/api/wishes", content=b'{"text": "rain"}', headers=accepted)).status_code == 201

@@ -35,6 +35,8 @@ SECURE_HEADERS = {
 }
 _SECURE = [(name.lower().encode(), value.encode()) for name, value in SECURE_HEADERS.items()]
 _NO_STORE = (b"cache-control", b"no-store")
+# Given twice, a proxy and we could each read another one.
+_ONCE = (b"host", b"authorization", b"content-type", b"idempotency-key", b"last-event-id", b"range")
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class Guard:
         try:
             _check_target(scope)
             headers = dict(reversed(scope["headers"]))  # of several by one name the first
+            _check_headers(scope, headers)
             if not _has_credentials(scope, headers):
                 callers.check_address(scope)
             await self.app(scope, _metered(scope, headers, receive, self.bytes_max), guarded_send)
@@ -141,6 +144,16 @@ def _has_credentials(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
 def _check_target(scope: Scope) -> None:
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         raise Problem(400, "BAD_REQUEST", "The address contains a NUL character.")
+
+
+def _check_headers(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+    if len(headers) < len(scope["headers"]):
+        names = [name for name, _ in scope["headers"]]
+        twice = next((name.decode() for name in _ONCE if names.count(name) > 1), None)
+        if twice is not None:
+            raise Problem(400, "BAD_REQUEST", f"The header {twice.title()} is given more than once.")
+    if b"host" not in headers and scope["http_version"] == "1.1":
+        raise Problem(400, "BAD_REQUEST", "The header Host is missing.")
 
 
 def _secured(headers: Iterable[tuple[bytes, bytes]], path: str) -> list[tuple[bytes, bytes]]:

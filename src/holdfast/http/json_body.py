@@ -18,6 +18,8 @@ _NOT_DIGITS = bytes(char for char in range(256) if char not in b"0123456789")
 # Every digit as 0 and every exponent as e: then three searches find all numbers that may be too large.
 _NUMBERS = bytes(0x30 if char in b"0123456789" else 0x65 if char in b"eE" else char for char in range(256))
 _LARGE = (b"0e000", b"0e+000", b"0" * 300)
+# What was read of a text is never tried again, and one that does not end goes on to the end.
+_TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_json(content_type: str) -> bool:
@@ -30,6 +32,8 @@ def json_complaint(body: bytes) -> str | None:
     """Why this body is refused, as the end of a sentence; None if nothing speaks against it.
 
     What is no JSON at all is left to the parser of the route, which says where it breaks."""
+    if b"\0" in body:  # in UTF-16 or UTF-32, which Python's parser reads too, every bracket has one
+        return "holds a NUL; JSON is written in UTF-8"
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _depth(body) > DEPTH_MAX:
         return f"is nested deeper than {DEPTH_MAX} levels"
     if not _is_suspicious(body):
@@ -44,7 +48,7 @@ def json_complaint(body: bytes) -> str | None:
 
 
 def _is_suspicious(body: bytes) -> bool:
-    if b"\0" in body or b"NaN" in body or b"Infinity" in body:
+    if b"NaN" in body or b"Infinity" in body:
         return True
     if b"\\" in body and any(part in body for part in _ESCAPES):
         return True
@@ -61,7 +65,7 @@ class _BadJson(Exception):
 def _depth(body: bytes) -> int:
     """The deepest nesting, brackets inside of texts left out."""
     deepest = depth = 0
-    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', body, re.DOTALL):
+    for token in _TOKENS.finditer(body):
         if token[0] in (b"[", b"{"):
             depth += 1
             deepest = max(deepest, depth)

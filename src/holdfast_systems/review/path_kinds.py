@@ -12,10 +12,14 @@ _FOREIGN = re.compile(
     r"(^|/)(vendor(ed)?|_vendor|third_?party|node_modules|dist|packages/urllib3|bower_components|generated|typeshed)/"
     r"|\.(lock|sum|map|snap|svg|po|pot)$|\.min\.(js|css)$|[.-][0-9a-f]{8,}\.(js|css)$"
     r"|[._-]generated\.|_pb2(_grpc)?\.pyi?$|\.pb\.go$"
-    # what tests read or compare with is as its test needs it
-    r"|(^|/)(tests?|spec|__tests__)/(.*/)?(test-?data|data|cases|fixtures?|resources|samples?|sample_data|snapshots?|"
-    r"expected|golden|inputs?|outputs?|corpus)/|(^|/)(test[-_]?data|__fixtures__|__snapshots__)/"
+    r"|(^|/)(test[-_]?data|__fixtures__|__snapshots__)/"
     r"|(^|/)(package-lock\.json|pnpm-lock\.yaml|go\.sum|poetry\.lock|Cargo\.lock)$",
+    re.IGNORECASE,
+)
+# What tests read or compare with is as its test needs it: such a folder somewhere below the first one of tests.
+_TESTS = re.compile(r"(^|/)(tests?|spec|__tests__)(?=/)", re.IGNORECASE)
+_TEST_DATA = re.compile(
+    r"/(test-?data|data|cases|fixtures?|resources|samples?|sample_data|snapshots?|expected|golden|inputs?|outputs?|corpus)/",
     re.IGNORECASE,
 )
 # Tests, examples, scripts and documents: printing and made-up passwords are their business.
@@ -34,7 +38,7 @@ _TEST = re.compile(
 
 
 def path_kind(path: str) -> PathKind:
-    if _FOREIGN.search(path):
+    if _FOREIGN.search(path) or ((tests := _TESTS.search(path)) and _TEST_DATA.search(path, tests.end())):
         return "foreign"
     return "trial" if _TRIAL.search(path) else "product"
 
