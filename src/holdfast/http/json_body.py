@@ -18,8 +18,8 @@ _NOT_DIGITS = bytes(char for char in range(256) if char not in b"0123456789")
 # Every digit as 0 and every exponent as e: then three searches find all numbers that may be too large.
 _NUMBERS = bytes(0x30 if char in b"0123456789" else 0x65 if char in b"eE" else char for char in range(256))
 _LARGE = (b"0e000", b"0e+000", b"0" * 300)
-# What was read of a text is never tried again, and one that does not end goes on to the end.
-_TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+# A text that does not end goes on to the end: nothing of it is read a second time.
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_json(content_type: str) -> bool:
