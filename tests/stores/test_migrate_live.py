@@ -21,6 +21,7 @@ from holdfast.errors import SchemaMismatch, StoreBusy
 from holdfast.http.health import readiness
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import submit
+from holdfast.stores import postgres_migrate
 from holdfast.stores.migration import Patience
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_migrate import MIGRATION_LOCK
@@ -281,3 +282,30 @@ def test_a_step_that_contradicts_itself_is_refused_when_it_is_loaded(text: str, 
 def test_every_step_of_the_kernel_after_the_first_release_says_who_may_run_beside_it() -> None:
     silent = [step.name for step in KERNEL[4:] if "-- oldest: " not in step.text]
     assert silent == [], "add `-- oldest: N` to the step, or say in it why older code cannot run beside it"
+
+
+@pytest.mark.spec("K19")
+@pytest.mark.parametrize(
+    ("step", "taken"),
+    [
+        (INDEX, "UPDATE holdfast_jobs SET owner = owner"),
+        (EXPAND, "SELECT 1 FROM holdfast_jobs"),
+        (EXPAND, "LOCK TABLE holdfast_schema"),
+    ],
+    ids=["an index beside a writer", "a wait too short to be looked at", "the table of steps"],
+)
+async def test_whoever_is_waited_for_is_named(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, step: Migration, taken: str
+) -> None:
+    monkeypatch.setattr(postgres_migrate, "LOOK_EVERY_S", 0.2)
+    store, reports = PostgresStore(postgres_url), asyncio.Queue[str]()
+    await store.migrate(KERNEL)
+    async with idle_reader(postgres_url) as holder:
+        await holder.execute(taken)
+        patience = Patience(lock_s=0.01, wait_s=60, report=reports.put_nowait)
+        migrating = asyncio.create_task(store.migrate([*KERNEL, step], patience))
+        async with asyncio.timeout(30):
+            report = await reports.get()
+        assert f"waits for a lock of process {holder.get_server_pid()} (report, user holdfast, idle in" in report
+    assert await migrating == [step.name]
+    await store.close()

@@ -3,7 +3,7 @@
 A step is one transaction: it is there, recorded, or it is not, whenever the process is killed. A statement that changes
 a table must wait until everybody who uses the table has committed, and whoever comes later waits behind it. So a step
 waits for a moment only, gives way, and tries again; between two tries claims and enqueues go on. Steps marked
-`-- concurrently` run outside a transaction, and block nobody.
+`-- concurrently` run outside a transaction, and block nobody. Whoever is waited for is named while it lasts.
 
 One process at a time applies steps: an advisory lock, tried and never waited for, because a waiting statement has a
 snapshot, and the building of an index waits for snapshots. It is the transaction's, so that poolers carry it.
@@ -17,7 +17,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -29,11 +29,14 @@ from holdfast.stores.postgres_errors import naming, translating
 from holdfast.stores.postgres_session import CONNECT_TIMEOUT_S, set_all
 from holdfast.stores.statement import Migration
 
+T = TypeVar("T")
 MIGRATION_LOCK = 0x686F6C6466617374
 LOOK_EVERY_S = 5.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 LOCK_MS_MIN = 10
 _NAMES_INDEX = re.compile(r"EXISTS \"?(\w+)")
+_TABLE_WORDS = "TABLE|ON|FROM|INTO|UPDATE|REFERENCES|VIEW"
+_NAMES_TABLE = re.compile(rf"\b(?:{_TABLE_WORDS})\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?\"?(\w+)")
 
 _INSTALLED = """SELECT namespace, version, CAST(to_jsonb(s) ->> 'oldest' AS INTEGER) AS oldest
   FROM holdfast_schema AS s"""
@@ -48,6 +51,12 @@ _SESSIONS = """SELECT a.pid, a.application_name, a.usename, a.state,
        CAST(EXTRACT(EPOCH FROM clock_timestamp() - a.xact_start) AS FLOAT) AS age_s
   FROM pg_stat_activity AS a WHERE a.pid = ANY("""
 _BLOCKING = _SESSIONS + "pg_blocking_pids($1))"
+_USING = (
+    _SESSIONS
+    + """ARRAY(SELECT l.pid FROM pg_locks AS l WHERE l.granted AND l.pid <> $2
+     AND l.relation IN (SELECT CAST(to_regclass(name) AS oid) FROM unnest(CAST($1 AS TEXT[])) AS name)))
+ ORDER BY a.xact_start LIMIT 3"""
+)
 _MIGRATING = (
     _SESSIONS
     + """ARRAY(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
@@ -73,6 +82,7 @@ class Migrator:
         self._url = url
         self._patience = patience
         self._holders = ""
+        self._step: Migration | None = None
         self._onlooker: Any = None
 
     async def run(self, migrations: Sequence[Migration]) -> list[str]:
@@ -80,14 +90,14 @@ class Migrator:
         applied: list[str] = []
         with translating():
             async with self._connected() as connection, self._connected() as self._onlooker:
-                while todo := pending(migrations, await installed(connection)):
-                    step = todo[0]
-                    apply = self._apply_outside if step.is_concurrent else self._apply
-                    if await self._patiently(step, partial(apply, connection, step)):
-                        applied.append(step.name)
+                while todo := pending(migrations, await self._patiently(partial(self._read, connection))):
+                    self._step = todo[0]
+                    apply = self._apply_outside if self._step.is_concurrent else self._apply
+                    if await self._patiently(partial(apply, connection, self._step)):
+                        applied.append(self._step.name)
         return applied
 
-    async def _patiently(self, step: Migration, attempt: Callable[[], Awaitable[bool]]) -> bool:
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until the locks are had; give up with a `StoreBusy` that names who holds them."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._patience.wait_s
@@ -96,7 +106,7 @@ class Migrator:
             try:
                 return await attempt()
             except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
-                waits = f"The migration {step.name} waits for a lock" + (self._holders and f" of {self._holders}")
+                waits = self._waits()
                 if loop.time() >= give_up_at:
                     raise StoreBusy(
                         f"{waits}; nothing of it was written in {self._patience.wait_s:g} s of trying. End that "
@@ -106,16 +116,29 @@ class Migrator:
             await asyncio.sleep(min(pause_s, max(0.0, give_up_at - loop.time())))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
+    def _waits(self) -> str:
+        name = f" {self._step.name}" if self._step else ""
+        return f"The migration{name} waits for a lock" + (self._holders and f" of {self._holders}")
+
+    async def _read(self, connection: Any) -> list[Applied]:
+        async with _transaction(connection):
+            await self._bound(connection, self._patience.lock_s)
+            try:
+                return await installed(connection)
+            except asyncpg.LockNotAvailableError:
+                self._holders = await self._users(connection, "TABLE holdfast_schema")
+                raise
+
     async def _apply(self, connection: Any, step: Migration) -> bool:
         """Apply the step in one transaction. False: another process has applied it meanwhile."""
+        texts = step.statements("postgres")
+        # The locks it has hold up others while it waits for the next: all its waits together stay below `lock_s`.
+        lock_s = self._patience.lock_s / max(1, len(texts))
         async with _transaction(connection):
+            await self._bound(connection, lock_s)
             await self._lock(connection)
             if _has(await installed(connection), step):
                 return False
-            texts = step.statements("postgres")
-            # The locks it has hold up others while it waits for the next: all its waits together stay below `lock_s`.
-            lock_s = self._patience.lock_s / max(1, len(texts))
-            await connection.execute(f"SET LOCAL lock_timeout = {max(LOCK_MS_MIN, int(1_000 * lock_s))}")
             for text in [*await self._table(connection), *texts]:
                 await self._execute(connection, text, look_after_s=lock_s / 2)
             await connection.execute(_RECORD, step.namespace, step.version, step.oldest)
@@ -125,6 +148,7 @@ class Migrator:
         """Apply a step of indexes, statement by statement; a second session's transaction holds the turn and records
         it. What a killed run left half-made is dropped and made again."""
         async with self._connected() as keeper, _transaction(keeper):
+            await self._bound(keeper, self._patience.lock_s)
             await self._lock(keeper)
             if _has(await installed(keeper), step):
                 return False
@@ -147,6 +171,9 @@ class Migrator:
             await keeper.execute(_RECORD, step.namespace, step.version, step.oldest)
             return True
 
+    async def _bound(self, connection: Any, lock_s: float) -> None:
+        await connection.execute(f"SET LOCAL lock_timeout = {max(LOCK_MS_MIN, int(1_000 * lock_s))}")
+
     async def _lock(self, connection: Any) -> None:
         if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", MIGRATION_LOCK):
             self._holders = _sentence(await connection.fetch(_MIGRATING, MIGRATION_LOCK))
@@ -161,18 +188,29 @@ class Migrator:
         return [*[f'CREATE SCHEMA IF NOT EXISTS "{name}"' for name in missing], SCHEMA_TABLE, _ADD_OLDEST]
 
     async def _execute(self, connection: Any, text: str, look_after_s: float = LOOK_EVERY_S) -> None:
-        """Run a statement; while it takes its time, look whom it waits for."""
+        """Run a statement; while it takes its time, look whom it waits for, and say it if that lasts."""
         self._holders = ""
         pid = await connection.fetchval("SELECT pg_backend_pid()")  # a pooler's backend is not the one connected to
         running = asyncio.ensure_future(connection.execute(text))
         try:
             wait_s = look_after_s
             while not (await asyncio.wait({running}, timeout=wait_s))[0]:
-                self._holders = _sentence(await self._onlooker.fetch(_BLOCKING, pid)) or self._holders
+                holders = _sentence(await self._onlooker.fetch(_BLOCKING, pid))
+                self._holders = holders or self._holders
+                if holders and wait_s == LOOK_EVERY_S:
+                    self._patience.report(f"{self._waits()}.")
                 wait_s = LOOK_EVERY_S
             await running
+        except asyncpg.LockNotAvailableError:  # a wait of a hundredth may be over before it was looked at
+            self._holders = self._holders or await self._users(connection, text)
+            raise
         finally:
             running.cancel()
+
+    async def _users(self, connection: Any, text: str) -> str:
+        """Who uses the tables of a statement, those with the oldest transactions first."""
+        pid = connection.get_server_pid()
+        return _sentence(await self._onlooker.fetch(_USING, _NAMES_TABLE.findall(text), pid))
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
