@@ -316,3 +316,8 @@ def test_no_shape_makes_reading_fail(value: Any) -> None:
 def test_a_good_answer_has_a_status_too() -> None:
     assert status_of(answer(204)) == 204
     assert status_of("text") is None and status_of(named("X", status="ok")) is None
+
+
+def test_the_manual_that_a_client_points_at_is_no_part_of_the_message() -> None:
+    message = classify(raised_by_httpx(503), now_ms=NOW).message
+    assert message == "HTTPStatusError: Server error '503 Service Unavailable' for url 'http://provider.test/v1'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,17 @@ def test_what_an_exception_says_is_redacted(formatter: logging.Formatter) -> Non
     line = formatter.format(record)
     assert "RuntimeError" in line and not any(word in line for word in ("hunter2", "abc123def", "ann@"))
     assert "\n" not in line
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()], ids=["json", "text"])
+def test_a_line_has_the_time_in_utc_wherever_its_process_is(
+    formatter: logging.Formatter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/Chicago")  # as Django does in every process of it
+    time.tzset()
+    try:
+        line = formatter.format(logging.makeLogRecord({"created": 1_767_225_600.25, "msecs": 250.0, "msg": "hello"}))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "2026-01-01T00:00:00.250Z" in line

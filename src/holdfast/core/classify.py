@@ -25,6 +25,7 @@ from holdfast.core.sql_error import read_sql
 
 CHAIN_LENGTH_MAX = 8
 UNKNOWN_NOTE = " (unknown exception, retried because nothing says that it is permanent)"
+MANUAL_LINK = "\nFor more information check: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,9 @@ def classify(
 
 
 def text_of(error: BaseException) -> str:
-    """Type and message in one line, also of an exception whose `str` fails."""
+    """Type and message, also of an exception whose `str` fails; without the link to a manual that httpx puts below."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {str(error).partition(MANUAL_LINK)[0]}"
     except Exception:  # a broken __str__ must not hide the failure it belongs to
         return f"{type(error).__name__}: (its message cannot be read)"
 

@@ -45,26 +45,13 @@ from holdfast.stores.clock import Clock, SeededDice
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import cases, effects, events, jobs, results
+from holdfast.testing.hand_clock import HandClock
 from holdfast.testing.history import History, HistoryReplay, RecordedLedger, load_history, stages_before
 from holdfast.testing.notes import TroubleWatch, noticing, watching_loop
 from holdfast.testing.script import CallPlan, plan_calls
 from holdfast.transports.memory import MemoryTransport
 
 In = TypeVar("In")
-NEW_YEAR_MS = 1_767_225_600_000
-
-
-class HandClock:
-    """A clock that moves only when you turn it."""
-
-    def __init__(self, now_ms: int = NEW_YEAR_MS) -> None:
-        self._now_ms = now_ms
-
-    def now_ms(self) -> int:
-        return self._now_ms
-
-    def advance(self, seconds: float) -> None:
-        self._now_ms += int(seconds * 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +133,7 @@ class World:
     async def enqueue(
         self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]
     ) -> str:
+        """Accept a job in a commit of its own, with the options of `holdfast.enqueue`; its id."""
         return await submit.submit(self.kernel, job, input, key=key, **options)
 
     @property
@@ -259,29 +247,35 @@ class World:
         await asyncio.get_running_loop().create_future()  # never done: the dead wait forever
 
     async def close(self) -> None:
+        """End the world's processes; `async with world(...)` does it."""
         cast(Any, self.kernel.store).abandon()
         for task in self._dead:
             task.cancel()
         await asyncio.gather(*self._dead, return_exceptions=True)
 
     async def state(self, job_id: str) -> str:
+        """`queued`, `processing`, `waiting`, `succeeded`, `dead` or `cancelled`."""
         return str((await self.job(job_id))["state"])
 
     async def job(self, job_id: str) -> dict[str, Any]:
+        """Everything that is stored of a job, by the names of its columns."""
         async with self.kernel.store.reading() as tx:
             row = await jobs.show(tx, job_id)
         assert row is not None, f"there is no job {job_id}"
         return row._asdict()
 
     async def events(self, job_id: str) -> list[str]:
+        """What happened to a job, oldest first: `created`, `claimed`, `retried`, `succeeded` and so on."""
         async with self.kernel.store.reading() as tx:
             return [row.type for row in await events.of_job(tx, job_id)]
 
     async def results(self, job_id: str) -> dict[str, str]:
+        """What each completed stage returned, as JSON, by the stage's name; `client.result` has the last one typed."""
         async with self.kernel.store.reading() as tx:
             return {row.stage: row.value for row in await results.of_job(tx, job_id)}
 
     async def effects(self, job_id: str) -> EffectCount:
+        """How many effects of a job were sent, are in doubt, or wait for a person, and how many sends were made."""
         async with self.kernel.store.reading() as tx:
             rows = await effects.of_job(tx, job_id)
         return EffectCount(
@@ -292,6 +286,7 @@ class World:
         )
 
     async def dead_letters(self) -> list[dict[str, Any]]:
+        """The dead letters, by the names of its columns."""
         async with self.kernel.store.reading() as tx:
             return [letter._asdict() for letter in await cases.page(tx)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -155,12 +156,17 @@ def _words(fields: dict[str, Any]) -> str:
     return f"{event} {text}".rstrip()
 
 
+def _utc(record: logging.LogRecord) -> str:
+    """In UTC, as every other time we write. The zone of a process is not ours: Django sets it in each of its own."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line, redacted."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "at": _utc(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             **_clean(record),
@@ -172,4 +178,4 @@ class TextFormatter(logging.Formatter):
     """One line for a person at a terminal: as much as in JSON, and redacted as well."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{self.formatTime(record)} {record.levelname} {record.name} {_words(_clean(record))}"
+        return f"{_utc(record)} {record.levelname} {record.name} {_words(_clean(record))}"
