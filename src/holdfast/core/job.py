@@ -26,6 +26,8 @@ class State(StrEnum):
     DEAD = "dead"
     CANCELLED = "cancelled"
 
+    __hash__ = str.__hash__  # Enum's own is a function of Python; states are looked up for every job
+
 
 class JobOrder(StrEnum):
     """What a list of jobs is sorted by. The last two show only jobs that have one: those that have not ended and have a

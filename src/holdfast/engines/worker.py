@@ -180,7 +180,7 @@ class Worker:
     def _going_on(self) -> int:
         """How many of the finished may keep their places."""
         now = self.kernel.now()
-        return sum(may_go_on(ending, now, self._look) for ending in self._finished)
+        return sum(may_go_on(ending, now, self._look) for ending in self._finished if ending.taken is not None)
 
     async def _step(self, room: int) -> tuple[list[LeasedJob], int]:
         kept = self._going_on()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine
-from contextlib import suppress
 from contextvars import Token
 from dataclasses import replace
 from functools import partial
@@ -37,7 +36,7 @@ from holdfast.kernel.declare.path import earlier_stage, stage_after, stored_resu
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import ANSWERS, JobKind, Stage
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG, AttemptLog
-from holdfast.kernel.observe.trace import span
+from holdfast.kernel.observe.trace import span, tracing
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.asked import check_awaited
 from holdfast.kernel.running.eager import first_step, resume_handler
@@ -72,7 +71,10 @@ async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
     outcome: Outcome | None = None
     value: str | None = None
     try:
-        with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
+        if tracing():
+            with span(f"{job.kind} {job.stage}", job.trace, {"job.id": job.id, "job.attempt": job.attempt}):
+                outcome, value = await _outcome(kernel, context, kind, stage, taken)
+        else:
             outcome, value = await _outcome(kernel, context, kind, stage, taken)
     except LeaseLost:
         pass
@@ -93,14 +95,16 @@ async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
         provider_status=context.provider_status,
         has_answers=context.paid is not None or bool(context.kept),
         taken=None if stage_after(kind, job) is None else taken,
-        log=book.dump(),
+        log=book.dump() if book.number else None,
     )
 
 
 def _unbind(bound: Token[AttemptLog | None]) -> None:
     """An attempt that was begun in one context and ends in another leaves nothing behind in either."""
-    with suppress(ValueError):
+    try:  # noqa: SIM105 - every job comes this way, and a context manager is three calls more
         ATTEMPT_LOG.reset(bound)
+    except ValueError:
+        pass
 
 
 async def _outcome(
@@ -215,7 +219,7 @@ def _bind(kind: JobKind, stage: Stage, taken: LeasedJob) -> list[Any]:
 
 def _payload(kind: JobKind, taken: LeasedJob) -> str:
     """The stored input, its addresses whole."""
-    if sealed_number(taken.job.payload) is None or not kind.seals:
+    if not kind.seals or sealed_number(taken.job.payload) is None:
         return taken.job.payload
     try:
         return open_input(kind.sealer, kind.seals, taken.job.payload, taken.sealed)

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from holdfast.core import budget
 from holdfast.core.budget import Gates
 from holdfast.core.decide import Decision, StagePlan, decide
+from holdfast.core.failure import Failure
 from holdfast.core.job import EDGES, TERMINAL, Claimed, State
 from holdfast.core.outcome import Called, Done, Failed, Next, Outcome, Parked
 from holdfast.core.redact import redact_message
@@ -29,28 +31,33 @@ from holdfast.kernel.declare.path import done_after, former_names_done, stage_af
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import span
 from holdfast.stores.seam import Tx
-from holdfast.tables import answers, batch, events, jobs, joins, logs, outbox, providers, results, secrets
+from holdfast.tables import answers, batch, events, joins, logs, outbox, providers, results, secrets
+from holdfast.tables.endings import EndingRow
 from holdfast.tables.events import NewEvent
 from holdfast.tables.outbox import NewMessage
 from holdfast.tables.results import NewResult
 
 VALUED = (Done, Next, Called)
 """Outcomes whose value is the stage's result."""
+LEAVES_MORE = (State.DEAD, State.CANCELLED)
+"""Ends that write more than the job's own row: a case, and what becomes of its children."""
 ERASED = (State.SUCCEEDED, State.CANCELLED)
 """Where nothing needs a job's credentials any more. The dead keep them for a replay, until their case is resolved."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedJob:
+NOTHING: Mapping[Any, str] = MappingProxyType({})
+
+
+class LeasedJob(NamedTuple):
     """A leased job and the results of its earlier stages."""
 
     job: Claimed
-    results: Mapping[str, str] = field(default_factory=dict)
+    results: Mapping[str, str] = NOTHING
     since: int = 0
     """When it was claimed; it may have gone on since, from stage to stage."""
     went_on: bool = False
     """Whether its holder kept it, from the stage before."""
-    sealed: Mapping[int, str] = field(default_factory=dict)
+    sealed: Mapping[int, str] = NOTHING
     """The credentials of its addresses, for the handler alone."""
 
 
@@ -183,21 +190,21 @@ def decide_all(kernel: Kernel, endings: Sequence[Ending], now: int, gates: Gates
     return decided
 
 
-def ending_rows(kernel: Kernel, decided: DecidedEndings, going: Collection[str] = ()) -> list[jobs.EndingRow]:
+def ending_rows(kernel: Kernel, decided: DecidedEndings, going: Collection[str] = ()) -> list[EndingRow]:
     """The rows to write: for each job its newest end. `going`: the jobs whose holder would go on with them."""
     newest = {ending.job.id: (ending, decision) for ending, decision in decided}
     for ending, decision in newest.values():
         edge = (ending.expected, decision.state)
         assert edge in EDGES, f"A job never goes from {edge[0]} to {edge[1]}."
     return [
-        jobs.EndingRow(
+        EndingRow(
             ending.job,
             ending.expected,
             d,
-            _error(d),
-            _data(d),
+            None if d.failure is None else _error(d.failure),
+            None if d.event == "succeeded" else _data(d),
             _value(ending),
-            _done(kernel, ending, d),
+            _done(kernel, ending.job) if d.event == "advanced" else None,
             job_id in going,
         )
         for job_id, (ending, d) in newest.items()
@@ -216,22 +223,20 @@ def split_accepted(decided: DecidedEndings, accepted: set[str]) -> tuple[Decided
 
 def is_plain(kernel: Kernel, decided: DecidedEndings) -> bool:
     """Whether nothing but the jobs' own rows, events, results and rings is to be written: a single statement."""
+    if any(_writes_beside(kernel, kind) for kind in {ending.job.kind for ending, _ in decided}):
+        return False
     for ending, decision in decided:
         if (
             ending.messages
             or ending.events
             or ending.log
             or ending.has_answers
-            or decision.state in (State.DEAD, State.CANCELLED)
+            or decision.state in LEAVES_MORE
+            or (ending.job.join_id is not None and _counts(ending.job, decision))
         ):
             return False
-        if ending.job.join_id is not None and _counts(ending.job, decision):
-            return False
-    if any(d.state is State.SUCCEEDED and _seals(kernel, ending.job.kind) for ending, d in decided):
-        return False
-    if _providers_concerned([ending for ending, d in decided if _is_final(ending, d)]):
-        return False
-    return not any(_writes_beside(kernel, kind) for kind in {ending.job.kind for ending, _ in decided})
+    counted = [ending for ending, d in decided if ending.job.tally is not None and _is_final(ending, d)]
+    return not (counted and _providers_concerned(counted))
 
 
 def _seals(kernel: Kernel, name: str) -> bool:
@@ -241,7 +246,9 @@ def _seals(kernel: Kernel, name: str) -> bool:
 
 def _writes_beside(kernel: Kernel, name: str) -> bool:
     kind = kernel.registry.kinds.get(name)
-    return kind is not None and (kind.on_settled is not None or any(stage.formerly for stage in kind.stages))
+    if kind is None:
+        return False
+    return kind.on_settled is not None or bool(kind.seals) or any(stage.formerly for stage in kind.stages)
 
 
 def _decision(kernel: Kernel, ending: Ending, now: int, gates: Gates) -> Decision:
@@ -254,17 +261,12 @@ def _decision(kernel: Kernel, ending: Ending, now: int, gates: Gates) -> Decisio
     return decide(ending.job, ending.outcome, plan, following, now, draw, gates)
 
 
-def _error(decision: Decision) -> str | None:
-    why = decision.failure
-    if why is None:
-        return None
+def _error(why: Failure) -> str:
     return batch.text({"error_class": why.error_class, "message": redact_message(why.message)[:500]})
 
 
 def _data(decision: Decision) -> str | None:
     """The event's small JSON: enough to read a job's story without looking elsewhere."""
-    if decision.event == "succeeded":
-        return None
     data: dict[str, Any] = {}
     if decision.failure is not None:
         data["error_class"] = decision.failure.error_class
@@ -280,9 +282,9 @@ def _data(decision: Decision) -> str | None:
     return batch.text(data) if data else None
 
 
-def _done(kernel: Kernel, ending: Ending, decision: Decision) -> str | None:
-    kind = kernel.registry.kinds.get(ending.job.kind)
-    return done_after(kind, ending.job) if kind is not None and decision.event == "advanced" else None
+def _done(kernel: Kernel, job: Claimed) -> str | None:
+    kind = kernel.registry.kinds.get(job.kind)
+    return None if kind is None else done_after(kind, job)
 
 
 def _former_results(kernel: Kernel, kept: DecidedEndings) -> list[NewResult]:
@@ -329,7 +331,7 @@ async def note_refused(tx: Tx, refused: DecidedEndings, now: int) -> None:
 def channels_to_notify(kernel: Kernel, decided: DecidedEndings, now: int, going: Collection[str] = ()) -> list[str]:
     """Which channels to notify of these endings. Nobody needs to come for a job that its holder goes on with."""
     channels = set()
-    kinds, awaited = kernel.registry.kinds, kernel.awaited
+    kinds, awaited = kernel.registry.kinds, kernel.awaited if kernel.awaited else ()
     for ending, decision in decided:
         kind = kinds.get(ending.job.kind)
         is_due = decision.event == "advanced" or (decision.state is State.QUEUED and decision.run_at <= now)
@@ -339,7 +341,7 @@ def channels_to_notify(kernel: Kernel, decided: DecidedEndings, now: int, going:
             channels.add("wakes")
         if kind is not None and kind.announce:
             channels.add("events")
-        if decision.state in TERMINAL and decision.state is not State.SUCCEEDED:
+        if decision.state in LEAVES_MORE:
             channels.add("events")
         if awaited and decision.state in TERMINAL and ending.job.id in awaited:
             channels.add(ended_channel(ending.job.id))

@@ -24,6 +24,7 @@ from holdfast.core.redact import redact_stack
 from holdfast.errors import StoreDown
 from holdfast.kernel.go_on import Look, going_on, next_taken
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.kinds import JobKind
 from holdfast.kernel.observe.report import report
 from holdfast.kernel.settle import (
     DecidedEndings,
@@ -209,8 +210,11 @@ async def claim_one(kernel: Kernel, owner: str, job_id: str) -> LeasedJob | None
 
 async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> list[LeasedJob]:
     """What the jobs' stages need from earlier ones; nobody else writes results of a job that we hold."""
-    later = [job.id for job in leased if _has_earlier_stage(kernel, job)]
-    hidden = [job.id for job in leased if _has_secrets(kernel, job)]
+    kinds = [kernel.registry.kinds[name] for name in {job.kind for job in leased} & kernel.registry.kinds.keys()]
+    staged = {kind.name: kind for kind in kinds if len(kind.stages) > 1}
+    sealing = {kind.name for kind in kinds if kind.seals}
+    later = [job.id for job in leased if job.kind in staged and _has_earlier_stage(staged[job.kind], job)]
+    hidden = [job.id for job in leased if job.kind in sealing and sealed_number(job.payload) is not None]
     if not later and not hidden:
         return [LeasedJob(job, since=now) for job in leased]
     async with kernel.store.reading() as tx:
@@ -219,11 +223,5 @@ async def _with_results(kernel: Kernel, leased: Sequence[Claimed], now: int) -> 
     return [LeasedJob(job, stored.get(job.id, {}), now, sealed=sealed.get(job.id, {})) for job in leased]
 
 
-def _has_secrets(kernel: Kernel, job: Claimed) -> bool:
-    kind = kernel.registry.kinds.get(job.kind)
-    return kind is not None and bool(kind.seals) and sealed_number(job.payload) is not None
-
-
-def _has_earlier_stage(kernel: Kernel, job: Claimed) -> bool:
-    kind = kernel.registry.kinds.get(job.kind)
-    return kind is not None and (kind.stages[0].name != job.stage or job.done != "")
+def _has_earlier_stage(kind: JobKind, job: Claimed) -> bool:
+    return kind.stages[0].name != job.stage or job.done != ""

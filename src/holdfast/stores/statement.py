@@ -21,7 +21,7 @@ A row that several statements spell is declared once, as a named tuple, and give
     /*Claimed of j*/      the same, of the table `j`, as they are
     /*Claimed in j*/      the same, of the table `j`, the id as text
     /*Claimed absent*/    as many NULLs, but for the id
-    /*Ended from e*/      its fields out of the JSON array `e.value`, each under its own name and with its type
+    /*Fate from e*/       its fields out of the JSON array `e.value`, each under its own name and with its type
 """
 
 from __future__ import annotations

@@ -9,64 +9,20 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.core.decide import Decision
 from holdfast.core.floor import BOTTOM, LATER, NO_FLOORS, SLACK_MS, Floors, Lane, Seen, lowest, reached
-from holdfast.core.job import PRIORITIES, Claimed, State, is_due
+from holdfast.core.job import PRIORITIES, Claimed, State
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch, events, lanes
+from holdfast.tables.endings import Endings, Fate, is_due_again, pack, steps_to_write
 from holdfast.tables.job_rows import JobDetails, JobLine, RevivedJob
 from holdfast.tables.typed import fetch_first
 
 NIL = "00000000-0000-0000-0000-000000000000"
 
 
-class Ended(NamedTuple):
-    """The row of a job that leaves an attempt, as it travels: the fence, the job's columns, its event, its result."""
-
-    attempt: int
-    expected: str
-    state: str
-    stage: str
-    run_at: int
-    failures: int
-    crashes: int
-    provider: str | None
-    not_before: int | None
-    first_failure_at: int | None
-    wait_key: str | None
-    error: str | None
-    hold: str | None
-    is_due: int
-    done: str | None
-    tally: str | None
-    event: str
-    data: str | None
-    from_stage: str
-    value: str | None
-    claimed_at: int | None
-    goes_on: int
-
-
-sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Ended)
+sql = load_statements(Path(__file__).with_suffix(".sql"), Claimed, Fate)
 _BY_PLACE = attrgetter("priority", "created_at")
-_EVENT, _DATA = Ended._fields.index("event"), Ended._fields.index("data")
-
-
-class EndingRow(NamedTuple):
-    """One attempt's end, fenced: the job must still be in `expected` at `attempt`."""
-
-    job: Claimed
-    expected: State
-    decision: Decision
-    error: str | None
-    data: str | None
-    value: str | None = None
-    """The stage's result as JSON, if it is one to keep."""
-    done: str | None = None
-    """The stages completed so far, if that has changed."""
-    goes_on: bool = False
-    """Whether the next stage is to be leased with this end, to whoever holds the job."""
 
 
 class Claim(NamedTuple):
@@ -86,7 +42,6 @@ class Claim(NamedTuple):
         return [(queue, priority) for priority in PRIORITIES for queue in self.queues] if self.limit > 0 else []
 
 
-Endings = Sequence[EndingRow]
 NO_CLAIM = Claim("", (), "{}", 0, 0)
 
 
@@ -128,7 +83,7 @@ async def _turn_at_once(tx: Tx, endings: Endings, claim: Claim, now: int, channe
     later = claim.queues if scanned else ()
     rows = await tx.rows(
         sql.turn,
-        batch=batch.keyed({ending.job.id: _ended(ending, claim, now) for ending in endings}),
+        **pack(endings, claim.limit > 0, now),
         queues=[queue for queue, _ in scanned],
         priorities=[priority for _, priority in scanned],
         floors=[claim.floors.get(lane, BOTTOM) for lane in scanned],
@@ -171,17 +126,10 @@ def _read_seen(claim: Claim, seen: Sequence[Any], now: int) -> tuple[Floors, Flo
 def _put_back(endings: Endings, went_on: set[str], claim: Claim, now: int) -> Floors:
     """The lanes that ended attempts entered, and the oldest job of each."""
     queued = [ending for ending in endings if ending.decision.state is State.QUEUED and ending.decision.hold != "limit"]
-    back = [ending.job for ending in queued if ending.job.id not in went_on and _is_due(ending, claim, now)]
+    back = [
+        ending.job for ending in queued if ending.job.id not in went_on and is_due_again(ending, claim.limit > 0, now)
+    ]
     return lowest(*({(job.queue, job.priority): job.created_at} for job in back))
-
-
-def _is_due(ending: EndingRow, claim: Claim, now: int) -> int:
-    """Whether the job goes straight back into its lane: for its next stage, if whoever puts it there claims as well and
-    so knows of it. What is parked at once is in no lane. Everything else comes back through the later lane, where every
-    claim sees it."""
-    decision = ending.decision
-    is_known = decision.hold == "limit" or (claim.limit > 0 and decision.event == "advanced")
-    return is_due(decision.run_at, now) if is_known else 0
 
 
 async def _claim_lane_by_lane(tx: Tx, claim: Claim, now: int) -> tuple[Sequence[Row], Floors, Floors]:
@@ -232,57 +180,17 @@ async def claim_one(tx: Tx, job_id: str, claim: Claim, now: int) -> Claimed | No
 
 async def _end(tx: Tx, endings: Endings, claim: Claim, now: int) -> tuple[set[str], set[str]]:
     """End attempts; return the jobs whose end was accepted, and those of them that went on."""
-    rows = {ending.job.id: _ended(ending, claim, now) for ending in endings}
-    ended = await tx.rows(sql.end, batch=batch.keyed(rows), lease_until=claim.lease_until, now=now)
+    packed = pack(endings, claim.limit > 0, now)
+    ended = await tx.rows(sql.end, **packed, lease_until=claim.lease_until, now=now)
     states = {row["id"]: row["state"] for row in ended}
     accepted = [ending for ending in endings if ending.job.id in states]
-    steps = _steps_to_write(accepted, rows)
+    steps = steps_to_write(accepted)
     if steps:
         await tx.rows(sql.log_ends, batch=batch.keyed(steps), now=now)
-    values = {ending.job.id: rows[ending.job.id] for ending in accepted if ending.value is not None}
-    if values:
-        await tx.rows(sql.keep_values, batch=batch.keyed(values), now=now)
+    valued = [ending for ending in accepted if ending.value is not None]
+    if valued:
+        await tx.rows(sql.keep_values, **pack(valued, claim.limit > 0, now), now=now)
     return set(states), {job_id for job_id, state in states.items() if state == State.PROCESSING}
-
-
-def _steps_to_write(accepted: Endings, rows: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """The rows whose ends are written as events: of the successes of a kind and owner one, with how many others."""
-    ended = [ending.job for ending in accepted]
-    successes = {job.id: (job.kind, job.owner) for job in ended if rows[job.id][_EVENT] == "succeeded"}
-    steps = {job.id: rows[job.id] for job in ended if job.id not in successes}
-    others = {group: str(n - 1) if n > 1 else None for group, n in Counter(successes.values()).items()}
-    for group, job_id in {group: job_id for job_id, group in successes.items()}.items():
-        steps[job_id] = (*rows[job_id][:_DATA], others[group], *rows[job_id][_DATA + 1 :])
-    return steps
-
-
-def _ended(ending: EndingRow, claim: Claim, now: int) -> tuple[Any, ...]:
-    """The fields of `Ended`, in their order. A plain tuple: JSON takes 1.6 times as long to write a named one."""
-    job, expected, decision, error, data, value, done, goes_on = ending
-    return (
-        job.attempt,
-        expected,
-        decision.state,
-        decision.stage,
-        decision.run_at,
-        decision.failures,
-        decision.crashes,
-        decision.provider,
-        decision.not_before,
-        decision.first_failure_at,
-        decision.wait_key,
-        error,
-        decision.hold,
-        _is_due(ending, claim, now),
-        done,
-        decision.tally,
-        decision.event,
-        data,
-        job.stage,
-        value,
-        job.last_attempt_at if expected is State.PROCESSING else None,
-        int(goes_on),
-    )
 
 
 async def lock_one(tx: Tx, job_id: str) -> tuple[Claimed, str | None] | None:

@@ -5,6 +5,8 @@
 --
 -- The one door out of an attempt: the fence is id, attempt and the state it is left from. The CASE keeps the planner
 -- on the primary key: a plain state = 'processing' made it scan the lease index (91 against 51 us per job).
+-- What many attempts of a group come to travels once (tables/endings.py). Rows are locked in the order of their ids, so
+-- that two groups which share some cannot wait for each other.
 --
 -- The claim is one range scan per lane (queue, priority), in the order of creation: a retry does not go behind what
 -- came after it. What is not due yet lies outside of the index that it scans; what has come due since (`come`, some
@@ -23,7 +25,15 @@
 -- attempt shows when it was claimed (`holdfast_every_event` reads them back). Of a turn only the first claim is written,
 -- and of the successes of each kind and owner one, with how many others there were: so the newest events show that
 -- something has happened, and charts count without reading jobs.
-WITH fin AS (
+WITH fates AS MATERIALIZED (
+  SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
+             AND (r.provider IS NULL OR r.provider NOT IN (
+             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
+    FROM (SELECT CAST(e.key AS INTEGER) AS place, /*Fate from e*/ FROM json_each(:fates) AS e) AS r),
+attempts AS MATERIALIZED (
+  SELECT CAST(e.key AS uuid) AS id, CAST(e.value->>0 AS INTEGER) AS attempt, CAST(e.value->>1 AS INTEGER) AS place, e.value->>2 AS value
+    FROM json_each(:batch) AS e),
+fin AS (
   UPDATE holdfast_jobs AS j
      SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = j.attempt + CAST(s.goes AS INTEGER),
          stage = s.stage, run_at = CASE WHEN s.goes THEN j.run_at ELSE s.run_at END, failures = s.failures,
@@ -35,10 +45,7 @@ WITH fin AS (
          lease_until = CASE WHEN s.goes THEN GREATEST(j.lease_until, CAST(:lease_until AS BIGINT)) END,
          last_attempt_at = CASE WHEN s.goes THEN CAST(:now AS BIGINT) ELSE j.last_attempt_at END,
          finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN CAST(:now AS BIGINT) END
-    FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
-                   AND (r.provider IS NULL OR r.provider NOT IN (
-                   SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
-            FROM (SELECT CAST(e.key AS uuid) AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS r) AS s
+    FROM (SELECT a.id, a.attempt, a.value, f.* FROM attempts AS a JOIN fates AS f USING (place) ORDER BY a.id) AS s
    WHERE j.id = s.id AND j.attempt = s.attempt AND CASE j.state WHEN s.expected THEN TRUE ELSE FALSE END
   RETURNING j.id, j.kind, s.attempt, s.event, s.data, s.from_stage, s.value, s.claimed_at, s.goes, j.owner),
 kept AS (
@@ -199,9 +206,14 @@ RETURNING /*Claimed*/
 
 -- name: end @sqlite
 -- brief
--- The rows are read out of the batch first: as a subquery each use of a field, and of `goes` its three, reads the text
--- once more (27 against 18 us a row; on PostgreSQL it is no gain).
-WITH r AS MATERIALIZED (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e)
+WITH fates AS MATERIALIZED (
+  SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
+             AND (r.provider IS NULL OR r.provider NOT IN (
+             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
+    FROM (SELECT e.key AS place, /*Fate from e*/ FROM json_each(:fates) AS e) AS r),
+s AS MATERIALIZED (
+  SELECT e.key AS id, e.value->>0 AS attempt, f.*
+    FROM json_each(:batch) AS e CROSS JOIN fates AS f WHERE f.place = e.value->>1)
 UPDATE holdfast_jobs
    SET state = CASE WHEN s.goes THEN 'processing' ELSE s.state END, attempt = holdfast_jobs.attempt + s.goes,
        stage = s.stage, run_at = CASE WHEN s.goes THEN holdfast_jobs.run_at ELSE s.run_at END, failures = s.failures,
@@ -214,10 +226,7 @@ UPDATE holdfast_jobs
        lease_until = CASE WHEN s.goes THEN MAX(holdfast_jobs.lease_until, :lease_until) END,
        last_attempt_at = CASE WHEN s.goes THEN :now ELSE holdfast_jobs.last_attempt_at END,
        finished_at = CASE WHEN s.state IN ('succeeded', 'dead', 'cancelled') THEN :now END
-  FROM (SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
-                 AND (r.provider IS NULL OR r.provider NOT IN (
-                 SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
-          FROM r) AS s
+  FROM s
  WHERE holdfast_jobs.id = s.id AND holdfast_jobs.attempt = s.attempt AND holdfast_jobs.state = s.expected
 RETURNING holdfast_jobs.id AS id, holdfast_jobs.state AS state
 
@@ -225,14 +234,18 @@ RETURNING holdfast_jobs.id AS id, holdfast_jobs.state AS state
 -- brief
 INSERT INTO holdfast_job_events (job_id, attempt, type, at, data, claimed_at)
 SELECT s.id, s.attempt, s.event, :now, s.data, s.claimed_at
-  FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s
+  FROM (SELECT e.key AS id, e.value->>0 AS attempt, e.value->>1 AS event, e.value->>2 AS data, e.value->>3 AS claimed_at
+          FROM json_each(:batch) AS e) AS s
 
 -- name: keep_values @sqlite
 -- brief
 -- The first result of a stage stands.
 INSERT INTO holdfast_results (job_id, stage, attempt, is_late, at, value)
 SELECT s.id, s.from_stage, s.attempt, CASE s.event WHEN 'expired' THEN 1 ELSE 0 END, :now, s.value
-  FROM (SELECT e.key AS id, /*Ended from e*/ FROM json_each(:batch) AS e) AS s WHERE s.value IS NOT NULL
+  FROM (SELECT e.key AS id, e.value->>0 AS attempt, e.value->>2 AS value, f.*
+          FROM json_each(:batch) AS e
+          JOIN (SELECT e.key AS place, /*Fate from e*/ FROM json_each(:fates) AS e) AS f ON f.place = e.value->>1) AS s
+ WHERE s.value IS NOT NULL
     ON CONFLICT (job_id, stage, is_late) DO NOTHING
 
 -- name: lock_one

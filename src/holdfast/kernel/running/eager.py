@@ -29,10 +29,10 @@ def run_inline(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def first_step(coroutine: Coroutine[Any, Any, Any], run: Run = run_inline) -> tuple[bool, Any]:
+def first_step(coroutine: Coroutine[Any, Any, Any], run: Run | None = None) -> tuple[bool, Any]:
     """Run up to the first wait: (True, the result) if it ended, else (False, what it waits for)."""
     try:
-        return False, run(coroutine.send, None)
+        return False, coroutine.send(None) if run is None else run(coroutine.send, None)
     except StopIteration as end:
         return True, end.value
 
