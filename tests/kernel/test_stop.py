@@ -244,8 +244,12 @@ async def test_a_ring_during_an_empty_claim_is_not_lost(place: Place, clock: Han
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
+    """A command that another test ran in this process may have left its countdown: a signal that it heard of would end
+    the process half a minute later, in the middle of some other test."""
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    heard_by = signal.set_wakeup_fd(-1)
     yield
+    signal.set_wakeup_fd(heard_by, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, before)
 
 
