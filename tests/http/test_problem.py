@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from tests.http.conftest import Client
 
 from holdfast import errors
+from holdfast.http.json_body import json_complaint
 from holdfast.http.problem import of_exception
 
 HEADERS = {"Idempotency-Key": "6f1c6a9e-0f0e-4b7e-9d43-6b1f0c0d3b52"}
@@ -191,7 +192,7 @@ async def test_brackets_are_counted_in_every_form_of_a_body(client: Client) -> N
         for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"):
             answer = await client("ann", "learner").post("/api/wishes", content=body.encode(encoding), headers=JSON)
             assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT")
-            assert "nested deeper" in answer.text or "holds a NUL" in answer.text, (body[:20], encoding)
+            assert "nested deeper" in answer.text or "not written in UTF-8" in answer.text, (body[:20], encoding)
     fine = '{"text": "' + '[{\\"' * 300 + '\\\\"}'
     assert (await client("ann", "learner").post("/api/wishes", content=fine, headers=JSON)).status_code == 201
 
@@ -207,3 +208,16 @@ async def test_a_header_that_two_readers_would_take_differently_is_refused(clien
         assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST") and name.title() in answer.text
     accepted = [*given, ("Accept", "a/b"), ("Accept", "c/d")]
     assert (await client().post("/api/wishes", content=b'{"text": "rain"}', headers=accepted)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body", [b"RIFF\x24\0\0\0WAVEfmt ", b"\0\0\0\x18ftypM4A ", b"ID3\x03\0\0[", b"\xff\xfb\x90\0{"]
+)
+def test_a_recording_that_comes_without_a_type_is_not_refused_as_json(body: bytes) -> None:
+    assert json_complaint(body + b"\0" * 200) is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("text", ["[1]", ' {"a": 1}', '"a"', "7", " " * 5_000 + "[1]"])
+def test_json_is_written_in_utf_8(text: str, encoding: str) -> None:
+    assert json_complaint(text.encode(encoding)) == "is not written in UTF-8, as JSON is"

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import getincrementaldecoder
 from math import isfinite
 from typing import Any, NoReturn
 
 DEPTH_MAX = 64
+BEGINNING = 4_096
+"""How much of a body is read to see how it is written; white space may come first."""
+_JSON_BEGINS = frozenset('{["-0123456789tfnNI')
 _ESCAPES = (b"\\u0000", b"\\ud", b"\\uD")
 _NOT_DIGITS = bytes(char for char in range(256) if char not in b"0123456789")
 # Every digit as 0 and every exponent as e: then three searches find all numbers that may be too large.
@@ -32,8 +36,8 @@ def json_complaint(body: bytes) -> str | None:
     """Why this body is refused, as the end of a sentence; None if nothing speaks against it.
 
     What is no JSON at all is left to the parser of the route, which says where it breaks."""
-    if b"\0" in body:  # in UTF-16 or UTF-32, which Python's parser reads too, every bracket has one
-        return "holds a NUL; JSON is written in UTF-8"
+    if _is_wide(body):
+        return "is not written in UTF-8, as JSON is"
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _depth(body) > DEPTH_MAX:
         return f"is nested deeper than {DEPTH_MAX} levels"
     if not _is_suspicious(body):
@@ -45,6 +49,20 @@ def json_complaint(body: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     return _text_complaint(tree)
+
+
+def _is_wide(body: bytes) -> bool:
+    """Whether it is JSON in UTF-16 or UTF-32, which Python's parser reads too: there a bracket is not one byte. What
+    comes without a type may be a sound or a picture, with NULs of its own."""
+    encoding = json.detect_encoding(body[:4])
+    if encoding.startswith("utf-8"):
+        return False
+    try:
+        text = getincrementaldecoder(encoding)().decode(body[:BEGINNING])
+    except UnicodeDecodeError:
+        return False
+    first = text.lstrip()[:1]
+    return first in _JSON_BEGINS if first else bool(text)
 
 
 def _is_suspicious(body: bytes) -> bool:
