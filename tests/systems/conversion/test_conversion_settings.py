@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Breaker
+from holdfast.http.limits import UserLimits
 from holdfast.main import load_systems
 from holdfast.settings import Settings, problems, read
 from holdfast.settings.names import describe
@@ -45,6 +47,10 @@ def test_the_defaults_are_the_sources() -> None:
     assert (made.attempts_max, made.retry_base_ms, made.retry_jitter_ms) == (3, 5_000, 5_000)
     assert (made.circuit_window, made.circuit_fail_threshold, made.breaker.inclusive) == (20, 0.5, True)
     assert (made.breaker.mode, made.concurrency) == ("hold", 2)
+    assert made.breaker == Breaker(
+        mode="hold", window=20, open_above=0.5, inclusive=True, failures_in_a_row=10, cooldown_s=5.0, trials=5
+    )
+    assert (made.user_limits, made.gateway_timeout_s) == (UserLimits(60, 100), 120.0)
 
 
 @pytest.mark.spec("001.6")

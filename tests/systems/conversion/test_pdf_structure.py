@@ -13,7 +13,7 @@ from tests.systems.conversion.test_pdf_to_xml import TEI, tei_of, texts
 from holdfast.errors import CallError
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.embedded import EmbeddedGateway
-from holdfast_systems.conversion.inline import line_end
+from holdfast_systems.conversion.inline import Span, line_end, spans_of
 from holdfast_systems.conversion.layout import Word
 from holdfast_systems.conversion.ocr import is_installed
 from holdfast_systems.conversion.pdf_pictures import draw_pages, read_pictures
@@ -169,6 +169,13 @@ def test_the_header_tells_language_and_keywords_and_no_name_of_a_tool(tmp_path: 
 )
 def test_a_word_broken_by_any_hyphen_is_whole_again(text: str, following: str, joined: str) -> None:
     assert "".join((*line_end(text, following), following)) == joined
+
+
+@pytest.mark.spec("C9")
+@pytest.mark.parametrize(("x0", "before"), [(101.0, "moon"), (110.0, "moon ")])
+def test_what_is_raised_close_to_a_word_has_no_blank_before_it(x0: float, before: str) -> None:
+    line = [Word("moon", 60.0, 100.0, 700.0, 10.0), Word("1", x0, x0 + 3, 704.0, 6.0)]
+    assert spans_of(line, 700.0, 10.0, {}) == [Span(before), Span("1", raised=True)]
 
 
 @pytest.mark.spec("C9")

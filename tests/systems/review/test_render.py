@@ -117,6 +117,18 @@ def test_a_review_of_thousands_of_findings_still_makes_a_mail() -> None:
     assert "1699 more findings are not shown here." in text and "1999 remarks" in text
 
 
+@pytest.mark.parametrize(("count", "told"), [(300, []), (301, ["1 more findings are not shown here."])])
+def test_only_what_is_left_out_is_counted_as_left_out(count: int, told: list[str]) -> None:
+    many = tuple(Finding("a.py", n, "info", "r", f"m{n}", "c") for n in range(1, count + 1))
+    text, html = bodies(parsed(build(Review("many", many, "c"))))
+    assert [line for line in text.splitlines() if "not shown" in line] == told
+    assert [line for line in html.splitlines() if "not shown" in line] == [f"<p>{line}</p>" for line in told]
+
+
+def test_a_long_name_of_a_change_is_cut_in_its_header() -> None:
+    assert build(changelist_id="c" * 101)["X-Holdfast-Review"] == f"{'c' * 100}; version=2"
+
+
 def test_a_clean_review_says_so_in_its_subject() -> None:
     assert str(build(Review("fine", (), "c"))["Subject"]).endswith("nothing found")
 
