@@ -23,6 +23,12 @@ def test_the_defaults_are_the_specifications() -> None:
     main, service = read(MainSettings, {}), read(ServiceSettings, {})
     assert (main.sla_ms("writing"), main.sla_ms("speaking")) == (20 * 60_000, 60 * 60_000)
     assert {step.name: step.every_s for step in build_main({}).steps}["grading-main.sweep_timeouts"] == 60.0
+    assert {step.name: step.every_s for step in build_service({}).steps} == {
+        "grading-service.tell_held": 1.0,
+        "grading-service.prune_audio": 600.0,
+        "grading-service.prune_originals": 600.0,
+        "grading-service.prune_requests": 600.0,
+    }
     retry, breaker = service.retry, service.breaker
     assert (retry.attempts, retry.base_s, retry.multiplier, retry.cap_s, retry.jitter) == (4, 2, 2, 300, "additive")
     assert (breaker.window, breaker.open_above, breaker.inclusive) == (20, 0.5, False)

@@ -10,7 +10,7 @@ from holdfast.settings import read
 from holdfast_systems.review.settings import ReviewSettings
 
 
-@pytest.mark.spec("R3")
+@pytest.mark.spec("R3", "K18")
 def test_what_the_defaults_come_to() -> None:
     made = read(ReviewSettings, {})
     assert made.user_limits == UserLimits(600, 1_000)
@@ -20,7 +20,7 @@ def test_what_the_defaults_come_to() -> None:
     )
 
 
-@pytest.mark.spec("R3")
+@pytest.mark.spec("K18")
 def test_each_limit_of_a_caller_is_its_own() -> None:
     made = read(ReviewSettings, {"REVIEW_REQUESTS_PER_MINUTE": "3", "REVIEW_UNFINISHED_MAX": "4"})
     assert made.user_limits == UserLimits(3, 4)
