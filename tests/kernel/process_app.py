@@ -55,8 +55,11 @@ class Short(Job[int]):
 
 
 async def main() -> None:
-    stop = asyncio.Event()
-    stop_on_signals(stop)
+    with stop_on_signals() as stop:
+        await work_until(stop)
+
+
+async def work_until(stop: asyncio.Event) -> None:
     (folder() / f"heeds-{os.getpid()}").touch()
     failpoints = os.environ.get("HOLDFAST_FAILPOINTS", "")
     kernel = Kernel(

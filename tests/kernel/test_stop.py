@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from holdfast import App, Context, Job, stage
 from holdfast.__main__ import main
 from holdfast.engines.run import Duties, run
+from holdfast.engines.stopping import STOPPING, stop_on_signals
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreUnavailable
 from holdfast.kernel.kernel import Kernel, Tuning
@@ -244,13 +246,27 @@ async def test_a_ring_during_an_empty_claim_is_not_lost(place: Place, clock: Han
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """A command that another test ran in this process may have left its countdown: a signal that it heard of would end
-    the process half a minute later, in the middle of some other test."""
+    """A signal to stop that nobody heeds is nothing here."""
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    heard_by = signal.set_wakeup_fd(-1)
     yield
-    signal.set_wakeup_fd(heard_by, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.spec("K27")
+async def test_a_run_that_ends_by_itself_leaves_signals_as_they_were(own_signals: None) -> None:
+    """A program that goes on after it, as a shell or a test does, is not ended by a countdown that nobody waits for."""
+    handlers = [signal.getsignal(number) for number in STOPPING]
+    with stop_on_signals() as stop:
+        assert [signal.getsignal(number) for number in STOPPING] != handlers
+        assert sum(one.name == "holdfast stop" for one in threading.enumerate()) == 1
+    assert [signal.getsignal(number) for number in STOPPING] == handlers
+    heard_by = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(heard_by)
+    assert heard_by == -1 and not stop.is_set()
+    for one in threading.enumerate():
+        if one.name == "holdfast stop":
+            one.join(10)
+            assert not one.is_alive()
 
 
 @pytest.mark.spec("K27")

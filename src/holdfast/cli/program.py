@@ -255,22 +255,21 @@ async def _run_duties(settings: Settings, system: list[str] | None, apps: list[A
     from holdfast.kernel.loop import unless_stopped
     from holdfast.main import close_systems, open_systems
 
-    stop = asyncio.Event()
-    stop_on_signals(stop, settings.grace_s)
-    opened = await open_systems(settings, os.environ, system, apps, watch=_watch(settings))
-    try:
-        check_served(duties.queues, (queue for one in opened for queue in one.kernel.registry.queues))
-        for one in opened:
-            await unless_stopped(stop, prepare(one.kernel))
-        if stop.is_set():
-            return
-        async with asyncio.TaskGroup() as group:
+    with stop_on_signals(settings.grace_s) as stop:
+        opened = await open_systems(settings, os.environ, system, apps, watch=_watch(settings))
+        try:
+            check_served(duties.queues, (queue for one in opened for queue in one.kernel.registry.queues))
             for one in opened:
-                group.create_task(run(one.kernel, one.duties(duties), stop))
-            if settings.metrics_port:
-                group.create_task(_serve_metrics(settings, opened, stop))
-    finally:
-        await close_systems(opened)
+                await unless_stopped(stop, prepare(one.kernel))
+            if stop.is_set():
+                return
+            async with asyncio.TaskGroup() as group:
+                for one in opened:
+                    group.create_task(run(one.kernel, one.duties(duties), stop))
+                if settings.metrics_port:
+                    group.create_task(_serve_metrics(settings, opened, stop))
+        finally:
+            await close_systems(opened)
 
 
 async def _serve_metrics(settings: Settings, opened: list[OpenSystem], stop: asyncio.Event) -> None:

@@ -50,50 +50,49 @@ async def serve_systems(
     """Serve until SIGTERM or Ctrl-C; then stop claiming, finish what is in flight, and close the databases last."""
     if banner:
         _log_to_file(settings)
-    stop = asyncio.Event()
-    stop_on_signals(stop, duties.grace_s)
-    listening = _listening(settings)
-    is_read_only = not duties.any()
-    sabotage = _sabotage(settings, names, own) if banner and may_be_broken(settings) else None
-    opened = await open_systems(
-        settings,
-        env,
-        names,
-        own,
-        watch=PrometheusWatch(),
-        to_look=is_read_only,
-        databases=databases,
-        extra=_postcards(sabotage) if sabotage is not None else (),
-    )
-    showing: list[asyncio.Task[None]] = []
-    try:
-        if is_read_only:
-            await unless_stopped(stop, begin_to_show(opened, stop, showing))
-        for one in opened if not is_read_only else ():
-            await unless_stopped(stop, prepare(one.kernel))
-        if stop.is_set():
-            return
-        if sabotage is not None:
-            sabotage.attach(opened)
-        app = create_app(settings, opened, to_break=_playground(sabotage, opened))
-        server = _server(app, settings, duties.grace_s)
-        async with asyncio.TaskGroup() as group:
-            for one in opened:
-                run_worker = Worker.run if sabotage is None else partial(sabotage.run_worker, one.name)
-                group.create_task(run(one.kernel, one.duties(duties), stop, run_worker=run_worker))
-            group.create_task(server.serve(sockets=[listening]))
-            if banner:
-                print_banner(settings, opened)
-            await stop.wait()
-            app.state.stopping.set()
-            server.should_exit = True
-    finally:
-        for each in showing:
-            each.cancel()
-        listening.close()
-        await close_systems(opened)
-        if sabotage is not None:
-            sabotage.book.close()
+    with stop_on_signals(duties.grace_s) as stop:
+        listening = _listening(settings)
+        is_read_only = not duties.any()
+        sabotage = _sabotage(settings, names, own) if banner and may_be_broken(settings) else None
+        opened = await open_systems(
+            settings,
+            env,
+            names,
+            own,
+            watch=PrometheusWatch(),
+            to_look=is_read_only,
+            databases=databases,
+            extra=_postcards(sabotage) if sabotage is not None else (),
+        )
+        showing: list[asyncio.Task[None]] = []
+        try:
+            if is_read_only:
+                await unless_stopped(stop, begin_to_show(opened, stop, showing))
+            for one in opened if not is_read_only else ():
+                await unless_stopped(stop, prepare(one.kernel))
+            if stop.is_set():
+                return
+            if sabotage is not None:
+                sabotage.attach(opened)
+            app = create_app(settings, opened, to_break=_playground(sabotage, opened))
+            server = _server(app, settings, duties.grace_s)
+            async with asyncio.TaskGroup() as group:
+                for one in opened:
+                    run_worker = Worker.run if sabotage is None else partial(sabotage.run_worker, one.name)
+                    group.create_task(run(one.kernel, one.duties(duties), stop, run_worker=run_worker))
+                group.create_task(server.serve(sockets=[listening]))
+                if banner:
+                    print_banner(settings, opened)
+                await stop.wait()
+                app.state.stopping.set()
+                server.should_exit = True
+        finally:
+            for each in showing:
+                each.cancel()
+            listening.close()
+            await close_systems(opened)
+            if sabotage is not None:
+                sabotage.book.close()
 
 
 async def begin_to_show(opened: Sequence[OpenSystem], stop: asyncio.Event, showing: list[asyncio.Task[None]]) -> None:

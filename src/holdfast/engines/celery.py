@@ -150,26 +150,26 @@ def work(fleet: Fleet, concurrency: int, parent: int) -> None:
 
 async def attend(fleet: Fleet, worker: multiprocessing.process.BaseProcess, dispatching: bool) -> None:
     """Until SIGTERM or until the worker ends; then both end, within the grace time."""
-    stop, ended = asyncio.Event(), asyncio.Event()
-    stop_on_signals(stop, fleet.settings.grace_s)
     loop = asyncio.get_running_loop()
+    with stop_on_signals(fleet.settings.grace_s) as stop:
+        ended = asyncio.Event()
 
-    def on_end() -> None:
-        loop.remove_reader(worker.sentinel)
-        ended.set()
-        stop.set()
+        def on_end() -> None:
+            loop.remove_reader(worker.sentinel)
+            ended.set()
+            stop.set()
 
-    loop.add_reader(worker.sentinel, on_end)
-    opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_end(worker, fleet.settings.grace_s, stop, ended))
-            for system in opened:
-                group.create_task(report_for_ever(system.kernel, stop))
-            if dispatching:
-                group.create_task(dispatch(fleet, opened, stop))
-    finally:
-        await close_systems(opened)
+        loop.add_reader(worker.sentinel, on_end)
+        opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_end(worker, fleet.settings.grace_s, stop, ended))
+                for system in opened:
+                    group.create_task(report_for_ever(system.kernel, stop))
+                if dispatching:
+                    group.create_task(dispatch(fleet, opened, stop))
+        finally:
+            await close_systems(opened)
 
 
 async def dispatch(fleet: Fleet, opened: Sequence[OpenSystem], stop: asyncio.Event) -> None:
@@ -187,13 +187,12 @@ async def dispatch(fleet: Fleet, opened: Sequence[OpenSystem], stop: asyncio.Eve
 
 
 async def _dispatch_alone(fleet: Fleet) -> None:
-    stop = asyncio.Event()
-    stop_on_signals(stop, fleet.settings.grace_s)
-    opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
-    try:
-        await dispatch(fleet, opened, stop)
-    finally:
-        await close_systems(opened)
+    with stop_on_signals(fleet.settings.grace_s) as stop:
+        opened = await open_systems(fleet.settings, os.environ, fleet.systems, fleet.apps)
+        try:
+            await dispatch(fleet, opened, stop)
+        finally:
+            await close_systems(opened)
 
 
 async def _end(

@@ -17,7 +17,8 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from holdfast.core.redact import redact_frame
@@ -31,10 +32,21 @@ LAST_WORDS_S = 0.7
 SECOND_SIGNAL_S = 1.0
 
 
-def stop_on_signals(stop: asyncio.Event, grace_s: float = 20.0) -> None:
-    """Set `stop` at the first SIGTERM or SIGINT, and end the process at the second, or when `grace_s` and some
-    seconds have passed. To be called from the main thread, inside the running loop."""
-    _Countdown(asyncio.get_running_loop(), stop, grace_s).install()
+@contextmanager
+def stop_on_signals(grace_s: float = 20.0) -> Iterator[asyncio.Event]:
+    """An event that the first SIGTERM or SIGINT sets. The second ends the process, and so do `grace_s` and some
+    seconds. To be entered in the main thread, inside the running loop.
+
+    Whoever leaves without a signal has the former handlers again; after a signal the process is to end, and the
+    countdown goes on.
+    """
+    stop = asyncio.Event()
+    countdown = _Countdown(asyncio.get_running_loop(), stop, grace_s)
+    countdown.install()
+    try:
+        yield stop
+    finally:
+        countdown.uninstall()
 
 
 class _Countdown(threading.Thread):
@@ -49,10 +61,18 @@ class _Countdown(threading.Thread):
 
     def install(self) -> None:
         self._sender.setblocking(False)
-        for number in STOPPING:
-            signal.signal(number, self._on_signal)
-        signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        self._former = {number: signal.signal(number, self._on_signal) for number in STOPPING}
+        self._former_fd = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
         self.start()
+
+    def uninstall(self) -> None:
+        """Unless a signal has come. One that comes meanwhile is heard here, by the former handlers, or by both."""
+        if self._signals:
+            return
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_fd)
+        self._sender.close()
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         """In the main thread, as soon as it is free: only there can a signal be given back its own effect."""
@@ -63,7 +83,8 @@ class _Countdown(threading.Thread):
 
     def run(self) -> None:
         first = self._next(None)
-        assert first is not None, "it waits forever"
+        if first is None:
+            return
         with suppress(RuntimeError):  # the loop is closed: the process is on its way out
             self._loop.call_soon_threadsafe(self._stop_event.set)
         if self._next(time.monotonic() + self._grace_s + AFTER_GRACE_S) is None:
@@ -75,16 +96,19 @@ class _Countdown(threading.Thread):
         os._exit(128 + first)
 
     def _next(self, until: float | None) -> int | None:
-        """The next signal to stop; None at `until`."""
+        """The next signal to stop; None at `until`, or when nobody listens to signals any more."""
         while True:
             if until is not None:
                 self._receiver.settimeout(max(0.001, until - time.monotonic()))
             try:
-                number = self._receiver.recv(1)[0]
+                byte = self._receiver.recv(1)
             except TimeoutError:
                 return None
-            if number in STOPPING:
-                return number
+            if not byte:
+                time.sleep(0 if until is None else max(0, until - time.monotonic()))
+                return None
+            if byte[0] in STOPPING:
+                return byte[0]
 
     def _say_overdue(self) -> None:
         frame = sys._current_frames().get(self._main)

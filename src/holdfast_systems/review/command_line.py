@@ -118,13 +118,12 @@ async def _submit(
 
 async def _run(kernel: Kernel, stored: StoredReview, console: Console) -> tuple[list[ReviewDelivery], StoredReview]:
     """Work until the review has ended, or until Ctrl-C."""
-    stop = asyncio.Event()
     duties = Duties(relay=False, consume=False, grace_s=5.0)
-    stop_on_signals(stop, duties.grace_s)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(run(kernel, duties, stop))
-        told, last = await _follow(kernel, stored, stop, console)
-        stop.set()
+    with stop_on_signals(duties.grace_s) as stop:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run(kernel, duties, stop))
+            told, last = await _follow(kernel, stored, stop, console)
+            stop.set()
     return told, last
 
 
