@@ -142,8 +142,9 @@ async def test_a_text_that_no_row_can_hold_never_loops(pair: Pair) -> None:
 
 
 @pytest.mark.spec("G5", "K14")
-async def test_a_request_past_its_deadline_is_failed_at_once(pair: Pair) -> None:
-    await send(pair, request(pair, seconds=-1))
+@pytest.mark.parametrize("seconds", [-1, 0])
+async def test_a_request_at_or_past_its_deadline_is_failed_at_once(pair: Pair, seconds: float) -> None:
+    await send(pair, request(pair, seconds=seconds))
     await pair.settle()
     assert [one["data"]["error"]["code"] for one in pair.callbacks] == ["TIMEOUT"]
     assert graded(pair) == 0 and len(pair.dead_letters) == 1

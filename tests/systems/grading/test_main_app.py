@@ -11,8 +11,10 @@ from tests.systems.grading.callbacks_made import completed, error, progress, res
 from tests.systems.grading.pair import SPEAKING, WRITING, Pair
 
 from holdfast import InvalidInput
+from holdfast.kernel.observe.watch import LogWatch
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, SLA_MS
 from holdfast_systems.grading.main_app import submit
+from holdfast_systems.grading.reasons import ADVICE, REASONS, advice
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.sweep import BATCH, sweep_timeouts
 from holdfast_systems.grading.transitions import Status
@@ -34,6 +36,13 @@ async def test_a_submission_and_its_request_are_one_write(pair: Pair) -> None:
     request = json.loads(str(waiting[0]["payload"]))
     assert (request["requestId"], request["submissionId"]) == (stored.request_id, stored.id)
     assert (request["skill"], request["payload"], request["attempt"]) == ("writing", WRITING, 1)
+
+
+@pytest.mark.spec("K8")
+async def test_a_submission_wakes_the_relay(pair: Pair) -> None:
+    listener = pair.main.kernel.store.listen("outbox")
+    await pair.submit()
+    assert await listener.wait(30), "else it would be late by a poll"
 
 
 @pytest.mark.spec("G1", "K1", "000.1")
@@ -126,6 +135,25 @@ async def test_what_is_no_callback_is_written_down_and_acked(pair: Pair, body: b
     assert await rows(pair, "SELECT event_id FROM processed_callbacks") == []
 
 
+class Refused(LogWatch):
+    """Keeps what is logged of refused callbacks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logged: list[object] = []
+
+    def log(self, event: str, **fields: object) -> None:
+        if event == "callback.refused":
+            self.logged.append(fields["request_id"])
+
+
+@pytest.mark.spec("G9")
+async def test_a_refused_callback_is_one_line_of_the_log_that_names_its_request(pair: Pair) -> None:
+    watch = pair.main.kernel.watch = Refused()
+    await pair.deliver(CALLBACK_QUEUE, b'{"kind":"completed","requestId":"7d3c0b6e-5f0a-4b0e-8a52-3f1f0e6f7c11"}')
+    assert watch.logged == ["7d3c0b6e-5f0a-4b0e-8a52-3f1f0e6f7c11"]
+
+
 @pytest.mark.spec("G9")
 async def test_a_callback_of_somebody_else_touches_nothing(pair: Pair) -> None:
     one, other = await pair.submit(), await pair.submit()
@@ -207,3 +235,11 @@ async def test_many_sweeps_at_once_fail_each_submission_once(pair: Pair) -> None
     assert sum(swept) + await sweep_timeouts(pair.main.kernel) == len(mine)
     told = await rows(pair, "SELECT submission_id FROM submission_events")
     assert len(told) == len(mine) == len({str(row["submission_id"]) for row in told})
+
+
+@pytest.mark.spec("G10")
+def test_every_failure_of_a_recording_tells_the_learner_what_to_do_and_no_other_failure_does() -> None:
+    audio = [reason for reason in REASONS if reason.startswith("AUDIO_")]
+    assert [advice(reason) for reason in audio] == [ADVICE[reason] for reason in audio]
+    assert advice("AUDIO_OF_ANOTHER_SERVICE") == "Your recording cannot be used. Please record your answer again."
+    assert [advice(reason) for reason in (None, "", "LLM_FAIL", "TIMEOUT", "OTHER")] == [None] * 5
