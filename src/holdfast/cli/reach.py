@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import os
 import sys
 import time
@@ -47,9 +46,11 @@ def act(systems: list[str] | None, apps: list[str] | None) -> Where:
 
 
 def finite(value: float | None) -> float | None:
-    """An option's number; NaN and infinity are refused."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter("It must be a finite number.")
+    """An option's number; NaN and infinity are refused, and what becomes infinity a line further."""
+    from holdfast.settings.values import NUMBER_MAX
+
+    if value is not None and not abs(value) <= NUMBER_MAX:
+        raise typer.BadParameter(f"It must be a finite number, at most {NUMBER_MAX:,}.")
     return value
 
 

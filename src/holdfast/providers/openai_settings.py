@@ -15,8 +15,12 @@ class OpenAISettings:
     openai_api_key: str | None = setting("OPENAI_API_KEY", None, "Key of that endpoint", secret=True)
     llm_model: str = setting("LLM_MODEL", "gpt-4o-mini", "The language model that is asked")
     llm_timeout_s: float = setting("LLM_TIMEOUT_SEC", 60.0, "One call of the model", minimum=0.01)
-    llm_prompt_price: int = setting("LLM_PROMPT_MICROS_PER_1K", 0, "Price of 1,000 prompt tokens, in millionths")
-    llm_answer_price: int = setting("LLM_ANSWER_MICROS_PER_1K", 0, "Price of 1,000 answer tokens, in millionths")
+    llm_prompt_price: int = setting(
+        "LLM_PROMPT_MICROS_PER_1K", 0, "Price of 1,000 prompt tokens, in millionths", minimum=0
+    )
+    llm_answer_price: int = setting(
+        "LLM_ANSWER_MICROS_PER_1K", 0, "Price of 1,000 answer tokens, in millionths", minimum=0
+    )
 
     def endpoint_problems(self) -> list[str]:
         """What is wrong although each value alone is fine."""

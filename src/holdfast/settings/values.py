@@ -12,6 +12,9 @@ from holdfast.settings.names import name_in
 
 G = TypeVar("G")
 TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+NUMBER_MAX = 10**9
+"""What no number without a bound of its own goes beyond: as days it still fits a column once it is milliseconds."""
+SHOWN_MAX = 60
 
 
 def setting(
@@ -67,7 +70,7 @@ def _parse(group: type[Any], env: Mapping[str, str]) -> tuple[dict[str, Any], li
         try:
             values[one.name] = _value(one, env[name])
         except ValueError as error:
-            shown = "" if one.metadata["secret"] else f" is '{env[name]}'"
+            shown = "" if one.metadata["secret"] else f" is '{_short(env[name])}'"
             wrong.append(f"{name}{shown}; {error}.")
     return values, wrong
 
@@ -91,14 +94,19 @@ def _number(one: Field[Any], kind: type[Any], text: str) -> Any:
         value = kind(text)
     except ValueError:
         raise ValueError("it must be a whole number" if kind is int else "it must be a number") from None
-    if not isfinite(value):
+    if kind is float and not isfinite(value):
         raise ValueError("it must be a finite number")
     low, high = one.metadata["minimum"], one.metadata["maximum"]
-    if low is not None and value < low:
+    low, high = -NUMBER_MAX if low is None else low, NUMBER_MAX if high is None else high
+    if value < low:
         raise ValueError(f"it must be at least {low}")
-    if high is not None and value > high:
+    if value > high:
         raise ValueError(f"it must be at most {high}")
     return value
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def _own_problems(made: object) -> list[str]:

@@ -54,11 +54,15 @@ class ConversionSettings:
     circuit_calls_min: int = setting(
         "CIRCUIT_MIN_CALLS", 0, "Gateway calls from which the share is judged; 0: a full window", minimum=0
     )
-    upload_bytes_max: int = setting("UPLOAD_BYTES_MAX", 100 << 20, "Largest PDF that is accepted", minimum=1)
-    result_bytes_max: int = setting("RESULT_BYTES_MAX", 64 << 20, "Largest XML that is accepted", minimum=1)
+    upload_bytes_max: int = setting(
+        "UPLOAD_BYTES_MAX", 100 << 20, "Largest PDF that is accepted", minimum=1, maximum=1 << 40
+    )
+    result_bytes_max: int = setting(
+        "RESULT_BYTES_MAX", 64 << 20, "Largest XML that is accepted", minimum=1, maximum=1 << 40
+    )
     pages_max: int = setting("CONVERTER_PAGES_MAX", 2_000, "Most pages the embedded converter takes", minimum=1)
     memory_bytes_max: int = setting(
-        "CONVERTER_MEMORY_BYTES_MAX", 512 << 20, "Memory of one embedded conversion", minimum=64 << 20
+        "CONVERTER_MEMORY_BYTES_MAX", 512 << 20, "Memory of one embedded conversion", minimum=64 << 20, maximum=1 << 40
     )
     cpu_s_max: int = setting("CONVERTER_CPU_SEC_MAX", 18, "Processor time of one embedded conversion", minimum=1)
     wall_s_max: float = setting("CONVERTER_WALL_SEC_MAX", 25.0, "One embedded conversion may take", minimum=0.1)

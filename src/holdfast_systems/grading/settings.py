@@ -117,7 +117,9 @@ class ServiceSettings(OpenAISettings):
     audio_private_hosts: str = setting(
         "GRADING_AUDIO_PRIVATE_HOSTS", "", "Private hosts that audio may come from, by ,"
     )
-    audio_bytes_max: int = setting("GRADING_AUDIO_BYTES_MAX", 25 * 1_048_576, "Largest audio file", minimum=1)
+    audio_bytes_max: int = setting(
+        "GRADING_AUDIO_BYTES_MAX", 25 * 1_048_576, "Largest audio file", minimum=1, maximum=1 << 40
+    )
     audio_seconds_max: float = setting("GRADING_AUDIO_SECONDS_MAX", 900.0, "Longest audio", minimum=1)
     audio_fetch_s: float = setting("GRADING_AUDIO_FETCH_SEC", 60.0, "Time to fetch an audio file", minimum=0.01)
     audio_keep_s: float = setting(
