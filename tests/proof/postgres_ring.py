@@ -95,6 +95,7 @@ class Connection:
         self._raw.adapters.register_dumper(str, StrDumperUnknown)
         self._raw.adapters.register_loader("uuid", TextLoader)
         self._raw.execute("SET lock_timeout = '20ms'; SET synchronous_commit = off; SET jit = off")
+        self._raw.execute("SET plan_cache_mode = force_generic_plan")  # as production does: each is planned once
         self._reads, self._who, self._begins = reads, "", ""
 
     def begin(self) -> None:
