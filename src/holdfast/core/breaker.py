@@ -164,8 +164,8 @@ def force_close(state: BreakerState, now: int) -> BreakerState:
 
 
 def trial_room(state: BreakerState, policy: BreakerPolicy, now: int) -> int:
-    """How many more trial calls may start now. 0 also when closed: then no call needs to be a trial. There is room while
-    none is under way: where the policy asks for fewer than have succeeded by now, one more closes the gate."""
+    """How many more trial calls may start now. 0 also when closed: then no call needs to be a trial. There is room
+    while none is under way: where the policy asks for fewer than have succeeded by now, one more closes the gate."""
     state = tick(state, policy, now)
     if state.gate is not Gate.HALF_OPEN:
         return 0
