@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.breaker import BreakerPolicy, BreakerState, Gate, from_row, record, to_row
+from holdfast.core.breaker import Admitted, BreakerPolicy, BreakerState, Gate, admit, from_row, record, to_row
 
 
 @pytest.mark.spec("K9")
@@ -95,3 +95,14 @@ def test_a_row_that_an_earlier_release_wrote_is_read() -> None:
     assert from_row(old) == BreakerState(
         gate=Gate.OPEN, generation=4, window="11", opened_at=5, openings=2, reason="down"
     )
+
+
+@pytest.mark.spec("K9")
+def test_a_breaker_whose_policy_asks_for_fewer_trials_than_have_succeeded_still_closes() -> None:
+    """A deploy may come while it is half open: it is neither an error nor a breaker that nothing closes any more."""
+    policy = BreakerPolicy(trials=1)
+    state, verdict = admit(BreakerState(gate=Gate.HALF_OPEN, generation=3, trial_successes=2), policy, 0, "p")
+    assert isinstance(verdict, Admitted) and verdict.trial
+    _, refused = admit(state, policy, 0, "another")
+    assert not isinstance(refused, Admitted), "one at a time"
+    assert record(state, policy, 0, 3, "p", ok=True).gate is Gate.CLOSED

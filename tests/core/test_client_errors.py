@@ -233,6 +233,12 @@ def test_a_vendors_error_means_what_it_says(error: Exception, expected: tuple[st
     assert summary(classify(error, now_ms=NOW)) == expected
 
 
+def test_a_code_that_has_a_name_but_no_pair_is_not_of_grpc() -> None:
+    odd = Code("UNAVAILABLE")
+    odd.value = 14  # type: ignore[assignment]
+    assert classify(named("DeviceError", code=lambda: odd)).unknown
+
+
 @pytest.mark.parametrize("name", sorted(BY_CODE))
 def test_every_grpc_status_is_known(name: str) -> None:
     seen = classify(raised_by_grpc(name))

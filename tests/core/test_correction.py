@@ -37,8 +37,12 @@ def test_values_are_set_by_their_paths_and_nothing_else_moves() -> None:
     assert changed_fields(ORDER, after) == {"title", "to"}
 
 
+def test_an_element_of_a_list_is_replaced_or_comes_at_its_end() -> None:
+    assert with_values({"tags": ["a", "b", "e"]}, {"tags.1": "c", "tags.3": "d"}) == {"tags": ["a", "c", "e", "d"]}
+
+
 @pytest.mark.parametrize(
-    "path", ["", "to..address", "to.9.address", "to.x", "title.inner", "nobody.home", "to.-1", "to.4"]
+    "path", ["", "to..address", "to.9.address", "to.x", "title.inner", "nobody.home", "to.-1", "to.3", "to.4"]
 )
 def test_a_path_that_leads_nowhere_is_refused(path: str) -> None:
     with pytest.raises(BadPath):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from holdfast.core.case import fingerprint
-from holdfast.core.origin import name_origin
+from holdfast.core.origin import FRAMES_MAX, name_origin
 from holdfast.core.redact import redact
 
 pytestmark = pytest.mark.spec("K8")
@@ -37,6 +37,14 @@ def test_the_type_and_the_innermost_own_function_are_named() -> None:
     assert origin(look_up) == "KeyError core/test_origin.py look_up"
     assert origin(divide) == "ZeroDivisionError core/test_origin.py divide"
     assert origin(parse) == "JSONDecodeError core/test_origin.py parse", "the standard library is nobody's own"
+
+
+def test_no_more_frames_are_walked_than_an_exception_of_an_endless_call_is_worth() -> None:
+    def fall(depth: int) -> None:
+        divide() if depth == 0 else fall(depth - 1)
+
+    assert origin(lambda: fall(10)).endswith(" divide") and origin(lambda: fall(FRAMES_MAX)).endswith(".fall")
+    assert FRAMES_MAX == 200
 
 
 def test_where_no_frame_is_ones_own_the_type_is_left() -> None:

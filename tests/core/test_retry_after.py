@@ -98,6 +98,8 @@ def test_whole_seconds_are_read_exactly(seconds: int) -> None:
         ({"x-should-retry": " False "}, False),
         ({"x-should-retry": "maybe"}, None),
         ({"x-should-retry": ""}, None),
+        ({"x-cached": "false", "x-shed": "true"}, None),
+        ({"x-cached": "true", "Stripe-Should-Retry": "false"}, False),
     ],
 )
 def test_the_provider_may_say_whether_to_retry(headers: dict[str, str], word: bool | None) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import App, Breaker, Provider
 from holdfast.core.breaker import BreakerState, Gate
-from holdfast.kernel.call import PLACE_SLACK_MS, admit, give_back, hold_max_ms, place_ms
+from holdfast.kernel.call import PLACE_SLACK_MS, _failed, admit, give_back, hold_max_ms, place_ms
 from holdfast.tables import providers
 from tests.kernel.places import Deploy
 
@@ -43,3 +43,18 @@ def test_how_long_a_place_and_a_hold_last() -> None:
     assert place_ms(Provider(NAME, timeout_s=3), 0.5) == 500 + PLACE_SLACK_MS
     assert hold_max_ms(Provider(NAME)) is None or Provider(NAME).hold_max_s is not None
     assert hold_max_ms(Provider(NAME, hold_max_s=1.5)) == 1_500
+
+
+@pytest.mark.spec("K5")
+@pytest.mark.parametrize(
+    ("error", "cut_after_ms", "words"),
+    [
+        (TimeoutError("the library's own"), None, "the library's own"),
+        (TimeoutError(), 2_500, "The provider 'api' did not answer within 2.5 s."),
+        (ConnectionResetError("cut off"), 2_500, "cut off"),
+    ],
+)
+def test_only_a_call_that_was_cut_off_says_for_how_long_it_was_waited(
+    error: Exception, cut_after_ms: int | None, words: str
+) -> None:
+    assert words in _failed(Provider("api"), error, 0, cut_after_ms).failure.message

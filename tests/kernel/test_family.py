@@ -284,3 +284,5 @@ def test_ids_of_children_are_in_their_order_and_of_their_join() -> None:
     ids = [child_id(1_767_225_600_000, "a", number) for number in (0, 1, 2**20 - 1, 2**20, 2**31)]
     assert ids == sorted(ids) and len(set(ids)) == len(ids) and ids[0][14] == "7"
     assert child_id(1_767_225_600_000, "b", 0) != ids[0]
+    golden = ["019b76da-a800-7000-8000-02978112ca1b", "019b76da-a800-7001-8000-02978112ca1b"]
+    assert [ids[0], ids[3]] == golden, "as in the release before"

@@ -183,6 +183,8 @@ async def test_all_or_nothing_with_every_library(paying: World, place: Place) ->
         job = await paying.enqueue(Pays, "x")
         await paying.work()
         assert await kept(paying) == (number - 1, number - 1), "nothing of it is there"
+        (why,) = await rows(paying.kernel.store, "SELECT error FROM holdfast_jobs WHERE state = 'queued'")
+        assert "at the end of the block" in why["error"], "what went wrong is the block's own error"
         await paying.run_until_idle()
         assert await kept(paying) == (number, number)
         assert await paying.results(job) == {"pay": "17", "then": "18"}

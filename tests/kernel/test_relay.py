@@ -13,6 +13,7 @@ from holdfast.errors import NotHandled, TransportDown, Unroutable
 from holdfast.kernel.kernel import Kernel, Tuning
 from holdfast.kernel.loop import repeat
 from holdfast.kernel.relay import relay, relay_once
+from holdfast.stores.statement import _statement
 from holdfast.tables import outbox
 from holdfast.testing import HandClock
 from holdfast.transports.seam import Message
@@ -186,6 +187,18 @@ async def test_a_bad_row_backs_off_alone_and_is_set_aside_at_last(
     (row,) = await rows(kernel.store, "SELECT error_message FROM holdfast_outbox WHERE status = 'failed'")
     assert "no queue" in row["error_message"] and "abcdefabcdef" not in row["error_message"]
     assert isinstance(kernel.watch, Heard) and kernel.watch.counts["outbox_set_aside"] == 1
+    await close_all(place)
+
+
+@pytest.mark.spec("K10")
+async def test_a_row_waits_a_minute_and_a_half_at_most(kernel: Kernel, broker: Broker, place: Place) -> None:
+    broker.refuses["bad"] = NotHandled("the consumer failed")
+    await put(kernel, "bad")
+    async with kernel.store.transaction() as tx:
+        await tx.rows(_statement("tried", {None: "UPDATE holdfast_outbox SET retry_count = 40"}))
+    assert await relay_once(kernel) == 0
+    (row,) = await rows(kernel.store, "SELECT available_at FROM holdfast_outbox")
+    assert 60_000 <= row["available_at"] - kernel.now() <= 90_000
     await close_all(place)
 
 

@@ -68,6 +68,7 @@ async def test_jobs_are_brought_forward_run_now_and_deleted(deploy: Deploy) -> N
 
     assert await act("priority", priority=0, dry_run=True) == (3, 1)
     assert await act("priority", priority=0) == (3, 1)
+    assert {(await show_job(desk, job_id))["priority"] for job_id in later} == {0}
     with pytest.raises(InvalidInput, match="Say which priority"):
         await act("priority")
     assert (await turn(world.kernel, "w", ["shop"], [], 5))[0] == [], "urgent, and not due"

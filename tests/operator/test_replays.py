@@ -37,6 +37,7 @@ async def test_a_group_is_previewed_from_the_ledger_and_nothing_is_written(deplo
     )
     assert (seen["letters"], seen["owners"], seen["replay_from"]) == (3, 2, "send")
     assert (seen["stages_kept"], seen["effects_kept"], seen["cost_kept_micros"]) == ({"charge": 3}, 3, 2_100)
+    assert seen["effects_in_doubt"] == 0
     assert seen["changes"] == [{"path": "pieces", "before": 6, "after": 5}]
     assert (seen["sampled"], seen["refused"], seen["gate"]) == (3, [], "closed")
     wrong = await replays.preview_group(desk_of(world), group, actor="olga", values={"pieces": "many"}, full=True)

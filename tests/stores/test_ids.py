@@ -17,7 +17,8 @@ def test_a_bulk_of_ids_is_unique_and_in_order(dice: Dice) -> None:
     times = iter([NOW] * 3_000 + [NOW + 1] * 3_000)
     ids = list(islice(uuid7s(lambda: next(times), dice), 6_000))
     assert ids == sorted(ids) and len(set(ids)) == 6_000
-    for text in (ids[0], ids[-1], uuid7(NOW, dice)):
+    assert {len(text) for text in ids} == {36}
+    for text in (ids[0], ids[63], ids[-1], uuid7(NOW, dice)):
         found = UUID(text)
         assert (str(found), found.version, found.variant) == (text, 7, RFC_4122)
         assert found.int >> 80 in (NOW, NOW + 1)

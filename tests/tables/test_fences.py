@@ -21,6 +21,7 @@ from holdfast.tables import (
     effects,
     incidents,
     jobs,
+    keepers,
     leases,
     ops,
     outbox,
@@ -208,6 +209,44 @@ async def test_a_start_counts_for_its_whole_period_and_not_at_its_end(deploy: De
         minute = [60_000 + since for since in (999, 1_000, 1_001)]
         lately = [(await turns.begun(tx, ["ann"], {}, now))["ann"].lately for now in minute]
     assert lately == [1, 0, 0]
+
+
+@pytest.mark.spec("K25")
+async def test_what_a_process_has_counted_does_not_grow_for_ever(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "COUNTS_MAX", 3)
+    world = await deploy(app)
+    counts: turns.Counts = {}
+    async with world.kernel.store.transaction() as tx:
+        for keys, kept in ((["a", "b"], {"a", "b"}), (["c"], {"a", "b", "c"}), (["d"], {"d"})):
+            await turns.begun(tx, keys, counts, world.kernel.now())
+            assert set(counts) == kept
+
+
+@pytest.mark.spec("K21")
+async def test_a_keepers_lease_is_let_go_by_its_owner_alone(deploy: Deploy) -> None:
+    world = await deploy(app)
+    async with world.kernel.store.transaction() as tx:
+        assert await keepers.take(tx, "sweeps", "ours", 9_000, 1_000)
+        await keepers.release(tx, "sweeps", "theirs")
+        assert not await keepers.take(tx, "sweeps", "theirs", 9_000, 1_000)
+        await keepers.release(tx, "sweeps", "ours")
+        assert await keepers.take(tx, "sweeps", "theirs", 9_000, 1_000)
+
+
+@pytest.mark.spec("K13")
+async def test_an_answer_is_kept_while_its_job_has_not_ended(deploy: Deploy) -> None:
+    world = await deploy(app)
+    job = await running(world)
+    for state in State:
+        await write(world, PUT_INTO_STATE, state=state, at=world.kernel.now())
+        async with world.kernel.store.transaction() as tx:
+            run = RunId(job.id, job.stage, job.epoch, state)
+            await answers.put(tx, [NewAnswer(run, 0, '"paid"')], world.kernel.now())
+    async with world.kernel.store.reading() as tx:
+        kept = await answers.of_stage(tx, job.id, job.stage, job.epoch)
+    assert set(kept) == {State.QUEUED, State.PROCESSING, State.WAITING}
 
 
 @pytest.mark.spec("K6")

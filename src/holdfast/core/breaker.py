@@ -85,7 +85,7 @@ def admit(state: BreakerState, policy: BreakerPolicy, now: int, permit_id: str) 
     if any(held == permit_id for held, _ in state.permits):
         return state, Admitted(state.generation, trial=True)
     if trial_room(state, policy, now) == 0:
-        soonest = min((expires_at for _, expires_at in state.permits), default=None)
+        soonest = min(expires_at for _, expires_at in state.permits)
         return state, Refused("its breaker is half open and all trial calls are under way", soonest)
     permit = (permit_id, now + _ms(policy.trial_lease_s))
     return replace(state, permits=(*state.permits, permit)), Admitted(state.generation, trial=True)
@@ -164,11 +164,12 @@ def force_close(state: BreakerState, now: int) -> BreakerState:
 
 
 def trial_room(state: BreakerState, policy: BreakerPolicy, now: int) -> int:
-    """How many more trial calls may start now. 0 also when closed: then no call needs to be a trial."""
+    """How many more trial calls may start now. 0 also when closed: then no call needs to be a trial. There is room
+    while none is under way: where the policy asks for fewer than have succeeded by now, one more closes the gate."""
     state = tick(state, policy, now)
     if state.gate is not Gate.HALF_OPEN:
         return 0
-    return max(0, policy.trials - state.trial_successes - len(state.permits))
+    return max(0 if state.permits else 1, policy.trials - state.trial_successes - len(state.permits))
 
 
 def to_row(state: BreakerState) -> dict[str, Any]:

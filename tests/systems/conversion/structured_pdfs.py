@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from tests.systems.conversion import pdfs
 
 Placed = tuple[float, float, float, str]
+Element = tuple[str, "int | Sequence[Element]"]
+"""An element of a tagged file: its role, and the number of its marked content or the elements within it."""
 PROSE = "the sea rises and falls twice in a day and the moon is the cause of it all"
 
 
@@ -106,15 +108,27 @@ def hyphenated() -> bytes:
 
 
 def tagged() -> bytes:
-    """A heading, a paragraph and a list without bullets to see, all told by tags alone."""
+    """A heading, a paragraph, a list in a list without bullets to see and a table without rules, told by tags alone."""
     shown = [
-        b"/H2 <</MCID 0>> BDC " + text([(60, 700, 11, "Of tides")]) + b" EMC ",
-        b"/P <</MCID 1>> BDC " + text([(60, 680, 11, "The sea rises.")]) + b" EMC ",
-        b"/P <</MCID 2>> BDC " + text([(80, 660, 11, "low water")]) + b" EMC ",
-        b"/P <</MCID 3>> BDC " + text([(80, 640, 11, "high water")]) + b" EMC ",
+        "Of tides",
+        "The sea rises.",
+        "low water",
+        "-",
+        "in the morning",
+        "high water",
+        "Port",
+        "Height",
+        "Brest",
+        "6.9",
     ]
-    kinds = [(b"H2", b"0"), (b"P", b"1")]
-    return document([b"".join(shown)], tags=(kinds, [b"2", b"3"]))
+    marked = [
+        b"/P <</MCID %d>> BDC %s EMC " % (mark, text([(60, 700 - 20 * mark, 11, words)]))
+        for mark, words in enumerate(shown)
+    ]
+    within: Element = ("L", [("LI", [("Lbl", 3), ("LBody", 4)])])
+    listed: Element = ("L", [("LI", 2), within, ("LI", [("LBody", [("P", 5)])])])
+    table: Element = ("Table", [("TR", [("TH", 6), ("TH", [("P", 7)])]), ("TR", [("TD", 8), ("TD", 9)])])
+    return document([b"".join(marked)], tags=[("H2", 0), ("P", 1), listed, table])
 
 
 def document(
@@ -123,7 +137,7 @@ def document(
     annotations: bytes = b"",
     outline: Sequence[str] = (),
     more_fonts: bytes = b"null",
-    tags: tuple[list[tuple[bytes, bytes]], list[bytes]] | None = None,
+    tags: Sequence[Element] = (),
 ) -> bytes:
     """Objects 1 to 6 are the frame: catalog, pages, plain font, information, bold font, another font, image at 7."""
     first, count = 8, len(streams)
@@ -136,7 +150,7 @@ def document(
         extra = _outline(outline, after, first)
     if tags:
         catalog += b"/MarkInfo<</Marked true>>/StructTreeRoot %d 0 R" % after
-        extra = _tags(*tags, after, first)
+        extra = _tags(tags, after, first + 1)
     objects = [
         b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog,
         b"<</Type/Pages/Kids[%s]/Count %d>>" % (kids, count),
@@ -165,24 +179,29 @@ def _outline(titles: Sequence[str], at: int, first: int) -> list[bytes]:
     return found
 
 
-def _tags(kinds: list[tuple[bytes, bytes]], items: list[bytes], at: int, first: int) -> list[bytes]:
-    """A tree root, a document, its elements, a list with its items, and the table back from marks to elements."""
-    page, elements = first + 1, at + 2
-    the_list = elements + len(kinds)
-    blocks = b" ".join(b"%d 0 R" % (elements + index) for index in range(len(kinds) + 1))
-    found = [
-        b"<</Type/StructTreeRoot/K %d 0 R/ParentTree %d 0 R>>" % (at + 1, the_list + 1 + len(items)),
-        b"<</Type/StructElem/S/Document/P %d 0 R/K[%s]>>" % (at, blocks),
-    ]
-    for kind, mark in kinds:
-        found.append(b"<</Type/StructElem/S/%s/P %d 0 R/Pg %d 0 R/K %s>>" % (kind, at + 1, page, mark))
-    listed = b" ".join(b"%d 0 R" % (the_list + 1 + index) for index in range(len(items)))
-    found.append(b"<</Type/StructElem/S/L/P %d 0 R/K[%s]>>" % (at + 1, listed))
-    for mark in items:
-        found.append(b"<</Type/StructElem/S/LI/P %d 0 R/Pg %d 0 R/K %s>>" % (the_list, page, mark))
-    owners = [b"%d 0 R" % (elements + index) for index in range(len(kinds))]
-    owners += [b"%d 0 R" % (the_list + 1 + index) for index in range(len(items))]
-    return [*found, b"<</Nums[0[%s]]>>" % b" ".join(owners)]
+def _tags(tree: Sequence[Element], at: int, page: int) -> list[bytes]:
+    """A tree root, a document with its elements, and the table back from marks to elements."""
+    elements: list[bytes] = []
+    owners: dict[int, int] = {}
+
+    def add(role: str, inside: int | Sequence[Element], parent: int) -> int:
+        number = at + 2 + len(elements)
+        elements.append(b"")
+        if isinstance(inside, int):
+            owners[inside], kids = number, b"%d" % inside
+        else:
+            kids = b"[%s]" % b" ".join(b"%d 0 R" % add(*each, number) for each in inside)
+        elements[number - at - 2] = b"<</Type/StructElem/S/%s/P %d 0 R/Pg %d 0 R/K %s>>" % (
+            role.encode(),
+            parent,
+            page,
+            kids,
+        )
+        return number
+
+    whole = add("Document", tree, at)
+    root = b"<</Type/StructTreeRoot/K %d 0 R/ParentTree %d 0 R>>" % (whole, at + 1)
+    return [root, b"<</Nums[0[%s]]>>" % b" ".join(b"%d 0 R" % owners[mark] for mark in sorted(owners)), *elements]
 
 
 def scanned(pdf: bytes, dpi: int = 200) -> bytes:

@@ -142,7 +142,15 @@ def test_the_outline_names_headings_that_look_like_the_text(tmp_path: Path) -> N
 @pytest.mark.spec("C9")
 def test_tags_tell_what_cannot_be_seen(tmp_path: Path) -> None:
     root = tei_of(tmp_path, made.tagged())
-    assert texts(root, "head") == ["Of tides"] and texts(root, "item") == ["low water", "high water"]
+    assert texts(root, "head") == ["Of tides"]
+    whole, within = root.iter(f"{TEI}list")
+    assert [item.text for item in whole.iter(f"{TEI}item")] == ["low water", "in the morning", "high water"]
+    assert texts(within, "item") == ["in the morning"], "a list within a list"
+    (table,) = root.iter(f"{TEI}table")
+    assert [(row.get("role"), texts(row, "cell")) for row in table.iter(f"{TEI}row")] == [
+        ("label", ["Port", "Height"]),
+        (None, ["Brest", "6.9"]),
+    ]
 
 
 @pytest.mark.spec("C9")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from holdfast.kernel.operate import replay, triage
 from holdfast.operator.audit import audit as audit_database
 from holdfast.stores.clock import Clock
 from holdfast.tables import audit, cases, jobs
-from holdfast_systems.conversion import documents
+from holdfast_systems.conversion import documents, expiry
 from holdfast_systems.conversion.expiry import expire_once
 
 DAY_S = 86_400
@@ -194,6 +195,20 @@ async def test_an_operators_replay_shows_and_keeps_the_source(place: Place) -> N
     assert place.files()[0] == [f"{job_id}.pdf"], "the source of a live job was removed"
     await place.work()
     assert (await place.job(job_id))["status"] == "complete"
+
+
+@pytest.mark.spec("C5")
+async def test_files_of_nobody_are_removed_however_many_there_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "BATCH", 2)
+    job_id = (await place.upload())["id"]
+    for _ in range(5):
+        (place.settings.uploads / f"{place.kernel.new_id()}.pdf").write_bytes(b"")
+        (place.settings.results / f"{place.kernel.new_id()}.{'0' * 64}.xml").write_bytes(b"")
+    long_after = time.time() + place.settings.orphan_grace_s + DAY_S
+    assert await expire_once(place.kernel, place.settings, lambda: long_after) == 0
+    assert place.files() == ([f"{job_id}.pdf"], [])
 
 
 @pytest.mark.spec("C5", "C1")

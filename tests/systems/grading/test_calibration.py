@@ -11,7 +11,7 @@ from tests.systems.grading.pair import Pair
 
 from holdfast import NotFound
 from holdfast_systems.grading import calibrations, messages, submissions
-from holdfast_systems.grading.calibration import REVIEWS_MIN, MarkedAnswer, calibrate
+from holdfast_systems.grading.calibration import REVIEWS_MIN, Calibration, MarkedAnswer, calibrate
 from holdfast_systems.grading.contract import Result
 from holdfast_systems.grading.grade import band_of, bands_apart, to_half
 from holdfast_systems.grading.transitions import claim, review
@@ -60,6 +60,45 @@ def test_a_calibrated_confidence_is_kept(noise: float) -> None:
         sure = [(score, human) for score, human in told if fit.confidence(score) >= least]
         within = [bands_apart(band_of(score), band_of(human)) <= 1 for score, human in sure]
         assert not sure or sum(within) / len(within) >= least / 100
+
+
+@pytest.mark.spec("G15")
+@pytest.mark.parametrize(
+    ("spread", "stretch", "score", "confidence"),
+    [(1.0, 1.0, 5.0, 95), (2.0, 1.0, 5.0, 68), (0.3, 1.0, 5.0, 99), (1.0, 1.0, 9.0, 95), (1.0, 2.0, 9.0, 49)],
+)
+def test_a_confidence_counts_people_within_two_points(
+    spread: float, stretch: float, score: float, confidence: int
+) -> None:
+    """A normal distribution around what people are expected to say: nearer to the mean than a stretched score."""
+    fit = Calibration(
+        intercept=0,
+        slope=1,
+        weights={},
+        mean=5,
+        stretch=stretch,
+        spread=spread,
+        reviews=50,
+        error_before=1,
+        error_after=1,
+    )
+    assert fit.confidence(score) == confidence
+
+
+@pytest.mark.spec("G15")
+def test_the_same_reviews_give_the_same_calibration_in_every_release() -> None:
+    fit = calibrate(reviews(REVIEWS_MIN, harsh=1.0))
+    assert fit is not None
+    assert {name: round(value, 3) for name, value in fit if isinstance(value, float)} == {
+        "intercept": -3.142,
+        "slope": 1.406,
+        "mean": 3.99,
+        "stretch": 1.311,
+        "spread": 1.011,
+        "error_before": 1.3,
+        "error_after": 0.891,
+    }
+    assert {name: round(weight, 3) for name, weight in fit.weights.items()} == {"slips": 0.335, "variety": -0.277}
 
 
 async def reviewed(pair: Pair, given: Iterable[MarkedAnswer]) -> None:
