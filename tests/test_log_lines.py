@@ -27,6 +27,7 @@ LINES = {
     ("lease.lost", "attempt job_id"): 2,
     ("loop.blocked", "** blocked_s message stack"): 1,
     ("loop.unblocked", "** blocked_s message"): 1,
+    ("message.unsigned", "message_id queue"): 1,
     ("migrate.waiting", "detail"): 1,
     ("outbox.set_aside", "destination error message_id"): 1,
     ("outbox.stale", "age_ms rows"): 1,

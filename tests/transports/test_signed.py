@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import struct
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from holdfast.main import open_transport
 from holdfast.settings import Settings, notes, problems, read
 from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.rabbitmq.wire import _decodable, delivery_of
-from holdfast.transports.seam import Delivery, Message, Queue
+from holdfast.transports.seam import Delivery, HeldMessage, Message, Queue
 from holdfast.transports.signed import SIGNATURE_HEADER, SignedTransport, is_signed, sign
 
 NEW, OLD, OTHER = "n" * 32, "o" * 32, "x" * 32
@@ -47,6 +48,24 @@ async def test_only_what_is_signed_under_a_known_key_is_genuine() -> None:
     assert [delivery.genuine for delivery in seen] == [True, True, False, False, False, False]
     by_hand = "sha256=" + hmac.new(NEW.encode(), BODY, hashlib.sha256).hexdigest()
     assert is_signed([NEW], Delivery("q", BODY, headers={SIGNATURE_HEADER: by_hand}))
+
+
+class Shelf(MemoryTransport):
+    """A broker that lets people look at two messages."""
+
+    @contextlib.asynccontextmanager
+    async def look(self, queue: str) -> AsyncIterator[AsyncIterator[HeldMessage]]:
+        async def lying() -> AsyncIterator[HeldMessage]:
+            for key in (OLD, OTHER):
+                yield HeldMessage(Delivery(queue, BODY, headers={SIGNATURE_HEADER: sign(key, BODY)}), self.close)
+
+        yield lying()
+
+
+@pytest.mark.spec("K30", "G9")
+async def test_what_is_looked_at_is_checked_too() -> None:
+    async with SignedTransport(Shelf(), [NEW, OLD]).look("q") as lying:
+        assert [held.delivery.genuine async for held in lying] == [True, False]
 
 
 @pytest.mark.spec("K30")

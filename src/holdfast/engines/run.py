@@ -237,6 +237,9 @@ async def _relay(kernel: Kernel, declaration: _Declaration, workers: Sequence[Wo
 
 
 async def _handle(kernel: Kernel, consumer: Consumer, delivery: Delivery) -> None:
+    if not (delivery.genuine or consumer.unsigned):
+        kernel.watch.log("message.unsigned", queue=delivery.queue, message_id=delivery.message_id)
+        return
     with span(f"consume {delivery.queue}", delivery.headers.get(HEADER)):
         await consumer.handle(kernel, delivery)
 

@@ -1,7 +1,5 @@
-"""Declaring work: an `App` is a dictionary with manners.
-
-Importing an app opens no socket, reads no environment and needs no kernel. Everything that can be wrong with a
-declaration is said here, when it is made, in one sentence.
+"""Declaring work: an `App` is a dictionary with manners. Importing one opens no socket, reads no environment and needs
+no kernel; what is wrong with a declaration is said when it is made, in one sentence.
 
     app = App("digest")
 
@@ -130,6 +128,7 @@ class Consumer:
     queue: Queue
     handle: Callable[[Kernel, Delivery], Awaitable[None]]
     prefetch: int = 20
+    unsigned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,11 +296,12 @@ class App:
             raise BadDeclaration(f"Two different providers are named '{provider.name}'.")
         return provider
 
-    def consume(self, queue: Queue, *, prefetch: int = 20) -> Callable[[F], F]:
-        """Hand every message of `queue` to the function. It must commit before it returns: then the ack goes out."""
+    def consume(self, queue: Queue, *, prefetch: int = 20, unsigned: bool = False) -> Callable[[F], F]:
+        """Hand every message of `queue` to the function. It must commit before it returns: then the ack goes out. Where
+        keys are set, what nobody signed is logged and dropped; with `unsigned` it comes too, with `genuine` False."""
 
         def declare(function: F) -> F:
-            self.consumers.append(Consumer(queue, function, prefetch))
+            self.consumers.append(Consumer(queue, function, prefetch, unsigned))
             return function
 
         return declare

@@ -1,4 +1,5 @@
-"""Signs what is published and checks what arrives, where a key is set: the right to write to a queue proves nothing.
+"""Signs what is published and checks what arrives or is looked at, where a key is set: the right to write to a queue
+proves nothing.
 
 The header `holdfast-signature` holds `sha256=` and the HMAC-SHA256 of the body under the key, in hex. The first key
 signs and every key is accepted, so that a key is changed by putting the new one in front, and taking the old one away
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from holdfast.transports.seam import Delivery, Handler, HeldMessage, Lookable, Message, Queue, Transport
@@ -45,13 +46,22 @@ class SignedTransport:
 
     async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
         async def checked(delivery: Delivery) -> None:
-            await handler(replace(delivery, genuine=is_signed(self._keys, delivery)))
+            await handler(self._checked(delivery))
 
         await self._inner.consume(queue, checked, prefetch=prefetch)
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[AsyncIterator[HeldMessage]]:
+    @asynccontextmanager
+    async def look(self, queue: str) -> AsyncIterator[AsyncIterator[HeldMessage]]:
         assert isinstance(self._inner, Lookable), "only a broker's transport is signed"
-        return self._inner.look(queue)
+        async with self._inner.look(queue) as held:
+            yield self._each_checked(held)
+
+    async def _each_checked(self, held: AsyncIterator[HeldMessage]) -> AsyncIterator[HeldMessage]:
+        async for message in held:
+            yield replace(message, delivery=self._checked(message.delivery))
+
+    def _checked(self, delivery: Delivery) -> Delivery:
+        return replace(delivery, genuine=is_signed(self._keys, delivery))
 
     def place(self) -> str:
         return self._inner.place()

@@ -30,6 +30,7 @@ from holdfast_systems.grading.contract import (
 )
 from holdfast_systems.grading.grading_jobs import GradingJob
 from holdfast_systems.grading.topology import destination
+from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, UnsignedMessage
 
 MESSAGE_LENGTH_MAX = 500
 CIRCUIT_OPEN = "CIRCUIT_OPEN"
@@ -154,16 +155,17 @@ async def circuit_open(kernel: Kernel, tx: Tx, job: GradingJob, provider: str) -
     await say(kernel, tx, _error(kernel, job.request_id, job.submission_id, error, now), job.trace_id, now)
 
 
-async def invalid(
-    kernel: Kernel, tx: Tx, request_id: str | None, submission_id: str | None, reason: str, original: bytes
-) -> None:
+async def invalid(kernel: Kernel, tx: Tx, refused: InvalidMessage, original: bytes) -> None:
     """Refuse a message: an error callback where an id of it can be read, then a dead letter with the original.
 
-    The ids are echoed as they came: who sent them knows them, and nobody else's request has them."""
+    The ids are echoed as they came: who sent them knows them, and nobody else's request has them. What is not signed
+    gets no callback: ours would be signed, and fail the submission that a stranger names."""
     now = kernel.now()
-    why = redact_message(reason)[:MESSAGE_LENGTH_MAX]
+    request_id, submission_id = refused.request_id, refused.submission_id
+    is_signed = not isinstance(refused, UnsignedMessage)
+    why = redact_message(refused.reason)[:MESSAGE_LENGTH_MAX]
     known = request_id is not None and await grading_jobs.of_request(tx, request_id.lower()) is not None
-    if (request_id is not None or submission_id is not None) and not known:
+    if is_signed and (request_id is not None or submission_id is not None) and not known:
         # A broken copy of a request that was accepted must not fail the good one.
         error = ErrorDetail(type="INVALID_INPUT", code="INVALID_INPUT", message=why, retryable=False)
         await say(kernel, tx, _error(kernel, request_id or "", submission_id, error, now), None, now)
@@ -175,7 +177,7 @@ async def invalid(
         last_error=why,
         timestamp=at(now),
         original=_masked(original),
-        error_class="INVALID_INPUT",
+        error_class="INVALID_INPUT" if is_signed else UNSIGNED,
         stage="intake",
     )
     await lay_down(kernel, tx, letter, request_id or submission_id or kernel.new_uuid4(), now)

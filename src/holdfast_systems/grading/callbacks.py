@@ -15,7 +15,7 @@ from holdfast_systems.grading import attempts, calibrations, submissions
 from holdfast_systems.grading.contract import Callback, parse_callback
 from holdfast_systems.grading.submission_ids import UUID
 from holdfast_systems.grading.transitions import apply
-from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, scan_ids
+from holdfast_systems.grading.wire import InvalidMessage, UnsignedMessage
 
 REASON_LENGTH_MAX = 500
 
@@ -25,7 +25,7 @@ async def receive_callback(kernel: Kernel, delivery: Delivery) -> None:
     fingerprint = hashlib.sha256(delivery.body).hexdigest()
     try:
         if not delivery.genuine:
-            raise InvalidMessage(UNSIGNED, *scan_ids(delivery.body))
+            raise UnsignedMessage(delivery.body)
         callback = parse_callback(delivery.body)
     except InvalidMessage as invalid:
         await _refuse(kernel, invalid, fingerprint, len(delivery.body))

@@ -75,7 +75,7 @@ def service_app(engine: GradingEngine) -> App:
     jobs: dict[str, type[Job[Any]]] = {"writing": _writing(app, engine), "speaking": _speaking(app, engine)}
     jobs[refused.KIND] = _refused(app, jobs)
 
-    @app.consume(REQUESTS)
+    @app.consume(REQUESTS, unsigned=True)
     async def take_request(kernel: Kernel, delivery: Delivery) -> None:
         await receive_request(kernel, delivery, jobs)
 

@@ -4,6 +4,7 @@ valid, new          request row + job + a progress callback
 valid, known        nothing while it runs; once it has ended, its answer again
 past its deadline   a final error at once: grading it would help nobody
 not valid           an error callback where an id can be read, a dead letter on the queue, and a case for an operator
+not signed          the same without a callback: a stranger's message must not fail somebody's submission
 sent again by hand  as a new one if it is new; if it failed, its job is replayed while the deadline allows
 
 Valid requests are known by their request id, whatever message carried them. What cannot be read is known by its bytes.
@@ -26,7 +27,7 @@ from holdfast.kit.tables import Tx, inbox
 from holdfast_systems.grading import answers, grading_jobs, refused
 from holdfast_systems.grading.contract import REQUEST, REQUEST_QUEUE, ErrorDetail, GradingRequest, parse_request
 from holdfast_systems.grading.topology import RESENT_HEADER
-from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, scan_ids
+from holdfast_systems.grading.wire import InvalidMessage, UnsignedMessage
 
 TRACE_LENGTH_MAX = 200
 
@@ -39,7 +40,7 @@ async def receive_request(kernel: Kernel, delivery: Delivery, jobs: Jobs) -> Non
     """Handle one message. Returns once all it means is committed."""
     try:
         if not delivery.genuine:
-            raise InvalidMessage(UNSIGNED, *scan_ids(delivery.body))
+            raise UnsignedMessage(delivery.body)
         request = parse_request(delivery.body)
         order = _order(kernel, request, jobs)
     except InvalidMessage as invalid:
@@ -136,7 +137,7 @@ async def _refuse(kernel: Kernel, delivery: Delivery, invalid: InvalidMessage, j
     identity = hashlib.sha256(f"{delivery.message_id or ''}\n".encode() + delivery.body).hexdigest()
     async with once(kernel, REQUEST_QUEUE, identity, delivery.body) as (tx, first):
         if first:
-            await answers.invalid(kernel, tx, invalid.request_id, invalid.submission_id, invalid.reason, delivery.body)
+            await answers.invalid(kernel, tx, invalid, delivery.body)
             await _open_case(kernel, tx, invalid, delivery.body, identity, jobs)
     kernel.watch.count("grading_requests", skill="unknown", outcome="refused" if first else "refused_again")
     kernel.watch.log("request.refused", request_id=invalid.request_id, error=invalid.reason[:300])

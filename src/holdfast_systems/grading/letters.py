@@ -34,7 +34,7 @@ from holdfast_systems.grading.contract import (
 )
 from holdfast_systems.grading.outgoing import rebuilt_request
 from holdfast_systems.grading.topology import RESENT_HEADER, destination
-from holdfast_systems.grading.wire import InvalidMessage, scan_ids
+from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, scan_ids
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -53,6 +53,7 @@ class QueuedLetter:
     parsed: DeadLetter | None
     message_id: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    is_signed: bool = True
     state: State = "open"
     acted_at: int | None = None
     acted_by: str | None = None
@@ -167,7 +168,13 @@ async def _send(kernel: Kernel, tx: Tx, letter: QueuedLetter, why: str, now: int
 
 
 async def _request(kernel: Kernel, tx: Tx, letter: QueuedLetter) -> bytes:
-    """The bytes to send again. Refused where they could do no good, with what does."""
+    """The bytes to send again. Refused where they could do no good, with what does, and where sending them would sign
+    what a stranger wrote."""
+    if not letter.is_signed or (letter.parsed is not None and letter.parsed.error_class == UNSIGNED):
+        raise NotAllowed(
+            f"Letter {letter.id} is of a message that nobody signed, and sending it again would sign it: archive it, "
+            "and resubmit the submission if it is yours."
+        )
     body = await _original(tx, letter)
     try:
         request = parse_request(body)
@@ -257,7 +264,8 @@ def _mark(letter: QueuedLetter, row: Row) -> QueuedLetter:
 def _letter(delivery: Delivery) -> QueuedLetter:
     """A letter is known by its message id and its bytes: two that differ in either are two."""
     identity = hashlib.sha256(f"{delivery.message_id or ''}\n".encode() + delivery.body).hexdigest()[:32]
-    return QueuedLetter(identity, delivery.body, _parsed(delivery.body), delivery.message_id, dict(delivery.headers))
+    parsed, headers = _parsed(delivery.body), dict(delivery.headers)
+    return QueuedLetter(identity, delivery.body, parsed, delivery.message_id, headers, delivery.genuine)
 
 
 def _from_row(row: Row) -> QueuedLetter:
@@ -281,6 +289,14 @@ def _storable(body: bytes) -> tuple[str, int]:
     return (text, 1) if "\0" not in text else (base64.b64encode(body).decode(), 0)
 
 
+def _last_error(letter: QueuedLetter) -> str:
+    if not letter.is_signed:
+        return "Nobody we know signed this letter: what it says may be a stranger's."
+    if letter.parsed is None:
+        return "The broker, or somebody else, laid this message here as it is."
+    return letter.parsed.last_error
+
+
 def shown_letter(letter: QueuedLetter, *, whole: bool = False) -> dict[str, Any]:
     """A letter as people see it; `whole` with the original message."""
     parsed = letter.parsed
@@ -291,7 +307,7 @@ def shown_letter(letter: QueuedLetter, *, whole: bool = False) -> dict[str, Any]
         "submissionId": letter.submission_id,
         "failureReason": parsed.failure_reason if parsed else NOT_A_LETTER,
         "attemptsMade": parsed.attempts_made if parsed else None,
-        "lastError": parsed.last_error if parsed else "The broker, or somebody else, laid this message here as it is.",
+        "lastError": _last_error(letter),
         "timestamp": iso(round(parsed.timestamp.timestamp() * 1_000)) if parsed else None,
         "stage": parsed.stage if parsed else None,
         "errorClass": parsed.error_class if parsed else None,

@@ -33,8 +33,8 @@ def build_main(env: Mapping[str, str]) -> App:
     """The main app for an environment."""
     settings = read(MainSettings, env)
     app = App(NAME, migrations=MIGRATIONS, queues=QUEUES)
-    app.consume(CALLBACKS)(receive_callback)
-    app.consume(DEAD_LETTERS)(keep_letter)  # only where no broker keeps them for people: it is a sink
+    app.consume(CALLBACKS, unsigned=True)(receive_callback)
+    app.consume(DEAD_LETTERS, unsigned=True)(keep_letter)  # only where no broker keeps them for people: it is a sink
     app.step(every_s=settings.timeout_check_ms / 1_000)(sweep_timeouts)
 
     @app.step(every_s=retention.EVERY_S)

@@ -3,7 +3,8 @@
     not valid --intake--> callback, letter on the queue, and a job that reads the message again --> dead: a case
 
 The job's one stage reads the very bytes that came. As they are, that fails at once and for good; after a correction of
-the job's input, or with a newer reader, a replay accepts the request as if it had just come."""
+the job's input, or with a newer reader, a replay accepts the request as if it had just come. What came unsigned stays
+refused however often it is replayed, until a person has corrected `is_signed`."""
 
 from __future__ import annotations
 
@@ -17,10 +18,9 @@ from holdfast.kit import JobToEnqueue, Kernel, State, prepare
 from holdfast.kit.redaction import mask_addresses
 from holdfast.kit.tables import Tx, cases
 from holdfast_systems.grading.contract import parse_request
-from holdfast_systems.grading.wire import InvalidMessage
+from holdfast_systems.grading.wire import NO_SIGNATURE, InvalidMessage, UnsignedMessage
 
 KIND = "grading.refused"
-INVALID_INPUT = "INVALID_INPUT"
 
 
 class RefusedRequest(BaseModel):
@@ -32,6 +32,8 @@ class RefusedRequest(BaseModel):
     submission_id: str | None
     original: str
     encoding: Literal["text", "base64"] = "text"
+    is_signed: bool = True
+    """False: keys are set, and it came without a right signature. Only a person can vouch for it, by a correction."""
 
     @property
     def body(self) -> bytes:
@@ -50,12 +52,14 @@ def refused_request(invalid: InvalidMessage, body: bytes) -> RefusedRequest:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         text = "\0"
-    ids = (invalid.request_id, invalid.submission_id)
-    if "\0" in text:
-        return RefusedRequest(
-            request_id=ids[0], submission_id=ids[1], original=base64.b64encode(body).decode(), encoding="base64"
-        )
-    return RefusedRequest(request_id=ids[0], submission_id=ids[1], original=text)
+    is_text = "\0" not in text
+    return RefusedRequest(
+        request_id=invalid.request_id,
+        submission_id=invalid.submission_id,
+        original=text if is_text else base64.b64encode(body).decode(),
+        encoding="text" if is_text else "base64",
+        is_signed=not isinstance(invalid, UnsignedMessage),
+    )
 
 
 def refused_order(kernel: Kernel, kind: Any, refused: RefusedRequest, identity: str) -> JobToEnqueue:
@@ -64,11 +68,13 @@ def refused_order(kernel: Kernel, kind: Any, refused: RefusedRequest, identity: 
 
 
 def read_again(refused: RefusedRequest) -> ReadRequest:
-    """The request in the message; not a retryable failure if there is still none."""
+    """The request in the message; not a retryable failure if there is still none, or if nobody has signed it."""
+    if not refused.is_signed:
+        raise CallError.of(Category.VALIDATION, "UNSIGNED", NO_SIGNATURE)
     try:
         return ReadRequest(body=mask_addresses(parse_request(refused.body).body().decode()))
     except InvalidMessage as invalid:
-        raise CallError.of(Category.VALIDATION, INVALID_INPUT, invalid.reason) from None
+        raise CallError.of(Category.VALIDATION, "INVALID_INPUT", invalid.reason) from None
 
 
 async def name_case(tx: Tx, job_id: str, state: State, request_id: str | None, submission_id: str | None) -> None:

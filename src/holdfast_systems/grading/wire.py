@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 BODY_BYTES_MAX = 1_048_576
 DEPTH_MAX = 32
-UNSIGNED = "The message carries no valid signature in its header holdfast-signature."
+UNSIGNED = "UNSIGNED"
+NO_SIGNATURE = "The message carries no valid signature in its header holdfast-signature."
 ID_LENGTH_MAX = 200
 UUID4_PATTERN = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$"
 
@@ -35,6 +36,13 @@ class InvalidMessage(Exception):
         self.reason = reason
         self.request_id = request_id
         self.submission_id = submission_id
+
+
+class UnsignedMessage(InvalidMessage):
+    """A body that nobody we know has signed, whatever it says."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(NO_SIGNATURE, *scan_ids(body))
 
 
 def read_object(body: bytes, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:

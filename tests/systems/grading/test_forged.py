@@ -12,9 +12,16 @@ from aiormq.exceptions import ChannelAccessRefused
 from tests.services.rabbitmq import RabbitMQServer
 from tests.systems.grading.callbacks_made import completed
 from tests.systems.grading.pair import Pair
+from tests.systems.grading.test_grading_service import graded, request
 
+from holdfast import NotAllowed
+from holdfast.engines.run import _handle
+from holdfast.kernel import operate
+from holdfast.kernel.app import Consumer
+from holdfast.kernel.kernel import Kernel
 from holdfast.transports.rabbitmq.transport import RabbitTransport
-from holdfast.transports.seam import Delivery
+from holdfast.transports.seam import Delivery, Queue
+from holdfast_systems.grading import letters
 from holdfast_systems.grading.callbacks import receive_callback
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, EXCHANGE, REQUEST_QUEUE
 from holdfast_systems.grading.topology import QUEUES
@@ -30,6 +37,44 @@ async def test_an_unsigned_callback_decides_nothing_where_keys_are_set(pair: Pai
     assert (await pair.query(pair.main, "SELECT status FROM submissions"))[0]["status"] == "PENDING"
     await receive_callback(pair.main.kernel, Delivery(CALLBACK_QUEUE, forged, "m-1"))
     assert (await pair.query(pair.main, "SELECT status FROM submissions"))[0]["status"] == "COMPLETED"
+
+
+def of_intake(pair: Pair, **fields: object) -> Delivery:
+    return Delivery(REQUEST_QUEUE, json.dumps(request(pair) | fields).encode(), "m-1", genuine=False)
+
+
+@pytest.mark.spec("K30", "G9")
+async def test_an_unsigned_request_is_graded_by_no_way_and_fails_nobodys_work(pair: Pair) -> None:
+    """It is whole, so that whoever reads it once more without asking for its signature grades it."""
+    (requests,) = (one for app in pair.service.kernel.registry.apps for one in app.consumers)
+    stored = await pair.submit()
+    for forged in (of_intake(pair), of_intake(pair, requestId=stored.request_id, submissionId=stored.id)):
+        await requests.handle(pair.service.kernel, forged)
+    await pair.service.tick()
+    assert (graded(pair), pair.callbacks) == (0, []), "a callback of ours would be signed"
+    cases = await pair.query(pair.service, "SELECT job_id, error_class FROM holdfast_dead_letters")
+    assert [case["error_class"] for case in cases] == ["UNSIGNED"] * 2
+    async with pair.service.kernel.store.transaction() as tx:
+        await operate.retry_dead(pair.service.kernel, tx, cases[0]["job_id"], actor="olga", evidence="all of them")
+    await pair.settle()
+    assert graded(pair) == 1, "the learner's own, and nothing else"
+    for letter in await letters.list_letters(pair.main.kernel, 10):
+        with pytest.raises(NotAllowed, match="nobody signed"):
+            await letters.resend(pair.main.kernel, letter.id, actor="olga", reason="all of them")
+
+
+@pytest.mark.spec("K30")
+async def test_a_consumer_sees_what_nobody_signed_only_if_it_asks(pair: Pair) -> None:
+    seen: list[Delivery] = []
+
+    async def keep(kernel: Kernel, delivery: Delivery) -> None:
+        seen.append(delivery)
+
+    for unsigned in (False, True):
+        consumer = Consumer(Queue("q"), keep, unsigned=unsigned)
+        for genuine in (True, False):
+            await _handle(pair.main.kernel, consumer, Delivery("q", b"{}", "m", genuine=genuine))
+    assert [delivery.genuine for delivery in seen] == [True, True, False]
 
 
 def documented() -> dict[str, tuple[str, str, str]]:

@@ -19,6 +19,7 @@ LEVELS: Mapping[str, int] = {
             "lease.lost",
             "loop.blocked",
             "lost",
+            "message.unsigned",
             "outbox.stale",
             "request.payload_differs",
             "request.refused",
