@@ -13,7 +13,7 @@ QUERYING = Run("holdfast", "querying", 1_000_000, 20_000, once=True, timeout_s=1
 QUERY_MS_MAX = 200.0
 LISTS_FLAT = 1.5
 HISTORY = Run("holdfast", "history", 10_000_000, 100_000, timeout_s=3_600)
-LOOKS = ("list", "state", "owner", "error", "id", "range", "field", "text")
+LOOKS = ("list", "state", "owner", "key", "error", "id", "range", "oldest", "deadline", "failures", "field", "text")
 CASES = {
     "queued": "a million queued",
     "finished": "a million finished",

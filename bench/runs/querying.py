@@ -18,14 +18,17 @@ from holdfast.system import OpenSystem, System
 
 FEW, TIMES, PART = 1_000, 20, 100_000
 # One in a thousand is dead, one in five hundred is queued; a thousand owners; an order's number in every input.
+# What is queued has a deadline, what is dead has failed up to seven times.
 JOBS = """INSERT INTO holdfast_jobs (id, kind, queue, stage, state, provider, priority, attempt, run_at, is_due,
-  created_at, updated_at, started_at, last_attempt_at, finished_at, owner, job_key, error, payload)
+  created_at, updated_at, started_at, last_attempt_at, finished_at, deadline_at, failures,
+  owner, job_key, error, payload)
 SELECT CAST(lpad(to_hex($2 + n), 12, '0') || '7' || substr(md5(CAST(n AS text)), 1, 3) || '8'
             || substr(md5(CAST(n AS text)), 4, 15) AS uuid),
        'bench.Noop', 'bench', 'run',
        CASE WHEN n % 1000 = 0 THEN 'dead' WHEN n % 500 = 1 THEN 'queued' ELSE 'succeeded' END,
        'remote', 2, 1, $2 + n + CASE WHEN n % 500 = 1 THEN 864000000 ELSE 0 END, 0, $2 + n, $2 + n, $2 + n, $2 + n,
-       CASE WHEN n % 500 = 1 THEN NULL ELSE $2 + n END, 'owner-' || n % 1000, 'order-' || ($2 + n),
+       CASE WHEN n % 500 = 1 THEN NULL ELSE $2 + n END, CASE WHEN n % 500 = 1 THEN $2 + n + 1728000000 END,
+       CASE WHEN n % 1000 = 0 THEN 1 + n % 7 ELSE 0 END, 'owner-' || n % 1000, 'order-' || ($2 + n),
        CASE WHEN n % 1000 = 0 THEN '{"error_class":"UPSTREAM_422","message":"refused"}' END,
        '{"n":' || n || ',"text":"essay number ' || n || '"}'
   FROM generate_series(CAST(1 AS bigint), CAST($1 AS bigint)) AS n"""
@@ -38,6 +41,11 @@ LOOKS = {
     "error": "error:UPSTREAM_422",
     "id": "order-{newest}",
     "range": "kind:bench.Noop since:1h",
+    "oldest": "sort:oldest",
+    "deadline": "sort:deadline",
+    "failures": "sort:failures",
+    "due": "state:queued owner:owner-1 sort:deadline",
+    "died": "state:dead kind:bench.Noop sort:failures",
     "field": "input.n:399",
     "text": '"essay number 399"',
 }

@@ -71,7 +71,7 @@ async def test_the_overview_names_a_stage_that_no_running_worker_declares(browse
     async with kernel.store.transaction() as tx:
         await tx.rows(_statement("moved", {None: MOVED}), id=job)
     async with signed_in(browser, place, to="/console") as page:
-        await page.get_by_text("1 job due: no running worker declares the stage 'weigh' of 'shop.order'.").wait_for()
+        await page.get_by_text("1 job is due: no running worker declares the stage 'weigh' of 'shop.order'.").wait_for()
     await cancel(kernel, job, "olga")
 
 

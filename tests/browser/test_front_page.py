@@ -72,6 +72,16 @@ async def test_what_is_not_well_is_said(browser: Any, place: Deployment) -> None
         await page.close()
 
 
+async def test_an_operator_is_told_that_a_ready_system_asks_for_a_person(browser: Any, place: Deployment) -> None:
+    seen = await place.ask("GET", "/api/ops/overview")
+    for item in seen["items"]:
+        item["light"] = "yellow" if item["system"] == "shop" else "green"
+    async with signed_in(browser, place) as page:
+        await page.route("**/api/ops/overview", lambda route: route.fulfill(json=seen))
+        await page.reload()
+        await says(page, "Ready for work; 1 system asks for a person.")
+
+
 async def test_a_second_tab_needs_no_second_sign_in(browser: Any, place: Deployment) -> None:
     async with signed_in(browser, place) as page:
         second = await page.context.new_page()
@@ -161,7 +171,7 @@ async def test_every_page_is_readable_in_both_schemes(browser: Any, place: Deplo
     ground = "getComputedStyle(document.body).backgroundColor"
     grounds: dict[str, set[str]] = {"light": set(), "dark": set()}
     async with signed_in(browser, place) as page:
-        await says(page, "Everything is ready.")
+        await page.locator("#systems li").first.wait_for()
         for path in ("/", "/convert", "/login", "/console"):
             if path != "/":
                 await page.goto(place.address + path)

@@ -134,7 +134,7 @@ def test_a_burst_of_deaths_is_named_once_and_the_other_letters_beside_it() -> No
 
 def test_what_was_not_counted_to_its_end_is_at_least_so_many() -> None:
     (waiting,) = what_asks(lane("queued", 10_000, 1.0))
-    assert waiting.sentence.startswith("At least 10,000 jobs of the queue 'essays' queued")
+    assert waiting.sentence.startswith("At least 10,000 jobs are queued in 'essays'")
     assert what_asks(lane("queued", 9_999, 1.0))[0].sentence.startswith("9,999 jobs")
 
 
@@ -185,17 +185,17 @@ def test_a_paused_queue_asks_once_and_its_wait_is_no_news() -> None:
 
 TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
     "queued, nobody works": (
-        "500 jobs of the queue 'essays' queued, the oldest has been due for 1 s, and no worker serves it: start "
+        "500 jobs are queued in 'essays', the oldest has been due for 1 s, and no worker serves it: start "
         "`holdfast worker`.",
         *(500, "essays", -1_000, None),
     ),
     "nobody declares it": (
-        "3 jobs due: no running worker declares the stage 's' of 'k'. Start a worker whose code has it.",
+        "3 jobs are due: no running worker declares the stage 's' of 'k'. Start a worker whose code has it.",
         *(3, "k/s", None, None),
     ),
     "waits long": (
-        "The oldest job of the queue 'essays' has been due for 5 min; 9 jobs queued: start more workers, or see what "
-        "the running ones do.",
+        "The oldest job of the queue 'essays' has been due for 5 min; 9 jobs are queued: start more workers, or see "
+        "what the running ones do.",
         *(9, "essays", -301_000, None),
     ),
     "at risk": (
@@ -203,10 +203,10 @@ TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
         *(4, "", None, 60_000),
     ),
     "outbox lags": (
-        "3 messages not yet published, the oldest for 61 s: see whether a relay runs and the broker answers.",
+        "3 messages are not yet published, the oldest for 61 s: see whether a relay runs and the broker answers.",
         *(3, "", None, None),
     ),
-    "set aside": ("1 message set aside after the last try: publish again or let go.", 1, "", None, None),
+    "set aside": ("1 message is set aside after the last try: publish again or let go.", 1, "", None, None),
     "broker away": (
         "The message broker cannot be reached (cannot connect): messages wait and go out later.",
         *(1, "", None, None),
@@ -219,8 +219,11 @@ TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
         "Provider 'llm' has been down since 23:40 UTC; 400 jobs wait for it and spend nothing; it is being tried.",
         *(400, "llm", -1_200_000, None),
     ),
-    "in doubt": ("2 effects of 'mail' in doubt: only a person can know whether they happened.", 2, "mail", None, None),
-    "escalated": ("2 dead letters escalated: fixed, replayed, and dead again in the same way.", 2, "", None, None),
+    "in doubt": (
+        "2 effects of 'mail' are in doubt: only a person can know whether they happened.",
+        *(2, "mail", None, None),
+    ),
+    "escalated": ("2 dead letters are escalated: fixed, replayed, and dead again in the same way.", 2, "", None, None),
     "a bug": ("2 jobs died of a bug or a wrong configuration, and nobody has looked yet.", 2, "", None, None),
     "many die of one thing": (
         "11 jobs of 'shop.order' died of SERVER_OVERLOADED in 'charge' since 23:59 UTC, and nobody has looked yet.",
@@ -295,7 +298,7 @@ def test_waiting_is_unusual_from_five_times_the_usual_on_and_a_minute() -> None:
 @pytest.mark.parametrize(
     ("view", "words"),
     [
-        (lane("queued", 1, 119.0), "1 job of the queue 'essays' queued, the oldest has been due for 119 s,"),
+        (lane("queued", 1, 119.0), "1 job is queued in 'essays', the oldest has been due for 119 s,"),
         (lane("queued", 2, 120.0), "due for 2 min,"),
         (lane("queued", 2, 7_199.0), "due for 120 min,"),
         (lane("queued", 2, 7_200.0), "due for 2 h,"),

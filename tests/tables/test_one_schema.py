@@ -32,8 +32,8 @@ _CHANGING = (
 def texts() -> dict[str, str]:
     """Each statement by its name; one that is put together, with the fewest lines and with a declared field."""
     found = {name: each.postgres for name, each in statements().items()}
-    found["search.jobs_matching"] = search.sql.choose(search.sql.jobs_matching, {"any"}).postgres
-    found["search.jobs_matching of a field"] = search.sql.choose(search.sql.jobs_matching, {"field"}).postgres
+    found["search.jobs_matching"] = search.sql.choose(search.sql.jobs_matching, {"any", "within"}).postgres
+    found["search.jobs_matching of a field"] = search.sql.choose(search.sql.jobs_matching, {"field", "within"}).postgres
     return found
 
 

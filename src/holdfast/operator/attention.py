@@ -161,14 +161,14 @@ def _workers(view: Snapshot) -> Iterator[AttentionNotice]:
             continue
         if lane.state == "queued" and lane.oldest_age_s > 0 and lane.queue not in view.served_queues:
             sentence = (
-                f"{_begin(lane.jobs, 'job')} of the queue '{lane.queue}' queued, the oldest has been due for "
+                f"{_begin(lane.jobs, 'job')} {_are(lane.jobs)} queued in '{lane.queue}', the oldest has been due for "
                 f"{_span(lane.oldest_age_s)}, and no worker serves it: start `holdfast worker`."
             )
             yield _of_queue(Topic.NO_WORKER, Severity.PAGE, sentence, lane, view)
     for waiting in view.undeclared:
         sentence = (
-            f"{_begin(waiting.jobs, 'job')} due: no running worker declares the stage '{waiting.stage}' of "
-            f"'{waiting.kind}'. Start a worker whose code has it."
+            f"{_begin(waiting.jobs, 'job')} {_are(waiting.jobs)} due: no running worker declares the stage "
+            f"'{waiting.stage}' of '{waiting.kind}'. Start a worker whose code has it."
         )
         yield AttentionNotice(
             Topic.UNDECLARED, Severity.PAGE, sentence, waiting.jobs, f"{waiting.kind}/{waiting.stage}"
@@ -186,7 +186,7 @@ def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[AttentionNot
         usually = "" if usual_age_s is None else f" (usually {_span(usual_age_s)})"
         sentence = (
             f"The oldest job of the queue '{lane.queue}' has been due for {_span(lane.oldest_age_s)}{usually}; "
-            f"{_count(lane.jobs, 'job')} queued: start more workers, or see what the running ones do."
+            f"{_count(lane.jobs, 'job')} {_are(lane.jobs)} queued: start more workers, or see what the running ones do."
         )
         yield _of_queue(Topic.WAITING, severity, sentence, lane, view)
 
@@ -209,14 +209,16 @@ def _deadlines(view: Snapshot) -> Iterator[AttentionNotice]:
 
 def _outbox(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.outbox_lag_s > OUTBOX_LAG_S:
+        pending = view.outbox_pending
         sentence = (
-            f"{_begin(view.outbox_pending, 'message')} not yet published, the oldest for {_span(view.outbox_lag_s)}: "
-            "see whether a relay runs and the broker answers."
+            f"{_begin(pending, 'message')} {_are(pending)} not yet published, the oldest for "
+            f"{_span(view.outbox_lag_s)}: see whether a relay runs and the broker answers."
         )
-        yield AttentionNotice(Topic.OUTBOX, Severity.PAGE, sentence, view.outbox_pending)
+        yield AttentionNotice(Topic.OUTBOX, Severity.PAGE, sentence, pending)
     if view.messages_aside:
-        sentence = f"{_begin(view.messages_aside, 'message')} set aside after the last try: publish again or let go."
-        yield AttentionNotice(Topic.ASIDE, Severity.TICKET, sentence, view.messages_aside)
+        aside = view.messages_aside
+        sentence = f"{_begin(aside, 'message')} {_are(aside)} set aside after the last try: publish again or let go."
+        yield AttentionNotice(Topic.ASIDE, Severity.TICKET, sentence, aside)
 
 
 def _providers(view: Snapshot) -> Iterator[AttentionNotice]:
@@ -245,7 +247,8 @@ def _outage(breaker: BreakerView, began_at: int, hit: Hit) -> str:
     state = breaker.state
     reasons = [state.reason, f"it answered {hit.answer}" if hit.answer else None]
     why = f" ({'; '.join(filter(None, reasons))})" if any(reasons) else ""
-    held = f"{_count(breaker.parked, 'job')} {_verb(breaker.parked, 'waits', 'wait')} for it and spend nothing"
+    waits = _verb(breaker.parked, "waits for it and spends", "wait for it and spend")
+    held = f"{_count(breaker.parked, 'job')} {waits} nothing"
     if state.forced:
         after = "a person opened its breaker, and a person must close it"
     elif state.open_until is None or state.gate is Gate.HALF_OPEN:
@@ -259,7 +262,7 @@ def _effects(view: Snapshot) -> Iterator[AttentionNotice]:
     for provider, status, number in view.effects:
         if status == "review":
             sentence = (
-                f"{_begin(number, 'effect')} of '{provider}' in doubt: only a person can know whether "
+                f"{_begin(number, 'effect')} of '{provider}' {_are(number)} in doubt: only a person can know whether "
                 f"{_verb(number, 'it', 'they')} happened."
             )
             yield AttentionNotice(Topic.DOUBT, Severity.TICKET, sentence, number, provider)
@@ -275,7 +278,8 @@ def _letters(view: Snapshot) -> Iterator[AttentionNotice]:
             bugs += number
     bugs -= min(bugs, view.letters_late)
     if escalated:
-        sentence = f"{_begin(escalated, 'dead letter')} escalated: fixed, replayed, and dead again in the same way."
+        letters = f"{_begin(escalated, 'dead letter')} {_are(escalated)}"
+        sentence = f"{letters} escalated: fixed, replayed, and dead again in the same way."
         yield AttentionNotice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
     if bugs:
         sentence = f"{_begin(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
@@ -317,6 +321,10 @@ def _begin(number: int, noun: str) -> str:
 
 def _verb(number: int, singular: str, plural: str) -> str:
     return singular if number == 1 else plural
+
+
+def _are(number: int) -> str:
+    return _verb(number, "is", "are")
 
 
 def _clock(at_ms: int) -> str:

@@ -69,6 +69,7 @@ async def jobs_matching(
         values = [before] if isinstance(before, str) else list(before)
         within |= {"before_id": values[-1], **({"before_value": values[0]} if len(values) > 1 else {})}
     lines = {*given, order, *([state] if state else ()), *([f"before_{order}"] if before is not None else ())}
+    lines |= set() if "key" in given else {"within"}
     rows: list[JobLine] = []
     if term is not None:
         by_term = sql.choose(sql.jobs_matching, {*lines, "field"})

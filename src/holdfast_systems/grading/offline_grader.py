@@ -229,7 +229,7 @@ def _about_task(measured: Features, expected: int, signals: Sequence[str]) -> st
     if "word_order" in signals:
         return "The words stand in no order that English has, so the answer cannot be graded on its content."
     share = measured.distinct_sentences_words / expected
-    size = f"You used {measured.words} words; about {expected} are expected."
+    size = f"You used {measured.words} {'word' if measured.words == 1 else 'words'}; about {expected} are expected."
     advice = "Develop your points further." if share < 0.8 else "The length fits the task."
     return f"{size} {advice} Whether it answers the question was not checked automatically."
 
@@ -239,7 +239,8 @@ def _about_coherence(measured: Features) -> str:
         return "Sentences stand side by side; link them with words such as 'however', 'because', 'for example'."
     if measured.advanced_links == 0:
         return f"You use {measured.link_kinds} kinds of links; try 'although', 'therefore' or 'moreover' as well."
-    return f"Ideas are linked in {measured.link_kinds} ways, in {measured.paragraphs} paragraph(s)."
+    paragraphs = "1 paragraph" if measured.paragraphs == 1 else f"{measured.paragraphs} paragraphs"
+    return f"Ideas are linked in {measured.link_kinds} ways, in {paragraphs}."
 
 
 def _about_lexis(measured: Features) -> str:

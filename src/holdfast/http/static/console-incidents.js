@@ -31,7 +31,7 @@ export function incidentCard(one, again, title = null) {
       ["What comes next", now.next_at ? el("span", {}, "next trial at ", when(now.next_at)) : ""],
       ["First deadline missed", now.late_at ? el("span", {}, "at ", when(now.late_at)) : ""],
     ]),
-    now.to_do ? el("p", { class: "to-do" }, el("strong", {}, "What to do: "), now.to_do) : null,
+    now.to_do ? el("p", { class: "to-do" }, el("strong", {}, "What to do: "), sentence(now.to_do)) : null,
   );
 }
 

@@ -4,7 +4,7 @@ import { timeChart } from "./charts.js";
 import { incidentCard, worstFirst } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
 import { failureChart, jobsBehind, pace, providerChart } from "./console-time.js";
-import { link, many, span, topicWords } from "./parts.js";
+import { link, many, sentence, span, topicWords } from "./parts.js";
 
 export async function overview(place, again) {
   const [now, going, past, more] = await Promise.all([
@@ -57,9 +57,9 @@ function asks(items, more, going) {
     .filter(({ system, notice }) => !covered.has(`${system}/${notice.topic}/${notice.subject}`));
   notices.sort((one, other) => (one.notice.severity === "page" ? 0 : 1) - (other.notice.severity === "page" ? 0 : 1));
   const lines = notices.map(({ system, title, notice }) => {
-    const words = several ? `${title}: ${notice.sentence}` : notice.sentence;
+    const words = sentence(several ? `${title}: ${notice.sentence}` : notice.sentence);
     const place = PLACES[notice.topic]?.(system, notice);
-    return el("li", { class: notice.severity }, place ? link(place, words) : words);
+    return el("li", { class: notice.severity }, place ? link(place, ...words) : words);
   });
   lines.push(...more.map((line) => el("li", {}, line)));
   if (!lines.length && going.length) return null;
@@ -127,6 +127,7 @@ const LIGHTS = { red: "error", yellow: "warn", green: "good" };
 const state = (one) => pill2(LIGHTS[one.light], one.asks[0] ? topicWords(one.asks[0].topic) : "well");
 const pill2 = (kind, words) => el("span", { class: `pill ${kind}` }, words);
 
+const manyOf = (value) => many(Math.round(value));
 const whole = (value) => Math.round(value).toLocaleString("en");
 const messages = (past) =>
   timeChart("Messages to publish", past, [{ name: "messages", kind: "line", value: (point) => point.outbox }], { show: whole });
@@ -144,7 +145,7 @@ function charts(past, runsJobs) {
     timeChart("Waiting jobs", past, [
       { name: "waiting", kind: "line", value: (point) => point.waiting },
       { name: "held", kind: "second", value: (point) => point.held },
-    ], { show: whole, jobs }),
+    ], { show: manyOf, jobs }),
     timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs }),
     failureChart(past, { jobs }),
     past.points.some((point) => point.outbox) ? messages(past) : null,

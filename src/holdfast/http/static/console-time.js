@@ -1,7 +1,7 @@
 // Time: what each system did, from a quarter of an hour to thirty days, of all jobs or of some.
 import { api, el } from "./holdfast.js";
 import { clock, timeChart } from "./charts.js";
-import { count, field, link, money, span, table } from "./parts.js";
+import { count, field, link, many, money, span, table } from "./parts.js";
 
 const RANGES = [
   [15, "15 min"],
@@ -74,7 +74,7 @@ export function pace(item, isBrief = false) {
   const each = (name) => recent.reduce((sum, point) => sum + point[name], 0) / (recent.length * minutes);
   const [stages, jobs] = [each("stages"), each("jobs")];
   const last = item.points.at(-1);
-  if (!stages && !jobs) return last.running ? `${last.running} running` : last.waiting ? `${whole(last.waiting)} waiting` : "at rest";
+  if (!stages && !jobs) return last.running ? `${last.running} running` : last.waiting ? `${many(last.waiting)} waiting` : "at rest";
   const words = `${stages < 10 ? stages.toFixed(1) : whole(stages)}${isBrief ? "" : " stages"}/min`;
   if (isBrief) return words;
   return jobs ? `${words}, ${jobs < 10 ? jobs.toFixed(1) : whole(jobs)} jobs/min` : words;

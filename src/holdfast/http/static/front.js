@@ -1,7 +1,7 @@
 // The front page: what runs here. The cards to try it come with the systems.
 import { api, at, el, morph, token, who } from "./holdfast.js";
+import { count, topicWords } from "./parts.js";
 
-const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const HEALTH_MS = 5000;
 
 // What runs here. Anybody sees whether it is ready; an operator sees how busy it is and what asks for a person.
@@ -11,12 +11,14 @@ async function health() {
   try {
     const answer = await fetch(at("/readyz"));
     const body = await answer.json();
-    const busy = who()?.roles.includes("operator") ? await glances() : new Map();
+    const busy = who()?.roles.some((role) => role === "operator" || role === "viewer") ? await glances() : new Map();
     const names = Object.keys(body.systems ?? {});
     const lines = names.map((name) => line(name, body.systems[name], busy.get(name)));
     morph(document.querySelector("#systems"), el("ul", { id: "systems" }, lines));
-    well.textContent = answer.ok ? "Everything is ready." : "Not everything is ready.";
-    well.className = answer.ok ? "good" : "error";
+    const asking = [...busy.values()].filter((one) => one.light !== "green").length;
+    const asks = `Ready for work; ${count(asking, "system")} ${asking === 1 ? "asks" : "ask"} for a person.`;
+    well.textContent = !answer.ok ? "Not everything is ready." : asking ? asks : "Everything is ready.";
+    well.className = !answer.ok ? "error" : asking ? "warn" : "good";
   } catch {
     well.textContent = "The server does not answer.";
     well.className = "error";
@@ -33,7 +35,7 @@ async function glances() {
 
 function line(name, state, glance) {
   const kind = state !== "ready" ? "error" : { red: "error", yellow: "warn" }[glance?.light] ?? "good";
-  const words = state !== "ready" ? state : glance?.asks[0]?.topic.replaceAll("_", " ") ?? "ready";
+  const words = state !== "ready" ? state : (glance?.asks[0] ? topicWords(glance.asks[0].topic) : "ready");
   const live = glance?.lanes?.reduce((sum, lane) => sum + lane.jobs, 0) ?? 0;
   return el(
     "li",

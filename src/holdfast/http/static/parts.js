@@ -60,9 +60,10 @@ export function when(value) {
   return el("time", { datetime: date.toISOString(), title: date.toISOString() }, words);
 }
 
-// A sentence of the server's, with its moments as everything else here shows them.
+// A sentence of the server's: its moments as everything else here shows them, and what one types as such.
 const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00))/;
-export const sentence = (words) => String(words ?? "").split(MOMENT).map((piece, at) => (at % 2 ? when(piece) : piece));
+export const sentence = (words) => String(words ?? "").split(MOMENT).flatMap((piece, at) => (at % 2 ? when(piece) : typed(piece)));
+const typed = (words) => words.split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));
 
 export function span(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;

@@ -1,11 +1,11 @@
 // Something to try on the front page: a form of a system's own that follows its work to the result. What was tried last
-// is kept for this tab: a reload goes on with it.
+// is kept for this tab, with the moment of every line: a reload goes on with it.
 import { at, clock, el, who } from "./holdfast.js";
 
 const key = (id) => `holdfast.try.${id}`;
 
 // The story of one try: lines with the time, then the result. A new try begins a new story.
-function story(form) {
+function story(form, id, moments = {}) {
   const box = form.parentElement.querySelector(".follow");
   const list = el("ol", { class: "story" });
   box.replaceChildren(list);
@@ -13,8 +13,15 @@ function story(form) {
   return {
     say(words, kind) {
       const text = typeof words === "string" ? words : words.textContent;
-      if (text !== last) list.append(el("li", { class: kind }, el("time", {}, clock(Date.now())), words));
+      if (text === last) return;
       last = text;
+      moments[text] ??= Date.now();
+      list.append(el("li", { class: kind }, el("time", {}, clock(moments[text])), words));
+      this.keep();
+    },
+    what: null,
+    keep() {
+      if (this.what) sessionStorage.setItem(key(id), JSON.stringify({ what: this.what, moments }));
     },
     show(node) {
       box.querySelector(`.${node.classList[0]}`)?.remove();
@@ -50,15 +57,17 @@ export function tryOut(id, { start, follow }) {
   }
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const out = story(form);
+    const out = story(form, id);
     tell(out, async () => {
-      const what = await start(form.elements, out);
-      sessionStorage.setItem(key(id), JSON.stringify(what));
-      await follow(what, out);
+      out.what = await start(form.elements, out);
+      out.keep();
+      await follow(out.what, out);
     });
   });
   const known = sessionStorage.getItem(key(id));
   if (!known || !who()) return;
-  const out = story(form);
-  tell(out, () => follow(JSON.parse(known), out));
+  const { what, moments } = JSON.parse(known);
+  if (!what) return;
+  const out = Object.assign(story(form, id, moments), { what });
+  tell(out, () => follow(what, out));
 }

@@ -53,11 +53,14 @@ async function showReview(out, now) {
         {},
         findings.slice(0, 20).map((one) => el("li", {}, `${one.path}:${one.line} ${one.severity}: ${one.message}`)),
       ),
-      el("div", { class: "soft" }, now.deliveries.map((one) => `${one.recipient}: ${one.status}`).join("; ")),
+      el("div", { class: "soft" }, now.deliveries.map((one) => `${one.recipient}: ${statusOf(one, now)}`).join("; ")),
       mails,
     ),
   );
 }
+
+// Of a review that failed nothing more is sent.
+const statusOf = (delivery, now) => (delivery.status === "pending" && now.status === "failed" ? "not sent" : delivery.status);
 
 // The mail itself, where this machine keeps it.
 async function mailOf(base, delivery) {
