@@ -46,10 +46,11 @@ fast:
 	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadscope
 
 tests:
-	@rm -f .cache/forgiven.txt
-	@$(BIN)/python -m compileall -q -j 2 src tests  # once, and not by each of the four processes
+	@mkdir -p .cache && rm -f .cache/forgiven.txt
+	@$(BIN)/python -m compileall -q -j 2 src  # once, and not by each of the four processes; the tests, as pytest compiles them
+	@$(BIN)/python -m pytest -q --collect-only -n 0 > .cache/collected.txt || { tail -30 .cache/collected.txt; exit 1; }
 	@$(BIN)/python -m pytest -q -n 4 --dist loadscope || { \
-		[ $$? = 1 ] || exit 1; mkdir -p .cache; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
+		[ $$? = 1 ] || exit 1; $(BIN)/python -m tests.forgiven > .cache/forgiven.txt; \
 		echo "Once more, alone, what failed beside the others:"; cat .cache/forgiven.txt; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
