@@ -19,13 +19,13 @@ class Documents:
     """At run time the type that it annotates, `answer` in the document."""
 
     def __init__(self, answer: Any) -> None:
-        self._adapter = TypeAdapter(answer)
+        self._answer = answer
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler(source)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(self._adapter.core_schema)
+        return handler(TypeAdapter(self._answer).core_schema)  # only the document asks: a start does not wait for it
 
 
 def documented(answer: Any) -> Any:
