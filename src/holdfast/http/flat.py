@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from copy import copy
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from fastapi.routing import APIRoute, iter_route_contexts
 
 _DECLARED = tuple(inspect.signature(APIRoute.__init__).parameters.keys() - {"self"})
 """What a route is built from. A route remembers each by the same name."""
@@ -27,19 +26,9 @@ def flatten(router: APIRouter) -> APIRouter:
         for context in iter_route_contexts([declared]):
             route = context.original_route
             if route is not declared and isinstance(route, APIRoute):
-                route = _as_included(route, context)
+                route = type(route)(**{name: getattr(context, name) for name in _DECLARED})
             router.routes.append(route)
     return router
-
-
-def _as_included(route: APIRoute, context: RouteContext) -> APIRoute:
-    """The route with what the routers around it add. To build it is work; tags are read by the document alone."""
-    wanted = {name: getattr(context, name) for name in _DECLARED}
-    if any(wanted[name] != getattr(route, name) for name in _DECLARED if name != "tags"):
-        return type(route)(**wanted)
-    tagged = copy(route)
-    tagged.tags = wanted["tags"]
-    return tagged
 
 
 def lay(app: FastAPI, routers: Iterable[APIRouter], responses: Mapping[int | str, dict[str, Any]]) -> None:

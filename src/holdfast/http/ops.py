@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from holdfast.core.control import Action
@@ -29,7 +29,7 @@ from holdfast.http.answers.service import (
     ScheduleList,
     WorkerList,
 )
-from holdfast.http.ops_asked import OPERATOR, AtDesk, Filter, HumanText, JobId, Limit, OnPage, Operator, Reason
+from holdfast.http.ops_asked import AtDesk, Filter, HumanText, JobId, Limit, OnPage, Operator, Reason, operator_routes
 from holdfast.http.ops_cases import router as cases_router
 from holdfast.http.ops_control import router as control_router
 from holdfast.http.ops_incidents import router as incidents_router
@@ -37,11 +37,9 @@ from holdfast.http.ops_replays import router as replays_router
 from holdfast.operator import deliveries, fleet, job_bulk, jobs, overview, providers, story
 from holdfast.operator.page import PAGE_MAX, ListPage
 
-router = APIRouter(prefix="/api/ops", tags=["operations"], dependencies=[OPERATOR])
-router.include_router(cases_router)
-router.include_router(incidents_router)
-router.include_router(control_router)
-router.include_router(replays_router)
+router = operator_routes()
+for part in (cases_router, incidents_router, control_router, replays_router):
+    router.routes.extend(part.routes)
 
 MESSAGE_STATUS = Literal["pending", "published", "failed"]
 EFFECT_STATUS = Literal["planned", "sending", "unknown", "sent", "failed", "review"]

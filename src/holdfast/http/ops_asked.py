@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, Field
 
 from holdfast.http.auth import Principal, require
@@ -15,6 +15,13 @@ from holdfast.operator.page import PAGE_MAX, ListPage
 
 OPERATOR = require("operator")
 Operator = Annotated[Principal, OPERATOR]
+
+
+def operator_routes(path: str = "") -> APIRouter:
+    """Routes for operators below this path. Each is built once, with all of that: to include one router in another
+    builds every route again."""
+    return APIRouter(prefix=f"/api/ops{path}", tags=["operations"], dependencies=[OPERATOR])
+
 
 Filter = Annotated[HumanText | None, Query()]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.core.case import CaseState, Cause
@@ -18,12 +17,12 @@ from holdfast.http.answers.acts import (
 )
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.letters import LetterGroups, LetterPage, LetterStory, ReplayPreview
-from holdfast.http.ops_asked import AtDesk, CaseId, Filter, HumanText, Limit, OnPage, Operator
+from holdfast.http.ops_asked import AtDesk, CaseId, Filter, HumanText, Limit, OnPage, Operator, operator_routes
 from holdfast.operator import letters
 from holdfast.operator.bulk import BulkRemediate, BulkReplay, BulkResolve, BulkTriage
 from holdfast.operator.mend import mend_and_replay, preview_replay
 
-router = APIRouter(prefix="/dead-letters")
+router = operator_routes("/dead-letters")
 
 
 class Triage(BaseModel):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from holdfast.core.control import Sort
@@ -19,10 +18,10 @@ from holdfast.http.answers.acts import (
 )
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.service import PauseList, ScheduledJobs
-from holdfast.http.ops_asked import AtDesk, HumanText, JobId, Limit, Operator, Reason
+from holdfast.http.ops_asked import AtDesk, HumanText, JobId, Limit, Operator, Reason, operator_routes
 from holdfast.operator import fleet, jobs, pauses, schedules
 
-router = APIRouter()
+router = operator_routes()
 
 
 class NewPriority(BaseModel):

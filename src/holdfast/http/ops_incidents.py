@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.incidents import IncidentFacts, IncidentPage, IncidentStory
-from holdfast.http.ops_asked import AtDesk, HumanText, IncidentId, OnPage, Operator
+from holdfast.http.ops_asked import AtDesk, HumanText, IncidentId, OnPage, Operator, operator_routes
 from holdfast.operator import incidents
 from holdfast.operator.postmortem import write_postmortem
 
-router = APIRouter(prefix="/incidents")
+router = operator_routes("/incidents")
 
 
 class Assign(BaseModel):

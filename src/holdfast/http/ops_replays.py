@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.core.case import Cause
 from holdfast.http.answers.documented import documented
 from holdfast.http.answers.letters import GroupPreview, ReplayPage, ReplayStory
-from holdfast.http.ops_asked import AtDesk, Filter, HumanText, OnPage, Operator, ReplayId
+from holdfast.http.ops_asked import AtDesk, Filter, HumanText, OnPage, Operator, ReplayId, operator_routes
 from holdfast.operator import replays
 
-router = APIRouter()
+router = operator_routes()
 
 
 class MendGroup(BaseModel):

@@ -68,7 +68,7 @@ class InstructorReview(BaseModel):
 
 def instructor_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """What an instructor sees and does."""
-    router = APIRouter()
+    router = APIRouter(tags=["grading"])
     settings = read(ServiceSettings, env)
     _add_queue_routes(router, kernel)
     _add_work_routes(router, kernel, settings)

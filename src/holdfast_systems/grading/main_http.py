@@ -57,10 +57,13 @@ def main_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     settings = read(MainSettings, env)
     _add_learner_routes(router, kernel, settings)
     _add_event_route(router, kernel)
-    router.include_router(instructor_routes(kernel, env))
-    router.include_router(recording_routes(kernel, env))
-    router.include_router(ops_routes(kernel, settings))
-    router.include_router(service_routes(settings))
+    for part in (
+        instructor_routes(kernel, env),
+        recording_routes(kernel, env),
+        ops_routes(kernel, settings),
+        service_routes(settings),
+    ):
+        router.routes.extend(part.routes)
 
     @router.get("/asyncapi.yaml", include_in_schema=False)
     def queue_contract() -> Response:  # in a thread: the first to ask has it written

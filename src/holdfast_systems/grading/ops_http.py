@@ -48,7 +48,7 @@ class Why(BaseModel):
 
 def ops_routes(kernel: Kernel, settings: MainSettings) -> APIRouter:
     """The routes under /api/ops that only the main app has."""
-    router = APIRouter(prefix="/api/ops", tags=["operations"])
+    router = APIRouter(prefix="/api/ops", tags=["grading", "operations"])
 
     @router.get("/submissions", response_model=documented(SubmissionRows))
     async def list_submissions(

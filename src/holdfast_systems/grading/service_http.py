@@ -48,7 +48,7 @@ ReasonBody = Annotated[Given, Documents(Reason | None), Body()]
 
 def service_routes(settings: MainSettings) -> APIRouter:
     """The routes under /api/ops/service."""
-    router = APIRouter(prefix="/api/ops/service", tags=["operations"], dependencies=[OPERATOR])
+    router = APIRouter(prefix="/api/ops/service", tags=["grading", "operations"], dependencies=[OPERATOR])
 
     for noun, answer in LISTS.items():
         router.get(f"/{noun}", name=f"list_service_{noun}", response_model=documented(answer))(_list(settings, noun))
