@@ -162,6 +162,9 @@ class SimStore(SqliteStore):
         arena.stores.append(self)
         host.at_death(lambda _: self.abandon())
 
+    def let_go(self) -> None:
+        """No thread here asks for it."""
+
     def spare(self) -> Store | None:
         return None  # a thread would run beside the simulation's one loop
 

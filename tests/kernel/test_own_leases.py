@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,13 @@ from holdfast import App, Context, Job, stage
 from holdfast.engines.renewal import LATE, Renewal
 from holdfast.engines.run import _reap
 from holdfast.engines.worker import Worker
+from holdfast.errors import StoreBusy
+from holdfast.stores.clock import SystemClock
+from holdfast.stores.seam import IDLE_S
 from holdfast.stores.statement import _statement
+from holdfast.tables import audit
 from holdfast.testing import World
-from tests.kernel.places import Deploy, rows, take
+from tests.kernel.places import Deploy, Place, close_all, rows, take
 
 app = App("still")
 gates: dict[str, asyncio.Event] = {}
@@ -70,6 +75,37 @@ async def test_a_loop_that_never_comes_back_does_not_keep_its_jobs(deploy: Deplo
     assert await renewed_after(tuning.blocked_max_s - 1)
     assert not await renewed_after(tuning.blocked_max_s + 1)
     await asyncio.to_thread(renewal._close)
+
+
+@pytest.mark.spec("K3", "K23", "K27")
+async def test_a_loop_that_stands_still_in_a_transaction_holds_up_no_other_writer(place: Place) -> None:
+    """Where writers wait for one another, what it has open is ended after as long as PostgreSQL would wait."""
+    kernel = place.kernel(app, clock=SystemClock())
+    renewal, other = Renewal(kernel, "w1", lambda: True), place.open()
+    renewal._renewed_at = time.monotonic() + 1_000
+
+    async def stand_still(blocked_s: float) -> None:
+        now = time.monotonic()
+        renewal._asked_at = now - blocked_s
+        await asyncio.to_thread(renewal._look, now, 0.0)
+
+    async with kernel.store.transaction() as tx:
+        await audit.write(tx, "test", "short", "note", None, 0)
+        await stand_still(IDLE_S - 1)
+    was_ended = pytest.raises(StoreBusy, match="was blocked") if place.dialect == "sqlite" else nullcontext()
+    with was_ended:
+        async with kernel.store.transaction() as tx:
+            await audit.write(tx, "test", "long", "note", None, 0)
+            await stand_still(IDLE_S + 1)
+            async with other.transaction() as beside:
+                await audit.write(beside, "test", "other", "note", None, 0)
+    async with kernel.store.transaction() as tx:
+        await audit.write(tx, "test", "later", "note", None, 0)
+    written = [row["action"] for row in await rows(other, "SELECT action FROM holdfast_audit ORDER BY seq")]
+    assert written == (
+        ["short", "other", "later"] if place.dialect == "sqlite" else ["short", "long", "other", "later"]
+    )
+    await close_all(place)
 
 
 @pytest.mark.spec("K3", "K27")

@@ -25,7 +25,7 @@ from holdfast.core.redact import redact_frame
 from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
-from holdfast.stores.seam import Store
+from holdfast.stores.seam import IDLE_S, Store
 from holdfast.tables import leases
 
 LATE = 1.5
@@ -119,6 +119,8 @@ class Renewal(threading.Thread):
             self._say_over(self._blockage, now)
         if asked_at is not None and blocked_s > tuning.blocked_say_s and self._blockage is None:
             self._say_blocked(asked_at, blocked_s)
+        if blocked_s > IDLE_S:
+            self._kernel.store.let_go()
         if now - self._renewed_at > LATE * tuning.renew_s and blocked_s <= tuning.blocked_max_s:
             self._stand_in()
         elif self._own_loop is not None:

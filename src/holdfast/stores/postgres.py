@@ -113,6 +113,9 @@ class PostgresStore:
         connecting = replace(self._connecting, connections=1)
         return PostgresStore(self._url, clock=clock, connecting=connecting, command_timeout_s=self._command_timeout_s)
 
+    def let_go(self) -> None:
+        """The server does it, and others wait only for the same rows."""
+
     async def examine(self) -> Examination:
         async with self._acquired() as connection:
             with translating():

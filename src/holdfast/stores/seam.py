@@ -98,6 +98,10 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+IDLE_S = 30.0
+"""For as long a transaction may be open in which nothing happens."""
+
+
 class Store(Protocol):
     dialect: Dialect
     has_one_writer: bool
@@ -143,6 +147,11 @@ class Store(Protocol):
     def spare(self) -> Store | None:
         """Another store of the same database, for a thread with an event loop of its own: one connection, and a short
         patience. None where there is but one loop, as in the simulator."""
+        ...
+
+    def let_go(self) -> None:
+        """From another thread, when the event loop has stood still for `IDLE_S`: end the transaction that it has open,
+        if that holds up every other writer. Its owner is told so by its next statement, and nothing is written."""
         ...
 
     async def examine(self) -> Examination:

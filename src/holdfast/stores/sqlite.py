@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -126,6 +127,9 @@ class SqliteStore:
     def spare(self) -> Store | None:
         return SqliteStore(self.path, clock=self._clock)
 
+    def let_go(self) -> None:
+        self._writer.let_go()
+
     async def examine(self) -> Examination:
         found = os.path.exists(self.path)  # noqa: ASYNC240 (a stat is brief)
         is_writable = os.access(self.path, os.W_OK) if found else True  # it is made when it is needed
@@ -191,6 +195,8 @@ class _Lane:
         self._handed = 0
         self._connection: sqlite3.Connection | None = None
         self._changes = 0
+        self._at_work = threading.Lock()  # held for the length of a statement
+        self._is_ended = False
 
     async def begin(self, text: str) -> None:
         """Never waits for the disk: whoever is not first is told so at once."""
@@ -222,6 +228,16 @@ class _Lane:
             self._connection.close()
             self._connection = None
 
+    def let_go(self) -> None:
+        """Roll back what is open, unless a statement runs just now."""
+        if self._at_work.acquire(blocking=False):
+            try:
+                if self._connection is not None and self._connection.in_transaction:
+                    self._connection.rollback()
+                    self._is_ended = True
+            finally:
+                self._at_work.release()
+
     async def _in_turn(self, work: Callable[..., Any], *arguments: Any, brief: bool = False) -> Any:
         if self._inline or (brief and self._connection is not None and not self._handed):
             return work(*arguments)
@@ -240,16 +256,23 @@ class _Lane:
         return 0 if self._connection is None else self._connection.total_changes
 
     def _rollback(self) -> None:
-        if self._connection is not None and self._connection.in_transaction:
-            self._connection.rollback()
+        with self._at_work:
+            self._is_ended = False
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.rollback()
 
     def _execute(self, text: str, params: dict[str, Any] | None) -> Sequence[Row]:
-        try:
-            if self._connection is None:
-                self._connection = _open(self.path)
-            return self._connection.execute(text, params or {}).fetchall()
-        except sqlite3.Error as error:
-            raise _translated(error, self.path) from error
+        with self._at_work:
+            if self._is_ended:
+                raise StoreBusy(
+                    "The event loop was blocked for so long that its transaction was ended; nothing was written."
+                )
+            try:
+                if self._connection is None:
+                    self._connection = _open(self.path)
+                return self._connection.execute(text, params or {}).fetchall()
+            except sqlite3.Error as error:
+                raise _translated(error, self.path) from error
 
 
 def _open(path: str) -> sqlite3.Connection:
