@@ -32,6 +32,7 @@ class Deployment:
     folder: Path
     nursery: Nursery
     server: PostgresServer | None = None
+    template: str = ""
     processes: list[Process] = field(default_factory=list)
 
     @property
@@ -63,8 +64,10 @@ class Deployment:
             ledger.close()
 
     def clear(self) -> None:
+        for process in self.processes:
+            process.kill()  # another deployment has the database after this one
         if self.server is not None:
-            self.server.drop_database(self.url)
+            self.server.take_copy(self.template, self.url)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -80,12 +83,12 @@ class Ground:
     numbers: Iterator[int]
 
     def deploy(self) -> Deployment:
-        url = self.server.create_database(self.template.rpartition("/")[2])
+        url = self.server.copy_of(self.template)
         name = url.rpartition("/")[2]
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             limit = f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = '{IDLE_LIMIT}'"
             connection.execute(limit.encode())
-        return Deployment(url, self._folder(), self.nursery, self.server)
+        return Deployment(url, self._folder(), self.nursery, self.server, self.template)
 
     def embed(self) -> Deployment:
         folder = self._folder()

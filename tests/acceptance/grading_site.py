@@ -170,13 +170,9 @@ class GradingSite:
                 await queue.bind(exchange, name)
             yield Stranger(channel, exchange)
 
-    def clear(self, server: PostgresServer) -> None:
+    def clear(self) -> None:
         for process in self.processes:
-            if process.exit_code() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        for url in (self.main_db, self.service_db):
-            server.drop_database(url)
+            process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -216,12 +212,14 @@ def deployed(
     server: PostgresServer, templates: tuple[str, str], broker: str, nursery: Nursery, folder: Path, model: Model
 ) -> Iterator[GradingSite]:
     """A site on copies of two migrated databases."""
-    main_db, service_db = (server.create_database(url.rpartition("/")[2]) for url in templates)
-    site = GradingSite(main_db, service_db, broker, nursery, folder, model)
+    copies = [server.copy_of(url) for url in templates]
+    site = GradingSite(*copies, broker, nursery, folder, model)
     try:
         yield site
     finally:
-        site.clear(server)
+        site.clear()
+        for template, url in zip(templates, copies, strict=True):
+            server.take_copy(template, url)
 
 
 def writing(text: str) -> dict[str, Any]:

@@ -11,7 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,6 +104,12 @@ class Process:
         self.send(signal.SIGTERM)
         return await self.until_ended()
 
+    def kill(self) -> None:
+        """It and its children, at once."""
+        if self.exit_code() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
     def tail(self, lines: int = 25) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
@@ -113,6 +121,7 @@ class Nursery:
         self._folder = folder
         self._count = 0
         self._children: list[Process] = []
+        self._asking = threading.Lock()
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.acceptance.nursery"],
             cwd=REPOSITORY,
@@ -138,9 +147,10 @@ class Nursery:
 
     def ask(self, asked: dict[str, Any]) -> Any:
         assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(asked) + "\n")
-        self._server.stdin.flush()
-        return json.loads(self._server.stdout.readline())
+        with self._asking:  # deployments are cleared in threads
+            self._server.stdin.write(json.dumps(asked) + "\n")
+            self._server.stdin.flush()
+            return json.loads(self._server.stdout.readline())
 
     def close(self) -> None:
         for child in self._children:

@@ -32,8 +32,10 @@ shared_buffers = 128MB
 logging_collector = off
 """
 _END_OTHERS = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
+"""It waits until they are gone: a commit that is on its way would leave a row behind."""
 _SCHEMAS = r"SELECT nspname FROM pg_namespace WHERE nspname <> 'information_schema' AND nspname NOT LIKE 'pg\_%'"
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'holdfast_schema'"
 
@@ -52,6 +54,7 @@ class PostgresServer:
         self.port = child.free_ports(1)[0]
         self._numbers = itertools.count(1)
         self._empty: list[str] = []
+        self._copies: dict[str, list[str]] = {}
         self._kept: dict[str, str] = {}
         self._pens: dict[str, psycopg.Connection] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -97,10 +100,22 @@ class PostgresServer:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://holdfast@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self, template: str = "template0") -> str:
-        """The URL of a fresh database, a copy of `template`."""
-        if template == "template0" and self._empty:
-            return self._empty.pop()
+    def create_database(self) -> str:
+        """The URL of a fresh database."""
+        return self._empty.pop() if self._empty else self._copy_of("template0")
+
+    def copy_of(self, template: str) -> str:
+        """The URL of a database with the tables of another and no rows; `take_copy` when it is done with."""
+        copies = self._copies.setdefault(template, [])
+        return copies.pop() if copies else self._copy_of(template.rpartition("/")[2])
+
+    def take_copy(self, template: str, url: str) -> None:
+        """Keep a copy without its rows for the next `copy_of`: half a second of CPU less than to make another."""
+        self._take_out(self._pen(url))
+        self._pens.pop(url).close()  # there may be fifty at a time, and a server has a hundred sessions
+        self._copies[template].append(url)
+
+    def _copy_of(self, template: str) -> str:
         name = f"t{next(self._numbers)}"
         self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         return self.url(name)
