@@ -290,12 +290,18 @@ def test_only_the_command_that_is_meant_is_read_and_every_one_for_a_mistake() ->
     assert with_command(cli, "jbos") is cli and with_command(cli, None) is cli
 
 
+def test_the_command_is_the_first_word_that_is_no_options_value() -> None:
+    assert brought.first_command(["--url", "http://here", "--token", "t", "--json", "jobs", "list"]) == "jobs"
+    assert brought.first_command(["--version"]) is None and brought.first_command(["--token"]) is None
+
+
 def test_the_programs_own_help_reads_no_parameter_of_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """The sentences are the same; typer would read every signature for them, which takes longer than the rest."""
     assert print_help(cli, ["--help"])
     command: Any = typer.main.get_command(cli)
     whole = command.get_help(command.context_class(command, info_name="holdfast"))
     assert capsys.readouterr().out.strip() == whole.strip()
+    assert "list" in command.commands["jobs"].commands, "what the help leaves out is still there"
 
     def unreadable(what: object) -> None:
         """No type of an option."""

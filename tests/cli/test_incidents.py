@@ -20,11 +20,13 @@ def test_an_incident_is_seen_taken_and_closed_when_it_is_over(place: Place) -> N
     assert (item["topic"], item["severity"], item["state"]) == ("no_worker", "page", "open")
     shown = place.ok("incidents", "list", "--state", "open")
     assert shown.startswith("page") and "no worker serves it" in " ".join(shown.split())
+    assert "None" not in shown, "it is nobody's yet"
     id = item["id"]
     assert "goes on" in place.on_shop("incidents", "close", id, "--summary", "x").output
     place.ok("incidents", "ack", id, "--actor", "olga")
     place.ok("incidents", "comment", id, "the deploy is stuck", "--actor", "olga")
     place.ok("incidents", "assign", id, "ben", "--actor", "olga")
+    assert " UTC ben " in " ".join(place.ok("incidents", "list").split())
     assert "the deploy is stuck" in place.ok("incidents", "show", id)
     assert place.ok("incidents", "show", id, "--markdown").startswith("# No worker: ")
     place.on_shop("jobs", "cancel", place.items("jobs", "list")[0]["id"])

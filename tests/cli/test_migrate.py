@@ -111,6 +111,7 @@ def test_the_printed_sql_does_what_migrate_does(here: Place) -> None:
             connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         text = here.ok("migrate", "--print")
         assert names_in(here) == []
+        assert "SET LOCAL lock_timeout = '1000ms';" in text, "a step waits for its lock, and not for the whole time"
         with psycopg.connect(url, autocommit=True) as connection:
             for statement in text.split(";\n"):  # as psql does, which sends them one by one
                 connection.execute(statement.encode())

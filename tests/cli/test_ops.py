@@ -105,6 +105,7 @@ def test_a_dead_letter_is_edited_and_then_replayed(place: Place, tmp_path: Path)
     case = place.json("dead", "show", case_id)
     assert (case["state"], case["input"]["amount"], len(case["corrections"])) == ("remediated", 7, 2)
     assert case["original_input"]["amount"] < 0 and case["corrections"][0]["actor"] == "olga"
+    assert [each["reason"] for each in case["corrections"]] == ["INC-7", None]
     assert "original_input" in place.ok("dead", "show", case_id)
     assert place.json("dead", "replay", case_id)["job_id"] == job_id
 

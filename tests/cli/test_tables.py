@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.table import brief_error, from_now, unique_length
+from holdfast.cli.table import brief_error, from_now, table_of, unique_length
 from tests.cli import shop
 from tests.cli.conftest import APP, Place
 
@@ -58,6 +58,23 @@ def test_an_id_may_be_given_by_its_beginning(place: Place) -> None:
     assert "type more of it" in place.refused("jobs", "show", alike[:8])
     assert "no job whose id begins with ffffffff" in place.refused("jobs", "show", "ffffffff")
     assert "There is no job abc" in place.refused("jobs", "show", "abc")
+
+
+@pytest.mark.parametrize(
+    ("columns", "widths"),
+    [
+        (80, {"state": 7, "kind": 40, "note": 12, "error": 15}),
+        (60, {"state": 7, "kind": 23, "note": 12, "error": 12}),
+        (21, {"state": 7, "kind": 12}),
+    ],
+)
+def test_the_last_columns_are_cut_first_and_a_state_never(
+    columns: int, widths: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    row = {"state": "waiting", "kind": "k" * 40, "note": "n" * 12, "error": "e" * 30}
+    drawn = table_of([row], list(row))
+    assert {str(each.header): each.width for each in drawn.columns} == widths
 
 
 @pytest.mark.slow

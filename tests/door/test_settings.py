@@ -11,9 +11,10 @@ import pytest
 from holdfast.errors import SettingsError
 from holdfast.kernel.kernel import Tuning
 from holdfast.main import load_systems
+from holdfast.providers.openai_settings import OpenAISettings
 from holdfast.settings import Settings, problems, read
 from holdfast.settings.celery import CelerySettings
-from holdfast.settings.names import misspelt_names, name_in, value_in
+from holdfast.settings.names import describe, misspelt_names, name_in, value_in
 from holdfast.settings.values import notes
 from holdfast.stores.connecting import Connecting, Pooler
 
@@ -219,6 +220,23 @@ def test_only_what_is_nearly_ours_is_taken_for_misspelt() -> None:
     assert misspelt_names([Settings], env) == [
         "HOLDFAST_CONCURRENCY is set, but there is no such setting; you may mean HOLDFAST_WORKER_CONCURRENCY."
     ]
+
+
+def test_each_setting_is_described_by_its_name_its_default_and_its_meaning() -> None:
+    assert ("LLM_MODEL", "gpt-4o-mini", "The language model that is asked") in describe(OpenAISettings)
+    assert ("OPENAI_API_KEY", "unset", "Key of that endpoint") in describe(OpenAISettings)
+
+
+def test_a_key_without_its_endpoint_is_pointed_out() -> None:
+    words = "OPENAI_API_KEY is set without OPENAI_BASE_URL; everything would stay offline."
+    assert OpenAISettings(openai_api_key="k").endpoint_problems() == [words]
+    assert OpenAISettings(openai_api_key="k", openai_base_url="https://x").endpoint_problems() == []
+
+
+def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.settings.process.find_spec", lambda name: None)
+    (sentence,) = problems(Settings, {"HOLDFAST_ENGINE": "celery", "RABBITMQ_URL": "amqp://h"})
+    assert sentence == "HOLDFAST_ENGINE is celery, which is not installed: install holdfast[celery]."
 
 
 def test_celery_has_as_many_processes_as_are_asked_for_or_two_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:

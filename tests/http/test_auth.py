@@ -139,6 +139,7 @@ async def test_keys_that_cannot_be_fetched_are_our_trouble_not_the_callers(tmp_p
     with pytest.raises(Problem) as caught:
         await auth.principal(token)
     assert (caught.value.status, caught.value.code) == (503, "AUTH_UNAVAILABLE")
+    assert caught.value.headers == {"Retry-After": "5"}
 
 
 def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -192,3 +193,20 @@ def test_every_address_in_the_pages_is_relative_to_the_mount() -> None:
     assert [
         f"{path.name}: {line}" for path in places for line in path.read_text().splitlines() if wrong.search(line)
     ] == []
+
+
+async def test_a_console_that_is_closed_holds_no_file_of_its_database(tmp_path: Path) -> None:
+    path = tmp_path / "alone.db"
+    opened = Kernel(store=open_store(f"sqlite:///{path}"), registry=Registry([app]))
+    await opened.migrate()
+    await opened.store.close()
+
+    def held() -> int:
+        return sum(str(path) in os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+
+    guest = console(app, guard=guard, database=f"sqlite:///{path}")
+    async with client_of(guest, "olga") as client:
+        assert (await client.get("/x/jobs/api/ops/jobs")).status_code == 200
+    assert held() > 0
+    await guest.close()
+    assert held() == 0

@@ -217,6 +217,19 @@ async def test_a_setting_lets_a_private_host_through_pinned() -> None:
 
 
 @pytest.mark.spec("K30")
+@pytest.mark.parametrize("rest", ["/a b", "/\\", "/\x7f", "/<", '/"'])
+def test_what_has_no_place_in_an_address_is_refused_wherever_it_stands(rest: str) -> None:
+    with pytest.raises(CallError, match="characters that have no place in a URL"):
+        read_location(f"https://example.org{rest}", AddressRules())
+
+
+@pytest.mark.spec("K30")
+def test_an_address_has_no_zone() -> None:
+    with pytest.raises(CallError, match="no IPv6 address without a zone"):
+        read_location("https://[2606:4700::1111%eth0]/", AddressRules())
+
+
+@pytest.mark.spec("K30")
 def test_an_error_names_the_host_and_nothing_else_of_the_address() -> None:
     secret = "p4ssw0rd"
     for url in (f"https://u:{secret}@example.org/", f"https://exa%6dple.org/?sig={secret}", f"gopher://x/{secret}"):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 import aio_pika
 import pytest
-from aio_pika.abc import AbstractChannel
+from aio_pika.abc import AbstractChannel, AbstractConnection
 
 from holdfast.errors import TransportDown, Unroutable
+from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
 from holdfast.transports.rabbitmq.transport import RabbitTransport
 from tests.services.rabbitmq import RabbitMQServer
 from tests.transports.parts import DEAD, PATIENCE_S, REQUESTS, Seen, consuming, insist, request
@@ -124,8 +126,19 @@ async def test_a_blocked_connection_times_out_and_goes_on_when_the_alarm_is_over
 
 @pytest.mark.spec("K10")
 async def test_a_full_queue_refuses_and_takes_again_when_there_is_room(
-    rabbitmq_server: RabbitMQServer, rabbitmq_url: str, transport: RabbitTransport
+    rabbitmq_server: RabbitMQServer, rabbitmq_url: str
 ) -> None:
+    opened = 0
+
+    class Counted(FastPublisher):
+        @classmethod
+        async def on(cls, connection: AbstractConnection) -> Self:
+            nonlocal opened
+            opened += 1
+            return await super().on(connection)
+
+    transport = RabbitTransport(rabbitmq_url, timeout_s=5, publisher=Counted)
+    await transport.declare([REQUESTS, DEAD])
     vhost = rabbitmq_url.rpartition("/")[2]
     limit = '[{<<"max-length">>, 1}, {<<"overflow">>, <<"reject-publish">>}]'
     rabbitmq_server._ask(
@@ -139,14 +152,28 @@ async def test_a_full_queue_refuses_and_takes_again_when_there_is_room(
             assert all("nack" in str(answer) for answer in sent if answer)
             refused += sum(answer is not None for answer in sent)
     channels = rabbitmq_server._ask("length(rabbit_channel:list())")
-    assert int("".join(filter(str.isdigit, channels))) <= 3, (
-        "each refusal replaces the channel: the old ones are closed"
-    )
+    assert opened > 3, "each refusal replaces the channel"
+    assert int("".join(filter(str.isdigit, channels))) <= 3, "and the old ones are closed"
     message = request()
     seen = Seen()
     async with consuming(transport, seen):
         await insist(transport, message)
         await seen.until(lambda s: message.id in s.ids)
+    await transport.close()
+
+
+@pytest.mark.spec("K10")
+async def test_a_queue_whose_declaration_did_not_come_to_its_end_is_declared_by_the_next_publish(
+    rabbitmq_url: str,
+) -> None:
+    transport = RabbitTransport(rabbitmq_url, timeout_s=5)
+    await transport.declare([REQUESTS])
+    declaring = asyncio.create_task(transport.declare([DEAD]))
+    await asyncio.sleep(0)
+    declaring.cancel()
+    await asyncio.wait([declaring])
+    await transport.publish(request(to="vstep.exchange/grading.dlq"))
+    await transport.close()
 
 
 @pytest.mark.spec("K11")

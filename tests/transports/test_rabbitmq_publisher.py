@@ -127,6 +127,29 @@ async def test_a_turns_messages_leave_in_one_piece_in_order_and_each_waits_for_i
     assert channel.message_id_delivery_tag == {}
 
 
+@pytest.mark.spec("K10")
+async def test_a_channel_that_was_replaced_is_closed_after_its_last_answer() -> None:
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("closed")
+
+    wire = Channel()
+    channel = SimpleNamespace(is_closed=False, close=close)
+    publisher = FastPublisher(SimpleNamespace(transport=None), channel, wire)  # type: ignore[arg-type]
+    sending = [asyncio.create_task(publisher.publish(Message(f"m{n}", "a/b", b""))) for n in range(2)]
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(publisher.close_when_drained())
+    wire.confirmations[1].set_result(None)
+    await sending[0]
+    await asyncio.sleep(0)
+    assert closed == []
+    wire.confirmations[2].set_result(None)
+    async with asyncio.timeout(30):
+        await closing
+    assert closed == ["closed"]
+
+
 async def test_a_writer_that_has_no_room_is_given_everything_later_in_order() -> None:
     channel = Channel(queue_max=1)
     channel.write_queue.put_nowait(SimpleNamespace(payload=b""))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.transports.memory import SINK_MAX, MemoryTransport
+from holdfast.transports.memory import MemoryTransport
 from holdfast.transports.rabbitmq.consumer import PAUSE_CAP_S, PAUSE_S, REMEMBERED_MAX, Failures, Session
 from holdfast.transports.rabbitmq.wire import delivery_of
 from holdfast.transports.seam import Delivery, Message, Queue
@@ -85,10 +85,10 @@ async def test_a_message_that_was_handled_at_last_begins_anew() -> None:
 async def test_a_sink_keeps_the_last_messages_and_no_more() -> None:
     transport = MemoryTransport()
     await transport.declare([Queue("people", sink=True)])
-    for number in range(SINK_MAX + 1):
+    for number in range(1_001):
         await transport.publish(Message(f"{number}", "people", b""))
     kept = [message.id for message in transport.sinks["people"]]
-    assert (len(kept), kept[0], kept[-1]) == (SINK_MAX, "1", f"{SINK_MAX}")
+    assert (len(kept), kept[0], kept[-1]) == (1_000, "1", "1000")
 
 
 @pytest.mark.spec("K30")

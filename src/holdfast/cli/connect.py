@@ -24,7 +24,6 @@ from holdfast.transports.seam import Queue
 
 HEARD_S = 5.0
 CHANNEL = "check"
-LONG_OPEN_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

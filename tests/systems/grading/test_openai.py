@@ -62,11 +62,26 @@ async def test_a_chat_asks_for_the_schema_and_tells_what_it_cost() -> None:
         seen.append(request)
         return httpx.Response(200, json=chat(), headers={"x-request-id": "req-9"})
 
-    assert await ask(reply) == ChatAnswer(3, 11, 5, "req-9", "m-2026")
+    assert await ask(reply, timeout_s=7) == ChatAnswer(3, 11, 5, "req-9", "m-2026")
     body = json.loads(seen[0].content)
     assert str(seen[0].url) == "http://llm.example/v1/chat/completions"
     assert seen[0].headers["authorization"] == f"Bearer {KEY}"
     assert body["response_format"]["json_schema"] == {"name": "number", "schema": SCHEMA, "strict": True}
+    assert set(seen[0].extensions["timeout"].values()) == {7}, "the call's own time, and not the driver's"
+
+
+@pytest.mark.spec("G15")
+async def test_what_is_no_text_is_no_name() -> None:
+    odd = await ask(says(200, chat() | {"id": 7, "model": ""}))
+    assert (odd.request_id, odd.model) == (None, "m")
+
+
+@pytest.mark.spec("K16")
+async def test_a_client_that_is_left_keeps_no_connection() -> None:
+    http = httpx.AsyncClient(transport=httpx.MockTransport(says(200, chat())))
+    async with OpenAIClient("http://llm.example", http=http):
+        assert not http.is_closed
+    assert http.is_closed
 
 
 @pytest.mark.spec("G15")
@@ -90,8 +105,9 @@ async def test_a_malformed_answer_may_be_asked_again_and_blames_no_provider(body
 
 
 @pytest.mark.spec("G15", "K5")
-async def test_html_with_status_200_is_malformed() -> None:
-    error = await failed(lambda _: httpx.Response(200, text="<html>"))
+@pytest.mark.parametrize("text", ["<html>", "[" * 100_000], ids=["html", "nested"])
+async def test_what_is_no_json_is_malformed_though_its_status_is_200(text: str) -> None:
+    error = await failed(lambda _: httpx.Response(200, text=text))
     assert error.failure.error_class == "MALFORMED_ANSWER"
 
 

@@ -244,6 +244,16 @@ async def test_a_compressed_bomb_never_unfolds_in_memory() -> None:
 
 
 @pytest.mark.spec("G16")
+@pytest.mark.parametrize(
+    "reply", [ok(b"no gzip", "Content-Encoding: gzip"), b"HTTP/1.1 206 Partial\r\nContent-Length: 0\r\n\r\n"]
+)
+async def test_a_body_that_is_broken_or_a_part_is_not_taken_for_the_whole(reply: bytes) -> None:
+    async with server(lambda _: reply) as port:
+        error = await failure_of(fetch(f"http://{HOST}:{port}/", LOCAL, resolver=Names(["127.0.0.1"])))
+    assert error.failure.error_class == "OUTBOUND_UNREADABLE"
+
+
+@pytest.mark.spec("G16")
 async def test_a_body_of_exactly_the_limit_is_read_and_gzip_is_understood() -> None:
     replies = [ok(b"x" * 1_000), ok(gzip.compress(b"y" * 1_000), "Content-Encoding: gzip")]
     async with server(lambda _: replies.pop()) as port:
