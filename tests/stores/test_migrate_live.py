@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from holdfast import App, Context, Job, stage
+from holdfast.contrib.steps import apply_pending
 from holdfast.engines.run import prepare
 from holdfast.engines.worker import Worker
 from holdfast.errors import SchemaMismatch, StoreBusy
@@ -25,7 +26,8 @@ from holdfast.stores import postgres_migrate
 from holdfast.stores.migration import Patience
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.postgres_migrate import MIGRATION_LOCK
-from holdfast.stores.statement import Migration, Statement
+from holdfast.stores.script import repeatable_statements
+from holdfast.stores.statement import Migration, Statement, index_name
 from holdfast.system import OpenSystem, System
 from holdfast.tables.schema import KERNEL
 from tests.kernel.places import DIALECTS, rows
@@ -240,6 +242,22 @@ async def test_an_index_that_a_kill_left_half_made_is_made_again(postgres_url: s
     assert await store.migrate([*KERNEL, INDEX]) == [INDEX.name]
     assert await rows(store, VALID) == [{"valid": True}]
     await store.close()
+
+
+@pytest.mark.spec("K19")
+def test_who_runs_the_sql_by_other_means_makes_a_half_made_index_again() -> None:
+    """Alembic, Django and psql do not ask what a killed run left; `IF NOT EXISTS` alone would keep it for ever."""
+    step = Migration("holdfast", 2, "-- concurrently\nCREATE INDEX a_b ON a (b);\nDROP INDEX a_c;\n")
+    assert repeatable_statements(step, "postgres") == [
+        "DROP INDEX CONCURRENTLY IF EXISTS a_b",
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS a_b ON a (b)",
+        "DROP INDEX CONCURRENTLY IF EXISTS a_c",
+    ]
+    assert repeatable_statements(step, "sqlite") == ["CREATE INDEX a_b ON a (b)", "DROP INDEX a_c"]
+    ran: list[str] = []
+    apply_pending(Registry([App("shop")]), "postgres", [], ran.append, nullcontext)
+    makes = [text for text in ran if text.startswith("CREATE INDEX CONCURRENTLY")]
+    assert makes and all(f"DROP INDEX CONCURRENTLY IF EXISTS {index_name(text)}" in ran for text in makes)
 
 
 @pytest.mark.slow

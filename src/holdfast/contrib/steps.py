@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.errors import StoreError
 from holdfast.kernel.kernel import Registry, every_migration
 from holdfast.stores.migration import Applied, pending
-from holdfast.stores.script import prepare_statements, record_statement
+from holdfast.stores.script import prepare_statements, record_statement, repeatable_statements
 from holdfast.stores.seam import DIALECTS, Dialect, schema_on
 
 INSTALLED = "SELECT * FROM holdfast_schema"
@@ -48,7 +48,7 @@ def apply_pending(
     for step in steps:
         if step.runs_outside(dialect):
             with outside():
-                _execute_all(step.statements(dialect), execute)
+                _execute_all(repeatable_statements(step, dialect), execute)
             execute(record_statement(step, dialect))
         else:
             with inside():

@@ -27,14 +27,13 @@ from holdfast.stores.connecting import split_settings
 from holdfast.stores.migration import SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.postgres_errors import naming, translating
 from holdfast.stores.postgres_session import CONNECT_TIMEOUT_S, set_all
-from holdfast.stores.statement import Migration
+from holdfast.stores.statement import Migration, index_name
 
 T = TypeVar("T")
 MIGRATION_LOCK = 0x686F6C6466617374
 LOOK_EVERY_S = 5.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 LOCK_MS_MIN = 10
-_NAMES_INDEX = re.compile(r"EXISTS \"?(\w+)")
 _TABLE_WORDS = "TABLE|ON|FROM|INTO|UPDATE|REFERENCES|VIEW"
 _NAMES_TABLE = re.compile(rf"\b(?:{_TABLE_WORDS})\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?\"?(\w+)")
 
@@ -160,7 +159,7 @@ class Migrator:
                 await connection.execute(f"SET lock_timeout = {max(1, int(1_000 * self._patience.wait_s))}")
             try:
                 for text in step.statements("postgres"):
-                    for (name,) in await connection.fetch(_INVALID, _index_name(text)):
+                    for (name,) in await connection.fetch(_INVALID, index_name(text)):
                         await self._execute(connection, f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
                     await self._execute(connection, text)
             finally:
@@ -254,12 +253,6 @@ async def _transaction(connection: Any) -> AsyncIterator[None]:
 
 def _has(applied: Sequence[Applied], step: Migration) -> bool:
     return any((one.namespace, one.version) == (step.namespace, step.version) for one in applied)
-
-
-def _index_name(text: str) -> str:
-    found = _NAMES_INDEX.search(text)
-    assert found is not None, "a concurrent step has index statements only"
-    return found.group(1)
 
 
 def _sentence(sessions: Sequence[Any]) -> str:

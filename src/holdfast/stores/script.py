@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.stores.migration import SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.seam import Dialect
-from holdfast.stores.statement import Migration
+from holdfast.stores.statement import Migration, index_name
 
 NOW_MS = {
     "postgres": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
@@ -39,11 +39,21 @@ def record_statement(step: Migration, dialect: Dialect) -> str:
     )
 
 
+def repeatable_statements(step: Migration, dialect: Dialect) -> list[str]:
+    """The step's statements for a tool that may be killed and does not ask what it left: an index that is made outside
+    a transaction is dropped first, because a half-made one has its name already and is of no use."""
+    texts = step.statements(dialect)
+    if not step.runs_outside(dialect):
+        return texts
+    drops = {text: f"DROP INDEX CONCURRENTLY IF EXISTS {index_name(text)}" for text in texts}
+    return [each for text in texts for each in dict.fromkeys((drops[text], text))]
+
+
 def _step(step: Migration, dialect: Dialect, patience: Patience) -> str:
-    statements = [f"{text};" for text in step.statements(dialect)]
+    statements = [f"{text};" for text in repeatable_statements(step, dialect)]
     record = f"{record_statement(step, dialect)};"
     lines = [f"-- {step.name}"]
-    if dialect == "postgres" and step.is_concurrent:
+    if step.runs_outside(dialect):
         return "\n".join([*lines, "-- Outside a transaction: writers go on meanwhile.", *statements, record])
     lines.append("BEGIN;")
     if dialect == "postgres":

@@ -40,6 +40,7 @@ _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _IF = re.compile(r"^.*-- if (\w+)[ \t]*(?:\n|$)", re.MULTILINE)
 _OLDEST = re.compile(r"^-- oldest: (\d+)\s*$", re.MULTILINE)
 _CONCURRENTLY = re.compile(r"^-- concurrently\s*$", re.MULTILINE)
+_NAMES_INDEX = re.compile(r"EXISTS \"?(\w+)")
 _MAKES_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF NOT EXISTS )?", re.IGNORECASE)
 _DROPS_INDEX = re.compile(r"^DROP INDEX (?:CONCURRENTLY )?(?:IF EXISTS )?", re.IGNORECASE)
 _NEWEST = re.compile(r"/\*newest (\w+) :(\w+)\*/")
@@ -174,6 +175,13 @@ class Migration:
         if not count:
             raise ValueError(f"{self.name} says '-- concurrently'; such a step may only make and drop indexes.")
         return made
+
+
+def index_name(text: str) -> str:
+    """Which index a statement of a concurrent step makes or drops."""
+    named = _NAMES_INDEX.search(text)
+    assert named is not None, "a concurrent step has index statements only"
+    return named.group(1)
 
 
 def load_statements(path: Path, *rows: RowType) -> Statements:
