@@ -99,7 +99,7 @@ CONTRAST = """() => {
   const poor = [];
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    const unseen = element.closest("[hidden], svg, noscript, script, .visually-hidden, .unseen, .skip");
+    const unseen = element.closest("[hidden], svg, noscript, script, .unseen, .skip");
     if (!own || element.disabled || unseen || !element.getClientRects().length) continue;
     const pair = [light(numbers(getComputedStyle(element).color).slice(0, 3)), light(ground(element).slice(0, 3))];
     const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);

@@ -112,6 +112,9 @@ async def test_a_query_is_suggested_word_by_word_and_narrowed_by_state(browser: 
         await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe sort:oldest").wait_for()
         await page.locator("th[aria-sort=ascending]", has_text="Created").wait_for()
         assert await page.locator("tbody a").all_inner_texts() == newest[::-1]
+        await page.get_by_role("link", name="Created").click()
+        await page.locator("th[aria-sort=descending]", has_text="Created").wait_for()
+        assert "sort" not in page.url, "the order that one has without asking is not asked for"
 
 
 @pytest.mark.spec("K17")

@@ -30,7 +30,7 @@ export async function jobs({ query }, again) {
     views(again),
     stateTabs(wanted, system, wanted ? counts : standing(systems, system), isAll),
     bulkBar({ q: wanted, system, counts, isAll }, again),
-    table([["Choose", tick(again)], ...columns(items, systems, wanted, system)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
+    table([["Choose", tick(again), el("span", { class: "unseen" }, "Choose")], ...columns(items, systems, wanted, system)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
     el(
       "div",
       { class: "acts" },
@@ -79,7 +79,7 @@ function sorter(wanted, system) {
   const present = wanted.match(/(?:^|\s)sort:(\w+)/i)?.[1].toLowerCase() ?? "newest";
   const rest = wanted.replace(/(^|\s)sort:\S+/i, "").trim();
   return (words, ...orders) => {
-    const next = orders[(orders.indexOf(present) + 1) % orders.length];
+    const next = orders[orders.indexOf(present) + 1] ?? "newest";
     const q = [rest, next === "newest" ? "" : `sort:${next}`].filter(Boolean).join(" ");
     const isHere = orders.includes(present);
     const sign = !isHere ? "" : ["newest", "failures"].includes(present) ? " \u2193" : " \u2191";
@@ -101,9 +101,9 @@ function columns(items, systems, wanted, system) {
     ["Stage", "stage"],
     any((row) => row.provider) && ["Provider", "provider"],
     any((row) => row.owner) && ["Owner", "owner"],
-    any((row) => row.failures) && ["Failures", "failures", sort("Failures", "failures", "newest")],
+    any((row) => row.failures) && ["Failures", "failures", sort("Failures", "failures")],
     ["Created", (row) => when(row.created_at), sort("Created", "newest", "oldest")],
-    any((row) => row.deadline_at) && ["Deadline", (row) => when(row.deadline_at), sort("Deadline", "deadline", "newest")],
+    any((row) => row.deadline_at) && ["Deadline", (row) => when(row.deadline_at), sort("Deadline", "deadline")],
   ].filter(Boolean);
 }
 
