@@ -70,6 +70,21 @@ async def picture(page: Any, name: str, *, whole: bool = True) -> None:
         await page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=whole)
 
 
+BROKEN_WORDS = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll("td, th, figcaption span")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const words = texts.currentNode.data.trim();
+      const range = document.createRange();
+      range.selectNode(texts.currentNode);
+      if (words.length < 32 && !/\\s/.test(words) && range.getClientRects().length > 1) broken.push(words);
+    }
+  }
+  return broken;
+}"""
+"""The short words of tables that stand in two lines."""
+
 CONTRAST = """() => {
   const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const known = new Map();
