@@ -70,6 +70,21 @@ async def picture(page: Any, name: str, *, whole: bool = True) -> None:
         await page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=whole)
 
 
+BROKEN_WORDS = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll("td, th, figcaption span")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const words = texts.currentNode.data.trim();
+      const range = document.createRange();
+      range.selectNode(texts.currentNode);
+      if (words.length < 32 && !/\\s/.test(words) && range.getClientRects().length > 1) broken.push(words);
+    }
+  }
+  return broken;
+}"""
+"""The short words of tables that stand in two lines."""
+
 CONTRAST = """() => {
   const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const known = new Map();
@@ -99,7 +114,7 @@ CONTRAST = """() => {
   const poor = [];
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    const unseen = element.closest("[hidden], svg, noscript, script, .visually-hidden, .unseen, .skip");
+    const unseen = element.closest("[hidden], svg, noscript, script, .unseen, .skip");
     if (!own || element.disabled || unseen || !element.getClientRects().length) continue;
     const pair = [light(numbers(getComputedStyle(element).color).slice(0, 3)), light(ground(element).slice(0, 3))];
     const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);

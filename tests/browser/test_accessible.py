@@ -11,7 +11,7 @@ from tests.browser.pages import picture, signed_in
 
 SIZES = {"phone": (390, 844), "laptop": (1280, 720), "wide": (1920, 1080)}
 PAGES = {
-    "/": "#well.good",
+    "/": "#well:not(.soft)",
     "/convert": "#jobs",
     "/instructor": "#desk .bar",
     "/docs": "details",

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.browser.deployment import Deployment
-from tests.browser.pages import go, picture, says, signed_in
+from tests.browser.pages import BROKEN_WORDS, go, picture, says, signed_in
 
 from holdfast.operator.desk import Desk
 from holdfast.operator.rollup import roll_up_once
@@ -112,6 +112,17 @@ async def test_a_query_is_suggested_word_by_word_and_narrowed_by_state(browser: 
         await page.get_by_role("heading", name="Jobs that fit state:queued owner:zoe sort:oldest").wait_for()
         await page.locator("th[aria-sort=ascending]", has_text="Created").wait_for()
         assert await page.locator("tbody a").all_inner_texts() == newest[::-1]
+        await page.get_by_role("link", name="Created").click()
+        await page.locator("th[aria-sort=descending]", has_text="Created").wait_for()
+        assert "sort" not in page.url, "the order that one has without asking is not asked for"
+        await query.fill("owner:zoe stat:queued")
+        await query.press("Enter")
+        await page.get_by_role("alert").filter(has_text="stat").wait_for()
+        assert await query.input_value() == "owner:zoe stat:queued", "a query that cannot be read is there to be mended"
+        await query.fill("owner:nobody")
+        await query.press("Enter")
+        await says(page, "No job here fits this.")
+        assert await page.get_by_role("group", name="Acts on many").count() == 0, "there is nothing to act on"
 
 
 @pytest.mark.spec("K17")
@@ -181,6 +192,7 @@ async def test_a_viewer_sees_everything_and_no_button_that_is_refused(browser: A
         page.on("request", lambda request: sent.append(request.url) if request.method != "GET" else None)
         for view in views:
             await go(page, view, "")
+            assert await page.evaluate(BROKEN_WORDS) == [], view
             for button in await page.locator("#view button:visible").all():
                 if await button.is_visible() and await button.is_enabled():
                     await button.click()

@@ -113,7 +113,7 @@ async def test_one_that_dies_again_in_the_same_way_is_escalated_and_stands_on_to
         top = page.get_by_label("Escalated")
         await top.get_by_role("link", name=letter).wait_for()
         await go(page, "overview", "Overview")
-        await says(page, "1 dead letter escalated")
+        await says(page, "1 dead letter is escalated")
         await go(page, f"letter/{letter}", "CARD_REFUSED in charge")
         await page.get_by_role("button", name="Close without a replay").click()
         await page.get_by_role("dialog").get_by_label("Why").fill("the customer has left")
@@ -145,9 +145,11 @@ async def test_a_group_is_mended_and_replayed_in_one_dialog_and_followed_on_its_
         await dialog.get_by_text("Nothing was sent to the outside yet.").wait_for()
         await dialog.get_by_label("Set this field").fill("item")
         await dialog.get_by_label("to", exact=True).fill("7")
-        await dialog.get_by_text("3 of the first 3 cannot be corrected so: The input of").wait_for()
+        await dialog.get_by_text("No letter can be corrected so: The input of").wait_for()
+        assert await dialog.get_by_role("button", name="Replay").is_disabled(), "what can do nothing is not offered"
+        assert await dialog.get_by_label("What kind of cause").input_value() == "data", "as the category says"
         await dialog.get_by_label("Set this field").fill("")
-        await dialog.get_by_text("cannot be corrected so").wait_for(state="detached")
+        await dialog.get_by_text("be corrected so").wait_for(state="detached")
         await dialog.get_by_label("What was fixed").fill("paper was bought")
         await dialog.get_by_label("Letters a minute").fill("20")
         await picture(page, "group", whole=False)

@@ -67,6 +67,7 @@ async def test_an_expired_lease_goes_back_to_the_queue_and_is_counted_apart(depl
     assert (row["state"], row["lease_owner"], row["lease_until"]) == ("queued", None, None)
     assert (row["crashes"], row["failures"], row["attempt"]) == (1, 0, 1)
     assert row["run_at"] > world.clock.now_ms() and '"WORKER_LOST"' in row["error"]
+    assert "was lost (1 of 3 in this stage)." in row["error"]
     assert await world.events(job_id) == ["created", "claimed", "lost"]
 
 

@@ -237,7 +237,7 @@ def _waiting(job: Claimed, plan: StagePlan, outcome: Wait | Parked, now: int) ->
 def _lost(job: Claimed, plan: StagePlan, now: int) -> Decision:
     """A lost worker costs no attempt of the stage, but the third one makes the job a poison job."""
     crashes = job.crashes + 1
-    message = f"The worker holding the job was lost, {crashes} time(s) in this stage."
+    message = f"The worker holding the job was lost ({crashes} of {CRASHES_MAX} in this stage)."
     why = failure(Category.NETWORK, "WORKER_LOST", message, ambiguous=True)
     if crashes >= CRASHES_MAX:
         poison = failure(Category.BUG, "POISON_JOB", f"The job lost {crashes} workers; it may be killing them.")

@@ -72,7 +72,7 @@ TO_DO: dict[Topic, str] = {
     Topic.DOUBT: "Ask the provider, and record for each whether it happened.",
     Topic.ESCALATED: "Have an engineer triage them again: the last fix did not help.",
     Topic.BUG: "Fix the code or the configuration, then replay the group.",
-    Topic.DYING: "See the last error; pause the kind if more would die; then fix the input and replay the group.",
+    Topic.DYING: "See the last error; pause the kind if more would die; then fix the cause and replay the group.",
     Topic.LETTERS: "Triage them group by group.",
     Topic.HORIZON: "End the transaction that is named.",
     Topic.PAUSED: "Resume it when the reason is gone; deadlines run meanwhile.",

@@ -44,6 +44,7 @@ export const tick = (again) => (row) =>
 export function bulkBar({ q, system, counts, isAll }, again) {
   const states = Object.entries(counts).map(([state, number]) => `${number.toLocaleString("en")} ${state}`);
   if (!chosen.size && !q) return el("p", { class: "soft small" }, "Choose jobs, or write a query, to cancel, replay, delete or reorder many at once.");
+  if (!chosen.size && isAll && !states.length) return null;
   const words = chosen.size ? `${count(chosen.size, "job")} chosen` : `${states.join(", ") || "none"}${isAll ? "" : " of the newest"}`;
   const button = ([action, [title]]) =>
     el(

@@ -26,7 +26,7 @@ export async function job({ parts: [id] }, again) {
       ["Stage", one.stage],
       ["Attempt", text(one.attempt)],
       ["Failures in this stage", text(one.failures)],
-      ["Lost workers", text(one.crashes)],
+      ["Lost workers in this stage", text(one.crashes)],
       ["Owner", one.owner],
       ["Key", one.job_key],
       ["Trace", one.trace],

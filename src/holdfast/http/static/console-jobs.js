@@ -12,11 +12,18 @@ export async function jobs({ query }, again) {
   const system = query.get("system");
   const which = new URLSearchParams({ ...(wanted && { q: wanted }), ...(system && { system }) });
   const page = new URLSearchParams([...which, ...[...query].filter(([name]) => name === "next")]);
-  const [{ items, next }, { items: systems }, { counts, is_all: isAll }] = await Promise.all([
+  const { items: systems } = await api("/api/ops/overview");
+  const form = queryForm(wanted, system, systems);
+  const found = await Promise.all([
     api(`/api/ops/jobs?${page}`),
-    api("/api/ops/overview"),
     wanted ? api(`/api/ops/jobs/counts?${which}`) : { counts: {}, is_all: true },
-  ]);
+  ]).catch((error) => {
+    if (error.status !== 422) throw error;
+    return error.message;
+  });
+  // A query that cannot be read stays in its field, to be mended there.
+  if (typeof found === "string") return el("div", {}, el("h2", { tabindex: "-1" }, "Jobs"), form, el("p", { class: "callout error", role: "alert" }, found));
+  const [{ items, next }, { counts, is_all: isAll }] = found;
   keepChosen(items.map((row) => row.id));
   if (query.get("q") && !/(^|\s)sort:/i.test(wanted) && !query.get("next") && items.length === 1) {
     if (location.hash === here) location.replace(`#job/${items[0].id}`);
@@ -26,11 +33,12 @@ export async function jobs({ query }, again) {
     "div",
     {},
     el("h2", { tabindex: "-1" }, wanted ? `Jobs that fit ${wanted}` : "Jobs"),
-    queryForm(wanted, system, systems),
+    form,
     views(again),
     stateTabs(wanted, system, wanted ? counts : standing(systems, system), isAll),
+    HOLDS[orderOf(wanted)] ? el("p", { class: "soft small" }, HOLDS[orderOf(wanted)]) : null,
     bulkBar({ q: wanted, system, counts, isAll }, again),
-    table([["Choose", tick(again)], ...columns(items, systems, wanted, system)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
+    table([["Choose", tick(again), el("span", { class: "unseen" }, "Choose")], ...columns(items, systems, wanted, system)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
     el(
       "div",
       { class: "acts" },
@@ -57,9 +65,9 @@ function stateTabs(wanted, system, counts, isAll) {
 // What the server counts at every look: the jobs that have not ended, by lane.
 const LANES = { queued: "queued", parked: "held", paused: "held", processing: "running", waiting: "waiting" };
 function standing(systems, system) {
-  const counts = {};
+  const counts = { queued: 0, held: 0, running: 0, waiting: 0 };
   for (const lane of systems.filter((one) => !system || one.system === system).flatMap((one) => one.lanes ?? []))
-    counts[LANES[lane.state]] = (counts[LANES[lane.state]] ?? 0) + lane.jobs;
+    counts[LANES[lane.state]] += lane.jobs;
   return counts;
 }
 
@@ -74,12 +82,19 @@ const stateOf = (row) => (row.parked ? (row.hold === "pause" ? "paused" : "held"
 // The kind, and below it in a line the error that the job has met last.
 const kindCell = (row) => (row.error ? el("div", {}, row.kind, el("small", { class: "clip error", title: errorOf(row.error) }, short(errorOf(row.error)))) : row.kind);
 
+const orderOf = (wanted) => wanted.match(/(?:^|\s)sort:(\w+)/i)?.[1].toLowerCase() ?? "newest";
+// An order whose index holds some jobs only shows only those.
+const HOLDS = {
+  deadline: "Sorted by deadline: only jobs that have one and have not ended.",
+  failures: "Sorted by failures: only jobs that have failed in their present stage.",
+};
+
 // A head that sorts: a link to the same query in another order, which the server walks an index for.
 function sorter(wanted, system) {
-  const present = wanted.match(/(?:^|\s)sort:(\w+)/i)?.[1].toLowerCase() ?? "newest";
+  const present = orderOf(wanted);
   const rest = wanted.replace(/(^|\s)sort:\S+/i, "").trim();
   return (words, ...orders) => {
-    const next = orders[(orders.indexOf(present) + 1) % orders.length];
+    const next = orders[orders.indexOf(present) + 1] ?? "newest";
     const q = [rest, next === "newest" ? "" : `sort:${next}`].filter(Boolean).join(" ");
     const isHere = orders.includes(present);
     const sign = !isHere ? "" : ["newest", "failures"].includes(present) ? " \u2193" : " \u2191";
@@ -101,9 +116,9 @@ function columns(items, systems, wanted, system) {
     ["Stage", "stage"],
     any((row) => row.provider) && ["Provider", "provider"],
     any((row) => row.owner) && ["Owner", "owner"],
-    any((row) => row.failures) && ["Failures", "failures", sort("Failures", "failures", "newest")],
+    any((row) => row.failures) && ["Failures", "failures", sort("Failures", "failures")],
     ["Created", (row) => when(row.created_at), sort("Created", "newest", "oldest")],
-    any((row) => row.deadline_at) && ["Deadline", (row) => when(row.deadline_at), sort("Deadline", "deadline", "newest")],
+    any((row) => row.deadline_at) && ["Deadline", (row) => when(row.deadline_at), sort("Deadline", "deadline")],
   ].filter(Boolean);
 }
 

@@ -2,7 +2,7 @@
 import { api, el } from "./holdfast.js";
 import { mendDialog } from "./mend.js";
 import { ADVICE, CAUSES } from "./console-letters.js";
-import { acting, ask, count, doing, facts, field, link, pill, pretty, table, text, when } from "./parts.js";
+import { acting, ask, context, count, doing, facts, field, likelyCause, link, noted, pill, pretty, table, text, when } from "./parts.js";
 
 const REASONS = {
   permanent: "no retry can fix it",
@@ -77,7 +77,7 @@ export async function letter({ parts: [id] }, again) {
       ["Original", text(one.original)],
     ]),
     el("h3", {}, "Context"),
-    el("pre", {}, pretty(one.sanitized_context)),
+    el("pre", {}, context(one.sanitized_context)),
     one.last_stack ? el("details", {}, el("summary", {}, "Stack"), el("pre", {}, one.last_stack)) : null,
     el("h3", {}, "History"),
     table(
@@ -85,7 +85,7 @@ export async function letter({ parts: [id] }, again) {
         ["When", (row) => when(row.at)],
         ["Who", "actor"],
         ["What", "action"],
-        ["Details", (row) => text(row.data)],
+        ["Details", (row) => noted(row.data)],
       ],
       one.audit,
     ),
@@ -138,7 +138,7 @@ function triage({ one, again, at }) {
     el(
       "form",
       { onsubmit: doing(run, "Triaged.", again, "/api/ops/dead-letters/{case_id}/triage") },
-      field({ name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES }),
+      field({ name: "cause", label: "What kind of cause was it?", kind: "select", options: CAUSES, value: likelyCause(one) }),
       field({ name: "found", label: "What you found" }),
       el("button", {}, "Triage"),
     ),
@@ -146,7 +146,7 @@ function triage({ one, again, at }) {
 }
 
 function remediate({ one, again, at }) {
-  if (at < 1) return ["Remediate", el("p", { class: "small" }, "Mend the cause, and say how that is known.")];
+  if (at < 1) return ["Remediate", el("p", { class: "small" }, "Fix the cause, and say how that is known.")];
   if (at > 1) return ["Remediate", el("p", {}, "Evidence: ", one.evidence, by(one, "case.remediated"))];
   const run = (event) => post(one, "remediate", { evidence: event.target.elements.evidence.value });
   return [

@@ -91,7 +91,7 @@ const GROUP_COLUMNS = [
       el(
         "span",
         {},
-        ORDER.filter((state) => row.states[state]).map((state) => [`${row.states[state]} `, pill(state), " "]),
+        ORDER.filter((state) => row.states[state]).map((state) => [el("span", { class: "whole" }, `${row.states[state]} `, pill(state)), " "]),
       ),
   ],
   ["First", (row) => when(row.first_at)],

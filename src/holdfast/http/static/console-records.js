@@ -1,6 +1,6 @@
 // Records: who did what.
 import { api, el } from "./holdfast.js";
-import { field, link, table, text, when } from "./parts.js";
+import { field, link, noted, table, when } from "./parts.js";
 
 // People's acts, unless the kernel's own lines are asked for too.
 export async function audit({ query }) {
@@ -35,7 +35,7 @@ export async function audit({ query }) {
         ["What", "action"],
         ["On what", (row) => subject(row.subject)],
         ["System", "system"],
-        ["Details", (row) => text(row.data)],
+        ["Details", (row) => noted(row.data)],
       ],
       items,
       (row) => `${row.system}/${row.seq}`,

@@ -197,7 +197,7 @@ export function failureChart(item, options) {
   const sum = (name) => item.points.reduce((all, point) => all + point[name], 0);
   const [failed, all] = [sum("failed"), sum("failed") + sum("stages")];
   const value = (point) => (point.failed + point.stages ? point.error_rate : null);
-  return timeChart("Attempts that failed", item, [{ name: "failed", kind: "line", value }], {
+  return timeChart("Failed attempts", item, [{ name: "failed", kind: "line", value }], {
     ...options,
     show: percent,
     now: !all ? "none" : all < FEW ? `${failed} of ${all}` : percent(failed / all),

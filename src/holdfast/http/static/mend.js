@@ -2,9 +2,10 @@
 // and the preview are the server's, asked anew whenever something is typed.
 import { nameDialog, restore, drop, fieldsOf } from "./drafts.js";
 import { api, el } from "./holdfast.js";
-import { count, field, money, pretty, say, table, text, when } from "./parts.js";
+import { count, field, likelyCause, money, pretty, say, table, text, when } from "./parts.js";
 
 const REST_MS = 300;
+const AGAIN_MS = 3000; // a server that cannot be reached is asked again without a key being pressed
 
 // The fields of an input: its name, how it is asked for, and how it is read. What is no simple value is asked for as JSON.
 export function fieldsFor(input, schema) {
@@ -107,7 +108,7 @@ export function mendGroupDialog({ system, fingerprint, ids, first, causes, begun
       title: "Fix and replay the group",
       fields: [
         el("p", { class: "callout error" }, el("strong", {}, `${first.error_class} in ${first.stage}: `), first.last_error),
-        field({ name: "cause", id: "mend-cause", label: "What kind of cause was it?", kind: "select", options: causes, value: first.cause ?? "transient" }),
+        field({ name: "cause", id: "mend-cause", label: "What kind of cause was it?", kind: "select", options: causes, value: first.cause ?? likelyCause(first) }),
         evidenceField(),
         el(
           "div",
@@ -179,14 +180,15 @@ function openDialog({ title, fields, path, body, preview, done }, again, ready =
       isRefused = false;
     } catch (error) {
       words = el("p", { class: "callout error", role: "alert" }, error.message);
+      if (error.status === 0 && box.open) later(AGAIN_MS);
     }
     if (mine !== turn) return;
     send.disabled = isRefused;
     seen.replaceChildren(words);
   }
-  function later() {
+  function later(afterMs = REST_MS) {
     clearTimeout(waits);
-    waits = setTimeout(look, REST_MS);
+    waits = setTimeout(look, afterMs);
   }
   async function submit(event) {
     event.preventDefault();
@@ -235,6 +237,8 @@ function preview(seen) {
 }
 
 function previewGroup(seen) {
+  const why = seen.refused[0]?.detail;
+  if (why && seen.refused.length === seen.sampled) throw new Error(`No letter can be corrected so: ${why}`);
   const stages = (counts) => Object.entries(counts).map(([name, jobs]) => `${name} (${jobs})`).join(", ");
   const lines = [
     ["", `${count(seen.letters, "letter")}${seen.owners ? ` of ${count(seen.owners, "customer")}` : ""} begin at ${seen.replay_from}.`],
@@ -245,7 +249,7 @@ function previewGroup(seen) {
     seen.effects_in_doubt ? ["warn", `${count(seen.effects_in_doubt, "effect")} in doubt: looked up, or asked of a person, before anything is sent again.`] : null,
     ["", `Calls of the stages that run cost ${money(seen.cost_again_micros)} so far; ${money(seen.cost_kept_micros)} is kept.`],
     gateLine(seen),
-    seen.refused.length ? ["error", `${seen.refused.length} of the first ${seen.sampled} cannot be corrected so: ${seen.refused[0].detail}`] : null,
+    seen.refused.length ? ["error", `${seen.refused.length} of the first ${seen.sampled} cannot be corrected so: ${why}`] : null,
   ].filter(Boolean);
   return sum(seen.changes, lines);
 }

@@ -60,6 +60,20 @@ export function when(value) {
   return el("time", { datetime: date.toISOString(), title: date.toISOString() }, words);
 }
 
+// What was noted beside an act: each name with its value, moments as everything else here shows them.
+const asMoment = (name, value) => (name.endsWith("_at") && typeof value === "number" ? new Date(value).toISOString() : value);
+const asChange = ({ path, before, after }) => `${path}: ${text(before)} \u2192 ${text(after)}`;
+export const noted = (data) =>
+  Object.entries(data ?? {})
+    .filter(([, value]) => value !== null && value !== "")
+    .map(([name, value]) => [name, name === "changes" && Array.isArray(value) ? value.map(asChange).join(", ") : text(asMoment(name, value))])
+    .flatMap(([name, words], at) => [at ? "; " : "", el("span", { class: "soft" }, `${name.replaceAll("_", " ")} `), sentence(words)]);
+export const context = (data) => JSON.stringify(data, asMoment, 2);
+
+// What a failure of this category most often comes of, for a person to confirm.
+const CAUSES = { validation: "data", not_found: "data", policy_reject: "data", auth: "auth_config", bug_or_config: "code" };
+export const likelyCause = (one) => CAUSES[one.category] ?? "transient";
+
 // A sentence of the server's: its moments as everything else here shows them, and what one types as such.
 const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00))/;
 export const sentence = (words) => String(words ?? "").split(MOMENT).flatMap((piece, at) => (at % 2 ? when(piece) : typed(piece)));
@@ -71,7 +85,8 @@ export function span(seconds) {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
-export const ago = (value) => `${span(Math.max(0, (Date.now() - new Date(value).getTime()) / 1000))} ago`;
+// In one piece: a column that is narrow breaks elsewhere.
+export const ago = (value) => `${span(Math.max(0, (Date.now() - new Date(value).getTime()) / 1000))} ago`.replaceAll(" ", "\u00a0");
 export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
 // The server counts jobs up to ten thousand of a sort: from there on there may be more.
 export const many = (number) => `${number.toLocaleString("en")}${number >= 10000 ? "+" : ""}`;
@@ -110,8 +125,12 @@ export function idCell(rows, view, name = "id") {
 export function table(columns, rows, key = null, none = "Nothing.") {
   if (!rows.length) return el("p", { class: "soft" }, none);
   // The title goes with the cell: on a narrow screen a row is a card, and has no heads above it.
-  const cell = (row, title, one) =>
-    el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]));
+  // A word is broken only where it is too long for any column.
+  const cell = (row, title, one) => {
+    const made = el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]));
+    if (/\S{32}/.test(made.textContent)) made.className = "long";
+    return made;
+  };
   const line = (row) =>
     el(
       "tr",

@@ -130,7 +130,7 @@ function work(row) {
       ? el("div", { class: "question" }, el("strong", {}, "The question: "), row.payload.questionText)
       : el("p", { class: "soft small" }, `Question ${row.payload?.questionId ?? "unsaid"}; its text was not sent.`),
     row.hasAudio && (sound ? el("audio", { controls: true, src: sound, preload: "metadata", "aria-label": "The recording" }) : el("p", { class: "callout warn" }, "The recording cannot be played: it is gone, or its address does not answer.")),
-    el("h2", { class: row.hasAudio ? null : "visually-hidden" }, row.hasAudio ? "Transcript" : "The text"),
+    el("h2", { class: row.hasAudio ? null : "unseen" }, row.hasAudio ? "Transcript" : "The text"),
     el("div", { class: "work" }, paragraphs.length ? paragraphs.map((part, number) => el("p", { "data-number": String(number + 1) }, part.trim())) : el("p", { class: "soft" }, "Nothing was heard.")),
     el("p", { class: "soft small" }, `${count} word${count === 1 ? "" : "s"} in ${paragraphs.length} paragraph${paragraphs.length === 1 ? "" : "s"}`));
 }
