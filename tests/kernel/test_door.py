@@ -117,6 +117,7 @@ async def test_what_fits_is_taken(deploy: Deploy, given: Any) -> None:
         (pending, "it is a coroutine: an `await` is missing"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:coroutine 'pending' was never awaited")
 async def test_a_result_that_does_not_fit_names_its_type_and_field(deploy: Deploy, made: Any, told: str) -> None:
     results = App("results")
 
