@@ -70,7 +70,7 @@ MISTAKES: list[tuple[Callable[[App], Any], str]] = [
     (scheduled(timezone=5), "App.schedule() takes timezone as a text, not 5."),
     (scheduled(jitter_s="x"), "App.schedule() takes jitter_s as a number, not 'x'."),
     (scheduled(name=""), "The schedule of 'shop.ship' has the name ''; it must be 1 to 200 characters."),
-    (lambda app: App("shop", schema=5), "The schema '5' must start with a letter"),  # type: ignore[arg-type]
+    (lambda app: App("shop", schema=5), "The schema '5' must be a small letter"),  # type: ignore[arg-type]
     (two_stages_of_one_name, "has two stages 'pack'; give one of them another name."),
     (a_stage_with_the_name_of_a_hook, "'Ship.on_settled' is a stage, but that is the name of a hook; rename it."),
     (a_method_named("corected"), "'Ship.corected' is called by nobody; did you mean corrected?"),

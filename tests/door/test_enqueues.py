@@ -152,9 +152,15 @@ def async_engine(place: Place, **options: Any) -> Any:
 def test_what_only_makes_connections_is_refused_even_for_autocommit(place: Place, make: Any, name: str) -> None:
     for options in ({}, {"autocommit": True}):
         with pytest.raises(
-            InvalidInput, match=f"needs a connection or session, not a {name}: give it the connection of"
+            InvalidInput, match=f"A connection or session is needed here, not a {name}: give it the connection of"
         ):
             enqueue(make(place), Ship, Order(1), **options)  # type: ignore[call-overload]
+
+
+async def test_a_pool_is_refused_with_the_way_to_a_connection(postgres_url: str) -> None:
+    async with asyncpg.create_pool(postgres_url, min_size=0, max_size=1) as pool:
+        with pytest.raises(InvalidInput, match=r"take a connection of it with acquire\(\) and begin one on that first"):
+            await enqueue(pool, Ship, Order(1))
 
 
 async def test_a_cursor_is_refused_with_its_connection_named(place: Place) -> None:
@@ -253,7 +259,7 @@ async def test_what_commits_by_itself_is_refused_unless_the_caller_says_so(place
     async with way(place) as connection:
         for ask in (lambda: enqueue(connection, Ship, Order(1)), lambda: enqueue_many(connection, Ship, [Order(1)])):
             with pytest.raises(
-                InvalidInput, match=r"has no open transaction, .* begin one first, or say autocommit=True"
+                InvalidInput, match=r"has no open transaction, .* begin one .*first, or say autocommit=True"
             ):
                 ask()
         assert await rows(kernel.store, "SELECT id FROM holdfast_jobs") == []

@@ -112,7 +112,7 @@ def test_the_urls_of_other_libraries_are_understood(url: str, plain: str) -> Non
 
 @pytest.mark.parametrize("schema", ["Jobs", "my schema", "x; DROP TABLE y", ""])
 def test_a_schema_that_cannot_be_one_is_refused_where_it_is_declared(schema: str) -> None:
-    with pytest.raises(BadDeclaration, match=r"The schema '.*' must start with a letter"):
+    with pytest.raises(BadDeclaration, match=r"The schema '.*' must be a small letter"):
         App("guest", schema=schema)
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spec("K6")
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: App("Shop!"), "The app name 'Shop!' must start with a letter"),
+        (lambda: App("Shop!"), "The app name 'Shop!' must be a small letter"),
         (lambda: Retry(attempts=0), "attempts"),
         (lambda: Breaker(open_above=50), "A breaker opens above a share from 0 up to but not including 1, not 50."),
         (lambda: Provider("bank", effects="tokens"), "'bank' has effects 'tokens'; they are token, lookup or neither."),  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.spec("K6")
         (lambda: Provider("bank", timeout_s=True), "has a timeout_s of True; it must be a number of seconds above 0."),
         (lambda: Provider("bank", many_hosts="no"), "has many_hosts of 'no'; it must be True or False."),  # type: ignore[arg-type]
         (lambda: Provider("bank", probe=5), "'bank' has a probe of 5, which is no function."),  # type: ignore[arg-type]
-        (lambda: App(None), "The app name 'None' must start with a letter"),  # type: ignore[arg-type]
+        (lambda: App(None), "The app name 'None' must be a small letter"),  # type: ignore[arg-type]
     ],
 )
 def test_a_value_that_cannot_work_is_named(make: Callable[[], object], sentence: str) -> None:

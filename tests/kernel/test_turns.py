@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from types import new_class
 from typing import Any
 
 import pytest
+from typing_extensions import TypedDict
 
 from holdfast import App, Context, Job, Limit, Priority, Provider, Retry, stage
 from holdfast.core.failure import Category
@@ -285,6 +287,26 @@ def test_what_makes_no_sense_is_refused_where_it_is_declared() -> None:
     ]:
         with pytest.raises(BadDeclaration, match=why):
             declare(**given)
+
+
+class Typed(TypedDict):
+    tenant: str
+
+
+@pytest.mark.parametrize("takes", [int, str, list[str], tuple[int, str], Typed])
+def test_turns_by_a_field_that_no_input_can_have_are_refused(takes: Any) -> None:
+    """All of them would share one turn, and one limit, in silence."""
+    for given in ({"fair_by": "user"}, {"limit": Limit("user", at_once=1)}, {"limit": Limit(3, at_once=1)}):  # type: ignore[arg-type]
+        with pytest.raises(BadDeclaration, match="neither 'owner' nor a field"):
+            App("wrong").job(**given)(new_class("Wrong", (Job[takes],), {}, lambda body: body.update(go=stage()(go))))
+
+
+@pytest.mark.parametrize("takes", [dict[str, str], Any, Typed, Page])
+def test_turns_by_a_field_that_an_input_may_have_are_taken(takes: Any) -> None:
+    App("right").job(fair_by="tenant")(new_class("Right", (Job[takes],), {}, lambda body: body.update(go=stage()(go))))
+
+
+async def go(self: Any, ctx: Context, given: Any) -> None: ...
 
 
 def test_shares_are_rounds_of_weights_within_what_is_allowed() -> None:

@@ -52,6 +52,7 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 S = TypeVar("S", bound=Callable[..., Any])
 
 NAME = re.compile(r"^[a-z][a-z0-9_.-]{0,62}$")
+NAME_RULE = "a small letter and up to 62 of a-z, 0-9, '_', '-' and '.'"
 SCHEMA = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 
 
@@ -200,7 +201,7 @@ def stage(
 def queue_name(app: str, queue: str) -> str:
     """A further queue of an app, as the database knows it."""
     if not NAME.match(queue):
-        raise BadDeclaration(f"The queue '{queue}' of '{app}' must start with a letter and hold only a-z, 0-9, '_-.'.")
+        raise BadDeclaration(f"The queue '{queue}' of '{app}' must be {NAME_RULE}.")
     return f"{app}.{queue}"
 
 
@@ -227,12 +228,10 @@ class App:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.match(self.name):
-            raise BadDeclaration(
-                f"The app name '{self.name}' must start with a letter and hold only a-z, 0-9, '_', '-' and '.'."
-            )
+            raise BadDeclaration(f"The app name '{self.name}' must be {NAME_RULE}.")
 
         if self.schema is not None and (not isinstance(self.schema, str) or not SCHEMA.match(self.schema)):
-            raise BadDeclaration(f"The schema '{self.schema}' must start with a letter and hold only a-z, 0-9 and '_'.")
+            raise BadDeclaration(f"The schema '{self.schema}' must be a small letter and up to 62 of a-z, 0-9 and '_'.")
 
     @checks_types
     def job(

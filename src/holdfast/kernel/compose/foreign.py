@@ -106,14 +106,16 @@ def library_of(connection: object) -> str:
 
 
 def _no_transaction(connection: object) -> str:
+    is_pool = hasattr(connection, "acquire")
+    begin = "take a connection of it with acquire() and begin one on that" if is_pool else "begin one"
     return (
         f"This {_name_of(connection)} has no open transaction, so that the job would be committed at once, whatever "
-        "becomes of your own writes; begin one first, or say autocommit=True if that is what you want."
+        f"becomes of your own writes; {begin} first, or say autocommit=True if that is what you want."
     )
 
 
 def _not_a_connection(thing: object, way_out: str) -> InvalidInput:
-    return InvalidInput(f"enqueue needs a connection or session, not a {_name_of(thing)}: {way_out}.")
+    return InvalidInput(f"A connection or session is needed here, not a {_name_of(thing)}: {way_out}.")
 
 
 def _name_of(thing: object) -> str:

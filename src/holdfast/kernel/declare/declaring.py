@@ -281,8 +281,8 @@ def check_turns(place: str, turns: Turns | None, takes: Any) -> None:
     """Turns by something that a job of this kind has, with weights and limits that mean something."""
     if turns is None:
         return
-    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
-    if turns.by != OWNER and fields is not None and turns.by not in fields:
+    fields = _fields_of(takes)
+    if turns.by != OWNER and (not isinstance(turns.by, str) or (fields is not None and turns.by not in fields)):
         raise BadDeclaration(
             f"'{place}' takes turns by '{turns.by}', which is neither 'owner' nor a field of its input."
         )
@@ -296,9 +296,21 @@ def check_turns(place: str, turns: Turns | None, takes: Any) -> None:
         raise BadDeclaration(f"'{place}' needs a limit with at_once or per_minute, a whole number of 1 or more.")
 
 
+def _fields_of(takes: Any) -> Mapping[str, Any] | None:
+    """The fields that an input of this type has: none in a number, a text or a list. None: that cannot be seen."""
+    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    if fields is not None:
+        return dict(fields)
+    if hasattr(takes, "__required_keys__"):  # a TypedDict, of whichever module
+        return dict.fromkeys(takes.__required_keys__ | takes.__optional_keys__)
+    shape = typing.get_origin(takes) or takes
+    has_none = getattr(shape, "__module__", "") == "builtins" and shape not in (dict, object)
+    return {} if has_none else None
+
+
 def checked_paths(place: str, verb: str, paths: Sequence[str], takes: Any) -> tuple[str, ...]:
     """The paths of fields in an input. The first part of each must be a field of it, where that can be seen."""
-    fields = getattr(takes, "__dataclass_fields__", None) or getattr(takes, "model_fields", None)
+    fields = _fields_of(takes)
     for path in paths:
         if not isinstance(path, str):
             raise BadDeclaration(f"'{place}' {verb} {path!r}, which is no path of a field; write ('field',).")
