@@ -107,6 +107,12 @@ async def test_any_id_finds_its_job(browser: Any, place: Deployment) -> None:
         await page.get_by_label("Find by any id").fill("nothing-has-this-id")
         await page.keyboard.press("Enter")
         await says(page, "No job here fits this.")
+        await page.get_by_label("Find by any id").fill("CARD_REFUSED")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("link", name="Look for it among the errors: error:CARD_REFUSED").click()
+        await page.wait_for_function(
+            "() => location.hash.includes('error%3ACARD_REFUSED') || location.hash.startsWith('#job/')"
+        )
 
 
 @pytest.mark.spec("K17")

@@ -48,6 +48,12 @@ def test_a_point_counts_every_outcome_where_it_belongs() -> None:
     }
 
 
+def test_a_job_that_went_from_lane_to_lane_in_a_minute_waits_once() -> None:
+    depth = [cell("depth", "", number, part=part) for part, number in (("queued", 40), ("parked", 60), ("all", 60))]
+    point = _point(AT, {**NONE, "depth": depth})
+    assert (point["waiting"], point["held"]) == (60, 60)
+
+
 def test_a_quiet_minute_is_a_zero_and_no_gap() -> None:
     point = _point(AT, NONE)
     assert {value for name, value in point.items() if name not in ("at", "waited_ms", "ran_ms")} == {0}

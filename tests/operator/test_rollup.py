@@ -148,6 +148,8 @@ async def test_depth_and_age_are_kept_and_what_is_usual_is_known(deploy: Deploy,
     chart = await draw(world, 40)
     assert [point["waiting"] for point in chart["points"][-5:-1]] == [1] * 4
     assert chart["points"][-1]["oldest_age_s"] == 1_800
+    kept = await rows(world.kernel.store, "SELECT DISTINCT number FROM holdfast_rollups WHERE part = 'all'")
+    assert [row["number"] for row in kept] == [1], "what waits is kept as one number, beside its lanes"
 
 
 async def test_long_stretches_are_drawn_from_hours_that_are_written_once(deploy: Deploy, clock: HandClock) -> None:

@@ -15,6 +15,7 @@ from holdfast.core.breaker import Gate
 from holdfast.errors import InvalidInput
 from holdfast.kernel.questions.explain import iso
 from holdfast.operator.desk import Desk
+from holdfast.operator.rollup import WAITING
 from holdfast.stores.seam import Tx
 from holdfast.system import OpenSystem
 from holdfast.tables import incidents, ops, rollups
@@ -29,7 +30,6 @@ FROM_HOURS_MS = 2 * DAY_MS
 FAILED = frozenset({"retried", "lost", "buried", "expired"})
 DIED = frozenset({"buried", "expired"})
 STEPS = frozenset({"succeeded", "advanced"})
-WAITING = ("queued", "parked", "paused")
 ERRORS_SHOWN, OWNERS_SHOWN, MARKS_MAX, CHANGES_MAX = 12, 10, 200, 2_000
 
 
@@ -148,7 +148,8 @@ def _point(at: int, cells: Mapping[str, Sequence[Cell]]) -> dict[str, Any]:
     stages, jobs, depth = cells["stage"], cells["job"], cells["depth"]
     ended = _sum(stages, STEPS | FAILED)
     lanes = {
-        part: sum(cell.number for cell in depth if cell.part == part) for part in (*WAITING, "processing", "outbox")
+        part: sum(cell.number for cell in depth if cell.part == part)
+        for part in (*WAITING, "all", "processing", "outbox")
     }
     return {
         "at": iso(at),
@@ -161,7 +162,7 @@ def _point(at: int, cells: Mapping[str, Sequence[Cell]]) -> dict[str, Any]:
         "waited_ms": percentiles(cell for cell in jobs if cell.result == "succeeded"),
         "ran_ms": percentiles(cell for cell in stages if cell.result in STEPS),
         "cost_micros": sum(cell.sum for cell in cells["call"]),
-        "waiting": sum(lanes[part] for part in WAITING),
+        "waiting": lanes["all"] or sum(lanes[part] for part in WAITING),  # the parts of what an older release wrote
         "held": lanes["parked"] + lanes["paused"],
         "running": lanes["processing"],
         "outbox": lanes["outbox"],

@@ -20,6 +20,7 @@ from holdfast.tables import rollups, workers
 from holdfast.tables.rollups import EVENTS, HOUR_MS, HOURS, MINUTE_MS, Cell, Position
 
 ROLL_UP_S = 10.0
+WAITING = ("queued", "parked", "paused")
 SETTLE_MS = 5_000
 """An event that is younger may have neighbours whose transactions have not ended."""
 EVENTS_MAX = 20_000
@@ -95,6 +96,12 @@ async def _look(kernel: Kernel) -> None:
         for lane in view.lanes
     ]
     oldest = max((cell.sum for cell in cells if cell.part in ("queued", "parked")), default=0)
+    # The most of a minute is kept of each cell: lanes that a job passed through in it must not be added up.
+    waiting: Counter[str] = Counter()
+    for lane in view.lanes:
+        if lane.state in WAITING:
+            waiting[lane.queue] += lane.jobs
+    cells += [Cell(minute, "depth", queue, "all", "", 0, jobs, 0) for queue, jobs in waiting.items()]
     cells.append(Cell(minute, "depth", "", "oldest", "", 0, 0, oldest))
     cells.append(Cell(minute, "depth", "", "outbox", "", 0, view.outbox_pending, int(view.outbox_lag_s * 1_000)))
     async with kernel.store.transaction() as tx:

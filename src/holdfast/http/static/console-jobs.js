@@ -38,7 +38,7 @@ export async function jobs({ query }, again) {
     stateTabs(wanted, system, wanted ? counts : standing(systems, system), isAll),
     HOLDS[orderOf(wanted)] ? el("p", { class: "soft small" }, HOLDS[orderOf(wanted)]) : null,
     bulkBar({ q: wanted, system, counts, isAll }, again),
-    table([["Choose", tick(again), el("span", { class: "unseen" }, "Choose")], ...columns(items, systems, wanted, system)], items, (row) => row.id, wanted ? "No job here fits this." : "There are no jobs yet."),
+    table([["Choose", tick(again), el("span", { class: "unseen" }, "Choose")], ...columns(items, systems, wanted, system)], items, (row) => row.id, none(wanted, system)),
     el(
       "div",
       { class: "acts" },
@@ -46,6 +46,14 @@ export async function jobs({ query }, again) {
       next ? link(`#jobs?${turned(query, next)}`, /(^|\s)sort:/i.test(wanted) ? "More" : "Older") : null,
     ),
   );
+}
+
+// A word that no job has in its ids or its input may be the name of an error: that is one click away.
+function none(wanted, system) {
+  if (!wanted) return "There are no jobs yet.";
+  if (!/^[\w.]+$/.test(wanted)) return "No job here fits this.";
+  const address = new URLSearchParams({ q: `error:${wanted}`, ...(system && { system }) });
+  return ["No job here fits this. ", link(`#jobs?${address}`, `Look for it among the errors: error:${wanted}`)];
 }
 
 // How many jobs there are in each state; a click narrows the query to one of them.
