@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import time
 from collections.abc import AsyncIterator
@@ -80,11 +81,25 @@ async def test_a_loop_that_does_not_run_is_stood_in_for_and_named_once(kernel: K
     for more_s in (0.1, 0.2):
         renewal._look(now + tuning.blocked_say_s + more_s, 0.0)
     assert (watch.lines, watch.counted) == (["loop.blocked"], [{"kind": ""}])
+    assert renewal._blockage is not None and renewal._blockage.since == now
     renewal._look(now + tuning.blocked_max_s + late_s, 0.0)
     assert renewal.stood_in == 1, "what is blocked for too long loses its leases"
     renewal._asked_at = None
     renewal._look(now + tuning.blocked_say_s + 1, 0.0)
     assert watch.lines == ["loop.blocked", "loop.unblocked"] and renewal._blockage is None
+
+
+async def test_what_stood_in_for_a_loop_closes_its_connection(kernel: Kernel) -> None:
+    closed: list[str] = []
+
+    class Spare:
+        async def close(self) -> None:
+            closed.append("closed")
+
+    renewal = Renewal(kernel, "w", lambda: True)
+    renewal._spare, renewal._own_loop = Spare(), asyncio.new_event_loop()  # type: ignore[assignment]
+    await asyncio.to_thread(renewal._close)
+    assert closed == ["closed"]
 
 
 def test_a_bell_is_rung_again_after_a_while_and_what_is_due_no_longer_is_forgotten() -> None:
@@ -106,12 +121,12 @@ def test_a_keeper_keeps_for_those_who_sweep_the_same() -> None:
             @stage(provider=Provider("api") if change == "provider" else None)
             async def run(self, ctx: Context, text: str) -> None: ...
 
-        if change == "schedule":
-            other.schedule("* * * * *", Kept, "x", name="tick")
+        for name in {"schedule": ["tick", "tock"], "turned": ["tock", "tick"]}.get(change, []):
+            other.schedule("* * * * *", Kept, "x", name=name)
         return lease_name(Kernel(None, Registry([other])))  # type: ignore[arg-type]
 
     names = [named(change) for change in ("", "kind", "provider", "schedule")]
-    assert len(set(names)) == 4 and named("") == names[0]
+    assert len(set(names)) == 4 and named("") == names[0] and named("turned") == names[3]
 
 
 async def test_a_ring_that_finds_no_room_is_passed_on(kernel: Kernel) -> None:

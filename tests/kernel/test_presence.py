@@ -62,6 +62,7 @@ async def test_a_number_that_was_given_to_another_process_proves_its_first_owner
         assert is_dead(named(here._replace(pid=other.pid, started=str(int(started) - 1))), here)
         assert is_dead(named(here._replace(started="1")), here), "this very number, before this process had it"
         assert not is_dead(named(here), here)
+        assert not is_dead(f"{here.host}:number:{here.started}:{here.place}:x", here), "a name of another form"
     finally:
         other.kill()
         await other.wait()
