@@ -66,6 +66,7 @@ async def says(page: Any, words: str) -> None:
 async def picture(page: Any, name: str, *, whole: bool = True) -> None:
     """A picture for the documentation, where one is asked for: SCREENSHOTS names the folder."""
     if folder := os.environ.get("SCREENSHOTS"):
+        await page.evaluate("scrollTo(0, 0)")  # the rail stands where the page is scrolled to
         await page.wait_for_timeout(300)
         await page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=whole)
 

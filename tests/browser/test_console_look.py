@@ -177,7 +177,7 @@ async def test_a_job_is_cancelled_after_a_question_and_the_audit_says_by_whom(br
         await says(page, "It was cancelled by olga")
         await go(page, "audit", "Audit")
         await page.locator("tbody tr", has_text=job_id).get_by_text("job.cancelled").wait_for()
-        assert "{" not in "".join(await page.locator("td[data-title=Details]").all_inner_texts())
+        assert '{"' not in "".join(await page.locator("td[data-title=Details]").all_inner_texts())
     place.mood.slow.set()
     place.mood.slow = None
 

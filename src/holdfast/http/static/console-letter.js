@@ -2,7 +2,7 @@
 import { api, el } from "./holdfast.js";
 import { mendDialog } from "./mend.js";
 import { ADVICE, CAUSES } from "./console-letters.js";
-import { acting, ask, context, count, doing, facts, field, likelyCause, link, noted, pill, pretty, table, text, when } from "./parts.js";
+import { acting, ask, context, count, doing, facts, field, likelyCause, link, noted, pill, pretty, sentence, table, text, when } from "./parts.js";
 
 const REASONS = {
   permanent: "no retry can fix it",
@@ -384,7 +384,7 @@ function verify({ one, job, again, at }) {
   );
   const known = [
     "Verify and close",
-    el("p", {}, "The job is ", pill(job.state), el("span", { class: ended }, ` ${job.why}`)),
+    el("p", {}, "The job is ", pill(job.state), el("span", { class: ended }, " ", sentence(job.why))),
     told.length ? el("ul", { class: "checks" }, told) : null,
   ];
   if (["queued", "processing", "waiting"].includes(job.state))
