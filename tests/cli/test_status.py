@@ -16,6 +16,6 @@ def test_work_without_a_worker_is_red_and_fails_a_check(place: Place) -> None:
     place.job(shop.Pay, 5, work=False)
     (item,) = place.json("status")["items"]
     assert item["light"] == "red" and [notice["topic"] for notice in item["asks"]] == ["no_worker"]
-    shown = place.ok("status")
+    shown = " ".join(place.ok("status").split())
     assert shown.startswith("red") and "no worker serves it" in shown and "1 queued; 0 workers" in shown
     assert place.on_shop("status", "--check").exit_code == 1
