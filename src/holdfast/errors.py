@@ -205,13 +205,18 @@ class CallError(HoldfastError):
         message: str,
         *,
         ambiguous: bool = False,
-        faults: bool = False,
+        faults: bool | None = None,
         retry_after_ms: int | None = None,
         status: int | None = None,
     ) -> CallError:
-        """A failure whose retryability follows from its category."""
+        """A failure whose retryability follows from its category. `faults`: does it speak against the provider, and so
+        count in its breaker? Unless it is said, an upstream or network failure with a status of 408 or
+        5xx does."""
         if not isinstance(category, Category):
             raise TypeError(f"A CallError needs a Category, as Category.NETWORK, not {category!r}.")
+        if faults is None:
+            is_theirs = category in (Category.UPSTREAM, Category.NETWORK)
+            faults = is_theirs and status is not None and (status >= 500 or status == 408)
         return cls(
             failure(
                 category,

@@ -312,3 +312,23 @@ def test_a_group_is_as_bad_as_its_worst_member() -> None:
     assert waits.ambiguous and waits.faults
     ends = classify(ExceptionGroup("calls", [slow, ExceptionGroup("inner", [broken])]))
     assert ends.error_class == "INVALID" and not ends.retryable and not ends.ambiguous
+
+
+@pytest.mark.spec("K9")
+@pytest.mark.parametrize(
+    ("category", "status", "faults"),
+    [
+        (Category.UPSTREAM, 503, True),
+        (Category.NETWORK, 504, True),
+        (Category.NETWORK, 408, True),
+        (Category.UPSTREAM, 425, False),
+        (Category.UPSTREAM, None, False),
+        (Category.RATE_LIMIT, 503, False),
+        (Category.POLICY, 550, False),
+    ],
+)
+def test_a_status_says_whether_a_call_error_speaks_against_the_provider(
+    category: Category, status: int | None, faults: bool
+) -> None:
+    assert CallError.of(category, "X", "said so", status=status).failure.faults is faults
+    assert CallError.of(category, "X", "said so", status=status, faults=not faults).failure.faults is not faults

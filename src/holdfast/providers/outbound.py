@@ -162,34 +162,38 @@ async def _read(response: httpx.Response, target: httpx.URL, bytes_max: int) -> 
     length = response.headers.get("content-length", "")
     if length.isdigit() and int(length) > bytes_max:
         raise _too_large(target, bytes_max)
-    decode = _decoder(response.headers.get("content-encoding", ""), target)
+    inflater = _inflater(response.headers.get("content-encoding", ""), target)
     body = bytearray()
     received = 0
     async for chunk in response.aiter_raw():
         received += len(chunk)
         # One byte more than allowed is asked for, so that the limit shows and no bomb unfolds.
-        body += decode(chunk, bytes_max + 1 - len(body))
+        body += chunk if inflater is None else _inflate(inflater, chunk, bytes_max + 1 - len(body), target)
         if received > bytes_max or len(body) > bytes_max:
             raise _too_large(target, bytes_max)
+    if inflater is not None and not inflater.eof:
+        message = f"The compressed body from '{target.host}' ended too early."
+        raise CallError.of(Category.NETWORK, "NETWORK_BROKEN", message, faults=True)
+    if inflater is not None and inflater.unused_data:
+        raise _unreadable(target, "sent more than one compressed body")
     return bytes(body)
 
 
-def _decoder(encoding: str, target: httpx.URL) -> Callable[[bytes, int], bytes]:
+def _inflater(encoding: str, target: httpx.URL) -> zlib._Decompress | None:
     """We ask for no compression; a server that compresses all the same is read if it is gzip or zlib."""
     kind = encoding.strip().lower()
     if kind in ("", "identity"):
-        return lambda chunk, _: chunk
+        return None
     if kind not in ("gzip", "x-gzip", "deflate"):
         raise _unreadable(target, "used a compression nobody asked for")
-    inflater = zlib.decompressobj(wbits=47)
+    return zlib.decompressobj(wbits=47)
 
-    def inflate(chunk: bytes, length_max: int) -> bytes:
-        try:
-            return inflater.decompress(chunk, length_max)
-        except zlib.error:
-            raise _unreadable(target, "sent a broken compressed body") from None
 
-    return inflate
+def _inflate(inflater: zlib._Decompress, chunk: bytes, length_max: int, target: httpx.URL) -> bytes:
+    try:
+        return inflater.decompress(chunk, length_max)
+    except zlib.error:
+        raise _unreadable(target, "sent a broken compressed body") from None
 
 
 def _broken(error: httpx.HTTPError, host: str) -> CallError:

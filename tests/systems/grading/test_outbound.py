@@ -23,6 +23,7 @@ from holdfast.providers.gate import is_public
 from holdfast.providers.outbound import Fetched, OutboundPolicy, fetch
 
 HOST = "audio.example"
+WHOLE = gzip.compress(b"Cities grow because people look for work.")
 LOCAL = OutboundPolicy(allow_private_hosts=frozenset({HOST}), total_s_max=5, bytes_max=1_000)
 
 
@@ -245,12 +246,18 @@ async def test_a_compressed_bomb_never_unfolds_in_memory() -> None:
 
 @pytest.mark.spec("G16")
 @pytest.mark.parametrize(
-    "reply", [ok(b"no gzip", "Content-Encoding: gzip"), b"HTTP/1.1 206 Partial\r\nContent-Length: 0\r\n\r\n"]
+    ("reply", "error_class"),
+    [
+        (ok(b"no gzip", "Content-Encoding: gzip"), "OUTBOUND_UNREADABLE"),
+        (ok(WHOLE + WHOLE, "Content-Encoding: gzip"), "OUTBOUND_UNREADABLE"),
+        (b"HTTP/1.1 206 Partial\r\nContent-Length: 0\r\n\r\n", "OUTBOUND_UNREADABLE"),
+        *((ok(WHOLE[:end], "Content-Encoding: gzip"), "NETWORK_BROKEN") for end in (0, 1, 20, -9, -1)),
+    ],
 )
-async def test_a_body_that_is_broken_or_a_part_is_not_taken_for_the_whole(reply: bytes) -> None:
+async def test_a_body_that_is_broken_or_a_part_is_not_taken_for_the_whole(reply: bytes, error_class: str) -> None:
     async with server(lambda _: reply) as port:
         error = await failure_of(fetch(f"http://{HOST}:{port}/", LOCAL, resolver=Names(["127.0.0.1"])))
-    assert error.failure.error_class == "OUTBOUND_UNREADABLE"
+    assert error.failure.error_class == error_class and error.failure.retryable == (error_class == "NETWORK_BROKEN")
 
 
 @pytest.mark.spec("G16")
