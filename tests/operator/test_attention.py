@@ -208,7 +208,7 @@ TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
     ),
     "set aside": ("1 message is set aside after the last try: publish again or let go.", 1, "", None, None),
     "broker away": (
-        "The message broker cannot be reached (cannot connect): messages wait and go out later.",
+        "The message broker cannot be used (cannot connect): messages wait and go on later.",
         *(1, "", None, None),
     ),
     "provider half open": (

@@ -136,7 +136,7 @@ def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[A
 
 def _broker(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.broker_trouble is not None:
-        sentence = f"The message broker cannot be reached ({view.broker_trouble}): messages wait and go out later."
+        sentence = f"The message broker cannot be used ({view.broker_trouble}): messages wait and go on later."
         yield AttentionNotice(Topic.BROKER, Severity.PAGE, sentence)
 
 

@@ -223,8 +223,11 @@ def _is_late(lane: Lane, served: frozenset[str]) -> bool:
 
 
 def _broker_trouble(kernel: Kernel) -> str | None:
-    """Why this process cannot reach the broker, redacted; None if it can, or has none."""
-    trouble = kernel.transport.trouble() if kernel.transport is not None else None
+    """Why this process cannot reach the broker, or consume a queue of it, redacted; None if it can, or has none."""
+    if kernel.transport is None:
+        return None
+    stalled = [f"'{queue}' is not consumed: {why}" for queue, why in kernel.transport.stalled().items()]
+    trouble = kernel.transport.trouble() or next(iter(stalled), None)
     return None if trouble is None else redact_text(trouble)
 
 
