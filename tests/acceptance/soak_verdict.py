@@ -28,8 +28,8 @@ from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 FINAL = ("grading.completed", "grading.review_required", "grading.failed")
-PROGRESS = 2
-"""How often a text's grading reports its progress: once a stage."""
+PROGRESS = {"writing": 2, "speaking": 4}
+"""How often a grading reports its progress: once when it is accepted, and once a stage."""
 EXTRA_MAX = 0.005
 """How many answered calls may have been asked for again, of all."""
 _LOST = "SELECT COALESCE(SUM(crashes), 0) AS lost, COALESCE(SUM(failures), 0) AS failed, COUNT(*) AS jobs"
@@ -57,16 +57,18 @@ def figures(soak: Soak) -> dict[str, Any]:
     states = site.in_main("SELECT status, COUNT(*) AS n FROM submissions GROUP BY status ORDER BY status")
     jobs = site.in_service(_LOST + ", COUNT(*) FILTER (WHERE state <> 'succeeded') AS unfinished FROM holdfast_jobs")
     told = site.in_main("SELECT kind, COUNT(*) AS n FROM processed_callbacks GROUP BY kind ORDER BY kind")
+    skills = site.in_main("SELECT skill, COUNT(*) AS n FROM submissions GROUP BY skill ORDER BY skill")
     return {
         "faults": seen.faults,
         "posts": dict(seen.posts),
         "accepted": len(seen.accepted),
         "submissions": sum(row["n"] for row in states),
+        "skills": {row["skill"]: row["n"] for row in skills},
         "states": {row["status"]: row["n"] for row in states},
         "submissions by number of final events": dict(finals),
         "callbacks": {row["kind"]: row["n"] for row in told},
         "jobs": dict(jobs[0]),
-        "calls": len(model.calls),
+        "calls": Counter(call.provider for call in model.calls),
         "outcomes": dict(outcomes),
         "answered again": model.answered_again(),
         "charged again, keys ignored": model.charged_again(honoured=False),
@@ -99,8 +101,9 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
         findings.append(f"jobs of the service: {counted['jobs']}")
         findings += [str(dict(row)) for query in _LEFT for row in soak.site.in_service(query)]
         findings += [str(dict(row)) for row in soak.site.in_main(_UNSETTLED)]
-    if counted["callbacks"].get("progress", 0) > PROGRESS * accepted:
-        findings.append(f"progress was reported more than once: {counted['callbacks']}")
+    due = sum(PROGRESS[skill] * number for skill, number in counted["skills"].items())
+    if counted["callbacks"].get("progress", 0) > due:
+        findings.append(f"progress was reported more than once: {counted['callbacks']}, and {due} are due")
     if counted["answered again"] > calls * EXTRA_MAX:
         findings.append(f"{counted['answered again']} of {calls} answered calls were asked for again")
     if counted["charged again, keys honoured"]:
