@@ -81,12 +81,19 @@ class Figures:
     """What was done, and what came of it."""
 
     faults: Counter[str] = field(default_factory=Counter)
+    story: list[tuple[float, str]] = field(default_factory=list)
+    """What was done to whom, and when, in seconds since the epoch."""
     terms_s: list[float] = field(default_factory=list)
     posts: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
     """The id that the main app gave, by the key under which it was asked."""
+    named: dict[str, str] = field(default_factory=dict)
+    """The same by the name that the text says."""
     healed_s: float = 0.0
+
+    def note(self, what: str) -> None:
+        self.story.append((time.time(), what))
 
 
 class Soak:
@@ -167,6 +174,7 @@ class Soak:
             self.figures.posts[str(answer.status_code)] += 1
             if answer.status_code in (200, 201):
                 before = self.figures.accepted.setdefault(key, answer.json()["id"])
+                self.figures.named[name] = before
                 if before != answer.json()["id"]:
                     self.figures.broken.append(f"{key} was given two ids")
                 if dice.random() > 0.03:
@@ -195,6 +203,7 @@ class Soak:
     async def _hurt(self, fault: str) -> None:
         role = self._dice.choice(self._roles)
         name = self._dice.choice(sorted(self._proxies))
+        self.figures.note(f"{fault}: {role.name if fault in ('kill', 'stop', 'term') else name}")
         if fault == "restart":
             await self._restart()
         elif fault in ("kill", "stop", "term"):
@@ -255,6 +264,7 @@ class Soak:
         """In the model's own thread: half of the times the service's database goes away before the caller hears it."""
         if len(self.model.holds) % 2:
             self.figures.faults["database away at a 429"] += 1
+            self.figures.note("refuse: service database, at a 429")
             self._trouble.setdefault("service database", time.monotonic() + 2)
             self._proxies["service database"].refuse()
 
@@ -266,10 +276,12 @@ class Soak:
         now = time.monotonic()
         for name in [name for name, end in self._trouble.items() if end < now]:
             del self._trouble[name]
+            self.figures.note(f"well again: {name}")
             self._proxies[name].open()
         for role in self._roles:
             if role.process is not None and role.stopped_until and role.stopped_until < now:
                 role.stopped_until = 0.0
+                self.figures.note(f"goes on: {role.name}")
                 role.process.send(signal.SIGCONT)
             if role.process is None or role.term_at is None:
                 continue

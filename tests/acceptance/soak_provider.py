@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 import wave
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class PaidCall:
     at_s: float
     outcome: str = ""
     is_new: bool = True
+    ended_s: float = 0.0
 
     @property
     def provider(self) -> str:
@@ -108,6 +110,13 @@ class SoakModel:
         done = [call for call in self.calls if call.outcome in ("answered", "unheard")]
         return self._beyond_first([call for call in done if call.is_new] if honoured else done)
 
+    def again(self) -> dict[str, list[PaidCall]]:
+        """Every call of each text that was answered more than once."""
+        answered = Counter(call.text for call in self.answered())
+        return {
+            text: [call for call in self.calls if call.text == text] for text, times in answered.items() if times > 1
+        }
+
     @staticmethod
     def _beyond_first(calls: list[PaidCall]) -> int:
         return len(calls) - len({call.text for call in calls})
@@ -152,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         has_gone = _goes(self.connection, slow_s)
         if outcome == "answered" and has_gone:
             outcome = "unheard"
-        call.outcome = outcome
+        call.outcome, call.ended_s = outcome, time.time()
         if has_gone or outcome in ("unheard", "hung"):
             self.close_connection = True
             return
