@@ -16,6 +16,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,7 +25,7 @@ from holdfast.http.auth import token_for
 from holdfast.settings import Settings
 from tests.acceptance.grading_site import SECRET, GradingSite, writing
 from tests.acceptance.process import Process, until
-from tests.acceptance.soak_provider import SoakModel
+from tests.acceptance.soak_provider import SPEECH_S, SoakModel
 from tests.services.child import free_ports
 from tests.services.postgres import PostgresServer
 from tests.services.proxy import Proxy
@@ -36,6 +37,8 @@ PACE = {
     "WORKER_CONCURRENCY": "4",
     "HOLDFAST_GRACE_SEC": f"{GRACE_S:g}",
     "LLM_TIMEOUT_SEC": "4",
+    "STT_TIMEOUT_SEC": "4",
+    "GRADING_AUDIO_PRIVATE_HOSTS": "127.0.0.1",
     "GRADING_BREAKER_COOLDOWN_SEC": "2",
     "HOLDFAST_LOG_LEVEL": "WARNING",
 }
@@ -78,12 +81,19 @@ class Figures:
     """What was done, and what came of it."""
 
     faults: Counter[str] = field(default_factory=Counter)
+    story: list[tuple[float, str]] = field(default_factory=list)
+    """What was done to whom, and when, in seconds since the epoch."""
     terms_s: list[float] = field(default_factory=list)
     posts: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
     """The id that the main app gave, by the key under which it was asked."""
+    named: dict[str, str] = field(default_factory=dict)
+    """The same by the name that the text says."""
     healed_s: float = 0.0
+
+    def note(self, what: str) -> None:
+        self.story.append((time.time(), what))
 
 
 class Soak:
@@ -156,7 +166,7 @@ class Soak:
         while True:
             url = f"http://127.0.0.1:{dice.choice(self._ports)}/api/submissions"
             try:
-                answer = await client.post(url, json=writing(name), headers=headers)
+                answer = await client.post(url, json=self._submission(name), headers=headers)
             except httpx.HTTPError as error:
                 self.figures.posts[type(error).__name__] += 1
                 await asyncio.sleep(0.5)
@@ -164,6 +174,7 @@ class Soak:
             self.figures.posts[str(answer.status_code)] += 1
             if answer.status_code in (200, 201):
                 before = self.figures.accepted.setdefault(key, answer.json()["id"])
+                self.figures.named[name] = before
                 if before != answer.json()["id"]:
                     self.figures.broken.append(f"{key} was given two ids")
                 if dice.random() > 0.03:
@@ -172,6 +183,12 @@ class Soak:
                 self.figures.broken.append(f"a post was answered {answer.status_code}: {answer.text[:200]}")
                 return
             await asyncio.sleep(0.5)
+
+    def _submission(self, name: str) -> dict[str, Any]:
+        if not is_spoken(name):
+            return writing(name)
+        audio = {"audioUrl": f"{self.model.url}/recordings/{name}.wav", "durationSeconds": SPEECH_S}
+        return {"skill": "speaking", "payload": {**audio, "questionId": "q", "part": 1}}
 
     # The faults
 
@@ -186,6 +203,7 @@ class Soak:
     async def _hurt(self, fault: str) -> None:
         role = self._dice.choice(self._roles)
         name = self._dice.choice(sorted(self._proxies))
+        self.figures.note(f"{fault}: {role.name if fault in ('kill', 'stop', 'term') else name}")
         if fault == "restart":
             await self._restart()
         elif fault in ("kill", "stop", "term"):
@@ -246,6 +264,7 @@ class Soak:
         """In the model's own thread: half of the times the service's database goes away before the caller hears it."""
         if len(self.model.holds) % 2:
             self.figures.faults["database away at a 429"] += 1
+            self.figures.note("refuse: service database, at a 429")
             self._trouble.setdefault("service database", time.monotonic() + 2)
             self._proxies["service database"].refuse()
 
@@ -257,10 +276,12 @@ class Soak:
         now = time.monotonic()
         for name in [name for name, end in self._trouble.items() if end < now]:
             del self._trouble[name]
+            self.figures.note(f"well again: {name}")
             self._proxies[name].open()
         for role in self._roles:
             if role.process is not None and role.stopped_until and role.stopped_until < now:
                 role.stopped_until = 0.0
+                self.figures.note(f"goes on: {role.name}")
                 role.process.send(signal.SIGCONT)
             if role.process is None or role.term_at is None:
                 continue
@@ -320,6 +341,11 @@ class Soak:
 
         with suppress(AssertionError):
             await until(none_left, "every process to end", GONE_S + 5)
+
+
+def is_spoken(name: str) -> bool:
+    """Every sixth: its words are paid for before its grade is."""
+    return int(name[1:]) % 6 == 5
 
 
 def behind(proxy: Proxy, url: str) -> str:

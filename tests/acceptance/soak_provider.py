@@ -1,18 +1,24 @@
-"""The model of a soak: slow, flaky and expensive. It writes down every call, with its key and what came of it."""
+"""The model of a soak, for text and for speech: slow, flaky and expensive. It writes down every call, with its key and
+what came of it. The recordings lie with it too: to fetch one costs nothing."""
 
 from __future__ import annotations
 
+import array
+import io
+import json
+import math
 import random
+import re
 import select
 import socket
 import threading
 import time
+import wave
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from typing import Any
 
 from tests.acceptance.model_endpoint import graded_body, text_of
@@ -21,6 +27,10 @@ HANG_S_MAX = 20.0
 RETRY_AFTER_S = 4
 HEARD_S = 0.5
 """A call that was on its way when the 429 was sent is nobody's fault."""
+SPEECH_S = 2
+SPOKEN = "the words of "
+_RATE = 8_000
+_RECORDING = re.compile(rb"recording of (\w+);")
 
 
 @dataclass
@@ -33,6 +43,11 @@ class PaidCall:
     at_s: float
     outcome: str = ""
     is_new: bool = True
+    ended_s: float = 0.0
+
+    @property
+    def provider(self) -> str:
+        return "stt" if self.text.startswith(SPOKEN) else "llm"
 
 
 class SoakModel:
@@ -42,7 +57,7 @@ class SoakModel:
         self.url = ""
         self.is_faulty = True
         self.calls: list[PaidCall] = []
-        self.holds: list[tuple[float, float]] = []
+        self.holds: list[tuple[str, float, float]] = []
         self.on_429: Callable[[], None] = lambda: None
         self._dice = random.Random(seed)
         self._charged: set[str] = set()
@@ -64,36 +79,43 @@ class SoakModel:
             self._charged.add(key)
             return call, "unheard" if luck < 0.08 else "answered", slow_s
 
-    def hold(self) -> None:
+    def hold(self, provider: str) -> None:
         now = time.time()
-        self.holds.append((now, now + RETRY_AFTER_S))
+        self.holds.append((provider, now, now + RETRY_AFTER_S))
         self.on_429()
 
     def _holds_now(self) -> bool:
-        return bool(self.holds) and time.time() < self.holds[-1][1] + 1
+        return bool(self.holds) and time.time() < self.holds[-1][2] + 1
 
     # What it has seen
 
     def early(self) -> int:
         """Calls that came while it had asked to be left alone."""
-        return sum(start + HEARD_S < call.at_s < end for start, end in self.holds for call in self.calls)
+        return sum(
+            call.provider == held and start + HEARD_S < call.at_s < end
+            for held, start, end in self.holds
+            for call in self.calls
+        )
+
+    def answered(self) -> list[PaidCall]:
+        """Calls whose answer somebody was there to hear."""
+        return [call for call in self.calls if call.outcome == "answered"]
 
     def answered_again(self) -> int:
-        """Calls that were answered, to somebody who heard it, although an earlier one had been."""
-        return self._beyond_first([call for call in self.calls if call.outcome == "answered"])
+        """Answered calls beyond the first of their text."""
+        return self._beyond_first(self.answered())
 
     def charged_again(self, *, honoured: bool) -> int:
         """What was charged a second time by a provider that honours keys, or by one that does not."""
         done = [call for call in self.calls if call.outcome in ("answered", "unheard")]
         return self._beyond_first([call for call in done if call.is_new] if honoured else done)
 
-    def keys_changed(self) -> int:
-        """Texts for which more than one key was used: each but the first would be charged again by anybody."""
-        keys = Counter(text for text, _ in {(call.text, call.key) for call in self.calls})
-        return sum(number - 1 for number in keys.values())
-
-    def hold_gaps(self) -> list[float]:
-        return [later[0] - sooner[1] for sooner, later in pairwise(self.holds)]
+    def again(self) -> dict[str, list[PaidCall]]:
+        """Every call of each text that was answered more than once."""
+        answered = Counter(call.text for call in self.answered())
+        return {
+            text: [call for call in self.calls if call.text == text] for text, times in answered.items() if times > 1
+        }
 
     @staticmethod
     def _beyond_first(calls: list[PaidCall]) -> int:
@@ -122,23 +144,34 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # a caller that was killed
             super().handle()
 
+    def do_GET(self) -> None:
+        sound = recording(self.path.rpartition("/")[2].partition(".")[0])
+        with suppress(OSError):
+            self.send_response(200)
+            self.send_header("Content-Type", "audio/wav")
+            self.send_header("Content-Length", str(len(sound)))
+            self.end_headers()
+            self.wfile.write(sound)
+
     def do_POST(self) -> None:
-        text = text_of(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        name = _RECORDING.search(body)
+        text = f"{SPOKEN}{name[1].decode()}" if name else text_of(body)
         call, outcome, slow_s = self.model.receive(text, self.headers.get("Idempotency-Key", ""))
         has_gone = _goes(self.connection, slow_s)
         if outcome == "answered" and has_gone:
             outcome = "unheard"
-        call.outcome = outcome
+        call.outcome, call.ended_s = outcome, time.time()
         if has_gone or outcome in ("unheard", "hung"):
             self.close_connection = True
             return
         if outcome == "429":
-            self.model.hold()
-        self._say(outcome)
+            self.model.hold(call.provider)
+        self._say(outcome, heard(name[1].decode()) if name else graded_body(7.0))
 
-    def _say(self, outcome: str) -> None:
+    def _say(self, outcome: str, answer: bytes) -> None:
         status = 200 if outcome == "answered" else int(outcome)
-        body = graded_body(7.0) if status == 200 else b'{"error": {"code": "x"}}'
+        body = answer if status == 200 else b'{"error": {"code": "x"}}'
         with suppress(OSError):
             self.send_response(status)
             if status == 429:
@@ -149,6 +182,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: the calls are read."""
+
+
+def recording(name: str) -> bytes:
+    """Two seconds of a voice, or nearly, in a file that says whose it is."""
+    sound, file = array.array("h"), io.BytesIO()
+    sound.extend(int(9_000 * math.sin(at / 9) * math.sin(at / 900)) for at in range(SPEECH_S * _RATE))
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, _RATE, 0, "NONE", ""))
+        writer.writeframes(sound.tobytes())
+    return file.getvalue() + f"recording of {name};".encode()
+
+
+def heard(name: str) -> bytes:
+    """What a transcriber makes of it: words that say their own name to the model that grades them."""
+    return json.dumps({"text": f"My town has a park, a school and a river, and I like the river. #{name}"}).encode()
 
 
 def _goes(connection: socket.socket, within_s: float) -> bool:

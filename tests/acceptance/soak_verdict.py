@@ -23,13 +23,15 @@ from tests.acceptance.grading_site import GradingSite
 from tests.acceptance.model_endpoint import Model
 from tests.acceptance.process import Nursery
 from tests.acceptance.soak import GONE_S, Plan, Soak
-from tests.acceptance.soak_provider import SoakModel, serving
+from tests.acceptance.soak_provider import SPOKEN, PaidCall, SoakModel, serving
 from tests.services.postgres import PostgresServer
 from tests.services.rabbitmq import RabbitMQServer
 
 FINAL = ("grading.completed", "grading.review_required", "grading.failed")
-PROGRESS = 2
-"""How often a text's grading reports its progress: once a stage."""
+PROGRESS = {"writing": 2, "speaking": 4}
+"""How often a grading reports its progress: once when it is accepted, and once a stage."""
+BEFORE_S = 20
+"""How long before a call it is told what was done to everybody: a process may have been stopped since."""
 EXTRA_MAX = 0.005
 """How many answered calls may have been asked for again, of all."""
 _LOST = "SELECT COALESCE(SUM(crashes), 0) AS lost, COALESCE(SUM(failures), 0) AS failed, COUNT(*) AS jobs"
@@ -57,16 +59,18 @@ def figures(soak: Soak) -> dict[str, Any]:
     states = site.in_main("SELECT status, COUNT(*) AS n FROM submissions GROUP BY status ORDER BY status")
     jobs = site.in_service(_LOST + ", COUNT(*) FILTER (WHERE state <> 'succeeded') AS unfinished FROM holdfast_jobs")
     told = site.in_main("SELECT kind, COUNT(*) AS n FROM processed_callbacks GROUP BY kind ORDER BY kind")
+    skills = site.in_main("SELECT skill, COUNT(*) AS n FROM submissions GROUP BY skill ORDER BY skill")
     return {
         "faults": seen.faults,
         "posts": dict(seen.posts),
         "accepted": len(seen.accepted),
         "submissions": sum(row["n"] for row in states),
+        "skills": {row["skill"]: row["n"] for row in skills},
         "states": {row["status"]: row["n"] for row in states},
         "submissions by number of final events": dict(finals),
         "callbacks": {row["kind"]: row["n"] for row in told},
         "jobs": dict(jobs[0]),
-        "calls": len(model.calls),
+        "calls": Counter(call.provider for call in model.calls),
         "outcomes": dict(outcomes),
         "answered again": model.answered_again(),
         "charged again, keys ignored": model.charged_again(honoured=False),
@@ -76,7 +80,24 @@ def figures(soak: Soak) -> dict[str, Any]:
         "calls inside a wait": model.early(),
         "SIGTERM": {"count": len(seen.terms_s), "longest s": round(max(seen.terms_s, default=0), 1)},
         "healed s": round(seen.healed_s, 1),
+        "paid again": [_told(soak, text, calls) for text, calls in model.again().items()],
     }
+
+
+def _told(soak: Soak, text: str, calls: list[PaidCall]) -> list[str]:
+    """How it came that a text was answered twice: its calls, what the service wrote of its job, and what was done to
+    everybody meanwhile, in the order of time."""
+    began, ended = calls[0].at_s - BEFORE_S, calls[-1].ended_s
+    name = text.removeprefix(SPOKEN)
+    events = soak.site.in_service(
+        "SELECT e.at / 1000.0 AS at, e.type, e.attempt FROM holdfast_every_event AS e"
+        f" JOIN grading_jobs AS g ON g.job_id = e.job_id WHERE g.submission_id = '{soak.figures.named[name]}'"
+    )
+    told = [(call.at_s, f"called for '{text}', {call.key[:6]}") for call in calls]
+    told += [(call.ended_s, f"{call.outcome}, {call.key[:6]}") for call in calls]
+    told += [(float(event["at"]), f"job: {event['type']}, attempt {event['attempt']}") for event in events]
+    told += [(at, what) for at, what in soak.figures.story if began <= at <= ended]
+    return [f"{at - began:.2f} {what}" for at, what in sorted(told)]
 
 
 def _finals() -> str:
@@ -99,8 +120,9 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
         findings.append(f"jobs of the service: {counted['jobs']}")
         findings += [str(dict(row)) for query in _LEFT for row in soak.site.in_service(query)]
         findings += [str(dict(row)) for row in soak.site.in_main(_UNSETTLED)]
-    if counted["callbacks"].get("progress", 0) > PROGRESS * accepted:
-        findings.append(f"progress was reported more than once: {counted['callbacks']}")
+    due = sum(PROGRESS[skill] * number for skill, number in counted["skills"].items())
+    if counted["callbacks"].get("progress", 0) > due:
+        findings.append(f"progress was reported more than once: {counted['callbacks']}, and {due} are due")
     if counted["answered again"] > calls * EXTRA_MAX:
         findings.append(f"{counted['answered again']} of {calls} answered calls were asked for again")
     if counted["charged again, keys honoured"]:
@@ -114,7 +136,7 @@ def broken(soak: Soak, counted: dict[str, Any]) -> list[str]:
     return findings
 
 
-async def _long(minutes: float, rate: float, seed: int, heal_s: float) -> int:
+async def _long(minutes: float, rate: float, seed: int, heal_s: float, pause_s: tuple[float, float]) -> int:
     postgres, rabbitmq = PostgresServer(), RabbitMQServer()
     rabbitmq.begin()
     postgres.begin()
@@ -123,7 +145,7 @@ async def _long(minutes: float, rate: float, seed: int, heal_s: float) -> int:
     nursery = Nursery(folder)
     nursery.warm(f"{warm.__module__}:{warm.__name__}")
     count = int(minutes * 60 * rate)
-    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=(1, 6), heal_s=heal_s, lease_s=15, restarts=True)
+    plan = Plan(minutes * 60, count, 2, 2, has_celery=True, pause_s=pause_s, heal_s=heal_s, lease_s=15, restarts=True)
     try:
         urls = postgres.create_database(), postgres.create_database()
         for url, migrations in zip(urls, (main_app.MIGRATIONS, grading_service.MIGRATIONS), strict=True):
@@ -152,9 +174,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--rate", type=float, default=3, help="submissions a second")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    pause = "seconds from one fault to the next, least and most"
+    parser.add_argument("--pause", type=float, nargs=2, default=(1, 6), help=pause)
     parser.add_argument("--heal", type=float, default=600, help="seconds in which everything must end after the faults")
     given = parser.parse_args()
-    sys.exit(asyncio.run(_long(given.minutes, given.rate, given.seed, given.heal)))
+    sys.exit(asyncio.run(_long(given.minutes, given.rate, given.seed, given.heal, tuple(given.pause))))
 
 
 if __name__ == "__main__":

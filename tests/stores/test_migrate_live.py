@@ -42,6 +42,7 @@ INDEX = Migration(
     NOW + 1,
     f"-- oldest: {NOW}\n-- concurrently\nCREATE INDEX holdfast_jobs_by_owner ON holdfast_jobs (owner);\n",
 )
+DROP = Migration("holdfast", NOW + 1, f"-- oldest: {NOW}\nDROP INDEX holdfast_jobs_held;\n")
 QUICK = Patience(lock_s=0.1, wait_s=0.5)
 
 desk = App("desk")
@@ -74,6 +75,15 @@ async def idle_reader(url: str) -> AsyncIterator[asyncpg.Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def elsewhere(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """Somebody with an old snapshot, who has not touched the table: the building of an index waits for them too."""
+    async with idle_reader(url) as connection:
+        await connection.execute("COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await connection.fetch("SELECT 1 FROM holdfast_schema")
+        yield connection
 
 
 @pytest.mark.slow
@@ -119,6 +129,11 @@ async def test_a_lock_that_is_never_had_is_given_up_and_its_holder_named(postgre
         with pytest.raises(StoreBusy, match=rf"board/002 waits .* process {reader.get_server_pid()} \(report,") as told:
             await store.migrate([*KERNEL, free, half], patience)
     assert "run holdfast migrate again" in str(told.value)
+    async with elsewhere(postgres_url) as reader:
+        with pytest.raises(
+            StoreBusy, match=rf"holdfast/{INDEX.version:03} .* process {reader.get_server_pid()} \(report,"
+        ):
+            await store.migrate([*KERNEL, free, INDEX], patience)
     assert await rows(store, "SELECT * FROM board_notes") == []  # what came before is kept
     assert await rows(store, "SELECT 1 FROM information_schema.columns WHERE column_name IN ('x', 'y')") == []
     assert await store.migrate([*KERNEL, free, half]) == ["board/002"]
@@ -308,9 +323,10 @@ def test_every_step_of_the_kernel_after_the_first_release_says_who_may_run_besid
     [
         (INDEX, "UPDATE holdfast_jobs SET owner = owner"),
         (EXPAND, "SELECT 1 FROM holdfast_jobs"),
+        (DROP, "SELECT 1 FROM holdfast_jobs"),
         (EXPAND, "LOCK TABLE holdfast_schema"),
     ],
-    ids=["an index beside a writer", "a wait too short to be looked at", "the table of steps"],
+    ids=["an index beside a writer", "a wait too short to be looked at", "an index that goes", "the table of steps"],
 )
 async def test_whoever_is_waited_for_is_named(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, step: Migration, taken: str

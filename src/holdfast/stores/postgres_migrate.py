@@ -34,8 +34,9 @@ MIGRATION_LOCK = 0x686F6C6466617374
 LOOK_EVERY_S = 5.0
 PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
 LOCK_MS_MIN = 10
-_TABLE_WORDS = "TABLE|ON|FROM|INTO|UPDATE|REFERENCES|VIEW"
-_NAMES_TABLE = re.compile(rf"\b(?:{_TABLE_WORDS})\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?\"?(\w+)")
+_TABLE_WORDS = "TABLE|INDEX|ON|FROM|INTO|UPDATE|REFERENCES|VIEW"
+_NAMES_TABLE = re.compile(rf"\b(?:{_TABLE_WORDS})\s+(?:CONCURRENTLY\s+)?(?:IF\s+(?:NOT\s+)?EXISTS\s+)?\"?(\w+)")
+"""Tables, and indexes: to drop one is to wait for whoever uses its table, and so the index."""
 
 _INSTALLED = """SELECT namespace, version, CAST(to_jsonb(s) ->> 'oldest' AS INTEGER) AS oldest
   FROM holdfast_schema AS s"""
@@ -139,7 +140,7 @@ class Migrator:
             if _has(await installed(connection), step):
                 return False
             for text in [*await self._table(connection), *texts]:
-                await self._execute(connection, text, look_after_s=lock_s / 2)
+                await self._execute(connection, text, lock_s / 2)
             await connection.execute(_RECORD, step.namespace, step.version, step.oldest)
             return True
 
@@ -157,11 +158,13 @@ class Migrator:
             lasts = await connection.fetchval("SELECT pg_backend_pid()") == connection.get_server_pid()
             if lasts:  # a session that a pooler lends must not keep it for the next who gets it
                 await connection.execute(f"SET lock_timeout = {max(1, int(1_000 * self._patience.wait_s))}")
+            look_after_s = min(LOOK_EVERY_S, self._patience.wait_s / 2)
             try:
                 for text in step.statements("postgres"):
                     for (name,) in await connection.fetch(_INVALID, index_name(text)):
-                        await self._execute(connection, f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
-                    await self._execute(connection, text)
+                        half_made = f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"'
+                        await self._execute(connection, half_made, look_after_s)
+                    await self._execute(connection, text, look_after_s)
             finally:
                 if lasts and not connection.is_closed():
                     await connection.execute("RESET lock_timeout")
@@ -186,7 +189,7 @@ class Migrator:
         ]
         return [*[f'CREATE SCHEMA IF NOT EXISTS "{name}"' for name in missing], SCHEMA_TABLE, _ADD_OLDEST]
 
-    async def _execute(self, connection: Any, text: str, look_after_s: float = LOOK_EVERY_S) -> None:
+    async def _execute(self, connection: Any, text: str, look_after_s: float) -> None:
         """Run a statement; while it takes its time, look whom it waits for, and say it if that lasts."""
         self._holders = ""
         pid = await connection.fetchval("SELECT pg_backend_pid()")  # a pooler's backend is not the one connected to
