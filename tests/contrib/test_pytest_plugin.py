@@ -66,7 +66,7 @@ def shop_for(database: str) -> FastAPI:
     def greet(name: str) -> str:
         with closing(connect()) as connection, connection:
             connection.execute("BEGIN") if isinstance(connection, sqlite3.Connection) else None
-            return str(enqueue(connection, Greet, name))
+            return enqueue(connection, Greet, name)
 
     return web
 

@@ -263,7 +263,9 @@ async def test_what_commits_by_itself_is_refused_unless_the_caller_says_so(place
             ):
                 ask()
         assert await rows(kernel.store, "SELECT id FROM holdfast_jobs") == []
-        await enqueue(connection, Ship, Order(1), autocommit=True)
+        enqueued = enqueue(connection, Ship, Order(1), autocommit=True)
+        if not isinstance(enqueued, str):  # a sync connection has it written already
+            await enqueued
         assert len(await rows(kernel.store, "SELECT id FROM holdfast_jobs")) == 1
     await close_all(place)
 

@@ -211,7 +211,7 @@ MISTAKES: list[tuple[Callable[[Context], Any], str]] = [
     (calls_in_a_transaction, INSIDE.format("effect(...)")),
     (ends_the_program, "The stage 'run' called sys.exit(3), which would end the worker; raise an exception."),
     (ends_the_program_in_a_call, "The stage 'run' called sys.exit('bye'), which would end the worker"),
-    (writes_through_a_text, "Holdfast cannot write through a builtins.str; give it a connection or session of"),
+    (writes_through_a_text, "Holdfast cannot write through a str; give it a connection or session of"),
     (answers(lambda: Snooze(-1)), "The delay_s of -1 of a Snooze must be a number of seconds of 0 or more."),
     (answers(lambda: Snooze("5")), "The delay_s of '5' of a Snooze must be a number"),  # type: ignore[arg-type]
     (answers(lambda: Wait("k", within_s=1e300)), "The within_s of 1e+300 of a Wait must be at most a hundred years."),

@@ -44,7 +44,7 @@ def takes_names(call: Callable[..., Any]) -> bool:
 
 
 CALLS = dict(public_calls())
-NAMED = sorted(name for name, call in CALLS.items() if takes_names(call) and not name.startswith("Enqueued"))
+NAMED = sorted(name for name, call in CALLS.items() if takes_names(call))
 
 
 @pytest.mark.parametrize("name", NAMED)

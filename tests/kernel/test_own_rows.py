@@ -66,7 +66,7 @@ class PaysInThread(Job[str]):
 
 
 async def awaited(answer: Any) -> Any:
-    return await answer  # on a sync connection it is there already
+    return answer if isinstance(answer, str) else await answer  # on a sync connection it is there already
 
 
 def execute_here(session: Any) -> Any:

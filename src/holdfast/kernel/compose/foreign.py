@@ -85,6 +85,7 @@ def _libraries(kind: type[object]) -> frozenset[str]:
 def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool = False) -> ForeignTx:
     """The transaction that is open on a connection; Holdfast's tables are in `schema`, or where the connection looks.
     `autocommit`: the caller knows that there is none."""
+    connection = unscoped(connection)
     libraries = _libraries(type(connection))  # type: ignore[arg-type]  # mypy takes a class's __hash__ for its instances'
     for library, (recognise, is_open) in LIBRARIES.items():
         if library in libraries:
@@ -97,6 +98,12 @@ def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool =
         f"Holdfast cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
         "aiosqlite, psycopg, asyncpg, SQLAlchemy or Django."
     )
+
+
+def unscoped(connection: Any) -> Any:
+    """The session that a `scoped_session` of SQLAlchemy (the `db.session` of Flask) stands for; all else as it is."""
+    registry = getattr(connection, "registry", None) if type(connection).__name__.endswith("scoped_session") else None
+    return connection if registry is None else registry()
 
 
 def library_of(connection: object) -> str:
@@ -119,7 +126,8 @@ def _not_a_connection(thing: object, way_out: str) -> InvalidInput:
 
 
 def _name_of(thing: object) -> str:
-    return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
+    library = type(thing).__module__.partition(".")[0]
+    return type(thing).__name__ if library == "builtins" else f"{library}.{type(thing).__name__}"
 
 
 def _asyncpg(connection: Any) -> ForeignTx:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from holdfast.core.job import State
 from holdfast.core.outcome import Next
 from holdfast.errors import BadDeclaration, InvalidInput, LeaseLost
-from holdfast.kernel.compose.foreign import ForeignTx, foreign_tx, library_of
+from holdfast.kernel.compose.foreign import ForeignTx, foreign_tx, library_of, unscoped
 from holdfast.kernel.enqueue import finish
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG
 from holdfast.kernel.settle import Ending
@@ -44,6 +44,7 @@ class StageCommit(Generic[C]):
 @asynccontextmanager
 async def committing(ctx: Context, session: C) -> AsyncIterator[StageCommit[C]]:
     """For an `async def` stage, with a connection or session of any kind."""
+    session = unscoped(session)
     tx = _prepare(ctx, session)
     doors = _doors(session)
     begun = await _done(doors.begin(session))
@@ -64,6 +65,7 @@ async def committing(ctx: Context, session: C) -> AsyncIterator[StageCommit[C]]:
 @contextmanager
 def committing_here(ctx: Context, session: C) -> Iterator[StageCommit[C]]:
     """For a plain `def` stage, in its own thread, with a connection or session that is not awaited."""
+    session = unscoped(session)
     tx = _prepare(ctx, session)
     if tx.is_async:
         raise BadDeclaration("A plain def stage needs a sync connection or session; this one is awaited.")
