@@ -92,6 +92,11 @@ export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
 export const many = (number) => `${number.toLocaleString("en")}${number >= 10000 ? "+" : ""}`;
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
+// What a program raised by mistake begins with a name of its own, which says more than that it is a bug.
+export const letterTitle = (row) => {
+  const raised = row.error_class === "BUG" ? text(row.last_error).match(/^[A-Za-z_][\w.]*(?=: | \(|$)/)?.[0] : null;
+  return `${raised ?? row.error_class} in ${row.stage}`;
+};
 // What a notice or an incident is about, as a person would say it.
 const TOPICS = {
   letters_of_bugs: "a bug kills jobs",
