@@ -139,6 +139,8 @@ class JobKind:
     turns: Turns | None = None
     search: tuple[str, ...] = ()
     """Paths of the fields of its input that a person finds it by."""
+    ways: dict[tuple[str, str | None], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What `declare.path` has found out about places of its jobs: the stage, and what is done."""
 
     def dump_input(self, value: object) -> str:
         """The input as JSON; refuses what does not fit the declared type, naming the field."""

@@ -16,7 +16,8 @@
 -- A row whose provider is held, or whose kind is paused, is parked where it stands: it leaves the ready index and costs
 -- no later claim. The lanes of a paused queue are not looked at, and their floors stay. While anything is paused nobody
 -- goes on: every next stage is claimed, where pauses are read.
--- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
+-- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own. Numbers
+-- travel as texts: the driver asks every new session what an array of numbers is (7 ms), and knows texts.
 --
 -- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
 -- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other.
@@ -55,7 +56,7 @@ kept AS (
       ON CONFLICT (job_id, stage, is_late) DO NOTHING),
 ready AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.held
-    FROM (SELECT * FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:floors AS bigint[])) AS u(q, p, lo)
+    FROM (SELECT * FROM unnest(CAST(:queues AS text[]), CAST(CAST(:priorities AS text[]) AS smallint[]), CAST(CAST(:floors AS text[]) AS bigint[])) AS u(q, p, lo)
            WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca,
@@ -71,7 +72,7 @@ ready AS MATERIALIZED (
    LIMIT :limit),
 come AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.ra, d.held
-    FROM (SELECT * FROM unnest(CAST(:later_queues AS text[]), CAST(:later_floors AS bigint[])) AS u(q, lo)
+    FROM (SELECT * FROM unnest(CAST(:later_queues AS text[]), CAST(CAST(:later_floors AS text[]) AS bigint[])) AS u(q, lo)
            WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca, run_at AS ra,
