@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,7 @@ class Model:
         self.provider = Provider("model", timeout_s=10)
         self.app = App("essay")
         self.handler_fails = 0
+        self.price: Callable[[Said], Any] = lambda said: Cost(micros=said.tokens)
         model = self
 
         @self.app.job(name="essay.grade")
@@ -52,7 +54,7 @@ class Model:
                 found = []
                 for _ in range(runs):
                     said = await ctx.paid_call(
-                        lambda key: model.ask(key, text), answer=Said, cost=lambda said: Cost(micros=said.tokens)
+                        lambda key: model.ask(key, text), answer=Said, cost=lambda said: model.price(said)
                     )
                     found.append(said.words)
                 if model.handler_fails > 0:
@@ -134,6 +136,39 @@ async def test_a_retry_reads_what_was_paid_for_and_the_accounts_show_it_once(dep
         world.kernel.store, "SELECT COUNT(*) AS calls, SUM(cost_micros) AS micros FROM holdfast_calls"
     )
     assert (spent["calls"], spent["micros"]) == (2, 14)
+
+
+WRONG_PRICES: list[Callable[[Said], Any]] = [
+    lambda said: {}["usage"],
+    lambda said: 5,
+    lambda said: Cost(micros=float("nan")),  # type: ignore[arg-type]
+    lambda said: Cost(micros=12.5),  # type: ignore[arg-type]
+    lambda said: Cost(micros=10**30),
+    lambda said: Cost(units={"tokens": float("inf")}),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.spec("K18", "K30")
+@pytest.mark.parametrize("price", WRONG_PRICES, ids=["raises", "number", "nan", "float", "huge", "unit"])
+async def test_a_price_that_is_none_loses_no_answer_and_holds_up_nobody(
+    deploy: Deploy, price: Callable[[Said], Any]
+) -> None:
+    model = Model(runs=1, honours=False)
+    world, job_id = await started(deploy, model)
+    model.price = price
+    await world.work()
+    assert model.charges == len(await kept(world)) == 1
+    model.price = lambda said: Cost(micros=7)
+    other_id = await world.enqueue(model.job, "another")
+    await world.run_until_idle()
+    assert await world.state(other_id) == "succeeded" and not world.kernel.unrecorded
+    letters = await world.dead_letters()
+    for letter in letters:
+        assert (letter["error_class"], letter["attempts_made"]) == ("USAGE_ERROR", 1)
+        await world.mend_and_replay(letter["id"])
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded"
+    assert model.charges == 2 + len(letters), "a retry reads the answer, a person's replay asks anew"
 
 
 @pytest.mark.spec("K18")

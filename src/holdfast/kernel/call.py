@@ -18,6 +18,7 @@ from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
 from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
+from holdfast.core.given import BadValue
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreDown
@@ -85,7 +86,7 @@ async def call(
     except ProviderHeld:
         await give_back(kernel, provider, permit)
         raise
-    spent = cost(result.outcome()) if cost is not None and result.error is None else Cost()
+    spent, mistake = _spent(cost, result)
     report = Report(provider, permit, job, result.started, result.failure, spent)
     if finish is None:
         await record(kernel, report)
@@ -93,7 +94,23 @@ async def call(
         result = await finish(report, result)
     if result.error is not None:
         result.error.standing = standing_of(provider, permit, result.error.failure)
+    if mistake is not None:
+        raise mistake
     return result.outcome()
+
+
+def _spent(cost: Callable[[T], Cost] | None, result: CallResult[T]) -> tuple[Cost, Exception | None]:
+    """What a call cost, or what went wrong in a handler's function that should say so: it is raised when the call is
+    recorded, and its answer kept, for that was paid."""
+    if cost is None or result.error is not None:
+        return Cost(), None
+    try:
+        spent = cost(result.outcome())
+    except Exception as error:
+        return Cost(), error
+    if isinstance(spent, Cost):
+        return spent, None
+    return Cost(), BadValue(f"The cost of a call came to {spent!r}: write cost=lambda answer: Cost(...).")
 
 
 def _not_async(provider: Provider, answer: object) -> str:

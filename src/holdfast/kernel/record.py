@@ -15,6 +15,7 @@ from holdfast.core import breaker, places
 from holdfast.core.breaker import Gate
 from holdfast.core.budget import asks_to_wait
 from holdfast.core.failure import Failure
+from holdfast.core.given import BadValue
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
@@ -28,16 +29,23 @@ from holdfast.tables.effects import Mark, Refusal
 from holdfast.tables.providers import ProviderRow
 
 T = TypeVar("T")
+AMOUNT_MAX = 10**15
+"""What one call may cost at most: beyond it sums would leave a column's range."""
 UNRECORDED_MAX = 1_000
 """How many records are kept for a store that is away: the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call spent, in millionths of a currency unit, and in the provider's own units."""
+    """What one call spent, in millionths of a currency unit, and in the provider's own units: whole numbers."""
 
     micros: int = 0
     units: dict[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("micros", self.micros), *(self.units or {}).items()):
+            if type(value) is not int or not 0 <= value <= AMOUNT_MAX:
+                raise BadValue(f"The {name} of {value!r} of a Cost must be a whole number from 0 to {AMOUNT_MAX}.")
 
 
 class CallPermit(NamedTuple):
