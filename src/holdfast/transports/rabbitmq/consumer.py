@@ -45,7 +45,8 @@ async def consume(link: Link, queue: str, known: Mapping[str, Queue], handler: H
             await session.run(link, prefetch)
         except ChannelNotFoundEntity:
             await _declare_again(link, known.get(queue))
-        except (*LOSSES, TransportDown, StoreError) as error:
+        except (*LOSSES, TransportDown, StoreError, asyncio.CancelledError) as error:
+            heed_cancellation()  # the driver's own cancellations are losses
             log.warning("Consuming '%s' stopped: %s", queue, str(error) or type(error).__name__)
         heed_cancellation()
         pause_s = min(PAUSE_CAP_S, PAUSE_S if session.served else max(PAUSE_S, pause_s * 2))
