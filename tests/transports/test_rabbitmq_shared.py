@@ -13,8 +13,7 @@ from holdfast.transports.rabbitmq import consumer
 from holdfast.transports.rabbitmq.link import losses
 from holdfast.transports.rabbitmq.transport import RabbitTransport
 from holdfast.transports.seam import Delivery, Message, Queue
-from tests.acceptance.soak import behind
-from tests.services.proxy import Proxy
+from tests.services.proxy import Proxy, behind
 
 QUEUES = [Queue("first"), Queue("second")]
 PATIENCE_S = 30.0
