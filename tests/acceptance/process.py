@@ -178,3 +178,19 @@ def _is_pending(pid: int, number: signal.Signals) -> bool:
         return False
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def descendants(pid: int) -> list[int]:
+    try:
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    children = [int(text) for line in texts for text in line.split()]
+    return [*children, *(grandchild for child in children for grandchild in descendants(child))]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -15,20 +15,18 @@ import uuid
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
 from holdfast.http.auth import token_for
 from holdfast.settings import Settings
 from tests.acceptance.grading_site import SECRET, GradingSite, writing
-from tests.acceptance.process import Process, until
+from tests.acceptance.process import Process, descendants, lives, until
 from tests.acceptance.soak_provider import SPEECH_S, SoakModel
 from tests.services.child import free_ports
 from tests.services.postgres import PostgresServer
-from tests.services.proxy import Proxy
+from tests.services.proxy import Proxy, behind
 from tests.services.rabbitmq import RabbitMQServer
 
 GRACE_S = 5.0
@@ -238,7 +236,7 @@ class Soak:
         threading.Thread(target=self._time_end, args=(role.process.pid, role.term_at), daemon=True).start()
 
     def _time_end(self, pid: int, since: float) -> None:
-        while _lives(pid):
+        while lives(pid):
             time.sleep(0.05)
         self.figures.terms_s.append(time.monotonic() - since)
 
@@ -292,7 +290,7 @@ class Soak:
                 role.process.send(signal.SIGKILL)
         for due, pids in [each for each in self._orphans if each[0] < now]:
             self._orphans.remove((due, pids))
-            self.figures.broken += [f"{pid} has outlived its parent" for pid in pids if _lives(pid)]
+            self.figures.broken += [f"{pid} has outlived its parent" for pid in pids if lives(pid)]
 
     def _fill(self) -> None:
         """Who has ended is started again, as a supervisor would."""
@@ -346,23 +344,3 @@ class Soak:
 def is_spoken(name: str) -> bool:
     """Every sixth: its words are paid for before its grade is."""
     return int(name[1:]) % 6 == 5
-
-
-def behind(proxy: Proxy, url: str) -> str:
-    return url.replace(f":{urlsplit(url).port}/", f":{proxy.port}/")
-
-
-def descendants(pid: int) -> list[int]:
-    try:
-        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:
-        return []
-    children = [int(text) for line in texts for text in line.split()]
-    return [*children, *(grandchild for child in children for grandchild in descendants(child))]
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -10,8 +10,7 @@ import pytest
 from tests.acceptance.grading_site import ENDS, PATIENCE_S, GradingSite
 from tests.acceptance.model_endpoint import Answer
 from tests.acceptance.process import until
-from tests.acceptance.soak import behind
-from tests.services.proxy import Proxy
+from tests.services.proxy import Proxy, behind
 
 pytestmark = pytest.mark.slow
 

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from tests.services.child import free_ports
 
@@ -142,3 +143,8 @@ class _Link:
     def half_close(self) -> None:
         with suppress(OSError):
             self.client.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+
+def behind(proxy: Proxy, url: str) -> str:
+    """The way to a server through the proxy before it."""
+    return url.replace(f":{urlsplit(url).port}/", f":{proxy.port}/")

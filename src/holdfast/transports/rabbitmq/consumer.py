@@ -49,7 +49,8 @@ async def consume(
         except ChannelNotFoundEntity:
             stalled[queue] = "The queue is gone."
             await _declare_again(link, known.get(queue))
-        except (*LOSSES, TransportDown) as error:
+        except (*LOSSES, TransportDown, asyncio.CancelledError) as error:
+            heed_cancellation()  # the driver's own cancellations are losses
             stalled[queue] = str(error) if isinstance(error, TransportDown) else in_words("consume the queue", error)
             log.warning("Consuming '%s' stopped: %s", queue, stalled[queue])
         except StoreError as error:  # the broker is not to blame

@@ -68,7 +68,8 @@ class Link:
             self.discard()
             self._attempt = asyncio.get_running_loop().create_task(self._connect())
             self._attempt.add_done_callback(retrieve)
-        return await asyncio.shield(self._attempt)
+        with losses("connect"):  # whoever shares the attempt may give it up for all
+            return await asyncio.shield(self._attempt)
 
     async def declare(self, queues: Iterable[Queue]) -> None:
         with losses("declare the queues"):
@@ -145,11 +146,13 @@ async def _leave(opening: asyncio.Task[AbstractConnection]) -> None:
 
 @contextmanager
 def losses(doing: str) -> Iterator[None]:
-    """What the driver raises when the broker is away, in our words; and a cancellation, whatever it made of that."""
+    """What the driver raises when the broker is away, in our words; and a cancellation, whatever it made of that. One
+    that nobody asked this task for is a loss too: of an attempt that was shared, or of what was in flight on a dead
+    connection. Taken for one of ours it would end a duty of the process without a word."""
     try:
         yield
         heed_cancellation()
-    except LOSSES as error:
+    except (*LOSSES, asyncio.CancelledError) as error:
         heed_cancellation()
         raise TransportDown(in_words(doing, error)) from error
 
