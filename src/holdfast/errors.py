@@ -36,7 +36,8 @@ Messages name the thing and the next step. No message holds a secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from holdfast.core.budget import Standing
 from holdfast.core.failure import Category, Failure, failure, from_status
@@ -295,6 +296,18 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     if module not in EXTRAS:
         return None
     return f"This needs the module '{module}', which is not installed: pip install 'holdfast[{EXTRAS[module]}]'."
+
+
+@contextmanager
+def extras_named() -> Iterator[None]:
+    """A module that is missing within it is asked for by the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        raise SettingsError([sentence]) from None
 
 
 def missing_module(error: ModuleNotFoundError) -> str:

@@ -28,6 +28,7 @@ from holdfast.core.family import NEVER_MS
 from holdfast.core.provider import Provider
 from holdfast.core.suggest import give_names
 from holdfast.engines.worker import Worker
+from holdfast.errors import extras_named
 from holdfast.kernel import operate, submit
 from holdfast.kernel.app import App, Job
 from holdfast.kernel.compose.wake import wake_once
@@ -339,6 +340,7 @@ async def world(*apps: App, seed: int = 1, database: str | None = None, strict: 
 def _store(url: str, clock: Clock) -> Store:
     if url.startswith("sqlite:///"):
         return SqliteStore(url.removeprefix("sqlite:///"), clock=clock, inline=True)
-    from holdfast.stores.postgres import PostgresStore
+    with extras_named():
+        from holdfast.stores.postgres import PostgresStore
 
     return PostgresStore(url, clock=clock)

@@ -95,7 +95,7 @@ def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool =
                 raise InvalidInput(_no_transaction(connection))
             return tx
     raise InvalidInput(
-        f"Holdfast cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
+        f"Holdfast cannot write through a {name_of(connection)}; give it a connection or session of sqlite3, "
         "aiosqlite, psycopg, asyncpg, SQLAlchemy or Django."
     )
 
@@ -112,20 +112,25 @@ def library_of(connection: object) -> str:
     return next(library for library in LIBRARIES if library in libraries)
 
 
+def commits_itself(connection: Any) -> bool:
+    """Whether each statement on it is committed by itself, for want of a transaction."""
+    return not LIBRARIES[library_of(connection)][1](connection)
+
+
 def _no_transaction(connection: object) -> str:
     is_pool = hasattr(connection, "acquire")
     begin = "take a connection of it with acquire() and begin one on that" if is_pool else "begin one"
     return (
-        f"This {_name_of(connection)} has no open transaction, so that the job would be committed at once, whatever "
+        f"This {name_of(connection)} has no open transaction, so that the job would be committed at once, whatever "
         f"becomes of your own writes; {begin} first, or say autocommit=True if that is what you want."
     )
 
 
 def _not_a_connection(thing: object, way_out: str) -> InvalidInput:
-    return InvalidInput(f"A connection or session is needed here, not a {_name_of(thing)}: {way_out}.")
+    return InvalidInput(f"A connection or session is needed here, not a {name_of(thing)}: {way_out}.")
 
 
-def _name_of(thing: object) -> str:
+def name_of(thing: object) -> str:
     library = type(thing).__module__.partition(".")[0]
     return type(thing).__name__ if library == "builtins" else f"{library}.{type(thing).__name__}"
 
@@ -165,8 +170,13 @@ def _aiosqlite(connection: Any) -> ForeignTx:
 
 def _sqlite_is_open(connection: Any) -> bool:
     """With an isolation level the first write begins one."""
-    commits_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
-    return bool(connection.in_transaction) or not commits_itself
+    by_itself = connection.isolation_level is None or autocommit_of(connection) is True
+    return bool(connection.in_transaction) or not by_itself
+
+
+def autocommit_of(connection: Any) -> Any:
+    """What sqlite3 has since Python 3.12. aiosqlite hides it: its connection may be asked in a thread of its own only."""
+    return getattr(connection, "autocommit", None)
 
 
 def _named(cursor: Any) -> list[Any]:
