@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.inline import link_targets
@@ -31,6 +30,7 @@ from holdfast_systems.conversion.pdf_page import read_page
 from holdfast_systems.conversion.pdf_tags import read_tags
 from holdfast_systems.conversion.structure import Entry, mark_structure
 from holdfast_systems.conversion.tei import METADATA, write_tei
+from holdfast_systems.sandbox.task import Options, Task
 
 _OUTLINE_MAX = 20_000
 
