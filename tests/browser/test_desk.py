@@ -84,7 +84,7 @@ async def test_two_instructors_see_each_other_and_step_through_the_queue(browser
         await mine.keyboard.press("j")
         await mine.wait_for_url("**/instructor#*")
         await mine.goto(f"{place.address}/instructor#{first}")
-        await mine.get_by_role("button", name="Release").wait_for()
+        await mine.get_by_role("button", name="Release").wait_for()  # only then is it what the key is about
         await mine.keyboard.press("r")
         await theirs.locator(f"ol.queue a[href='#{first}']").wait_for()
         assert second

@@ -114,7 +114,8 @@ def _failed_trials(failed: Sequence[GateStep]) -> list[TimelineEntry]:
 
 
 def _gate_entry(gate: GateStep, reason: str) -> TimelineEntry:
-    return _entry(gate.at, None, f"breaker {gate.gate.replace('_', ' ')}", reason)
+    name = gate.gate.replace("_", " ")
+    return _entry(gate.at, None, f"breaker {name}", "" if reason == name else reason)
 
 
 def _audit_entry(row: AuditRecord) -> TimelineEntry:

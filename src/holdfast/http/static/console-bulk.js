@@ -11,6 +11,10 @@ const VERBS = {
   priority: ["Set priority of", "given another priority"],
   delete: ["Delete", "deleted"],
 };
+// What can be done to a job in a state; the server looks at each job again.
+const UNDONE = ["queued", "held", "processing", "running", "waiting"];
+const DUE = ["queued", "held"];
+const FITS = { cancel: UNDONE, replay: ["dead"], run_now: DUE, priority: DUE, delete: ["succeeded", "dead", "cancelled"] };
 export const PRIORITIES = [
   ["0", "urgent"],
   ["1", "high"],
@@ -46,6 +50,8 @@ export function bulkBar({ q, system, counts, isAll }, again) {
   if (!chosen.size && !q) return el("p", { class: "soft small" }, "Choose jobs, or write a query, to cancel, replay, delete or reorder many at once.");
   if (!chosen.size && isAll && !states.length) return null;
   const words = chosen.size ? `${count(chosen.size, "job")} chosen` : `${states.join(", ") || "none"}${isAll ? "" : " of the newest"}`;
+  const isKnown = isAll && !chosen.size;
+  const offered = Object.entries(VERBS).filter(([action]) => !isKnown || FITS[action].some((state) => counts[state]));
   const total = chosen.size || (isAll ? Object.values(counts).reduce((sum, number) => sum + number, 0) : null);
   const button = ([action, [title]]) =>
     el(
@@ -56,7 +62,7 @@ export function bulkBar({ q, system, counts, isAll }, again) {
       },
       chosen.size ? `${title} chosen` : `${title} all that fit`,
     );
-  return el("div", { class: "acts many", role: "group", "aria-label": "Acts on many" }, el("span", { class: "soft" }, words), Object.entries(VERBS).map(button));
+  return el("div", { class: "acts many", role: "group", "aria-label": "Acts on many" }, el("span", { class: "soft" }, words), offered.map(button));
 }
 
 const describe = (action, sum) =>

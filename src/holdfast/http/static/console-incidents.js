@@ -148,7 +148,7 @@ export async function incident({ parts: [id] }, again) {
       "ol",
       { class: "story" },
       one.timeline.map((line) =>
-        el("li", {}, when(line.at), " ", el("strong", {}, `${line.who ? `${line.who} ` : ""}${line.what}`), line.text ? `: ${line.text}` : ""),
+        el("li", {}, when(line.at), " ", el("strong", {}, `${line.who ? `${line.who} ` : ""}${line.what}`), line.text ? [": ", sentence(line.text)] : ""),
       ),
     ),
     el("h3", {}, "Jobs"),

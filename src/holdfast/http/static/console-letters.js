@@ -17,11 +17,14 @@ export const ADVICE = {
 };
 const ORDER = ["escalated", "open", "triaged", "remediated", "replayed", "resolved"];
 
+// Why an unknown exception was tried again is said on the letter's own page.
+const gist = (row) => text(row.last_error).replace(/ \(unknown exception, [^()]*\)$/, "");
+
 // The letters of a group have all but their error in common, so that is said once, above them.
 const groupColumns = (rows) => [
   ["Letter", idCell(rows, "letter")],
   ["State", (row) => pill(row.state)],
-  ["Last error", (row) => short(row.last_error)],
+  ["Last error", (row) => short(gist(row))],
   ["Attempts", "attempts_made"],
   ["Died", (row) => when(row.last_failure_at)],
 ];
@@ -84,7 +87,7 @@ const GROUP_COLUMNS = [
   ["System", "system"],
   ["Kind", "kind"],
   ["Provider", "provider"],
-  ["For example", (row) => short(text(row.last_error), 120)],
+  ["For example", (row) => short(gist(row), 120)],
   [
     "Letters",
     (row) =>

@@ -132,7 +132,8 @@ export function table(columns, rows, key = null, none = "Nothing.") {
   // The title goes with the cell: on a narrow screen a row is a card, and has no heads above it.
   // A word is broken only where it is too long for any column.
   const cell = (row, title, one) => {
-    const made = el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]));
+    const content = typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]);
+    const made = el("td", { "data-title": title || null }, Array.isArray(content) ? el("span", {}, content) : content); // one piece beside its title
     if (/\S{32}/.test(made.textContent)) made.className = "long";
     return made;
   };
