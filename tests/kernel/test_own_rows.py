@@ -306,7 +306,6 @@ async def test_a_transaction_that_was_begun_before_is_refused(paying: World, pla
 
 
 def without_a_transaction(place: Place) -> dict[str, Callable[[], Any]]:
-    """On which rows would be committed one by one, and what is told of each."""
     if place.dialect == "sqlite":
         engine = sqlalchemy.create_engine(f"sqlite:///{place.url}", isolation_level="AUTOCOMMIT")
         return {r"sqlalchemy\.Session is in autocommit": plain(lambda: Session(engine))}

@@ -45,7 +45,13 @@ def flag_problem(value: object) -> str | None:
     return None if isinstance(value, bool) else "must be True or False"
 
 
+def is_storable(text: str) -> bool:
+    """Whether both databases hold it as it is: a NUL and half of a character (a lone surrogate) would be replaced, and
+    two such texts would be one."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+
+
 def text_problem(value: object, length_max: int) -> str | None:
-    if isinstance(value, str) and 0 < len(value) <= length_max and "\0" not in value:
-        return None
-    return f"must be a text of 1 to {length_max} characters"
+    if not isinstance(value, str) or not 0 < len(value) <= length_max:
+        return f"must be a text of 1 to {length_max} characters"
+    return None if is_storable(value) else "must not hold a NUL or half of a character"

@@ -342,5 +342,8 @@ class Context:
     def _provider(self, given: Provider | None) -> Provider:
         provider = given or self._stage.provider
         if provider is None:
-            raise BadDeclaration(f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call.")
+            raise BadDeclaration(
+                f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call; write "
+                "@stage(provider=...), or provider= in the call."
+            )
         return provider

@@ -30,7 +30,7 @@ from holdfast.kernel.declare.fitting import (
     read_back,
     read_json,
     takes_none,
-    unwritable,
+    why_unwritable,
 )
 from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden
 from holdfast.kernel.declare.size import check_size
@@ -153,9 +153,7 @@ class JobKind:
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
         except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
-            why = unwritable(value) or str(error)
-            if "utf-8" in why:
-                why = "it holds bytes that are no text; declare pydantic's Base64Bytes, or store them elsewhere"
+            why = why_unwritable(value, error)
             raise InvalidInput(f"The input of '{self.name}' cannot be written as JSON: {why}.") from None
         problem = read_back(self.takes, self.plain, fitting, text, exact=True)
         if problem is not None:

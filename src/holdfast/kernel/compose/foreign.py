@@ -175,7 +175,7 @@ def _sqlite_is_open(connection: Any) -> bool:
 
 
 def autocommit_of(connection: Any) -> Any:
-    """What sqlite3 has since Python 3.12. aiosqlite hides it: its connection is asked in a thread of its own."""
+    """What sqlite3 has since Python 3.12. That of an aiosqlite connection may be asked in its own thread only."""
     return getattr(connection, "autocommit", None)
 
 
