@@ -125,7 +125,7 @@ _HOMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        from holdfast.core.suggest import give_names, nearest
+        from holdfast.core.given import give_names, nearest
 
         if name not in _HOMES:
             near = None if name.startswith("_") else nearest(name, __all__)

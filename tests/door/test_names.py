@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.contrib.fastapi import Lifespan
-from holdfast.core.suggest import give_names
+from holdfast.core.given import give_names
 from holdfast.testing import World, world
 
 pytestmark = pytest.mark.spec("K6")

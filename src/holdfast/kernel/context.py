@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from holdfast.core.deadline import budget_ms
 from holdfast.core.failure import Failure
 from holdfast.core.family import Answered, Success
-from holdfast.core.job import Claimed, State
+from holdfast.core.job import Claimed, State, budget_ms
 from holdfast.core.provider import Lookup, Provider
 from holdfast.errors import BadDeclaration, LeaseLost
 from holdfast.kernel.app import Job, kind_of

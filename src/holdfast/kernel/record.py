@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.core import breaker, places
+from holdfast.core import breaker, rate
 from holdfast.core.breaker import Gate
 from holdfast.core.budget import asks_to_wait
 from holdfast.core.failure import Failure
@@ -277,7 +277,7 @@ async def _give_places_back(
     """The places go to whoever waits longest for one. What this misses, `hold_once` sees."""
     free = row.places
     for report in reports:
-        free = places.give_back(free, now, report.permit.id)
+        free = rate.give_place_back(free, now, report.permit.id)
     await providers.set_places(tx, provider.name, free)
     if row.state.gate is Gate.CLOSED:
         floor = kernel.floors.parked_since(provider.name)

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from holdfast.core.given import nearest
 from holdfast.core.job import JobOrder, State
-from holdfast.core.suggest import nearest
 from holdfast.core.text_filter import TextFilter, contains, escape_pattern, parse_text
 from holdfast.errors import InvalidInput
 

@@ -25,8 +25,8 @@ from typing import Any, TypeVar, Unpack, cast
 
 from holdfast.client import Client
 from holdfast.core.family import NEVER_MS
+from holdfast.core.given import give_names
 from holdfast.core.provider import Provider
-from holdfast.core.suggest import give_names
 from holdfast.engines.worker import Worker
 from holdfast.errors import extras_named
 from holdfast.kernel import operate, submit

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-from holdfast.core.given import is_storable, seconds_problem
-from holdfast.core.suggest import nearest
+from holdfast.core.given import is_storable, nearest, seconds_problem
 from holdfast.errors import InvalidInput
 
 KEY_LENGTH_MAX = 255
