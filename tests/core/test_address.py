@@ -68,6 +68,10 @@ def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
 def test_a_reference_stays_readable() -> None:
     assert mask_addresses("at https://host/a?sealed=3 now") == "at https://host/a?sealed=3 now"
     assert mask_addresses("at https://host/a?sealed=3&sig=1") == "at https://host/a?[redacted]"
+    both = "postgresql://db1.test:5432,[::1]:5433/jobs"
+    assert mask_addresses(f"at {both}") == f"at {both}"
+    assert mask_addresses(f"at {both.replace('db1', 'ann:pw@db1')}") == f"at {both.replace('db1', '[redacted]@db1')}"
+    assert mask_addresses("at postgresql://ann:pw,db2/jobs") == "at postgresql://[redacted]@", "no port: a password"
 
 
 def test_the_user_of_ssh_opens_no_door() -> None:

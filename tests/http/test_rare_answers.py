@@ -37,8 +37,16 @@ KEY = "6f1c6a9e-0f0e-4b7e-9d43-6b1f0c0d3b52"
         (errors.SystemAmbiguous("it", ["a"]), 409, "SYSTEM_AMBIGUOUS", None, None),
         (errors.UnknownKind("a", known=["b"]), 422, "INVALID_INPUT", None, None),
         (errors.LeaseLost("j"), 409, "NOT_ALLOWED", "Another attempt owns this job now.", None),
-        (errors.StoreFull(BY_HAND), 503, "STORE_UNAVAILABLE", problem.KNOWN[7][3], LATER),
-        (errors.TransportDown(BY_HAND), 503, "TRANSPORT_UNAVAILABLE", problem.KNOWN[8][3], LATER),
+        (
+            errors.StoreStandby(BY_HAND),
+            503,
+            "STORE_UNAVAILABLE",
+            "The database here is a standby, which is read only.",
+            LATER,
+        ),
+        (errors.StoreReadOnly(BY_HAND), 503, "STORE_UNAVAILABLE", "The database here is read only.", LATER),
+        (errors.StoreFull(BY_HAND), 503, "STORE_UNAVAILABLE", problem.KNOWN[9][3], LATER),
+        (errors.TransportDown(BY_HAND), 503, "TRANSPORT_UNAVAILABLE", problem.KNOWN[10][3], LATER),
         (
             errors.CallError.of(Category.VALIDATION, "X", BY_HAND),
             502,

@@ -15,7 +15,9 @@ MASK = "[redacted]"
 
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})(?P<slashes>://|:\\/\\/)(?P<rest>.*)", re.DOTALL)
 _IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}(?:://|:\\/\\/)[^\s\"<>]+")
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]{2,60}\]|[^\s:@\[\]\\]{1,255})(?::\d{0,5})?")
+_ONE_HOST = r"(?:\[[0-9A-Fa-f:.%]{2,60}\]|[^\s:@\[\]\\,]{1,255})(?::\d{0,5})?"
+_HOST = re.compile(rf"{_ONE_HOST}(?:,{_ONE_HOST}){{0,31}}")
+"""Databases and brokers may be named by all their servers."""
 _WITHOUT_SCHEME = re.compile(r"(?!git@[^@/]*(?:/|\Z))[^\s/]+@(?P<place>[^\s/@]+(?:/.*)?)", re.DOTALL)
 _SEALED = re.compile(r"\?sealed=(\d{1,9})(?![\w&=%.-])")
 

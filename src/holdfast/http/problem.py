@@ -38,6 +38,8 @@ KNOWN: Sequence[tuple[type[errors.HoldfastError], int, str, str | None]] = (
     (errors.IdempotencyConflict, 409, "IDEMPOTENCY_KEY_REUSED", None),
     (errors.UnknownKind, 422, "INVALID_INPUT", None),
     (errors.LeaseLost, 409, "NOT_ALLOWED", "Another attempt owns this job now."),
+    (errors.StoreStandby, 503, "STORE_UNAVAILABLE", "The database here is a standby, which is read only."),
+    (errors.StoreReadOnly, 503, "STORE_UNAVAILABLE", "The database here is read only."),
     (errors.StoreError, 503, "STORE_UNAVAILABLE", "The database cannot answer at present; try again."),
     (errors.TransportError, 503, "TRANSPORT_UNAVAILABLE", "The message broker cannot answer at present; try again."),
     (errors.CallError, 502, "PROVIDER_FAILED", "A provider behind this request failed; try again."),
