@@ -26,10 +26,11 @@
 -- attempt shows when it was claimed (`holdfast_every_event` reads them back). Of a turn only the first claim is written,
 -- and of the successes of each kind and owner one, with how many others there were: so the newest events show that
 -- something has happened, and charts count without reading jobs.
-WITH fates AS MATERIALIZED (
-  SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
-             AND (r.provider IS NULL OR r.provider NOT IN (
-             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
+WITH paused AS MATERIALIZED (SELECT s.sort, s.name FROM holdfast_pauses AS s WHERE s.is_paused = 1),
+held AS MATERIALIZED (SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed'),
+fates AS MATERIALIZED (
+  SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM paused)
+             AND (r.provider IS NULL OR r.provider NOT IN (SELECT name FROM held)) AS goes
     FROM (SELECT CAST(e.key AS INTEGER) AS place, /*Fate from e*/ FROM json_each(:fates) AS e) AS r),
 attempts AS MATERIALIZED (
   SELECT CAST(e.key AS uuid) AS id, CAST(e.value->>0 AS INTEGER) AS attempt, CAST(e.value->>1 AS INTEGER) AS place, e.value->>2 AS value
@@ -57,12 +58,12 @@ kept AS (
 ready AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.held
     FROM (SELECT * FROM unnest(CAST(:queues AS text[]), CAST(CAST(:priorities AS text[]) AS smallint[]), CAST(CAST(:floors AS text[]) AS bigint[])) AS u(q, p, lo)
-           WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
+           WHERE u.q NOT IN (SELECT s.name FROM paused AS s WHERE s.sort = 'queue')) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca,
-           CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
-                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+           CASE WHEN kind IN (SELECT s.name FROM paused AS s WHERE s.sort = 'kind') THEN 'pause'
+                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (SELECT b.name FROM held AS b)
+                THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p
        AND created_at >= lane.lo AND run_at <= :now
@@ -73,12 +74,12 @@ ready AS MATERIALIZED (
 come AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.ra, d.held
     FROM (SELECT * FROM unnest(CAST(:later_queues AS text[]), CAST(CAST(:later_floors AS text[]) AS bigint[])) AS u(q, lo)
-           WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
+           WHERE u.q NOT IN (SELECT s.name FROM paused AS s WHERE s.sort = 'queue')) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca, run_at AS ra,
-           CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
-                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+           CASE WHEN kind IN (SELECT s.name FROM paused AS s WHERE s.sort = 'kind') THEN 'pause'
+                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (SELECT b.name FROM held AS b)
+                THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
@@ -128,7 +129,7 @@ SELECT CAST(json_agg(json_build_array(q, pr, is_back, n, ca, ra, least)) AS TEXT
                MIN(ca) FILTER (WHERE act IN ('leave', 'admit')) AS least
           FROM picked GROUP BY q, pr, ra IS NOT NULL
          UNION ALL SELECT p.name, NULL, NULL, 0, NULL, NULL, NULL
-          FROM holdfast_pauses AS p WHERE p.sort = 'queue' AND p.is_paused = 1) AS seen
+          FROM paused AS p WHERE p.sort = 'queue') AS seen
 
 -- name: due_lanes @sqlite
 -- brief
