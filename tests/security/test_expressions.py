@@ -21,7 +21,7 @@ import pytest
 pytestmark = pytest.mark.spec("K30")
 SOURCES = Path(__file__).parents[2] / "src"
 LENGTH, GROWTH = 4_000, 4
-NOTICED_S = 0.002
+NOTICED_S = 0.0008
 PLAYED_MAX = 15
 # Read only what we wrote ourselves, or texts of a bounded length.
 TRUSTED = ("holdfast_proof/", "/sim/", "holdfast/stores/", "holdfast/cli/", "holdfast_systems/conversion/")
