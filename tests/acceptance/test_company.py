@@ -66,9 +66,9 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
     acquired = PostgresStore._acquired
 
-    def borrowing(store: PostgresStore, *plans: Any) -> Any:
+    def borrowing(store: PostgresStore, *plans: Any, **more: Any) -> Any:
         counted.transactions += 1
-        return acquired(store, *plans)
+        return acquired(store, *plans, **more)
 
     look_after = PostgresStore._look_after
 

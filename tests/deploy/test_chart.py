@@ -110,7 +110,11 @@ def test_kubernetes_takes_every_manifest(helm: dict[str, Any], case: int) -> Non
 def test_every_process_is_there_with_its_probes_budget_and_scaling(helm: dict[str, Any]) -> None:
     deployments = named(helm, 0, "Deployment")
     assert set(deployments) == {"shop-web", "shop-worker-default", "shop-worker-large", "shop-keeper", "shop-relay"}
-    assert set(named(helm, 0, "PodDisruptionBudget")) == {"shop-web", "shop-worker-default"}
+    assert set(named(helm, 0, "PodDisruptionBudget")) == {
+        "shop-web",
+        "shop-worker-default",
+        "shop-worker-large",
+    }
     assert "replicas" not in deployments["shop-worker-default"]["spec"], "a number beside KEDA's would fight with it"
     assert deployments["shop-worker-large"]["spec"]["replicas"] == 1
     assert set(named(helm, 2, "Deployment")) == {"shop-web", "shop-worker-default"}

@@ -36,3 +36,22 @@ async def test_a_single_statement_is_planned_once_and_a_list_each_time(postgres_
             await tx.rows(COUNT, keys=["a"])
     assert await plans() == (7, 5)
     await store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K28")
+async def test_what_is_read_together_beside_single_statements_is_one_transaction(postgres_url: str) -> None:
+    """As a worker and its sweeps have it: they share a session, and an idle fleet is counted by its transactions."""
+    store = PostgresStore(postgres_url, connecting=Connecting(connections=1))
+    began = statement_of("SELECT pg_current_xact_id() AS own, current_setting('plan_cache_mode') AS plans")
+    numbers = []
+    for _ in range(3):
+        async with store.single_statement() as tx:
+            (once,) = await tx.rows(began)
+        async with store.reading() as tx:
+            (first,), (second,) = await tx.rows(began), await tx.rows(began)
+        assert first["own"] == second["own"]
+        assert (once["plans"], first["plans"]) == ("force_generic_plan", "auto")
+        numbers += [int(once["own"]), int(first["own"])]
+    assert numbers == list(range(numbers[0], numbers[0] + 6))
+    await store.close()

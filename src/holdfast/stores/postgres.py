@@ -26,7 +26,7 @@ from holdfast.stores.postgres_errors import hosts_of, naming, place_of, translat
 from holdfast.stores.postgres_examine import examine
 from holdfast.stores.postgres_listen import CLOCK_EVERY_S, LISTEN_CHANNEL, LOOK_AFTER, RECONNECT_S, NotificationReader
 from holdfast.stores.postgres_migrate import Migrator, installed
-from holdfast.stores.postgres_session import Plans, Sessions, look
+from holdfast.stores.postgres_session import Sessions, look
 from holdfast.stores.seam import Dialect, Listener, Store, name_rows
 from holdfast.stores.statement import Migration, Statement
 
@@ -71,7 +71,7 @@ class PostgresStore:
     @asynccontextmanager
     async def single_statement(self) -> AsyncIterator[PostgresTx]:
         """Planned once a session: to plan a turn takes as long as it does (2.8 ms a group of 200)."""
-        async with self._acquired(Plans.ONCE) as connection:
+        async with self._acquired(plans_once=True) as connection:
             if self._sessions.needs_begin:
                 async with self._planned(connection) as tx:
                     yield tx
@@ -82,8 +82,10 @@ class PostgresStore:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTx]:
-        async with self._acquired(Plans.EACH_TIME) as connection:
-            if self._sessions.needs_begin:
+        """Planned each time. In a session that plans once that takes a transaction, which is no message more than to
+        switch it over and back, and one transaction for all that is read."""
+        async with self._acquired() as connection:
+            if self._sessions.needs_begin or self._sessions.plans_once(connection):
                 async with self._planned(connection) as tx:
                     yield tx
             else:
@@ -147,14 +149,14 @@ class PostgresStore:
             self._pool = None
 
     @asynccontextmanager
-    async def _acquired(self, plans: Plans | None = None) -> AsyncIterator[Any]:
+    async def _acquired(self, plans_once: bool = False) -> AsyncIterator[Any]:
         pool = self._pool or await self._open()
         with translating():
             connection = await pool.acquire(timeout=self._command_timeout_s)
         try:
-            if plans is not None:
+            if plans_once:
                 with translating():
-                    await self._sessions.plan(connection, plans)
+                    await self._sessions.plan_once(connection)
             yield connection
         except StoreReadOnly as error:
             raise await self._standby(connection) or error from error

@@ -57,8 +57,7 @@ class Sessions:
         """How a transaction begins on this connection, in one message; what stands in it is planned each time."""
         if self.is_lent:
             return "; ".join(["BEGIN", *self._settings("true")])
-        is_planning_once = connection.get_server_pid() in self._planning_once
-        return f"BEGIN; SET LOCAL plan_cache_mode = {Plans.EACH_TIME}" if is_planning_once else "BEGIN"
+        return f"BEGIN; SET LOCAL plan_cache_mode = {Plans.EACH_TIME}" if self.plans_once(connection) else "BEGIN"
 
     @property
     def needs_begin(self) -> bool:
@@ -82,14 +81,15 @@ class Sessions:
         if not self.is_lent:
             await connection.execute("; ".join(self._settings("false")))
 
-    async def plan(self, connection: Any, plans: Plans) -> None:
-        """Have this session plan so from now on: a round trip where it planned otherwise. One that is lent stays as it
-        is."""
-        process = connection.get_server_pid()
-        if self.is_lent or (process in self._planning_once) == (plans is Plans.ONCE):
-            return
-        await connection.execute(f"SET plan_cache_mode = {plans}")
-        (self._planning_once.add if plans is Plans.ONCE else self._planning_once.discard)(process)
+    def plans_once(self, connection: Any) -> bool:
+        """Whether this session has been told to plan each statement once."""
+        return connection.get_server_pid() in self._planning_once
+
+    async def plan_once(self, connection: Any) -> None:
+        """Have this session plan once from now on: a round trip, the first time. One that is lent stays as it is."""
+        if not self.is_lent and not self.plans_once(connection):
+            await connection.execute(f"SET plan_cache_mode = {Plans.ONCE}")
+            self._planning_once.add(connection.get_server_pid())
 
 
 async def look(url: str, connecting: Connecting) -> Sessions:
