@@ -180,7 +180,7 @@ class World:
 
     def check_troubles(self) -> None:
         """Raise if something should have been awaited since the world began; in a strict one, also if the event loop
-        was blocked or an exception was not recognised."""
+        was blocked, an exception was not recognised or a stage used Holdfast wrongly."""
         if self.troubles:
             raise AssertionError("; ".join(self.troubles))
 
