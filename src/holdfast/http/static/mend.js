@@ -180,7 +180,7 @@ function openDialog({ title, fields, path, body, preview, done }, again, ready =
       isRefused = false;
     } catch (error) {
       words = el("p", { class: "callout error", role: "alert" }, error.message);
-      if (error.status === 0 && box.open) later(AGAIN_MS);
+      if ((error.status === 0 || error.status >= 500) && box.open) later(AGAIN_MS);
     }
     if (mine !== turn) return;
     send.disabled = isRefused;

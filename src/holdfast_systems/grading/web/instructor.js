@@ -41,7 +41,24 @@ async function loadSound(id) {
   sounds.set(id, answer.ok ? URL.createObjectURL(await answer.blob()) : null);
 }
 
-async function show() {
+// One drawing at a time, and one more where something has changed meanwhile: an older answer never covers a newer one.
+let drawing = null;
+let isStale = false;
+function show() {
+  isStale = true;
+  drawing ??= drawUntilFresh().finally(() => {
+    drawing = null;
+  });
+  return drawing;
+}
+async function drawUntilFresh() {
+  while (isStale) {
+    isStale = false;
+    await draw();
+  }
+}
+
+async function draw() {
   if (!me?.roles.includes("instructor")) {
     const words = me ? "This needs the role instructor, which your token does not have." : "Sign in with a token of the role instructor.";
     box.replaceChildren(el("p", { class: "callout warn" }, words, " ", el("a", { href: signIn("instructor") }, "Sign in")));
