@@ -34,7 +34,9 @@ class Line:
 
     @property
     def text(self) -> str:
-        return "".join(span.text for span in self.spans) if self.spans else text_of(self.words)
+        if len(self.spans) == 1:
+            return self.spans[0].text
+        return "".join([span.text for span in self.spans]) if self.spans else text_of(self.words)
 
     def settle(self, targets: Mapping[Word, str]) -> None:
         if self.words:
@@ -62,11 +64,13 @@ class Block:
 
     @property
     def size(self) -> float:
-        return max(self.lines, key=lambda line: line.x1 - line.x0).size if self.lines else 0.0
+        if len(self.lines) < 2:
+            return self.lines[0].size if self.lines else 0.0
+        return max(self.lines, key=lambda line: line.x1 - line.x0).size
 
     @property
     def text(self) -> str:
-        return " ".join(line.text for line in self.lines)
+        return self.lines[0].text if len(self.lines) == 1 else " ".join([line.text for line in self.lines])
 
     @property
     def all_lines(self) -> Iterator[Line]:
@@ -102,8 +106,11 @@ def _as_segment(words: list[Word]) -> Segment:
 
 
 def _line_of(row: Row) -> Line:
-    main = row[0] if len(row) == 1 else max(row, key=lambda segment: sum(len(word.text) for word in segment.words))
-    words = row[0].words if len(row) == 1 else [word for segment in row for word in segment.words]
+    main = row[0]
+    if len(row) == 1:
+        return Line(main.words, main.x0, main.x1, main.y, main.size, main.font, main.bold, main.italic)
+    main = max(row, key=lambda segment: sum(len(word.text) for word in segment.words))
+    words = [word for segment in row for word in segment.words]
     x0, x1 = min(segment.x0 for segment in row), max(segment.x1 for segment in row)
     return Line(words, x0, x1, main.y, main.size, main.font, main.bold, main.italic)
 

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as raw
@@ -28,6 +29,9 @@ _CAPITALS = re.compile(r"csc|small-?caps|caps$|-SC\b", re.IGNORECASE)
 _MARKER = re.compile(r"[•◦▪‣●○■□–—*·∙➢✓\-\uf0b7\uf0a7\uf076\uf0d8]|\(?(\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]")
 _CONTROL = re.compile("[\x00\x01\x03-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SHAPED = re.compile("[\ufb00-\ufdff\ufe70-\ufefc]")  # ligatures, and letters in the form of their place
+_BESIDE_BLANK = re.compile(r"[\w.,;:!?)'’\"”][^\W_]")
+_BLANK_MIN = 0.17  # of the letters' size: steps between letters are below 0.1, narrow blanks above 0.2
+_SAMPLE_TOKENS, _PARTED_MIN = 1_000, 0.003
 _OBJECTS_MAX, _LINKS_MAX = 5_000, 5_000
 _IMAGE_POINTS_MIN = 24.0
 
@@ -39,6 +43,50 @@ class PageContent(NamedTuple):
     links: list[tuple[Area, str]]
     images: list[Area]
     height: float
+
+
+class Blanks:
+    """Finds the blanks that the library overlooks, as in what groff sets: there a blank is only a small step.
+
+    The first pages tell whether a document has such; most have none, and are not looked through letter by letter."""
+
+    def __init__(self) -> None:
+        self.may_lack = True
+        self._seen = self._parted = 0
+        self._edges = (ctypes.c_float * 4)()  # left, top, right, bottom
+        self._at, self._matrix = ctypes.addressof(self._edges), raw.FS_MATRIX()
+
+    def parted(self, page: int, text: str, tokens: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for start, end in tokens:
+            found += self._pieces(page, text, start, end) if end - start > 2 else [(start, end)]
+        if self._seen < _SAMPLE_TOKENS:
+            self._seen += len(tokens)
+            self._parted += len(found) - len(tokens)
+            self.may_lack = self._seen < _SAMPLE_TOKENS or self._parted >= _PARTED_MIN * self._seen
+        return found
+
+    def _pieces(self, page: int, text: str, start: int, end: int) -> list[tuple[int, int]]:
+        if text.startswith(". .", start) or not _loose(page, start, self._at):
+            return [(start, end)]
+        edges, cuts, level = self._edges, [start], self._edges[3]
+        right, least = edges[2], _BLANK_MIN * self._size(page, start)
+        steps = 0
+        for index in range(start + 1, end):
+            _loose(page, index, self._at)
+            if edges[0] - right > least:
+                steps += 1
+                if edges[3] == level and _BESIDE_BLANK.match(text, index - 1):
+                    cuts.append(index)
+            right = edges[2]
+        if 2 * steps > end - start:
+            return [(start, end)]  # letters set apart
+        return list(pairwise([*cuts, end]))
+
+    def _size(self, page: int, index: int) -> float:
+        known = _matrix(page, index, ctypes.addressof(self._matrix))
+        size: float = _font_size(page, index)
+        return size * abs(self._matrix.a) if known else size
 
 
 class _Look(NamedTuple):
@@ -53,7 +101,8 @@ class _Look(NamedTuple):
     y: float
 
 
-def read_page(document: Any, page: Any, text: Any) -> PageContent:
+def read_page(document: Any, page: Any, text: Any, blanks: Blanks, *, marked: bool) -> PageContent:
+    """`marked`: whether the words shall know their marked content."""
     turn = _turn(page.get_rotation())
     width, height = page.get_size()
     links = list(_links(document, page, turn))
@@ -68,7 +117,7 @@ def read_page(document: Any, page: Any, text: Any) -> PageContent:
             area.x0 < x1 and area.x1 > x0 and (area.x0 > x0 + 2 or area.x1 < x1 - 2) for area in areas[low:high]
         )
 
-    words = list(_Words(text, turn, page.get_rotation()).read(within_link))
+    words = list(_Words(text, turn, page.get_rotation(), blanks, marked).read(within_link))
     return PageContent(words, links, list(_images(page, turn, width * height)), height)
 
 
@@ -93,6 +142,7 @@ def _plain(function: Any, result: Any, *arguments: Any) -> Any:
 
 _pointer, _int = ctypes.c_void_p, ctypes.c_int
 _place = _plain(raw.FPDFText_GetCharBox, _int, _int, _pointer, _pointer, _pointer, _pointer)
+_loose = _plain(raw.FPDFText_GetLooseCharBox, _int, _int, _pointer)
 _origin = _plain(raw.FPDFText_GetCharOrigin, _int, _int, _pointer, _pointer)
 _object = _plain(raw.FPDFText_GetTextObject, _pointer, _int)
 _font_size = _plain(raw.FPDFText_GetFontSize, ctypes.c_double, _int)
@@ -102,13 +152,14 @@ _mark_of = _plain(raw.FPDFPageObj_GetMarkedContentID, _int)
 
 
 class _Words:
-    def __init__(self, text: Any, turn: Turn | None, rotation: int) -> None:
-        self._text, self._turn, self._rotation = text, turn, rotation
+    def __init__(self, text: Any, turn: Turn | None, rotation: int, blanks: Blanks, marked: bool) -> None:
+        self._text, self._turn, self._rotation, self._blanks, self._marked = text, turn, rotation, blanks, marked
         self._page = _address(text.raw)
         self._edges = (ctypes.c_double * 4)()
         start = ctypes.addressof(self._edges)
         self._pointers = (start, start + 8, start + 16, start + 24)
-        self._scale = raw.FS_MATRIX()
+        self._matrix = raw.FS_MATRIX()
+        self._matrix_pointer = ctypes.addressof(self._matrix)
         self._dirty = False
         self._looks: dict[int, _Look] = {}
         self._fonts: dict[int, tuple[str, bool, bool]] = {}
@@ -120,6 +171,8 @@ class _Words:
         text, page = _all_text(self._text), self._page
         self._dirty = _CONTROL.search(text) is not None
         tokens = [token.span() for token in _TOKEN.finditer(text)]
+        if self._blanks.may_lack:
+            tokens = self._blanks.parted(page, text, tokens)
         items = [_object(page, start) for start, _ in tokens]
         items.append(None)
         index = 0
@@ -133,8 +186,10 @@ class _Words:
                 if index - 1 > first and item is not None:
                     yield from self._together(text, tokens[first : index - 1], item, within_link)
                 yield from self._in_pieces(text, *tokens[index - 1])
-            else:
+            elif index - first > 1:
                 yield from self._together(text, tokens[first:index], item, within_link)
+            elif (word := self._word(text[tokens[first][0] : end], tokens[first][0], end, item, False)) is not None:
+                yield word
 
     def _together(
         self, text: str, tokens: list[tuple[int, int]], item: int, within_link: Callable[[Word], bool]
@@ -199,40 +254,44 @@ class _Words:
                 text = text[::-1]  # the file has it as it is seen, from the left
             if edges[1] > x1:
                 x1 = edges[1]
-            low, high = min(low, edges[2]), max(high, edges[3])
+            if self._turn:
+                low, high = min(low, edges[2]), max(high, edges[3])
         if self._turn:
             (x0, _), (x1, _) = sorted((self._turn(x0, low), self._turn(x1, high)))
-        if not text.isascii():
-            if _SHAPED.search(text):
-                text = unicodedata.normalize("NFKC", text)
-            if text[-1] == "\ufffe":
-                text = text[:-1] + SOFT_HYPHEN
-        elif text[-1] == "\x02":
-            text = text[:-1] + SOFT_HYPHEN
+        if text[-1] in "\x02\ufffe" or not text.isascii():
+            text = _as_written(text)
         return tuple.__new__(Word, (text, x0, x1, y, size, font, bold, italic, glued, mark, sideways))
 
     def _look(self, item: int, index: int) -> _Look:
         look = self._looks.get(item)
         if look is None:
-            held = list(self._edges)  # the caller is using them
             self._looks[item] = look = self._look_at(item, index)
-            self._edges[:] = held
         return look
 
     def _look_at(self, item: int, index: int) -> _Look:
-        matrix, scale, sideways = self._scale, 1.0, False
-        if _matrix(self._page, index, ctypes.addressof(matrix)):
-            a, b = matrix.a, matrix.b
-            scale = abs(a * matrix.d - b * matrix.c) ** 0.5
+        """Five questions for each text object, and on many pages each word is one: what needs not be asked is not."""
+        page, matrix = self._page, self._matrix
+        points, a, b, y = _font_size(page, index), 1.0, 0.0, 0.0
+        scale, sideways, upright = 1.0, False, False
+        if _matrix(page, index, self._matrix_pointer):
+            a, b, c, d, y = matrix.a, matrix.b, matrix.c, matrix.d, matrix.f
+            scale = a if not (b or c) and a == d > 0 else abs(a * d - b * c) ** 0.5
             sideways = (abs(b) > abs(a)) is (self._rotation in (0, 180))
+            upright = not b and self._turn is None
+        if not upright:
+            y = self._height_of(index)
         font = _font_of(item) or 0
         name, bold, italic = self._fonts.get(font) or self._font(font)
+        mark = _mark_of(item) if self._marked else -1
+        return tuple.__new__(_Look, (max(0.1, round(points * scale, 1)), name, bold, italic, sideways, mark, y))
+
+    def _height_of(self, index: int) -> float:
+        """The baseline of a letter that is turned, or that no matrix places."""
+        held = list(self._edges)  # the caller is using them
         _origin(self._page, index, *self._pointers[:2])
         x, y = self._edges[0], self._edges[1]
-        if self._turn:
-            y = self._turn(x, y)[1]
-        size = max(0.1, round(_font_size(self._page, index) * scale, 1))
-        return _Look(size, name, bold, italic, sideways, _mark_of(item), y)
+        self._edges[:] = held
+        return self._turn(x, y)[1] if self._turn else y
 
     def _font(self, font: int) -> tuple[str, bool, bool]:
         name = ""
@@ -244,6 +303,13 @@ class _Words:
                 name += " capitals"
         self._fonts[font] = (name, bool(_BOLD.search(name)), bool(_ITALIC.search(name)))
         return self._fonts[font]
+
+
+def _as_written(text: str) -> str:
+    """Letters instead of ligatures, and a hyphen that ends a line as one that may go."""
+    if _SHAPED.search(text):
+        text = unicodedata.normalize("NFKC", text)
+    return text[:-1] + SOFT_HYPHEN if text[-1] in "\x02\ufffe" else text
 
 
 def _all_text(text: Any) -> str:

@@ -107,6 +107,13 @@ def hyphenated() -> bytes:
     return document([first + shown], more_fonts=fonts)
 
 
+def groff_set(lines: int = 24) -> bytes:
+    """Some blanks are steps between letters; two letters are set apart by more than that, and belong together."""
+    rows = [b"2.5 Tc (a)Tj 0 Tc 7.5 0 Td (login shell of a kind, number %d)Tj -7.5 -14 Td " % at for at in range(lines)]
+    rows.append(b"3 Tc (apart)Tj 0 Tc 0 -14 Td ")
+    return document([b"BT /F1 10 Tf 60 740 Td " + b"".join(rows) + b"ET"])
+
+
 def tagged() -> bytes:
     """A heading, a paragraph, a list in a list without bullets to see and a table without rules, told by tags alone."""
     shown = [
