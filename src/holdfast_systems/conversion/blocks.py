@@ -9,7 +9,15 @@ from itertools import groupby, pairwise
 from statistics import median_low
 
 from holdfast_systems.conversion.inline import Span, spans_of
-from holdfast_systems.conversion.layout import HYPHENS, Row, Segment, Word, rows_in_reading_order, text_of
+from holdfast_systems.conversion.layout import (
+    HYPHENS,
+    Row,
+    Segment,
+    Word,
+    line_numbers_of,
+    rows_in_reading_order,
+    text_of,
+)
 from holdfast_systems.conversion.pdf_tags import Tag
 
 BULLETS = frozenset("•◦▪‣●○■□–—*·∙➢✓-\uf0b7\uf0a7\uf076\uf0d8")
@@ -85,13 +93,16 @@ class Block:
 def blocks_of_page(words: Sequence[Word], tags: Mapping[int, Tag]) -> list[Block]:
     """The blocks of one page in reading order."""
     upright = [word for word in words if not word.sideways]
+    numbers = line_numbers_of(upright)
+    if numbers:
+        aside = set(numbers)
+        upright = [word for word in upright if word not in aside]
     if tags and sum(word.mark in tags for word in upright) > 0.6 * len(upright):
         blocks = list(_tagged(upright, tags))
     else:
         blocks = list(_joined(_found(rows_in_reading_order(upright))))
     sideways = [word for word in words if word.sideways]
-    if sideways:
-        blocks.append(Block([_line(sideways)], "fw", place="margin"))
+    blocks += [Block([_line(held)], "fw", place="margin") for held in (numbers, sideways) if held]
     return blocks
 
 

@@ -12,13 +12,23 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as raw
 
 from holdfast_systems.conversion.inline import Area
 from holdfast_systems.conversion.layout import SOFT_HYPHEN, Word, is_right_to_left
+from holdfast_systems.conversion.pdf_blanks import Blanks
+from holdfast_systems.conversion.pdf_calls import (
+    address_of,
+    char_box,
+    char_matrix,
+    char_origin,
+    font_of,
+    font_size,
+    mark_of,
+    text_object,
+)
 
 Turn = Callable[[float, float], tuple[float, float]]
 # The dots before a page's number are one token: they are many, and say nothing each by itself.
@@ -29,9 +39,6 @@ _CAPITALS = re.compile(r"csc|small-?caps|caps$|-SC\b", re.IGNORECASE)
 _MARKER = re.compile(r"[•◦▪‣●○■□–—*·∙➢✓\-\uf0b7\uf0a7\uf076\uf0d8]|\(?(\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]")
 _CONTROL = re.compile("[\x00\x01\x03-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SHAPED = re.compile("[\ufb00-\ufdff\ufe70-\ufefc]")  # ligatures, and letters in the form of their place
-_BESIDE_BLANK = re.compile(r"[\w.,;:!?)'’\"”][^\W_]")
-_BLANK_MIN = 0.17  # of the letters' size: steps between letters are below 0.1, narrow blanks above 0.2
-_SAMPLE_TOKENS, _PARTED_MIN = 1_000, 0.003
 _OBJECTS_MAX, _LINKS_MAX = 5_000, 5_000
 _IMAGE_POINTS_MIN = 24.0
 
@@ -43,50 +50,6 @@ class PageContent(NamedTuple):
     links: list[tuple[Area, str]]
     images: list[Area]
     height: float
-
-
-class Blanks:
-    """Finds the blanks that the library overlooks, as in what groff sets: there a blank is only a small step.
-
-    The first pages tell whether a document has such; most have none, and are not looked through letter by letter."""
-
-    def __init__(self) -> None:
-        self.may_lack = True
-        self._seen = self._parted = 0
-        self._edges = (ctypes.c_float * 4)()  # left, top, right, bottom
-        self._at, self._matrix = ctypes.addressof(self._edges), raw.FS_MATRIX()
-
-    def parted(self, page: int, text: str, tokens: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for start, end in tokens:
-            found += self._pieces(page, text, start, end) if end - start > 2 else [(start, end)]
-        if self._seen < _SAMPLE_TOKENS:
-            self._seen += len(tokens)
-            self._parted += len(found) - len(tokens)
-            self.may_lack = self._seen < _SAMPLE_TOKENS or self._parted >= _PARTED_MIN * self._seen
-        return found
-
-    def _pieces(self, page: int, text: str, start: int, end: int) -> list[tuple[int, int]]:
-        if text.startswith(". .", start) or not _loose(page, start, self._at):
-            return [(start, end)]
-        edges, cuts, level = self._edges, [start], self._edges[3]
-        right, least = edges[2], _BLANK_MIN * self._size(page, start)
-        steps = 0
-        for index in range(start + 1, end):
-            _loose(page, index, self._at)
-            if edges[0] - right > least:
-                steps += 1
-                if edges[3] == level and _BESIDE_BLANK.match(text, index - 1):
-                    cuts.append(index)
-            right = edges[2]
-        if 2 * steps > end - start:
-            return [(start, end)]  # letters set apart
-        return list(pairwise([*cuts, end]))
-
-    def _size(self, page: int, index: int) -> float:
-        known = _matrix(page, index, ctypes.addressof(self._matrix))
-        size: float = _font_size(page, index)
-        return size * abs(self._matrix.a) if known else size
 
 
 class _Look(NamedTuple):
@@ -131,30 +94,10 @@ def _turn(turned: int) -> Turn | None:
     return turns.get(turned)
 
 
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _plain(function: Any, result: Any, *arguments: Any) -> Any:
-    """The same function with plain numbers for pointers: it is called for every word, or every text object."""
-    return ctypes.PYFUNCTYPE(result, ctypes.c_void_p, *arguments)(_address(function))
-
-
-_pointer, _int = ctypes.c_void_p, ctypes.c_int
-_place = _plain(raw.FPDFText_GetCharBox, _int, _int, _pointer, _pointer, _pointer, _pointer)
-_loose = _plain(raw.FPDFText_GetLooseCharBox, _int, _int, _pointer)
-_origin = _plain(raw.FPDFText_GetCharOrigin, _int, _int, _pointer, _pointer)
-_object = _plain(raw.FPDFText_GetTextObject, _pointer, _int)
-_font_size = _plain(raw.FPDFText_GetFontSize, ctypes.c_double, _int)
-_matrix = _plain(raw.FPDFText_GetMatrix, _int, _int, _pointer)
-_font_of = _plain(raw.FPDFTextObj_GetFont, _pointer)
-_mark_of = _plain(raw.FPDFPageObj_GetMarkedContentID, _int)
-
-
 class _Words:
     def __init__(self, text: Any, turn: Turn | None, rotation: int, blanks: Blanks, marked: bool) -> None:
         self._text, self._turn, self._rotation, self._blanks, self._marked = text, turn, rotation, blanks, marked
-        self._page = _address(text.raw)
+        self._page = address_of(text.raw)
         self._edges = (ctypes.c_double * 4)()
         start = ctypes.addressof(self._edges)
         self._pointers = (start, start + 8, start + 16, start + 24)
@@ -173,7 +116,7 @@ class _Words:
         tokens = [token.span() for token in _TOKEN.finditer(text)]
         if self._blanks.may_lack:
             tokens = self._blanks.parted(page, text, tokens)
-        items = [_object(page, start) for start, _ in tokens]
+        items = [text_object(page, start) for start, _ in tokens]
         items.append(None)
         index = 0
         while index < len(tokens):
@@ -182,7 +125,7 @@ class _Words:
                 index += 1
             end = tokens[index][1]
             index += 1
-            if item is None or item != _object(page, end - 1):
+            if item is None or item != text_object(page, end - 1):
                 if index - 1 > first and item is not None:
                     yield from self._together(text, tokens[first : index - 1], item, within_link)
                 yield from self._in_pieces(text, *tokens[index - 1])
@@ -225,7 +168,7 @@ class _Words:
         """A token cut where its look or its baseline changes, as before a raised number."""
         pieces: list[tuple[int, int, int | None]] = []
         for index in range(start, end):
-            item = _object(self._page, index)
+            item = text_object(self._page, index)
             if pieces and (item == pieces[-1][2] or item is None or self._same(pieces[-1], index, item)):
                 pieces[-1] = (pieces[-1][0], index + 1, pieces[-1][2] or item)
             else:
@@ -242,12 +185,12 @@ class _Words:
         page, edges, (at0, at1, at2, at3) = self._page, self._edges, self._pointers
         if self._dirty:
             text = " ".join(_CONTROL.sub("", text).split())
-        if not text or not _place(page, begin, at0, at1, at2, at3):
+        if not text or not char_box(page, begin, at0, at1, at2, at3):
             return None
         look = self._looks.get(item) or self._look(item, begin)
         size, font, bold, italic, sideways, mark, y = look
         x0, x1, low, high = edges
-        if stop - begin > 1 and _place(page, stop - 1, at0, at1, at2, at3):
+        if stop - begin > 1 and char_box(page, stop - 1, at0, at1, at2, at3):
             if edges[0] < x0:
                 x0 = edges[0]
             elif not text.isascii() and is_right_to_left(text):
@@ -271,24 +214,24 @@ class _Words:
     def _look_at(self, item: int, index: int) -> _Look:
         """Five questions for each text object, and on many pages each word is one: what needs not be asked is not."""
         page, matrix = self._page, self._matrix
-        points, a, b, y = _font_size(page, index), 1.0, 0.0, 0.0
+        points, a, b, y = font_size(page, index), 1.0, 0.0, 0.0
         scale, sideways, upright = 1.0, False, False
-        if _matrix(page, index, self._matrix_pointer):
+        if char_matrix(page, index, self._matrix_pointer):
             a, b, c, d, y = matrix.a, matrix.b, matrix.c, matrix.d, matrix.f
             scale = a if not (b or c) and a == d > 0 else abs(a * d - b * c) ** 0.5
             sideways = (abs(b) > abs(a)) is (self._rotation in (0, 180))
             upright = not b and self._turn is None
         if not upright:
             y = self._height_of(index)
-        font = _font_of(item) or 0
+        font = font_of(item) or 0
         name, bold, italic = self._fonts.get(font) or self._font(font)
-        mark = _mark_of(item) if self._marked else -1
+        mark = mark_of(item) if self._marked else -1
         return tuple.__new__(_Look, (max(0.1, round(points * scale, 1)), name, bold, italic, sideways, mark, y))
 
     def _height_of(self, index: int) -> float:
         """The baseline of a letter that is turned, or that no matrix places."""
         held = list(self._edges)  # the caller is using them
-        _origin(self._page, index, *self._pointers[:2])
+        char_origin(self._page, index, *self._pointers[:2])
         x, y = self._edges[0], self._edges[1]
         self._edges[:] = held
         return self._turn(x, y)[1] if self._turn else y

@@ -27,7 +27,8 @@ from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.inline import link_targets
-from holdfast_systems.conversion.pdf_page import Blanks, read_page
+from holdfast_systems.conversion.pdf_blanks import Blanks
+from holdfast_systems.conversion.pdf_page import read_page
 from holdfast_systems.conversion.pdf_tags import read_tags
 from holdfast_systems.conversion.structure import Entry, mark_structure
 from holdfast_systems.conversion.tei import METADATA, write_tei
