@@ -128,13 +128,13 @@ function lineOf(job) {
   }
   if (job.waitingFor && job.retryAfter) return `${job.waitingFor} Next attempt at ${clock(job.retryAfter)}.`;
   if (job.waitingFor) return job.waitingFor;
-  if (job.status === "complete") return `${size} PDF, kept until ${new Date(job.expiresAt).toLocaleString()}.`;
+  if (job.status === "complete") return `${size} PDF, kept until ${new Date(job.expiresAt).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" })}.`;
   if (job.status === "expired") return "The result was removed after its time.";
   return job.attemptCount > 1 ? `${size}, attempt ${job.attemptCount}` : size;
 }
 
 function clock(iso) {
-  return new Date(iso).toLocaleTimeString();
+  return new Date(iso).toLocaleTimeString([], { hourCycle: "h23" });
 }
 
 async function act(job, verb) {
