@@ -110,6 +110,9 @@ ASKED: dict[str, Asked] = {
     "ops.at_risk": lambda tx, w: ops.at_risk(tx, w.kernel.now() - 1_500),
     "workers.running": lambda tx, w: each(lambda limit, floor: workers.running(tx, "w", floor, limit), w.kernel.now()),
     "workers.known": lambda tx, w: workers.known(tx, w.kernel.now()),
+    "providers.read_watched": lambda tx, w: loose(
+        providers.read_watched(tx, ["q0"], {"api": w.kernel.now() - 1_500, "other": w.kernel.now() + 9_000})
+    ),
     "pauses.held": lambda tx, w: lanes_of(lambda q, p, floor: pauses.held(tx, "fences.note", floor), w.kernel.now()),
 }
 DONE: dict[str, Asked] = {
