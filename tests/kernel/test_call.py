@@ -8,7 +8,9 @@ import pytest
 
 from holdfast import App, Breaker, Provider
 from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.failure import from_status
 from holdfast.kernel.call import PLACE_SLACK_MS, _failed, admit, give_back, hold_max_ms, place_ms
+from holdfast.kernel.record import CallPermit, Report, _asked_ms
 from holdfast.tables import providers
 from tests.kernel.places import Deploy
 
@@ -58,3 +60,25 @@ def test_only_a_call_that_was_cut_off_says_for_how_long_it_was_waited(
     error: Exception, cut_after_ms: int | None, words: str
 ) -> None:
     assert words in _failed(Provider("api"), error, 0, cut_after_ms).failure.message
+
+
+@pytest.mark.spec("K9")
+@pytest.mark.parametrize(
+    ("options", "status", "retry_after_ms", "asked_ms"),
+    [
+        ({}, 429, 90_000, 90_000),
+        ({"retry_after_max_s": 60}, 429, 90_000, 60_000),
+        ({"many_hosts": True}, 429, 90_000, 0),
+        ({}, 429, None, 0),
+        ({}, 503, 90_000, 90_000),
+        ({}, 503, None, 0),
+        ({}, 500, 90_000, 0),
+    ],
+)
+def test_one_of_many_hosts_asks_to_wait_for_itself_alone(
+    options: dict[str, Any], status: int, retry_after_ms: int | None, asked_ms: int
+) -> None:
+    headers = {} if retry_after_ms is None else {"Retry-After": str(retry_after_ms // 1_000)}
+    failed = from_status(status, "later", headers, now_ms=0)
+    report = Report(Provider(NAME, **options), CallPermit("id", 0), None, 0, failed)
+    assert _asked_ms(report) == asked_ms

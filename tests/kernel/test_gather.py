@@ -16,10 +16,12 @@ class Desk:
 
     def __init__(self, *, odd: frozenset[int] = frozenset(), away: bool = False) -> None:
         self.written: list[list[int]] = []
+        self.tries = 0
         self.door = asyncio.Event()
         self._odd, self._away = odd, away
 
     async def write(self, given: Sequence[int]) -> list[str | Exception]:
+        self.tries += 1
         await self.door.wait()
         if self._away:
             raise StoreUnavailable("away")
@@ -78,7 +80,7 @@ async def test_a_database_that_is_away_is_not_asked_again_for_each() -> None:
     tasks = await asked(Gather(desk.write), [1, 2])
     desk.door.set()
     found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(one) for one in found] == [StoreUnavailable, StoreUnavailable]
+    assert [type(one) for one in found] == [StoreUnavailable, StoreUnavailable] and desk.tries == 1
 
 
 async def test_a_caller_that_goes_away_takes_only_its_own_along() -> None:

@@ -149,6 +149,7 @@ PREPARED = {
     "places.run_now": QUEUED,
     "places.remove": "UPDATE holdfast_dead_letters SET state = 'resolved'",
     "providers.lift_gate": "UPDATE holdfast_breakers SET not_before = 7",
+    "providers.read_watched": "UPDATE holdfast_breakers SET name = 'api' WHERE name = 'provider-a'",
 }
 """How both must stand for these to do anything."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,9 @@ ASKED: dict[str, Asked] = {
     "ops.at_risk": lambda tx, w: ops.at_risk(tx, w.kernel.now() - 1_500),
     "workers.running": lambda tx, w: each(lambda limit, floor: workers.running(tx, "w", floor, limit), w.kernel.now()),
     "workers.known": lambda tx, w: workers.known(tx, w.kernel.now()),
+    "providers.read_watched": lambda tx, w: loose(
+        providers.read_watched(tx, ["q0"], {"api": w.kernel.now() - 1_500, "other": w.kernel.now() + 9_000})
+    ),
     "pauses.held": lambda tx, w: lanes_of(lambda q, p, floor: pauses.held(tx, "fences.note", floor), w.kernel.now()),
 }
 DONE: dict[str, Asked] = {
@@ -166,6 +169,9 @@ MESSAGES: dict[str, Callable[[Tx, Family, int], Awaitable[Any]]] = {
     "calls.of_job": lambda tx, a, now: calls.of_job(tx, a.dead),
     "callbacks.is_kept": lambda tx, a, now: callbacks.is_kept(tx, a.named("wait")),
     "cases.lock_of_job": lambda tx, a, now: cases.lock_of_job(tx, a.dead),
+    "depth.finished_since by the newest events": lambda tx, a, now: each_limit(
+        lambda limit: tx.rows(depth.sql.finished_since, into=depth.EndedCount, since=0, limit=limit), (1, 2, 3, 4)
+    ),
     "effects.ask": lambda tx, a, now: effects.ask(tx, a.named("effect"), "why", now),
     "effects.stage_of": lambda tx, a, now: effects.stage_of(tx, a.named("effect")),
     "events.failed_in_stage": lambda tx, a, now: events.failed_in_stage(tx, a.dead),
@@ -181,6 +187,10 @@ MESSAGES: dict[str, Callable[[Tx, Family, int], Awaitable[Any]]] = {
 async def due(tx: Tx, world: World, limit: int) -> Any:
     ids, floors = await lanes.due_ids(tx, "q0", world.kernel.registry.declared, world.kernel.now(), limit)
     return [Unordered(ids), floors]
+
+
+async def each_limit(read: Callable[[int], Awaitable[Any]], limits: Sequence[int]) -> list[Any]:
+    return [Unordered(await read(limit)) for limit in limits]
 
 
 async def listed(answer: Awaitable[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from tests.systems.conversion import structured_pdfs as made
 from tests.systems.conversion.test_pdf_to_xml import TEI, tei_of, texts
 
 from holdfast.errors import CallError
+from holdfast_systems.conversion import pdf_tags
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.embedded import EmbeddedGateway
 from holdfast_systems.conversion.inline import Span, line_end, spans_of
@@ -258,3 +259,24 @@ async def test_a_scan_is_empty_where_nothing_reads_it(tmp_path: Path) -> None:
     source.write_bytes(made.scanned(made.paper(1)))
     with pytest.raises(CallError, match="no text"):
         await EmbeddedGateway(reads_scans=False).convert(source, timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("role", "around", "is_part_of_it"),
+    [("P", "LI", True), ("Code", "TD", True), ("Span", "Sect", True), ("P", "Sect", False), ("L", "LI", False)],
+)
+def test_a_paragraph_stays_part_of_an_item_or_a_cell_and_nothing_else_does(
+    role: str, around: str, is_part_of_it: bool
+) -> None:
+    outer = pdf_tags.Tag(around, 7)
+    tag = pdf_tags._TagWalk()._tag(role, outer)
+    assert (tag is outer) is is_part_of_it and tag.role == (around if is_part_of_it else role)
+
+
+@pytest.mark.parametrize(("depth", "count"), [(pdf_tags._DEPTH_MAX + 1, 0), (0, pdf_tags._ELEMENTS_MAX + 1)])
+def test_a_tree_of_tags_is_read_to_its_bounds_and_not_beyond(depth: int, count: int) -> None:
+    """Either bound ends it: what lies beyond is not even asked of the library, which would refuse this element."""
+    walk = pdf_tags._TagWalk()
+    walk._count = count
+    walk.visit(object(), pdf_tags.Tag("", 0), depth)
+    assert (walk.tags, walk._count) == ({}, count)

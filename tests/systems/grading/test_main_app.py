@@ -12,12 +12,14 @@ from tests.systems.grading.pair import SPEAKING, WRITING, Pair
 
 from holdfast import InvalidInput
 from holdfast.kernel.observe.watch import LogWatch
+from holdfast_systems.grading.callbacks import _refuse
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, SLA_MS
 from holdfast_systems.grading.main_app import submit
 from holdfast_systems.grading.reasons import ADVICE, OTHER, REASONS, advice, label
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.sweep import BATCH, sweep_timeouts
 from holdfast_systems.grading.transitions import Status
+from holdfast_systems.grading.wire import InvalidMessage
 
 
 async def rows(pair: Pair, text: str) -> list[dict[str, Any]]:
@@ -133,6 +135,13 @@ async def test_what_is_no_callback_is_written_down_and_acked(pair: Pair, body: b
     refused = await rows(pair, "SELECT reason, times, size_bytes FROM refused_callbacks")
     assert [(row["times"], row["size_bytes"]) for row in refused] == [(2, len(body))]
     assert await rows(pair, "SELECT event_id FROM processed_callbacks") == []
+
+
+@pytest.mark.spec("G9")
+async def test_why_a_callback_is_refused_is_kept_as_far_as_a_person_reads(pair: Pair) -> None:
+    await _refuse(pair.main.kernel, InvalidMessage("why " * 1_000, None, None), "print", 7)
+    (kept,) = await rows(pair, "SELECT reason FROM refused_callbacks")
+    assert kept["reason"] == "why " * 125
 
 
 class Refused(LogWatch):
