@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.failure import BY_CODE, BY_STATUS, RETRYABLE, Category
-from holdfast.core.grpc_error import BY_CODE as BY_GRPC
-from holdfast.core.smtp_error import BY_REPLY
-from holdfast.core.sql_error import BY_SQLSTATE
+from holdfast.core.server_error import BY_CODE as BY_GRPC
+from holdfast.core.server_error import BY_REPLY, BY_SQLSTATE
 
 BEGIN, END = "<!-- tables: written from the code -->", "<!-- end of tables -->"
 TABLES: Mapping[str, Mapping[Any, tuple[Category, str]]] = {

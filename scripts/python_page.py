@@ -20,7 +20,7 @@ GROUPS = {
     "What a stage may answer": ("Done", "Next", "Snooze", "Discard", "Wait"),
     "What comes back": ("Success", "Answered", "Failure", "Category"),
     "Use jobs from your own code": ("Client", "SyncClient"),
-    "Enqueue": ("enqueue", "enqueue_many", "Enqueued", "EnqueuedMany"),
+    "Enqueue": ("enqueue", "enqueue_many"),
     "In your application": ("console", "Principal"),
 }
 """A public name that stands in no group is put into one of its own, at the end."""

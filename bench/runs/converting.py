@@ -17,7 +17,6 @@ from bench.stopwatch import Figures, Stopwatch, folder
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.submit import prepare, submit_orders
-from holdfast.sandbox.parent import sandbox_for
 from holdfast.settings import read
 from holdfast_systems.conversion import documents
 from holdfast_systems.conversion.documents import KIND, NewDocument
@@ -26,6 +25,7 @@ from holdfast_systems.conversion.gateway import Gateway, gateway_for
 from holdfast_systems.conversion.jobs import build_app
 from holdfast_systems.conversion.pdf_to_xml import convert as convert_bare
 from holdfast_systems.conversion.settings import ConversionSettings
+from holdfast_systems.sandbox.parent import sandbox_for
 
 AT_ONCE = 2
 

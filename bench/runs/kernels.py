@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from bench.stopwatch import Figures, postgres_url
 from holdfast import App, Context, Job, Provider, stage
+from holdfast.engines.collecting import collect_seldom
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import JobToEnqueue, prepare
 from holdfast.main import open_store
@@ -48,11 +49,13 @@ async def _sent(token: str) -> str:
 
 @asynccontextmanager
 async def kernel_over(apps: Sequence[App] = (app,), url: str | None = None) -> AsyncIterator[Kernel]:
-    """A kernel on this run's own database; closed at the end."""
+    """A kernel on this run's own database, in a process that collects garbage as `holdfast worker` does; closed at the
+    end."""
     kernel = Kernel(open_store(url or postgres_url()), Registry(list(apps)))
     await kernel.migrate()
     try:
-        yield kernel
+        with collect_seldom(CONCURRENCY):
+            yield kernel
     finally:
         await kernel.store.close()
 

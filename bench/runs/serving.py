@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +19,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from bench.stopwatch import postgres_url
+from holdfast.engines.collecting import collect_seldom
+from holdfast.engines.run import Duties
 
 SECRET = "only-for-the-bench-and-at-least-32-characters"
 TABLE = "CREATE TABLE IF NOT EXISTS submissions (id uuid PRIMARY KEY, skill text NOT NULL, payload text NOT NULL)"
@@ -71,12 +73,14 @@ async def ours() -> FastAPI:
 
 async def main(which: str, port: int) -> None:
     app = bare() if which == "bare" else await ours()
+    collecting = nullcontext() if which == "bare" else collect_seldom(Duties().concurrency)
     config = uvicorn.Config(app, port=port, log_config=None, access_log=False, server_header=False)
     server = uvicorn.Server(config)
-    serving = asyncio.ensure_future(server.serve())
-    await asyncio.to_thread(sys.stdin.read)
-    server.should_exit = True
-    await serving
+    with collecting:
+        serving = asyncio.ensure_future(server.serve())
+        await asyncio.to_thread(sys.stdin.read)
+        server.should_exit = True
+        await serving
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import time
 
 from bench.runs.kernels import CONCURRENCY, Three, app, audited, kernel_over, orders
 from bench.stopwatch import Figures, Stopwatch, database_cpu_s, postgres_url
+from holdfast.engines.collecting import collect_seldom
 from holdfast.engines.worker import Worker
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.submit import prepare, submit_orders
 from holdfast.main import open_store
 
-TICK_S = 0.002
+TICK_S = 0.005
 QUIET_S = 1.0
 
 
@@ -81,14 +82,15 @@ async def share(_: int) -> Figures:
     await asyncio.to_thread(sys.stdin.readline)
     worker, stop = Worker(kernel, concurrency=CONCURRENCY), asyncio.Event()
     began, cpu_s = time.perf_counter(), time.process_time()
-    running = asyncio.ensure_future(worker.run(stop))
-    seen, changed, used_s = 0, began, 0.0
-    while time.perf_counter() - changed < QUIET_S:
-        await asyncio.sleep(TICK_S)
-        if worker.completed != seen:
-            seen, changed, used_s = worker.completed, time.perf_counter(), time.process_time() - cpu_s
-    stop.set()
-    await running
+    with collect_seldom(CONCURRENCY):
+        running = asyncio.ensure_future(worker.run(stop))
+        seen, changed, used_s = 0, began, 0.0
+        while time.perf_counter() - changed < QUIET_S:
+            await asyncio.sleep(TICK_S)
+            if worker.completed != seen:
+                seen, changed, used_s = worker.completed, time.perf_counter(), time.process_time() - cpu_s
+        stop.set()
+        await running
     await kernel.store.close()
     return {"completed": seen, "began": began, "ended": changed, "cpu_s": used_s}
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.app import App, Job, stage
     from holdfast.kernel.compose.job_tx import JobTx, Settled
     from holdfast.kernel.context import Context
-    from holdfast.kernel.enqueue import Enqueued, EnqueuedMany, enqueue, enqueue_many
+    from holdfast.kernel.enqueue import enqueue, enqueue_many
     from holdfast.kernel.questions.status import JobStatus
     from holdfast.kernel.record import Cost
     from holdfast.kernel.running.sync_context import SyncContext
@@ -49,8 +49,6 @@ __all__ = [
     "Cost",
     "Discard",
     "Done",
-    "Enqueued",
-    "EnqueuedMany",
     "Failure",
     "HoldfastError",
     "IdempotencyConflict",
@@ -93,8 +91,6 @@ _HOMES = {
     "Cost": "holdfast.kernel.record:Cost",
     "Discard": "holdfast.core.outcome:Discard",
     "Done": "holdfast.core.outcome:Done",
-    "Enqueued": "holdfast.kernel.enqueue:Enqueued",
-    "EnqueuedMany": "holdfast.kernel.enqueue:EnqueuedMany",
     "Failure": "holdfast.core.failure:Failure",
     "HoldfastError": "holdfast.errors:HoldfastError",
     "IdempotencyConflict": "holdfast.errors:IdempotencyConflict",
@@ -129,7 +125,7 @@ _HOMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        from holdfast.core.suggest import give_names, nearest
+        from holdfast.core.given import give_names, nearest
 
         if name not in _HOMES:
             near = None if name.startswith("_") else nearest(name, __all__)

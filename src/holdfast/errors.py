@@ -36,10 +36,12 @@ Messages name the thing and the next step. No message holds a secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from holdfast.core.budget import Standing
 from holdfast.core.failure import Category, Failure, failure, from_status
+from holdfast.core.given import BadValue
 
 
 class HoldfastError(Exception):
@@ -192,6 +194,9 @@ class CallError(HoldfastError):
     """A provider call failed. Clients raise it; foreign exceptions become one through `classify`."""
 
     def __init__(self, failure: Failure) -> None:
+        if not isinstance(failure, Failure):
+            way_out = "write CallError.of(Category.UPSTREAM, 'CLASS', 'why')"
+            raise BadValue(f"A CallError needs a Failure, not a {type(failure).__name__}: {way_out}.")
         super().__init__(failure.message)
         self.failure = failure
         self.standing: Standing | None = None
@@ -213,7 +218,7 @@ class CallError(HoldfastError):
         count in its breaker? Unless it is said, an upstream or network failure with a status of 408 or
         5xx does."""
         if not isinstance(category, Category):
-            raise TypeError(f"A CallError needs a Category, as Category.NETWORK, not {category!r}.")
+            raise BadValue(f"A CallError needs a Category, as Category.NETWORK, not {category!r}.")
         if faults is None:
             is_theirs = category in (Category.UPSTREAM, Category.NETWORK)
             faults = is_theirs and status is not None and (status >= 500 or status == 408)
@@ -295,6 +300,18 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     if module not in EXTRAS:
         return None
     return f"This needs the module '{module}', which is not installed: pip install 'holdfast[{EXTRAS[module]}]'."
+
+
+@contextmanager
+def extras_named() -> Iterator[None]:
+    """A module that is missing within it is asked for by the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        raise SettingsError([sentence]) from None
 
 
 def missing_module(error: ModuleNotFoundError) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from holdfast.errors import SettingsError, missing_module
+from holdfast.errors import SettingsError, extras_named, missing_module
 from holdfast.kernel.app import App
 from holdfast.kernel.compose.signing import CallbackSigner
 from holdfast.kernel.failpoint import no_failpoint, parse_failpoints
@@ -47,7 +47,8 @@ def open_store(url: str, connecting: Connecting | None = None) -> Store:
 
         return SqliteStore(url.removeprefix("sqlite:///"))
     if url.startswith(("postgresql://", "postgres://")):
-        from holdfast.stores.postgres import PostgresStore
+        with extras_named():
+            from holdfast.stores.postgres import PostgresStore
 
         return PostgresStore(url, connecting=connecting)
     raise SettingsError(
@@ -64,9 +65,10 @@ def place_in(url: str, schema: str | None) -> str:
 def open_transport(settings: Settings) -> Transport:
     if settings.rabbitmq_url is None:
         return MemoryTransport()
-    from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
-    from holdfast.transports.rabbitmq.publisher import Publisher
-    from holdfast.transports.rabbitmq.transport import RabbitTransport
+    with extras_named():
+        from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
+        from holdfast.transports.rabbitmq.publisher import Publisher
+        from holdfast.transports.rabbitmq.transport import RabbitTransport
 
     publisher = FastPublisher if settings.rabbitmq_publisher == "fast" else Publisher
     rabbit = RabbitTransport(settings.rabbitmq_url, queue_type=settings.rabbitmq_queue_type, publisher=publisher)

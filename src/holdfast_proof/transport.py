@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.errors import TransportDown
@@ -59,6 +59,9 @@ class SimTransport:
 
     def trouble(self) -> str | None:
         return None
+
+    def stalled(self) -> Mapping[str, str]:
+        return {}
 
     async def close(self) -> None:
         """Nothing is kept open."""

@@ -142,7 +142,7 @@ async def test_a_handler_that_blocks_the_loop_for_longer_than_the_lease_loses_no
     assert log.count('"event": "loop.blocked"') == 1 and "in blocking.block/run" in log
     assert "apps/blocking.py" in log and "worker.leases_kept" in log
     (blocked_s,) = re.findall(r"the event loop was blocked for (\d+\.\d) s", log)
-    assert float(blocked_s) > 4
+    assert float(blocked_s) >= 4
 
 
 @pytest.mark.spec("K23", "K3")

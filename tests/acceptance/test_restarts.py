@@ -18,6 +18,7 @@ from tests.acceptance.apps.gated import Name, gated
 from tests.acceptance.apps.orders import OrderIn
 from tests.acceptance.deployment import Deployment, all_ended, kind, rows
 from tests.acceptance.process import Process, until
+from tests.acceptance.test_stopping import said
 from tests.acceptance.verify import verify
 
 pytestmark = pytest.mark.slow
@@ -78,6 +79,8 @@ async def test_immediate_restarts_of_postgresql_lose_nothing_that_was_acknowledg
     assert site.server is not None
     told, stop = Told(), asyncio.Event()
     workers = [site.worker(WORKER_LEASE_TTL_SEC="4") for _ in range(2)]
+    for worker in workers:
+        await said(worker, "worker.started")  # one that has not begun gives up after ten seconds without a database
     async with site.kernel() as kernel:
         async with asyncio.TaskGroup() as group:
             for name in range(CLIENTS):

@@ -46,6 +46,7 @@ async def test_an_instructor_reads_grades_by_the_rubric_and_finds_it_in_the_hist
         assert await page.evaluate(CONTRAST) == []
         await picture(page, "instructors")
         await grade.get_by_label("Score, 0 to 10").fill("4")
+        await grade.get_by_text("Your criteria have a mean of 9.25").wait_for()
         await grade.get_by_label("Feedback").fill("Read the question again.")
         await page.keyboard.press("Control+Enter")
         await says(page, "The four criteria have a mean of 9.25, more than half a point from the score of 4.")
@@ -83,6 +84,7 @@ async def test_two_instructors_see_each_other_and_step_through_the_queue(browser
         await mine.keyboard.press("j")
         await mine.wait_for_url("**/instructor#*")
         await mine.goto(f"{place.address}/instructor#{first}")
+        await mine.get_by_role("button", name="Release").wait_for()  # only then is it what the key is about
         await mine.keyboard.press("r")
         await theirs.locator(f"ol.queue a[href='#{first}']").wait_for()
         assert second

@@ -30,7 +30,16 @@ async def test_anybody_sees_what_runs_here_and_that_trying_needs_a_sign_in(brows
         assert await page.locator("#systems li").count() == 5
         await page.get_by_role("link", name="Sign in to try it").wait_for()
         await card(page, "Grade an essay").get_by_role("button").click()
-        await card(page, "Grade an essay").get_by_text("This needs an Authorization header").wait_for()
+        await card(page, "Grade an essay").get_by_text("Sign in first; what you typed stays.").wait_for()
+        await page.get_by_label("Essay or email").fill("typed too early")
+        await page.get_by_label("Mail to").fill("rita@example.test")
+        await page.goto(f"{place.address}/login#{place.token()}")
+        await page.wait_for_url(f"{place.address}/")
+        for _ in range(2):  # after the sign-in, and after a reload
+            await page.locator("#systems li").first.wait_for()
+            assert await page.get_by_label("Essay or email").input_value() == "typed too early"
+            assert await page.get_by_label("Mail to").input_value() == "rita@example.test"
+            await page.reload()
         assert noted == []
     finally:
         await page.close()

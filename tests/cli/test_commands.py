@@ -167,7 +167,7 @@ def test_an_app_that_cannot_be_loaded_is_said_in_one_sentence(
     [
         ("from holdfast import App\napp = App('x'", "SyntaxError: '(' was never closed (broken_shop.py, line 2)"),
         ("def look():\n    return {}['x']\nlook()", "KeyError: 'x' (broken_shop.py, line 2)"),
-        ("from holdfast import App\napp = App('My App')", "BadDeclaration: The app name 'My App' must start with"),
+        ("from holdfast import App\napp = App('My App')", "BadDeclaration: The app name 'My App' must be a small"),
     ],
 )
 @pytest.mark.parametrize("command", ["worker --app {}:app", "check --app {}:app", "run {}:Job 1"])

@@ -57,7 +57,7 @@ def test_an_id_may_be_given_by_its_beginning(place: Place) -> None:
     alike = next(left for left, right in pairwise(ids) if left[:8] == right[:8])  # they change every 65 s
     assert "type more of it" in place.refused("jobs", "show", alike[:8])
     assert "no job whose id begins with ffffffff" in place.refused("jobs", "show", "ffffffff")
-    assert "There is no job abc" in place.refused("jobs", "show", "abc")
+    assert "There is no job abc; type eight characters of its id, or more." in place.refused("jobs", "show", "abc")
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def web_for(path: Path, **given: Any) -> FastAPI:
     web = FastAPI(lifespan=Lifespan(shop, database=f"sqlite:///{path}", **given))
 
     @web.post("/greetings")
-    def greet(name: str) -> str:
+    def greet(name: str) -> dict[str, str]:
         with database(path) as connection:
             connection.execute("BEGIN")
-            return str(enqueue(connection, Greet, name))
+            return {"job": enqueue(connection, Greet, name)}
 
     @web.get("/greetings/{job_id}")
     def state(job_id: str) -> str:
@@ -63,7 +63,7 @@ def migrate(path: Path) -> None:
 def test_the_worker_runs_beside_the_endpoints_and_stops_with_them(tmp_path: Path) -> None:
     migrate(tmp_path / "shop.db")
     with TestClient(web_for(tmp_path / "shop.db", concurrency=2)) as client:
-        job_id = client.post("/greetings", params={"name": "ada"}).json()
+        job_id = client.post("/greetings", params={"name": "ada"}).json()["job"]
         while client.get(f"/greetings/{job_id}").json() != "succeeded":
             pass
     with database(tmp_path / "shop.db") as connection:
@@ -78,7 +78,7 @@ def test_without_work_nothing_is_run_and_nothing_is_migrated(tmp_path: Path) -> 
         pass
     migrate(path)
     with TestClient(web_for(path, work=False)) as client:
-        job_id = client.post("/greetings", params={"name": "ada"}).json()
+        job_id = client.post("/greetings", params={"name": "ada"}).json()["job"]
         assert client.get(f"/greetings/{job_id}").json() == "queued"
 
 

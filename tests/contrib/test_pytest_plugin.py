@@ -40,6 +40,8 @@ class Greet(Job[str]):
             time.sleep(0.8)  # noqa: ASYNC251
         if name == "raises":
             raise LookupError("nobody knows this one")
+        if name == "forgets":
+            ctx.progress(done=1)  # type: ignore[unused-coroutine]  # what the test is about
         return f"hello {name}"
 
 
@@ -66,7 +68,7 @@ def shop_for(database: str) -> FastAPI:
     def greet(name: str) -> str:
         with closing(connect()) as connection, connection:
             connection.execute("BEGIN") if isinstance(connection, sqlite3.Connection) else None
-            return str(enqueue(connection, Greet, name))
+            return enqueue(connection, Greet, name)
 
     return web
 
@@ -101,6 +103,13 @@ async def test_an_exception_that_nothing_recognises_fails_the_test(holdfast_worl
         job = await w.enqueue(Greet, "raises")
         await w.run_until_idle()
         assert await w.state(job) == "dead", "a test about it says strict=False"
+
+
+async def test_a_stage_that_forgets_to_await_fails_the_test(holdfast_world: OpenWorld) -> None:
+    with pytest.raises(AssertionError, match=r"shop.greet/greet: .* called ctx.progress\(...\) without awaiting it"):
+        async with holdfast_world(app) as w:
+            await w.enqueue(Greet, "forgets")
+            await w.run_until_idle()
 
 
 class Order(BaseModel):

@@ -43,6 +43,13 @@ WITHOUT_SCHEME = [
     f"u:{SECRET}@host",
     f"{SECRET}@@git@h:r",
     f"git@{SECRET}@h:r",
+    f"https:/u:{SECRET}@host/x",
+    f"//u:{SECRET}@host/x",
+    f"\\\\u:{SECRET}@host\\x",
+    f"host.example/x?sig={SECRET}",
+    f"//host.example/x?a=1&sig= {SECRET}",
+    f"https:/host.example/x#{SECRET}",
+    f"https:///host.example?{SECRET}",
 ]
 
 
@@ -59,7 +66,11 @@ def test_nothing_of_a_secret_is_left_in_what_is_logged(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["https://host/a/b", "git@github.com:a/b", "/srv/repo", "no address", "a://b", "x?y=1"]
+    "text",
+    [
+        *("https://host/a/b", "git@github.com:a/b", "/srv/repo", "no address", "a://b", "x?y=1"),
+        *("/srv/a@b/c", "/srv/a.b?x", "who wrote a.py? me", "//srv/repo"),
+    ],
 )
 def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
     assert hide(text, 1) is None and mask_addresses(text) == text
@@ -76,6 +87,7 @@ def test_a_reference_stays_readable() -> None:
 
 def test_the_user_of_ssh_opens_no_door() -> None:
     assert not carries_password("ssh://git@host/x") and carries_password("ssh://git:pw@host/x")
+    assert carries_password("u:pw@host:x") and carries_password("https:/u:pw@host") and not carries_password("u@host:x")
     assert carries_password("https://token@host/x") and not carries_password("https://host/x?sig=1")
 
 

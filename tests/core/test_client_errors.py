@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from holdfast.core.classify import classify
 from holdfast.core.client_error import plain_headers, read_http, status_of
 from holdfast.core.failure import Failure
-from holdfast.core.grpc_error import BY_CODE
+from holdfast.core.server_error import BY_CODE
 
 NOW = 1_700_000_000_000
 pytestmark = pytest.mark.spec("K5", "004.1")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.deadline import budget_ms, clip_ms, passes
+from holdfast.core.job import budget_ms, clip_ms, passes
 
 instants = st.integers(0, 10**13)
 

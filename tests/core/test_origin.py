@@ -7,7 +7,7 @@ import json
 import pytest
 
 from holdfast.core.case import fingerprint
-from holdfast.core.origin import FRAMES_MAX, name_origin
+from holdfast.core.classify import FRAMES_MAX, name_origin
 from holdfast.core.redact import redact
 
 pytestmark = pytest.mark.spec("K8")

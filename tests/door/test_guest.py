@@ -135,7 +135,7 @@ async def test_the_tables_lie_in_a_schema_of_their_own_and_are_found_from_every_
     await kernel.migrate()
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE TABLE greetings (name TEXT)")
-        first = enqueue(connection, Greet, "ann").id
+        first = enqueue(connection, Greet, "ann")
         enqueue_many(connection, Thank, ["bob", "eve"])
     async with Client.open(app, database=os.environ["GUEST_URL"]) as client:
         assert await client.enqueue_many(Thank, [str(number) for number in range(120)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, Context, Discard, Job, Provider, Retry, Snooze, Wait, stage
+from holdfast import App, CallError, Context, Discard, Job, Provider, Retry, Snooze, Wait, stage
 from tests.kernel.places import Deploy
 
 pytestmark = pytest.mark.spec("K6")
@@ -163,6 +163,30 @@ async def ends_the_program_in_a_call(ctx: Context) -> None:
     await ctx.call(lambda: sys.exit("bye"))
 
 
+async def fails_by_a_text(ctx: Context) -> None:
+    raise CallError("the bank is busy")  # type: ignore[arg-type]
+
+
+async def fails_without_a_category(ctx: Context) -> None:
+    raise CallError.of("network", "BUSY", "the bank is busy")  # type: ignore[arg-type]
+
+
+async def gathers_what_is_no_job(ctx: Context) -> None:
+    await ctx.gather(Retry, [1])  # type: ignore[type-var]
+
+
+async def spawns_a_number(ctx: Context) -> None:
+    await ctx.spawn(7, 1)  # type: ignore[arg-type]
+
+
+async def names_a_checkpoint_by_half_a_character(ctx: Context) -> None:
+    await ctx.checkpoint("page/\ud800", lambda: 1)
+
+
+async def waits_for_half_a_character(ctx: Context) -> None:
+    await ctx.wait_for("approve/\ud800", timeout_s=5)
+
+
 async def writes_through_a_text(ctx: Context) -> None:
     async with ctx.transaction("orders"):
         pass
@@ -211,7 +235,13 @@ MISTAKES: list[tuple[Callable[[Context], Any], str]] = [
     (calls_in_a_transaction, INSIDE.format("effect(...)")),
     (ends_the_program, "The stage 'run' called sys.exit(3), which would end the worker; raise an exception."),
     (ends_the_program_in_a_call, "The stage 'run' called sys.exit('bye'), which would end the worker"),
-    (writes_through_a_text, "Holdfast cannot write through a builtins.str; give it a connection or session of"),
+    (fails_by_a_text, "A CallError needs a Failure, not a str: write CallError.of(Category.UPSTREAM, "),
+    (fails_without_a_category, "A CallError needs a Category, as Category.NETWORK, not 'network'."),
+    (gathers_what_is_no_job, "is no job class; declare one with @app.job() above class YourJob(Job[YourInput])."),
+    (spawns_a_number, "An instance of int is no job class; declare one with @app.job() above class"),
+    (waits_for_half_a_character, "A key to wait for must not hold a NUL or half of a character; not "),
+    (names_a_checkpoint_by_half_a_character, "A checkpoint's name must not hold a NUL or half of a character; not "),
+    (writes_through_a_text, "Holdfast cannot write through a str; give it a connection or session of"),
     (answers(lambda: Snooze(-1)), "The delay_s of -1 of a Snooze must be a number of seconds of 0 or more."),
     (answers(lambda: Snooze("5")), "The delay_s of '5' of a Snooze must be a number"),  # type: ignore[arg-type]
     (answers(lambda: Wait("k", within_s=1e300)), "The within_s of 1e+300 of a Wait must be at most a hundred years."),
@@ -238,6 +268,22 @@ async def test_a_handlers_mistake_is_named_and_not_repeated(
     (letter,) = await world.dead_letters()
     assert sentence in letter["last_error"]
     assert letter["attempts_made"] == 1
+
+
+async def test_bytes_that_are_no_text_are_told_how_they_may_be_stored(deploy: Deploy) -> None:
+    app = App("door")
+
+    @app.job()
+    class Draw(Job[int]):
+        @stage()
+        async def run(self, ctx: Context, number: int) -> bytes:
+            return b"\xff\xfe"
+
+    world = await deploy(app)
+    await world.enqueue(Draw, 1)
+    await world.run_until_idle()
+    (letter,) = await world.dead_letters()
+    assert "it holds bytes that are no text; declare pydantic's Base64Bytes" in letter["last_error"]
 
 
 async def test_what_is_awaited_together_is_awaited(deploy: Deploy) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import EXTRAS
-from holdfast.main import SYSTEMS
+from holdfast.errors import EXTRAS, SettingsError
+from holdfast.main import SYSTEMS, open_store
+from holdfast.testing.hand_clock import HandClock
+from holdfast.testing.worlds import _store
 from tests.services.found import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -152,3 +154,11 @@ def test_the_licence_is_in_the_distribution() -> None:
     assert "Apache License\n" in (REPOSITORY / "LICENSE").read_text()
     assert (PROJECT["license"], PROJECT["license-files"]) == ("Apache-2.0", ["LICENSE"])
     assert "Typing :: Typed" in PROJECT["classifiers"]
+
+
+def test_code_that_opens_a_database_hears_which_extra_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "holdfast.stores.postgres", raising=False)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    for opens in (open_store, lambda url: _store(url, HandClock())):
+        with pytest.raises(SettingsError, match=r"needs the module 'asyncpg', .* pip install 'holdfast\[postgres\]'"):
+            opens("postgresql://nobody@127.0.0.1:1/none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -15,6 +15,7 @@ from tests.http.wishes import app, web_for
 from holdfast.errors import StoreFull, StoreReadOnly, StoreStandby, StoreUnavailable
 from holdfast.http import health
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.operator.snapshot import _broker_trouble
 from holdfast.settings import Settings
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Store
@@ -104,6 +105,11 @@ class AwayTransport(MemoryTransport):
         return "RabbitMQ is away: cannot connect (ConnectionRefusedError)."
 
 
+class RefusedTransport(MemoryTransport):
+    def stalled(self) -> Mapping[str, str]:
+        return {"answers": "RabbitMQ refuses this user."}
+
+
 async def test_duties_are_listed_and_those_that_need_the_broker_wait_with_it(
     tmp_path: Path, settings: Settings
 ) -> None:
@@ -123,3 +129,15 @@ async def test_duties_are_listed_and_those_that_need_the_broker_wait_with_it(
         body = (await client.get("/readyz")).json()
     assert body["code"] == "NOT_READY" and body["duties"]["wishes"]["sweep"] == "running"
     assert "RabbitMQ is away" in body["duties"]["wishes"]["consume answers"]
+
+
+async def test_a_duty_waits_for_its_queue_alone(tmp_path: Path, settings: Settings) -> None:
+    kernel = await prepared(SqliteStore(tmp_path / "a.db"))
+    kernel.transport = RefusedTransport()
+    kernel.duties = {"relay": "running", "consume answers": "running", "consume others": "running"}
+    async with asking(settings, kernel) as client:
+        answer = await client.get("/readyz")
+    waits = "waits for the broker: RabbitMQ refuses this user."
+    assert (answer.status_code, answer.json()["systems"]["wishes"]) == (503, f"consume answers: {waits}")
+    assert answer.json()["duties"]["wishes"] == {**kernel.duties, "consume answers": waits}
+    assert str(_broker_trouble(kernel)).startswith("'answers' is not consumed: RabbitMQ refuses")

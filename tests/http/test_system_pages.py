@@ -51,7 +51,7 @@ async def test_a_system_brings_its_card_its_pages_and_its_part_of_the_console(
 ) -> None:
     asks = client(kernel, tmp_path, shop, roles=("clerk", "king"))
     front = (await asks.get("/")).text
-    assert "<h2>Buy</h2>" in front and 'src="static/shop/card.js"' in front
+    assert "<h2>Buy</h2>" in front and "Start something" in front and 'src="static/shop/card.js"' in front
     assert '<a href="open">Open</a>' in front and "till" not in front
     session = (await asks.get("/api/session")).json()
     assert not [act for act in session.pop("acts") if act.startswith("/api/ops")], "a clerk is no operator"
@@ -72,6 +72,7 @@ async def test_what_a_system_brings_is_not_there_without_it(kernel: Kernel, tmp_
     assert [(await asks.get(path)).status_code for path in ("/till", "/static/shop/card.js")] == [404, 404]
     front = (await asks.get("/")).text
     assert "<!--" not in front and "static/bare" not in front
+    assert "Start something" not in front, "nothing invites to try what cannot be tried"
 
 
 @pytest.mark.parametrize("name", ["..%2fsecret.txt", "%2e%2e%2fsecret.txt", "nothing.js", ".", "..%5csecret.txt"])

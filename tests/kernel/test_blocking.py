@@ -16,7 +16,7 @@ from holdfast.errors import BadDeclaration
 from holdfast.kernel import operate
 from holdfast.kernel.running.processes import Pools
 from holdfast.testing import World, world
-from tests.kernel import blocking_app
+from tests.kernel import blocking_app, slow_import_app
 from tests.kernel.blocking_app import Computes, Endless, Fails, Hangs, Holds, Plain, Spins, app
 from tests.kernel.places import Deploy
 
@@ -112,8 +112,11 @@ async def test_a_cancelled_job_stops_its_thread_and_grace_gives_the_others_back(
 async def test_cpu_stages_run_in_processes_which_die_alone(clean: None) -> None:
     """One is used again and again; one that dies is a lost attempt; one that is too slow is killed; what is raised
     there comes back as what it is."""
-    async with world(app) as real:
+    async with world(app, slow_import_app.app) as real:
         real.kernel.aside = Pools(processes=1)
+        late = await real.enqueue(slow_import_app.Late, "in time")
+        await real.work()
+        assert await real.results(late) == {"run": '"in time"'}, "imports are no time of the stage's"
         well = [await real.enqueue(Computes, "x") for _ in range(3)]
         await real.work()
         pids = {(await real.results(job))["run"] for job in well}

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import App, Context, Job, Provider, Retry, stage
-from holdfast.core.effect import EffectStatus, token_of
-from holdfast.core.effect_key import EffectKey, effect_key
+from holdfast.core.effect import EffectKey, EffectStatus, effect_key, token_of
 from holdfast.tables import effects
 from tests.kernel.places import Deploy, rows
 

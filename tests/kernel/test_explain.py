@@ -12,6 +12,7 @@ from holdfast.core.job import State
 from holdfast.kernel.questions.explain import Story, _explained
 from holdfast.tables.events import JobStep
 from holdfast.tables.job_rows import JobDetails
+from holdfast.tables.joins import JoinLine
 from holdfast.tables.ops import CaseSummary
 from holdfast.tables.pauses import JobPause
 from holdfast.tables.providers import ProviderRow
@@ -34,7 +35,7 @@ def told(
     *, last: tuple[str, dict[str, Any]] | None = None, breaker: dict[str, Any] | None = None, **given: Any
 ) -> tuple[str, dict[str, Any]]:
     """What is said of a job with these columns, after this last step, beside a provider whose breaker is like this."""
-    beside = {name: given.pop(name) for name in ("case", "workers", "declaring", "pauses") if name in given}
+    beside = {name: given.pop(name) for name in ("case", "workers", "declaring", "pauses", "join") if name in given}
     step = None if last is None else JobStep(9, 0, 3, last[0], NOW - 1_000, json.dumps(last[1]))
     provider = None if breaker is None else ProviderRow(BreakerState(**breaker))
     story = Story(JOB._replace(**given), step, provider, beside.pop("case", None), beside.pop("workers", [WORKER]), NOW)
@@ -200,6 +201,11 @@ def test_the_ends_and_the_waits_say_what_comes_next() -> None:
     assert waiting == (
         "It waits for a callback with the key 'a', until 2026-01-01T01:59:59.999Z (in 119 min).",
         {"code": "WAITING", "wait_key": "a", "until": NOW + 7_199_999},
+    )
+    join = JoinLine("a", "s", 0, "shop.page", "sealed", 20, 17, NOW)
+    assert told(state=State.WAITING, wait_key="join:a", join=join) == (
+        "It waits for its children: 17 of 20 jobs of 'shop.page' have not ended.",
+        {"code": "CHILDREN", "children": 20, "unended": 17},
     )
     assert told(state=State.WAITING, run_at=NOW + 7_200_000)[0].endswith("(in 2 h).")
     assert told(state=State.WAITING, run_at=NOW + 119_999)[0].endswith("(in 119 s).")

@@ -119,6 +119,7 @@ async def test_a_parent_waits_without_a_worker_and_has_results_and_failures_as_v
     job = await world.enqueue(Parent, 4)
     await world.work()
     assert await world.state(job) == "waiting", "nobody works on it while its children do"
+    assert (await world.client.status(job)).why.startswith("It waits for its children: ")
     await world.run_until_idle()
     assert await world.state(job) == "succeeded" and (await world.results(job))["fan_out"] == "20"
     (outcomes,) = found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import aiosqlite
 import asyncpg
 import psycopg
 import pytest
@@ -66,7 +68,7 @@ class PaysInThread(Job[str]):
 
 
 async def awaited(answer: Any) -> Any:
-    return await answer  # on a sync connection it is there already
+    return answer if isinstance(answer, str) else await answer  # on a sync connection it is there already
 
 
 def execute_here(session: Any) -> Any:
@@ -114,10 +116,24 @@ async def async_session(url: str) -> AsyncIterator[AsyncSession]:
     await engine.dispose()
 
 
+class CommitsByItself(sqlite3.Connection):
+    """As one that was opened with `autocommit=True` is in Python 3.12: there `commit` and `rollback` do nothing."""
+
+    autocommit = True
+
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+
+
 def ways(place: Place) -> dict[str, Callable[[], Any]]:
     if place.dialect == "sqlite":
         engine = sqlalchemy.create_engine(f"sqlite:///{place.url}")
-        return {"sqlite3": plain(lambda: sqlite3.connect(place.url)), "session": plain(lambda: Session(engine))}
+        return {
+            "sqlite3": plain(lambda: sqlite3.connect(place.url)),
+            "autocommit": plain(lambda: sqlite3.connect(place.url, isolation_level=None, factory=CommitsByItself)),
+            "aiosqlite": awaiting(lambda: aiosqlite.connect(place.url)),
+            "session": plain(lambda: Session(engine)),
+        }
     bare = place.url.removeprefix("postgresql://")
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://{bare}", poolclass=sqlalchemy.NullPool)
     return {
@@ -287,6 +303,45 @@ async def test_a_transaction_that_was_begun_before_is_refused(paying: World, pla
     await paying.enqueue(Pays, "x")
     await paying.work()
     assert "has a transaction open already" in found[0] and await kept(paying) == (0, 0)
+
+
+def without_a_transaction(place: Place) -> dict[str, Callable[[], Any]]:
+    if place.dialect == "sqlite":
+        engine = sqlalchemy.create_engine(f"sqlite:///{place.url}", isolation_level="AUTOCOMMIT")
+        return {r"sqlalchemy\.Session is in autocommit": plain(lambda: Session(engine))}
+    url = place.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
+    return {
+        r"psycopg\.Connection is in autocommit": plain(lambda: psycopg.connect(place.url, autocommit=True)),
+        r"psycopg\.AsyncConnection is in autocommit": awaiting(
+            lambda: psycopg.AsyncConnection.connect(place.url, autocommit=True)
+        ),
+        r"sqlalchemy\.Session is in autocommit": plain(lambda: Session(engine)),
+        r"one connection, not an asyncpg\.Pool": lambda: asyncpg.create_pool(place.url, min_size=1, max_size=1),
+    }
+
+
+@pytest.mark.spec("K26")
+async def test_what_commits_each_row_by_itself_is_refused_before_a_row_is_written(paying: World, place: Place) -> None:
+    for told, way in without_a_transaction(place).items():
+        opening[:] = [way]
+        job = await paying.enqueue(Pays, "x")
+        await paying.run_until_idle()
+        (letter,) = await rows(paying.kernel.store, "SELECT error FROM holdfast_jobs WHERE id = :id", id=job)
+        assert await kept(paying) == (0, 0) and re.search(told, letter["error"])
+
+
+@pytest.mark.spec("K26")
+async def test_a_connection_that_always_has_a_transaction_is_told_so(paying: World, place: Place) -> None:
+    """`autocommit=False` of Python 3.12; it may have written what no fence would guard."""
+    connection = sqlite3.connect(":memory:", factory=type("Within", (sqlite3.Connection,), {"autocommit": False}))
+    connection.execute("BEGIN")
+    opening[:] = [plain(lambda: connection)]
+    job = await paying.enqueue(Pays, "x")
+    await paying.run_until_idle()
+    (letter,) = await rows(paying.kernel.store, "SELECT error FROM holdfast_jobs WHERE id = :id", id=job)
+    told = "autocommit=False always has" if place.dialect == "sqlite" else "the database that Holdfast's tables are in"
+    assert told in letter["error"]
 
 
 async def write_begin(session: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,11 @@ import pytest
 
 from holdfast import App, CallError, Category, Context, Cost, Job, Provider, Retry, stage
 from holdfast.errors import StoreUnavailable
-from holdfast.kernel import operate
 from holdfast.kernel import record as recording
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.ledger import paid
 from holdfast.kernel.reap import reap_once
 from holdfast.kernel.turn import turn
-from holdfast.kernel.upkeep.prune import prune_once
-from holdfast.tables import answers
 from holdfast.tables.answers import RunId
 from holdfast.testing import World
 from tests.kernel.places import Deploy, rows
@@ -43,6 +41,7 @@ class Model:
         self.provider = Provider("model", timeout_s=10)
         self.app = App("essay")
         self.handler_fails = 0
+        self.price: Callable[[Said], Any] = lambda said: Cost(micros=said.tokens)
         model = self
 
         @self.app.job(name="essay.grade")
@@ -52,7 +51,7 @@ class Model:
                 found = []
                 for _ in range(runs):
                     said = await ctx.paid_call(
-                        lambda key: model.ask(key, text), answer=Said, cost=lambda said: Cost(micros=said.tokens)
+                        lambda key: model.ask(key, text), answer=Said, cost=lambda said: model.price(said)
                     )
                     found.append(said.words)
                 if model.handler_fails > 0:
@@ -134,6 +133,39 @@ async def test_a_retry_reads_what_was_paid_for_and_the_accounts_show_it_once(dep
         world.kernel.store, "SELECT COUNT(*) AS calls, SUM(cost_micros) AS micros FROM holdfast_calls"
     )
     assert (spent["calls"], spent["micros"]) == (2, 14)
+
+
+WRONG_PRICES: list[Callable[[Said], Any]] = [
+    lambda said: {}["usage"],
+    lambda said: 5,
+    lambda said: Cost(micros=float("nan")),  # type: ignore[arg-type]
+    lambda said: Cost(micros=12.5),  # type: ignore[arg-type]
+    lambda said: Cost(micros=10**30),
+    lambda said: Cost(units={"tokens": float("inf")}),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.spec("K18", "K30")
+@pytest.mark.parametrize("price", WRONG_PRICES, ids=["raises", "number", "nan", "float", "huge", "unit"])
+async def test_a_price_that_is_none_loses_no_answer_and_holds_up_nobody(
+    deploy: Deploy, price: Callable[[Said], Any]
+) -> None:
+    model = Model(runs=1, honours=False)
+    world, job_id = await started(deploy, model)
+    model.price = price
+    await world.work()
+    assert model.charges == len(await kept(world)) == 1
+    model.price = lambda said: Cost(micros=7)
+    other_id = await world.enqueue(model.job, "another")
+    await world.run_until_idle()
+    assert await world.state(other_id) == "succeeded" and not world.kernel.unrecorded
+    letters = await world.dead_letters()
+    for letter in letters:
+        assert (letter["error_class"], letter["attempts_made"]) == ("USAGE_ERROR", 1)
+        await world.mend_and_replay(letter["id"])
+    await world.run_until_idle()
+    assert await world.state(job_id) == "succeeded"
+    assert model.charges == 2 + len(letters), "a retry reads the answer, a person's replay asks anew"
 
 
 @pytest.mark.spec("K18")
@@ -273,55 +305,3 @@ async def test_an_answer_that_cannot_be_kept_is_not_paid_for_again(deploy: Deplo
     error = json.loads((await world.job(job_id))["error"])
     assert await world.state(job_id) == "dead" and len(asked) == 1
     assert error["error_class"] == "ANSWER_NOT_KEPT" and word in error["message"]
-
-
-@pytest.mark.spec("K18")
-async def test_bytes_and_names_and_gathered_calls(deploy: Deploy) -> None:
-    """The second attempt asks in another order: names tell the calls apart."""
-    app, asked, fails = App("many"), list[str](), [True]
-
-    async def ask(key: str, part: int) -> bytes:
-        asked.append(key)
-        return bytes([0, 255, part])
-
-    async def ask_for(ctx: Context, part: int) -> bytes:
-        return await ctx.paid_call(lambda key: ask(key, part), answer=bytes, name=f"part-{part}")
-
-    @app.job()
-    class Many(Job[int]):
-        @stage(provider=Provider("model"), retry=PATIENT)
-        async def run(self, ctx: Context, parts: int) -> list[int]:
-            order = list(range(parts)) if fails else list(reversed(range(parts)))
-            found = dict(zip(order, await asyncio.gather(*[ask_for(ctx, part) for part in order]), strict=True))
-            if fails:
-                fails.pop()
-                raise CallError.of(Category.NETWORK, "LATER", "again")
-            return [found[part][2] for part in range(parts)]
-
-    world = await deploy(app)
-    job_id = await world.enqueue(Many, 5)
-    await world.run_until_idle()
-    assert (await world.results(job_id))["run"] == "[0,1,2,3,4]" and len(set(asked)) == len(asked) == 5
-
-
-@pytest.mark.spec("K18", "K19")
-async def test_answers_of_jobs_that_ended_otherwise_are_forgotten(deploy: Deploy) -> None:
-    model = Model()
-    model.handler_fails = 1
-    world, job_id = await started(deploy, model)
-    await world.work()
-    assert len(await kept(world)) == 2
-    assert await prune_once(world.kernel) == 0, "not while the job may ask for them"
-    await operate.cancel(world.kernel, job_id, "ann")
-    assert await prune_once(world.kernel) == 2 and await kept(world) == []
-
-
-@pytest.mark.spec("K18")
-async def test_an_answer_that_comes_after_the_job_has_left_is_not_kept(deploy: Deploy) -> None:
-    model = Model()
-    world, job_id = await started(deploy, model)
-    await world.run_until_idle()
-    async with world.kernel.store.transaction() as tx:
-        late = answers.NewAnswer(RunId(job_id, "grade", 0, "#1"), 0, '"late"')
-        await answers.put(tx, [late], world.kernel.now())
-    assert await kept(world) == []

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from holdfast import App
-from holdfast.engines import presence
+from holdfast.engines import presence, run
 from holdfast.engines.presence import Identity, expire_the_dead, identity_here, is_dead, name_here
 from holdfast.tables import workers
 from tests.kernel.places import Deploy
@@ -33,7 +33,7 @@ async def dead_pid() -> int:
 
 
 @pytest.mark.spec("K3", "K17", "K27")
-async def test_the_dead_of_this_place_are_forgotten_at_a_start_and_nobody_else(deploy: Deploy) -> None:
+async def test_the_dead_of_this_place_are_forgotten_and_nobody_else(deploy: Deploy) -> None:
     world = await deploy(app)
     here, gone = identity_here(), await dead_pid()
     dead = named(here._replace(pid=gone, started="1"))
@@ -49,6 +49,10 @@ async def test_the_dead_of_this_place_are_forgotten_at_a_start_and_nobody_else(d
     assert await expire_the_dead(world.kernel) == 1
     async with world.kernel.store.transaction() as tx:
         assert sorted(await workers.known(tx, world.kernel.now())) == sorted(alive)
+        await workers.seen(tx, dead, "presence", 0, world.clock.now_ms())
+    await run._reap(world.kernel, [])
+    async with world.kernel.store.transaction() as tx:
+        assert dead not in await workers.known(tx, world.kernel.now()), "the keeper need not be started for it"
 
 
 @pytest.mark.spec("K27")

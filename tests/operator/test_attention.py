@@ -170,6 +170,14 @@ def test_notices_count_what_they_are_about() -> None:
     assert [(notice.number, notice.subject) for notice in notices] == [(500, "essays")]
 
 
+def test_a_bug_is_told_with_the_stage_that_has_most_of_it() -> None:
+    view = replace(
+        letters("open", Category.BUG, "service"), bugs_in=[("order", "charge"), ("order", "send"), ("x", "y")]
+    )
+    (notice,) = what_asks(view)
+    assert " in 'charge' of 'order' and 2 other stages, and nobody" in notice.sentence
+
+
 def test_a_job_that_came_too_late_is_nobodys_bug() -> None:
     view = replace(letters("open", Category.BUG, "service"), letters_late=2)
     (notice,) = what_asks(view)
@@ -208,7 +216,7 @@ TOLD: dict[str, tuple[str, int, str, int | None, int | None]] = {
     ),
     "set aside": ("1 message is set aside after the last try: publish again or let go.", 1, "", None, None),
     "broker away": (
-        "The message broker cannot be reached (cannot connect): messages wait and go out later.",
+        "The message broker cannot be used (cannot connect): messages wait and go on later.",
         *(1, "", None, None),
     ),
     "provider half open": (

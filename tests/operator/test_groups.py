@@ -48,4 +48,7 @@ async def test_two_bugs_are_two_groups_and_a_callers_mistake_is_in_the_quiet_lan
     }
     view = await snapshot(world.kernel)
     assert (view.dead_letters_open, view.dead_letters_quiet) == (3, 1)
-    assert [(notice.topic, notice.number) for notice in what_asks(view)] == [(Topic.BUG, 3)]
+    (notice,) = what_asks(view)
+    assert (notice.topic, notice.number) == (Topic.BUG, 3)
+    (kind, stage), *_ = view.bugs_in
+    assert f" configuration in '{stage}' of '{kind}'" in notice.sentence

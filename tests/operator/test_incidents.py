@@ -24,6 +24,7 @@ from holdfast.operator.postmortem import write_postmortem
 from holdfast.system import OpenSystem, System
 from holdfast.tables import audit, incidents, providers, workers
 from holdfast.tables.incidents import Incident
+from holdfast.tables.ops import GateStep
 from holdfast.testing import World
 
 pytestmark = pytest.mark.spec("K17")
@@ -205,6 +206,20 @@ async def test_a_person_takes_it_hands_it_on_and_closes_it_only_when_it_is_over(
     page = await write_postmortem(d, id)
     assert page.startswith("# Provider down: llm\n") and "their database; nothing to change" in page
     assert "12 jobs of 3 owners waited" in page and "says: their status page says 16:00" in page
+
+
+def test_trials_that_fail_one_after_the_other_are_one_line() -> None:
+    gates = ["open", "half_open", "open", "half_open", "open", "half_open", "closed"]
+    steps = [GateStep(at, gate, at * 1_000, "why") for at, gate in enumerate(gates)]
+    lines = [(line["at"][17:19], line["what"], line["text"]) for line in desk_of_incidents._gate_entries(steps)]
+    assert lines == [
+        ("00", "breaker open", "why"),
+        ("02", "2 trials of the provider failed", "the last at 1970-01-01T00:00:04.000Z"),
+        ("05", "breaker half open", "trial calls decide"),
+        ("06", "breaker closed", "why"),
+    ]
+    going_on = desk_of_incidents._gate_entries(steps[:3])
+    assert [line["what"] for line in going_on] == ["breaker open", "a trial of the provider failed"]
 
 
 async def test_two_processes_that_look_at_once_open_one_incident(deploy: Deploy) -> None:

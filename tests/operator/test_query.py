@@ -17,7 +17,7 @@ from holdfast.errors import InvalidInput
 from holdfast.operator.desk import Desk
 from holdfast.operator.jobs import query_jobs
 from holdfast.operator.page import ListPage
-from holdfast.operator.query import Query, parse_query
+from holdfast.operator.query import Query, join_words, parse_query
 from holdfast.system import OpenSystem, System
 
 pytestmark = pytest.mark.spec("K17")
@@ -59,6 +59,20 @@ class Lend(Job[dict[str, Any]]):
 )
 def test_a_query_is_read(text: str, query: Query) -> None:
     assert parse_query(text, NOW) == query
+
+
+@pytest.mark.parametrize(
+    "words, query",
+    [
+        (["owner:Carla Smith", "state:dead"], Query(owner=TextFilter("Carla Smith"), state=State.DEAD)),
+        (["state:dead owner:carla"], Query(state=State.DEAD, owner=TextFilter("carla"))),
+        (["essay number 399"], Query(texts=("essay number 399",))),
+        (["error:no answer of host:8080"], parse_query('error:"no answer of host:8080"', 0)),
+        (['"essay number 399" state:dead'], Query(texts=("essay number 399",), state=State.DEAD)),
+    ],
+)
+def test_a_shell_may_give_a_query_whole_or_word_by_word(words: list[str], query: Query) -> None:
+    assert parse_query(join_words(words), 0) == query
 
 
 def test_an_id_is_found_by_its_beginning() -> None:

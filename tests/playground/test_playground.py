@@ -11,7 +11,7 @@ import pytest
 from tests.kernel.places import Place
 
 from holdfast.engines.run import Duties, run
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, StoreUnavailable
 from holdfast.http.playground import may_be_broken
 from holdfast.kernel.kernel import Tuning
 from holdfast.kernel.submit import submit_many
@@ -160,3 +160,9 @@ def test_the_book_sees_what_is_done_twice_and_outlives_its_process(tmp_path: Pat
 )
 def test_only_a_process_that_this_machine_alone_can_reach_may_be_broken(host: str, env: str, may: bool) -> None:
     assert may_be_broken(Settings(host=host, env=env)) is may
+
+
+def test_a_book_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "playground.db").write_text("this is no database, and longer than the header of one" * 3)
+    with pytest.raises(StoreUnavailable, match=r"Cannot open the playground's book .*not a database; free space"):
+        Book(tmp_path / "playground.db")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core import effect, effect_key
+from holdfast.core import effect
 from holdfast.core.effect import LookUp, Send
 from holdfast.errors import CallError, LeaseLost
 from holdfast.kernel import call, effect_open, effects
@@ -130,9 +130,9 @@ def silence_is_a_no() -> Iterator[None]:
 def keys_joined() -> Iterator[None]:
     """The parts of a key are joined as they are: two effects that read alike are one, and one is never sent."""
 
-    def joined(app: str, key: Any) -> effect_key.EffectKey:
+    def joined(app: str, key: Any) -> effect.EffectKey:
         text = key if isinstance(key, str) else "/".join(map(str, key))
-        return effect_key.EffectKey(f"{app}:/{text}")
+        return effect.EffectKey(f"{app}:/{text}")
 
     with swapped(effect_open, "effect_key", joined):
         yield

@@ -13,13 +13,17 @@ from tests.proof.plant import Mutant, respelled, swapped
 KIND = "s.sort = 'kind' AND s.is_paused = 1"
 QUEUE = "NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)"
 ANY = "AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)"
+KIND_AT_ONCE, QUEUE_AT_ONCE = "s.sort = 'kind'", "NOT IN (SELECT s.name FROM paused AS s WHERE s.sort = 'queue')"
+ANY_AT_ONCE = "AND NOT EXISTS (SELECT 1 FROM paused)"
 
 
 @contextmanager
 def paused_kind_is_claimed() -> Iterator[None]:
     """The claim does not ask whether a kind is paused."""
-    nobody = (KIND, f"{KIND} AND 1 = 0")
-    with respelled(jobs.sql, "claim", nobody), respelled(jobs.sql, "turn", nobody):
+    with (
+        respelled(jobs.sql, "claim", (KIND, f"{KIND} AND 1 = 0")),
+        respelled(jobs.sql, "turn", (KIND_AT_ONCE, f"{KIND_AT_ONCE} AND 1 = 0")),
+    ):
         yield
 
 
@@ -28,7 +32,7 @@ def paused_queue_is_looked_into() -> Iterator[None]:
     """The lanes of a paused queue are claimed from as any others."""
     with (
         respelled(jobs.sql, "due_lanes", (f"e.value->>0 {QUEUE}", "TRUE")),
-        respelled(jobs.sql, "turn", (f"u.q {QUEUE}", "TRUE")),
+        respelled(jobs.sql, "turn", (f"u.q {QUEUE_AT_ONCE}", "TRUE")),
     ):
         yield
 
@@ -39,7 +43,7 @@ def goes_on_past_a_pause() -> Iterator[None]:
     with (
         swapped(go_on, "GOES_ON_MS", 10**9),
         respelled(jobs.sql, "end", (ANY, "")),
-        respelled(jobs.sql, "turn", (ANY, "")),
+        respelled(jobs.sql, "turn", (ANY_AT_ONCE, "")),
     ):
         yield
 

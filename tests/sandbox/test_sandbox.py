@@ -19,13 +19,13 @@ from typing import IO
 
 import pytest
 
-from holdfast.sandbox import probe
-from holdfast.sandbox.parent import Confines, Sandbox, SandboxDown, SandboxExit
-from holdfast.sandbox.seccomp import _AUDIT_ARCHITECTURES, _program
+from holdfast_systems.sandbox import probe
+from holdfast_systems.sandbox.parent import Confines, Sandbox, SandboxDown, SandboxExit
+from holdfast_systems.sandbox.seccomp import _AUDIT_ARCHITECTURES, _program
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="reads /proc")
 
-NAME = "holdfast.sandbox.probe:TASK"
+NAME = "holdfast_systems.sandbox.probe:TASK"
 CONFINES = Confines(cpu_s=5, memory_bytes=512 << 20, output_bytes=1 << 20, wall_s=30.0)
 
 
@@ -65,7 +65,7 @@ def test_a_child_can_open_connect_start_and_signal_nothing(fork: bool) -> None:
 @pytest.mark.spec("C9")
 def test_what_a_weaker_system_leaves_possible_is_told_in_a_sentence() -> None:
     """The probe in a process that is not confined finds what a child must not be able to do."""
-    code = f"from holdfast.sandbox.probe import TASK; TASK.run(0, 1, {{'parent': {os.getpid()}}})"
+    code = f"from holdfast_systems.sandbox.probe import TASK; TASK.run(0, 1, {{'parent': {os.getpid()}}})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert all(word in found for word in ("open files", "open connections", "start processes", "signal processes"))
 
@@ -146,7 +146,7 @@ def test_a_process_that_was_forked_uses_a_server_of_its_own(box: Sandbox) -> Non
 def test_the_fork_server_ends_with_its_parent() -> None:
     code = (
         "import os, sys, tempfile\n"
-        "from holdfast.sandbox.parent import Confines, Sandbox\n"
+        "from holdfast_systems.sandbox.parent import Confines, Sandbox\n"
         f"box = Sandbox({NAME!r})\n"
         "with tempfile.TemporaryFile() as a, tempfile.TemporaryFile() as b:\n"
         "    box.run_blocking(a, b, Confines(5, 1 << 29, 1 << 20, 30.0), {'parent': 1})\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox.parent import sandbox_for
 from holdfast_systems.conversion import ocr
 from holdfast_systems.conversion.pdf_pictures import Picture
+from holdfast_systems.sandbox.parent import sandbox_for
 
 pytestmark = [
     pytest.mark.spec("C9", "K30"),

@@ -17,7 +17,26 @@ import pytest
 from holdfast.core.floor import BOTTOM, LATER
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import _statement
-from holdfast.tables import depth, incidents, jobs, joins, lanes, leases, ops, outbox, pauses, providers, workers
+from holdfast.tables import (
+    answers,
+    callbacks,
+    calls,
+    cases,
+    depth,
+    effects,
+    events,
+    incidents,
+    jobs,
+    joins,
+    keepers,
+    lanes,
+    leases,
+    ops,
+    outbox,
+    pauses,
+    providers,
+    workers,
+)
 from holdfast.testing import HandClock, World
 from tests.kernel.places import Deploy
 from tests.services.sqlite import open_migrated
@@ -101,6 +120,11 @@ DONE: dict[str, Asked] = {
     "lanes.promote": lambda tx, w: loose(lanes.promote(tx, "q0", w.kernel.now(), w.kernel.now() - 1_500, 3)),
     "leases.renew_owned": lambda tx, w: leases.renew_owned(tx, "w", w.kernel.now() - 1_000, 7),
     "workers.expire": lambda tx, w: workers.expire(tx, "w", w.kernel.now()),
+    "pauses.release": lambda tx, w: loose(pauses.release(tx, "fences.note", {"run": "api"}, 99, w.kernel.now())),
+    "pauses.release of three from a floor": lambda tx, w: loose(
+        pauses.release(tx, "fences.note", {"run": "api"}, 3, w.kernel.now(), w.kernel.now() - 1_000)
+    ),
+    "pauses.release of another kind": lambda tx, w: loose(pauses.release(tx, "kind-a", {}, 99, w.kernel.now())),
 }
 MESSAGES: dict[str, Callable[[Tx, Family, int], Awaitable[Any]]] = {
     "outbox.claim": lambda tx, a, now: outbox.claim(tx, "t", now, now + 5, 9),
@@ -136,6 +160,21 @@ MESSAGES: dict[str, Callable[[Tx, Family, int], Awaitable[Any]]] = {
     ),
     "workers.seen again": lambda tx, a, now: workers.seen(tx, a.named("worker"), "other", 5, now + 1, "d", heeds=True),
     "workers.read_every": lambda tx, a, now: workers.read_every(tx),
+    "workers.started_since": lambda tx, a, now: loose(workers.started_since(tx, a.at)),
+    "pauses.release of a paused kind": lambda tx, a, now: pauses.release(tx, "kind-a", {}, 9, now),
+    "answers.parked": lambda tx, a, now: answers.parked(tx, [a.dead, a.running]),
+    "calls.of_job": lambda tx, a, now: calls.of_job(tx, a.dead),
+    "callbacks.is_kept": lambda tx, a, now: callbacks.is_kept(tx, a.named("wait")),
+    "cases.lock_of_job": lambda tx, a, now: cases.lock_of_job(tx, a.dead),
+    "effects.ask": lambda tx, a, now: effects.ask(tx, a.named("effect"), "why", now),
+    "effects.stage_of": lambda tx, a, now: effects.stage_of(tx, a.named("effect")),
+    "events.failed_in_stage": lambda tx, a, now: events.failed_in_stage(tx, a.dead),
+    "events.last_data": lambda tx, a, now: events.last_data(tx, a.dead, "buried"),
+    "incidents.hit": lambda tx, a, now: incidents.hit(tx, a.incident),
+    "jobs.take_back of one that has not succeeded": lambda tx, a, now: jobs.take_back(tx, a.dead, "run", "{}", now),
+    "keepers.owners": lambda tx, a, now: loose(keepers.owners(tx)),
+    "ops.states_of": lambda tx, a, now: loose(ops.states_of(tx, [a.dead, a.running])),
+    "providers.names": lambda tx, a, now: loose(providers.names(tx)),
 }
 
 

@@ -32,7 +32,7 @@ class Unheeding(Link):
 @pytest.mark.spec("G3", "K16")
 async def test_a_consumer_ends_though_the_driver_made_an_error_of_its_cancellation() -> None:
     link = Unheeding("amqp://nobody.test", "test", {}, timeout_s=PATIENCE_S)
-    consumer = asyncio.create_task(consume(link, "grading.request", {}, Seen(), prefetch=1))
+    consumer = asyncio.create_task(consume(link, "grading.request", {}, Seen(), prefetch=1, stalled={}))
     await asyncio.sleep(0)
     consumer.cancel()
     done, _ = await asyncio.wait([consumer], timeout=5)

@@ -73,7 +73,7 @@ async def test_a_message_that_was_handled_at_last_begins_anew() -> None:
             raise outcome
 
     broker, failures = Broker(), Failures()
-    session = Session("q", handle, failures)
+    session = Session("q", handle, failures, on_begin=lambda: None)
     session._over.set()  # nothing is held for its pause
     for _ in range(3):
         await session._handle(broker, arrived())  # type: ignore[arg-type]

@@ -149,8 +149,9 @@ def jobs_bulk(
 
     from holdfast.operator import job_bulk
     from holdfast.operator.page import PAGE_MAX, ListPage
+    from holdfast.operator.query import join_words
 
-    text, cursor = " ".join(query), None
+    text, cursor = join_words(query), None
     done: list[dict[str, Any]] = []
     refused: list[dict[str, Any]] = []
     with Progress(transient=True, disable=as_json) as progress:

@@ -13,7 +13,6 @@ from holdfast.cli.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
 incidents_cli = typer.Typer(
     help="Incidents: what asks for a person, from its beginning to its end.", no_args_is_help=True
@@ -56,7 +55,8 @@ def _draw_list(view: dict[str, Any]) -> RenderableType:
     return Group(*(line for item in view["items"] for line in _lines(item)))
 
 
-def _lines(item: dict[str, Any]) -> list[Text]:
+def _lines(item: dict[str, Any]) -> list[RenderableType]:
+    from rich.padding import Padding
     from rich.text import Text
 
     head = Text.assemble(
@@ -67,7 +67,7 @@ def _lines(item: dict[str, Any]) -> list[Text]:
         f"  {item['assignee']}" if item["assignee"] else "",
     )
     now = item["now"] or item
-    return [head, Text(f"       {now['sentence']}")]
+    return [head, Padding(Text(now["sentence"]), (0, 0, 0, 7))]
 
 
 @incidents_cli.command("show")

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli import complete, control, dead, incidents, outbox, replays, schedules, status, top
 from holdfast.cli.plain import LOOK, OPERATE, PlainGroup
-from holdfast.cli.reach import act, at_desk, look, say, show, show_items
+from holdfast.cli.reach import act, at_desk, draw_rows, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import Cause
 from holdfast.core.effect import EffectStatus
@@ -67,25 +67,20 @@ def jobs_list(
     """The newest jobs first; with a query, those that fit it, in its order: newest, oldest, deadline or failures."""
     from holdfast.operator import jobs
     from holdfast.operator.page import ListPage
+    from holdfast.operator.query import join_words
 
     which = jobs.JobFilter(state=state, kind=kind)
     given = [f"state:{state}"] * bool(state) + [f'kind:"{kind}"'] * bool(kind)
-    text = " ".join([*(_quote(word) for word in query or ()), *given])
+    text = " ".join([join_words(query or ()), *given]).strip()
     columns = ["id", "kind", "stage", "state", "failures", "run_at", "hold", "error"]
 
     where = look(system, app)
     if query:
-        show_items(where, columns, as_json, watch, jobs.query_jobs, ListPage(limit), text)
+        none = "No job fits this. Text is looked for among the newest 10,000 jobs, declared search fields among all."
+        ask = lambda: at_desk(where, jobs.query_jobs, ListPage(limit), text)  # noqa: E731
+        show(ask, lambda found: draw_rows(found, columns, none), as_json, watch)
     else:
         show_items(where, columns, as_json, watch, jobs.list_jobs, ListPage(limit), which)
-
-
-def _quote(word: str) -> str:
-    """A word that the shell gave as one stays one."""
-    field, colon, value = word.partition(":")
-    if " " not in word or '"' in word:
-        return word
-    return f'{field}:"{value}"' if colon and " " not in field else f'"{word}"'
 
 
 @jobs_cli.command("show")

@@ -250,6 +250,7 @@ def _serve(
 async def _run_duties(settings: Settings, system: list[str] | None, apps: list[App], duties: Duties) -> None:
     import asyncio
 
+    from holdfast.engines.collecting import collect_seldom
     from holdfast.engines.run import prepare, run
     from holdfast.engines.stopping import stop_on_signals
     from holdfast.kernel.loop import unless_stopped
@@ -263,11 +264,12 @@ async def _run_duties(settings: Settings, system: list[str] | None, apps: list[A
                 await unless_stopped(stop, prepare(one.kernel))
             if stop.is_set():
                 return
-            async with asyncio.TaskGroup() as group:
-                for one in opened:
-                    group.create_task(run(one.kernel, one.duties(duties), stop))
-                if settings.metrics_port:
-                    group.create_task(_serve_metrics(settings, opened, stop))
+            with collect_seldom(sum(duties.queues.values()) or duties.concurrency):
+                async with asyncio.TaskGroup() as group:
+                    for one in opened:
+                        group.create_task(run(one.kernel, one.duties(duties), stop))
+                    if settings.metrics_port:
+                        group.create_task(_serve_metrics(settings, opened, stop))
         finally:
             await close_systems(opened)
 

@@ -115,7 +115,9 @@ async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[Ope
             await check_schema(one.kernel)
             fit.append(one)
     if not fit:
-        raise SchemaMismatch("There are no Holdfast tables here; run holdfast migrate.")
+        asked = ", ".join(one.name for one in empty)
+        words = f"No database here has Holdfast tables (asked for: {asked})"
+        raise SchemaMismatch(f"{words}; run holdfast migrate, or name your own app with --app.")
     if empty:
         names = ", ".join(one.name for one in empty)
         typer.echo(f"Left out, for want of tables (holdfast migrate makes them): {names}.", err=True)
@@ -132,15 +134,15 @@ def show_items(
     **kwargs: P.kwargs,
 ) -> None:
     """One of the desk's lists, as a program gets it over HTTP too."""
-    show(lambda: at_desk(where, verb, *args, **kwargs), lambda found: _draw_rows(found, columns), as_json, watch)
+    show(lambda: at_desk(where, verb, *args, **kwargs), lambda found: draw_rows(found, columns), as_json, watch)
 
 
 def show_rows(ask: Callable[[], list[dict[str, Any]]], columns: list[str], as_json: bool) -> None:
     """A list that is no page of the desk's, in the same shape."""
-    show(lambda: {"items": ask()}, lambda found: _draw_rows(found, columns), as_json)
+    show(lambda: {"items": ask()}, lambda found: draw_rows(found, columns), as_json)
 
 
-def _draw_rows(found: dict[str, Any], columns: list[str]) -> RenderableType:
+def draw_rows(found: dict[str, Any], columns: list[str], none: str = "Nothing.") -> RenderableType:
     """A table for a person. Rows of several systems say whose they are."""
     from rich.text import Text
 
@@ -148,7 +150,7 @@ def _draw_rows(found: dict[str, Any], columns: list[str]) -> RenderableType:
 
     rows = found["items"]
     whose = ["system"] if len({item["system"] for item in rows if "system" in item}) > 1 else []
-    return table_of(rows, whose + columns) if rows else Text("Nothing.")
+    return table_of(rows, whose + columns) if rows else Text(none)
 
 
 def show(ask: Callable[[], T], draw: Callable[[T], RenderableType], as_json: bool, watch: bool = False) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import inspect
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -123,7 +124,8 @@ def ask_server(
     route = ROUTES.get(verb)
     if route is None:
         raise NotAllowed("This command works on the databases themselves; run it there, without --url.")
-    if apps or len(systems or ()) > 1:
+    is_chosen_here = apps and apps != os.environ.get("HOLDFAST_APP", "").split()
+    if is_chosen_here or len(systems or ()) > 1:
         raise InvalidInput("With --url give no --app, and at most one --system.")
     given = inspect.signature(verb).bind(None, *args, **kwargs).arguments
     path = route.path.format(**{name: _word(name, value) for name, value in given.items()})

@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from holdfast.engines.collecting import collect_seldom
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.engines.worker import Worker
@@ -76,16 +77,17 @@ async def serve_systems(
                 sabotage.attach(opened)
             app = create_app(settings, opened, to_break=_playground(sabotage, opened))
             server = _server(app, settings, duties.grace_s)
-            async with asyncio.TaskGroup() as group:
-                for one in opened:
-                    run_worker = Worker.run if sabotage is None else partial(sabotage.run_worker, one.name)
-                    group.create_task(run(one.kernel, one.duties(duties), stop, run_worker=run_worker))
-                group.create_task(server.serve(sockets=[listening]))
-                if banner:
-                    print_banner(settings, opened)
-                await stop.wait()
-                app.state.stopping.set()
-                server.should_exit = True
+            with collect_seldom(duties.concurrency):
+                async with asyncio.TaskGroup() as group:
+                    for one in opened:
+                        run_worker = Worker.run if sabotage is None else partial(sabotage.run_worker, one.name)
+                        group.create_task(run(one.kernel, one.duties(duties), stop, run_worker=run_worker))
+                    group.create_task(server.serve(sockets=[listening]))
+                    if banner:
+                        print_banner(settings, opened)
+                    await stop.wait()
+                    app.state.stopping.set()
+                    server.should_exit = True
         finally:
             for each in showing:
                 each.cancel()

@@ -11,7 +11,6 @@ from holdfast.cli.start import AppPath, AsJson, SystemNames, Watching
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
 COLOURS = {"red": "bold red", "yellow": "yellow", "green": "green"}
 FailIfRed = Annotated[bool, typer.Option("--check", help="Exit 1 if any light is red, for scripts and probes.")]
@@ -49,12 +48,18 @@ def draw_status(view: dict[str, Any]) -> RenderableType:
     return Group(*(line for item in view["items"] for line in _lines(item)))
 
 
-def _lines(item: dict[str, Any]) -> list[Text]:
+def _lines(item: dict[str, Any]) -> list[RenderableType]:
     from rich.text import Text
+
+    from holdfast.cli.table import hang
 
     light = item["light"]
     head = Text.assemble((f"{light:6}", COLOURS[light]), " ", (item["system"], "bold"), f"  {_numbers(item)}")
-    return [head, *(Text(f"       {notice['severity']:6} {notice['sentence']}") for notice in item["asks"])]
+    return [head, *(hang(notice["severity"], notice["sentence"], _style(notice)) for notice in item["asks"])]
+
+
+def _style(notice: dict[str, Any]) -> str:
+    return COLOURS["red" if notice["severity"] == "page" else "yellow"]
 
 
 def _numbers(item: dict[str, Any]) -> str:

@@ -19,7 +19,14 @@ SHORT_ID = 8
 CUT_MIN = 12
 GAP = 2
 IDS = ("id", "job_id", "letter_id", "requestId", "submissionId")
-NAMES = {"error_class": "class", "failure_reason": "why", "attempts_made": "tries", "last_error": "error"}
+NAMES = {
+    "error_class": "class",
+    "failure_reason": "why",
+    "attempts_made": "tries",
+    "last_error": "error",
+    "open_s": "open for",
+    "parked": "held",
+}
 COLOURS = {
     "queued": "cyan",
     "processing": "blue",
@@ -92,6 +99,8 @@ def _text(column: str, value: Any, id_length: int | None, now: datetime) -> Text
         return Text(value[:id_length], style="bold")
     if isinstance(value, str) and is_time(column):
         return Text(from_now(value, now))
+    if isinstance(value, float) and column.endswith("_s"):
+        return Text(span(value) if value else "")
     words = brief_error(value) if isinstance(value, dict) else cell(value)
     return Text(" ".join(words.split()), style=COLOURS.get(words, ""))
 
@@ -105,6 +114,16 @@ def cell(value: Any) -> str:
 def lines(whole: Mapping[str, Any]) -> Text:
     """All that is known of one thing, a line each; what is inside of a value as JSON."""
     return Text("\n".join(f"{name:18} {cell(value)}" for name, value in whole.items() if value not in (None, "", [])))
+
+
+def hang(words: str, rest: str, style: str = "") -> Table:
+    """A word, and beside it a text that begins below itself on every further line."""
+    table = Table.grid(padding=(0, 1, 0, 0), expand=False)
+    table.add_column(width=6)
+    table.add_column(width=6)
+    table.add_column()
+    table.add_row("", Text(words, style=style), Text(rest))
+    return table
 
 
 def is_time(column: str) -> bool:
@@ -128,9 +147,13 @@ def from_now(moment: str, now: datetime) -> str:
         seconds = (datetime.fromisoformat(moment.replace("Z", "+00:00")) - now).total_seconds()
     except (TypeError, ValueError):
         return moment
-    size = abs(seconds)
-    number, unit = next(((size / span, unit) for span, unit in SPANS if size >= span), (size, "s"))
-    return f"in {number:.0f} {unit}" if seconds > 0 else f"{number:.0f} {unit} ago"
+    return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
+
+
+def span(seconds: float) -> str:
+    """`20 s`, `3 min`."""
+    number, unit = next(((seconds / size, unit) for size, unit in SPANS if seconds >= size), (seconds, "s"))
+    return f"{number:.0f} {unit}"
 
 
 def brief_error(value: dict[str, Any]) -> str:

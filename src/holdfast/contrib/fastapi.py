@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.client import Client
-from holdfast.core.suggest import give_names
+from holdfast.core.given import give_names
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.errors import BadDeclaration, NotAllowed
 from holdfast.kernel.app import App

@@ -36,7 +36,7 @@ class OpenWorld(Protocol):
 def holdfast_world() -> OpenWorld:
     """Opens a world that fails the test on forgotten awaits, on a blocked event loop, and on exceptions that nothing
     recognises."""
-    from holdfast.core.suggest import give_names
+    from holdfast.core.given import give_names
     from holdfast.testing import world
 
     @give_names

@@ -18,17 +18,26 @@ _IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}(?:://|:\\/\\/)[^\s\"<>]+")
 _ONE_HOST = r"(?:\[[0-9A-Fa-f:.%]{2,60}\]|[^\s:@\[\]\\,]{1,255})(?::\d{0,5})?"
 _HOST = re.compile(rf"{_ONE_HOST}(?:,{_ONE_HOST}){{0,31}}")
 """Databases and brokers may be named by all their servers."""
-_WITHOUT_SCHEME = re.compile(r"(?!git@[^@/]*(?:/|\Z))[^\s/]+@(?P<place>[^\s/@]+(?:/.*)?)", re.DOTALL)
+_SCHEME_SPOILT = r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:[/\\]|//|\\\\)"
+_WITHOUT_SCHEME = re.compile(
+    rf"(?!git@[^@/]*(?:/|\Z))(?:[^\s/]+|{_SCHEME_SPOILT}\S*)@(?P<place>[^\s/@]+(?:/.*)?)", re.DOTALL
+)
+_QUERY_WITHOUT_SCHEME = re.compile(
+    rf"(?P<place>{_SCHEME_SPOILT}?/?(?=[^\s/?#]*\.)[^\s/?#]+(?:/[^\s?#]*)?)[?#].+", re.DOTALL
+)
 _SEALED = re.compile(r"\?sealed=(\d{1,9})(?![\w&=%.-])")
 
 
 def hide(text: str, number: int) -> str | None:
     """The text with every address in it reduced to what may be shown, and a reference to where the rest is kept; None
-    if there is nothing to hide. A text that begins as an address is one, whatever characters follow; so is one that has
-    a user and no scheme, as ssh's `ann@host:path`. That everybody's user there is `git` is no secret."""
+    if there is nothing to hide. A text that begins as an address is one, whatever characters follow; so is one without
+    a scheme, or with a spoilt one (`https:/host`), that has a user, as ssh's `ann@host:path`, or a query behind a
+    host. That everybody's user of ssh is `git` is no secret."""
     if _ADDRESS.match(text) is not None:
         return _hidden(text, number)
     if (bare := _WITHOUT_SCHEME.fullmatch(text)) is not None:
+        return f"{bare['place']}?sealed={number}"
+    if (bare := _QUERY_WITHOUT_SCHEME.fullmatch(text)) is not None:
         return f"{bare['place']}?sealed={number}"
     hidden = _IN_TEXT.sub(lambda match: _hidden(match[0], number) or match[0], text)
     return None if hidden == text else hidden
@@ -43,7 +52,9 @@ def sealed_number(text: str) -> int | None:
 def carries_password(text: str) -> bool:
     """Whether an address has user info that opens doors: anything but the plain user of an ssh address."""
     parts = _split(text)
-    return parts is not None and bool(parts[1]) and (parts[0].lower() != "ssh" or ":" in parts[1])
+    if parts is None:
+        return _WITHOUT_SCHEME.fullmatch(text) is not None and ":" in text.rpartition("@")[0]
+    return bool(parts[1]) and (parts[0].lower() != "ssh" or ":" in parts[1])
 
 
 def mask_addresses(text: str) -> str:

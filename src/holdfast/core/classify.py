@@ -8,20 +8,27 @@
 
 An unknown exception is retried, for nobody knows that it is permanent, and its message says so. A provider's own
 `classify` and a stage's `retry_on` and `never` stand before all of this.
+
+Where in the caller's own code an unknown exception came from tells one from another:
+
+    KeyError shop/orders.py charge      the type, the file by its last two parts, the innermost function of their own
+
+No line number: an edit above must not make a known bug a new one. What the standard library, installed packages and
+Holdfast itself raised belongs to the innermost frame that called them.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
+import traceback
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from holdfast.core.client_error import attribute, read_http
 from holdfast.core.failure import Category, Failure, failure, from_status
-from holdfast.core.grpc_error import read_grpc
 from holdfast.core.provider import Classifier
-from holdfast.core.smtp_error import read_smtp
-from holdfast.core.sql_error import read_sql
+from holdfast.core.server_error import read_grpc, read_smtp, read_sql
 
 CHAIN_LENGTH_MAX = 8
 UNKNOWN_NOTE = " (unknown exception, retried because nothing says that it is permanent)"
@@ -187,3 +194,27 @@ _BROKEN = frozenset(
     | {"HTTPClientError", "ProtocolError", "SMTPServerDisconnected", "RemoteDisconnected"}
 )
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError"})
+
+
+_STANDARD = str(PurePath(traceback.__file__).parent)
+_HOLDFAST = str(PurePath(__file__).parent.parent)
+_INSTALLED = ("site-packages", "dist-packages")
+FRAMES_MAX = 200
+
+
+def name_origin(error: BaseException) -> str:
+    """The exception's type and its place; the type alone where no frame is the caller's own."""
+    frames = traceback.walk_tb(error.__traceback__)
+    codes = [frame.f_code for _, (frame, _) in zip(range(FRAMES_MAX), frames, strict=False)]
+    own = [code for code in codes if _is_own(code.co_filename)]
+    if not own:
+        return type(error).__qualname__
+    parts = PurePath(own[-1].co_filename).parts[-2:]
+    return f"{type(error).__qualname__} {'/'.join(parts)} {own[-1].co_qualname}"
+
+
+def _is_own(filename: str) -> bool:
+    path = PurePath(filename)
+    if filename.startswith("<") or any(part in _INSTALLED for part in path.parts):
+        return False
+    return not (path.is_relative_to(_STANDARD) or path.is_relative_to(_HOLDFAST))

@@ -12,9 +12,8 @@ from typing import assert_never
 
 from holdfast.core import budget
 from holdfast.core.budget import Gates, Tally
-from holdfast.core.deadline import passes
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.job import Claimed, State
+from holdfast.core.job import Claimed, State, passes
 from holdfast.core.outcome import (
     Back,
     Called,

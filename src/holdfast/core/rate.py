@@ -1,13 +1,16 @@
-"""How many calls a minute a provider takes, as a value that all processes share.
+"""How many calls a provider takes, a minute and at once, as values that all processes share.
 
 By default no minute, wherever it begins, sees more calls than the limit: the calls of the last minute are remembered
 as (time, how many), at most sixty-one entries however high the limit is. With a `burst` it is a bucket instead: it
 starts full, holds so many calls, and is refilled evenly, so that a minute may see the limit and the burst together.
+
+Of calls at once each has a place, taken before the call and given back after it. One whose holder died comes free when
+its time is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 MINUTE_MS = 60_000
@@ -67,3 +70,24 @@ def _tokens(usage: Usage, per_minute: int, burst: int, now: int) -> float:
     if usage.tokens is None or usage.tokens_at is None:
         return float(burst)
     return min(float(burst), usage.tokens + max(0, now - usage.tokens_at) * per_minute / MINUTE_MS)
+
+
+Places = Mapping[str, int]
+"""Permit -> when the place comes free by itself, in ms."""
+
+
+def free_places(places: Places, limit: int, now: int) -> int:
+    return max(0, limit - len(_held(places, now)))
+
+
+def take_place(places: Places, limit: int, now: int, permit: str, until: int) -> Places | None:
+    """The places with one more taken; None if all are."""
+    return _held(places, now) | {permit: until} if free_places(places, limit, now) else None
+
+
+def give_place_back(places: Places, now: int, permit: str) -> Places:
+    return {holder: until for holder, until in _held(places, now).items() if holder != permit}
+
+
+def _held(places: Places, now: int) -> dict[str, int]:
+    return {permit: until for permit, until in places.items() if until > now}

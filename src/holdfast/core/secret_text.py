@@ -62,12 +62,13 @@ _EMAIL = re.compile(
     r"(?:[\w.+%-][\w.!#$'*+^~%-]{0,63}|\"[^\"\n@]{1,64}\")(?:[@\uff20]|%40|&#64;|\\u0040)"
     r"(?:(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}|\[[\d.:a-fA-F]{3,45}\])"
 )
+# What is called is no address ("declare one with @app.job()").
 # john [at] example.com, john @ example . com, john AT example DOT com; john at example dot com
 _SPELT_AT = re.compile(r"(?i)[@\uff20]|[\[({<]at[\])}>]|(?-i:[ ]AT[ ])|[ _-]dot[ _-]")
 _DOT = r"(?:[ ]{0,2}\.[ ]{0,2}|[ ]?[\[({<]dot[\])}>][ ]?|[ _-]{1,2}dot[ _-]{1,2})"
 _SPELT_EMAIL = re.compile(
     r"(?i)(?<![\w.+-])[\w.+-]{1,64}[ ]{0,2}(?:[@\uff20]|[\[({<]at[\])}>]|(?<=[ ])(?-i:AT)(?=[ ]))[ ]{0,2}"
-    rf"[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,7}}{_DOT}[^\W\d_]{{2,24}}"
+    rf"[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,7}}{_DOT}[^\W\d_]{{2,24}}(?![^\W\d_]|\()"
 )
 _WORDED_EMAIL = re.compile(
     r"(?i)(?<![\w.+-])[\w.+-]{1,64}?[ _-]{1,2}at[ _-]{1,2}"

@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 import traceback
+from contextlib import suppress
 from functools import reduce
 from typing import Any, BinaryIO, cast
 
@@ -93,6 +94,12 @@ def _in_words(ended: StageReturned | Raised, problem: Exception) -> StageRaised:
     return StageRaised(f"The stage returned a {type(ended.value).__name__}, which cannot be sent: {problem}")
 
 
+def load(module: str) -> None:
+    """Import what a stage is in. What that raises is raised again where the stage is run, as the handler's."""
+    with suppress(BaseException):
+        importlib.import_module(module)
+
+
 def run_stage(pipe: Pipe, where: StageAddress, facts: Facts, now: int, arguments: bytes) -> StageReturned | Raised:
     """Run one stage to its end."""
     began = time.monotonic()
@@ -115,4 +122,8 @@ def main() -> None:
     os.dup2(2, 1)
     sys.path[:] = pipe.read() or sys.path
     while (order := pipe.read()) is not None:
-        pipe.write_end(run_stage(pipe, *order))
+        if isinstance(order, str):
+            load(order)
+            pipe.write(StageReturned(None))
+        else:
+            pipe.write_end(run_stage(pipe, *order))

@@ -48,16 +48,19 @@ def identity_here() -> Identity:
 
 
 async def expire_the_dead(kernel: Kernel) -> int:
-    """End the leases of workers that are proven to be dead and forget them: after a crash and a restart, work goes on
-    at once and not when the leases run out. Returns how many workers were dead."""
+    """End the leases of workers that are proven to be dead and forget them: after a crash, work goes on at once and not
+    when the leases run out, and no light counts them. At a start, and by the keeper. Returns how many were dead."""
     here = identity_here()
-    async with kernel.store.transaction() as tx:
+    async with kernel.store.reading() as tx:
         dead = [name for name in await workers.known(tx, kernel.now()) if is_dead(name, here)]
+        dead_keepers = [name for name in await keepers.owners(tx) if is_dead(name, here)]
+    if not dead and not dead_keepers:
+        return 0
+    async with kernel.store.transaction() as tx:
         for name in dead:
             await workers.expire(tx, name, kernel.now())
-        for name in await keepers.owners(tx):
-            if is_dead(name, here):
-                await keepers.release_owned(tx, name)
+        for name in dead_keepers:
+            await keepers.release_owned(tx, name)
     if dead:
         kernel.watch.log("workers.dead", workers=dead)
     return len(dead)

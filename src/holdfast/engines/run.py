@@ -171,10 +171,12 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
 
 
 async def _reap(kernel: Kernel, workers: Sequence[Worker]) -> int:
-    """Reap, but never this process's own: after its loop was paused, it renews before it looks at who is late."""
+    """Reap, whoever is proven dead first, but never this process's own: after its loop was paused, it renews before it
+    looks at who is late."""
     for worker in workers:
         if worker.is_late_to_renew():
             await worker.renew()
+    await expire_the_dead(kernel)
     return await reap_once(kernel)
 
 

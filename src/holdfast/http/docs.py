@@ -40,12 +40,17 @@ def rendered(description: dict[str, Any], linked: str) -> str:
         for method, operation in methods.items():
             group = (operation.get("tags") or ["routes"])[0]
             groups.setdefault(group, []).append(_operation(method, path, operation, types))
-    body = "".join(f"<h2>{escape(name)}</h2>{''.join(parts)}" for name, parts in sorted(groups.items()))
+    body = "".join(
+        f'<h2 id="{escape(name)}">{escape(name)}</h2>{"".join(parts)}' for name, parts in sorted(groups.items())
+    )
+    jumps = " ".join(
+        f'<a href="docs#{escape(name)}">{escape(name)}</a> ({len(groups[name])})' for name in sorted(groups)
+    )
     main = (
         f'<main id="main" tabindex="-1"><h1>{title}</h1>'
         '<p>The whole description, for tools: <a href="openapi.json">/openapi.json</a>. '
         "Each operation can be sent from here, with the token of this tab.</p>"
-        f"{body}</main>"
+        f'<nav aria-label="Groups of operations"><p>{jumps}</p></nav>{body}</main>'
     )
     head = ['<link rel="stylesheet" href="docs.css">', '<script type="module" src="static/docs.js"></script>']
     return frame("API", main, linked, head)

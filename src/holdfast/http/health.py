@@ -70,12 +70,16 @@ async def readiness(one: OpenSystem) -> str:
 
 
 def duties_of(kernel: Kernel) -> dict[str, str]:
-    """What this process does for a system. A duty that needs the broker waits with it, whatever it did last."""
-    away = kernel.transport.trouble() if kernel.transport is not None else None
-    if away is None:
-        return {name: redact_text(state) for name, state in kernel.duties.items()}
-    lost = redact_text(f"waits for the broker: {away}")
-    return {name: lost if _is_needed(name) else redact_text(state) for name, state in kernel.duties.items()}
+    """What this process does for a system. A duty that needs the broker waits with it, whatever it did last, and one
+    that consumes waits with its queue."""
+    return {name: redact_text(_waits_for(kernel, name) or state) for name, state in kernel.duties.items()}
+
+
+def _waits_for(kernel: Kernel, duty: str) -> str | None:
+    if kernel.transport is None or not _is_needed(duty):
+        return None
+    away = kernel.transport.trouble() or kernel.transport.stalled().get(duty.removeprefix(f"{CONSUME} "))
+    return None if away is None else f"waits for the broker: {away}"
 
 
 def _is_needed(name: str) -> bool:

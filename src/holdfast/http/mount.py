@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SettingsError, missing_extra
+from holdfast.errors import extras_named
 from holdfast.http.principal import Principal
 from holdfast.kernel.app import App
 from holdfast.settings import Settings
@@ -39,8 +39,6 @@ def console(
     people in: a browser that the guard refuses is sent there.
 
     The database is opened at the first request, never migrated, and closed by `await console.close()`."""
-    try:
+    with extras_named():
         from holdfast.http.hosted import HostedConsole
-    except ModuleNotFoundError as error:
-        raise SettingsError([missing_extra(error) or str(error)]) from None
     return HostedConsole(apps, guard, database=database, sign_in=sign_in, settings=settings)

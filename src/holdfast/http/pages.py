@@ -24,7 +24,7 @@ from holdfast.system import OpenSystem, Page
 HERE = Path(__file__).parent
 COOKIE = "holdfast_console"
 ASSETS = {path.name: path for path in sorted((HERE / "static").iterdir())}
-LINKS = (("./", "Try it"), ("console", "Console"), ("docs", "API"))
+LINKS = (("./", "Home"), ("console", "Console"), ("docs", "API"))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 OIDC_WAY = '<p><a class="button" href="login/oidc">Sign in with your organisation</a></p>\n'
@@ -38,16 +38,17 @@ common = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def front(request: Request) -> HTMLResponse:
-    """What runs here, with the cards of the systems to try them."""
+    """What runs here, with the cards of the systems to try them. Where nothing can be tried, nothing invites to it."""
     brought = [(each.name, each.system.pages) for each in request.app.state.systems if each.system.pages is not None]
     cards = [(pages.folder / pages.card).read_text() for _, pages in brought if pages.card]
     scripts = [_module(f"static/{name}/{pages.card_script}") for name, pages in brought if pages.card_script]
     can_break = request.app.state.playground is not None
-    main = read_part("front").replace("<!-- cards -->\n", "".join(cards))
+    title, hero = ("Try it", "hero") if cards or can_break else ("What runs here", "hero-own")
+    main = read_part("front").replace("<!-- hero -->\n", read_part(hero)).replace("<!-- cards -->\n", "".join(cards))
     main = main.replace("<!-- playground -->\n", read_part("playground") if can_break else "")
     own = ["front.js", *(["playground.js"] if can_break else [])]
     head = [*(_module(f"static/{name}") for name in own), *scripts]
-    return _framed(request, "Try it", main, "./", head)
+    return _framed(request, title, main, "./", head)
 
 
 @router.get("/login")

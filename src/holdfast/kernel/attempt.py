@@ -17,10 +17,9 @@ from typing import Any
 
 from holdfast.core.address import sealed_number
 from holdfast.core.budget import Standing
-from holdfast.core.classify import classify, unwrap
-from holdfast.core.deadline import clip_ms, passes
+from holdfast.core.classify import classify, name_origin, unwrap
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.origin import name_origin
+from holdfast.core.job import clip_ms, passes
 from holdfast.core.outcome import Answer, Back, Done, Failed, Held, Lost, Next, Outcome, Overdue, Parked, Snooze, Unfit
 from holdfast.core.redact import redact_stack
 from holdfast.errors import (

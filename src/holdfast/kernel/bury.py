@@ -44,7 +44,7 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         "retryable": int(why.retryable),
         "failure_reason": decision.buried,
         "attempts_made": decision.attempts_made,
-        "last_error": redact_message(_last_words(why.message, decision.attempts_made))[:ERROR_LENGTH_MAX],
+        "last_error": redact_message(why.message)[:ERROR_LENGTH_MAX],
         "last_stack": redact_lines(why.stack)[:STACK_LENGTH_MAX],
         "first_failure_at": decision.first_failure_at or now,
         "original": f"holdfast_jobs/{job.id}",
@@ -60,10 +60,6 @@ async def bury(kernel: Kernel, tx: Tx, job: Claimed, decision: Decision, now: in
         lambda: kernel.watch.count("dead_letters_opened", kind=job.kind, error_class=why.error_class, cause=cause)
     )
     return str(row.id)
-
-
-def _last_words(message: str, attempts: int) -> str:
-    return f"After {attempts} attempts, the last was: {message}" if attempts > 1 else message
 
 
 def _context(job: Claimed, decision: Decision) -> dict[str, Any]:

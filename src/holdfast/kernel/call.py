@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from holdfast.core import breaker, places, rate
+from holdfast.core import breaker, rate
 from holdfast.core.breaker import Admitted, Gate, Refused
 from holdfast.core.budget import Standing
 from holdfast.core.classify import classify
-from holdfast.core.deadline import clip_ms
 from holdfast.core.failure import Failure
-from holdfast.core.job import Claimed
+from holdfast.core.given import BadValue
+from holdfast.core.job import Claimed, clip_ms
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld, StoreDown
 from holdfast.kernel.kernel import Kernel
@@ -85,7 +85,7 @@ async def call(
     except ProviderHeld:
         await give_back(kernel, provider, permit)
         raise
-    spent = cost(result.outcome()) if cost is not None and result.error is None else Cost()
+    spent, mistake = _spent(cost, result)
     report = Report(provider, permit, job, result.started, result.failure, spent)
     if finish is None:
         await record(kernel, report)
@@ -93,7 +93,23 @@ async def call(
         result = await finish(report, result)
     if result.error is not None:
         result.error.standing = standing_of(provider, permit, result.error.failure)
+    if mistake is not None:
+        raise mistake
     return result.outcome()
+
+
+def _spent(cost: Callable[[T], Cost] | None, result: CallResult[T]) -> tuple[Cost, Exception | None]:
+    """What a call cost, or what went wrong in a handler's function that should say so: it is raised when the call is
+    recorded, and its answer kept, for that was paid."""
+    if cost is None or result.error is not None:
+        return Cost(), None
+    try:
+        spent = cost(result.outcome())
+    except Exception as error:
+        return Cost(), error
+    if isinstance(spent, Cost):
+        return spent, None
+    return Cost(), BadValue(f"The cost of a call came to {spent!r}: write cost=lambda answer: Cost(...).")
 
 
 def _not_async(provider: Provider, answer: object) -> str:
@@ -195,7 +211,7 @@ async def give_back(kernel: Kernel, provider: Provider, permit: CallPermit) -> N
         now = kernel.now()
         row = await providers.lock(tx, provider.name, now)
         if permit.id in row.places:
-            await providers.set_places(tx, provider.name, places.give_back(row.places, now, permit.id))
+            await providers.set_places(tx, provider.name, rate.give_place_back(row.places, now, permit.id))
         state = breaker.release(row.state, permit.generation, permit.id)
         await providers.swap(tx, provider.name, row.state, state, now)
 
@@ -250,7 +266,7 @@ def _refuse_before(kernel: Kernel, provider: Provider, not_before: int | None, n
 
 async def _take_place(tx: Tx, provider: Provider, row: ProviderRow, permit_id: str, now: int, until: int) -> None:
     assert provider.concurrency is not None
-    taken = places.take(row.places, provider.concurrency, now, permit_id, until)
+    taken = rate.take_place(row.places, provider.concurrency, now, permit_id, until)
     if taken is None:
         reason = f"its limit of {provider.concurrency} calls at once is reached"
         raise ProviderHeld(provider.name, reason, now + HELD_RECHECK_MS, parks=True)
@@ -271,7 +287,7 @@ def room(provider: Provider, row: ProviderRow, now: int) -> int | None:
     """How many calls the provider's limits allow at this moment; None if it has none."""
     rooms = []
     if provider.concurrency is not None:
-        rooms.append(places.free(row.places, provider.concurrency, now))
+        rooms.append(rate.free_places(row.places, provider.concurrency, now))
     if provider.per_minute is not None:
         rooms.append(rate.room(row.usage, provider.per_minute, provider.burst, now))
     return min(rooms, default=None)

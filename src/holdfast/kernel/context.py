@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from holdfast.core.deadline import budget_ms
 from holdfast.core.failure import Failure
 from holdfast.core.family import Answered, Success
-from holdfast.core.job import Claimed, State
+from holdfast.core.job import Claimed, State, budget_ms
 from holdfast.core.provider import Lookup, Provider
 from holdfast.errors import BadDeclaration, LeaseLost
 from holdfast.kernel.app import Job, kind_of
@@ -342,5 +341,8 @@ class Context:
     def _provider(self, given: Provider | None) -> Provider:
         provider = given or self._stage.provider
         if provider is None:
-            raise BadDeclaration(f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call.")
+            raise BadDeclaration(
+                f"The stage '{self.stage}' of '{self.kind.name}' names no provider to call; write "
+                "@stage(provider=...), or provider= in the call."
+            )
         return provider

@@ -10,8 +10,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.core.effect import EffectRow, EffectStatus, Send, Step, WaitForSender, next_step, token_of
-from holdfast.core.effect_key import EffectKey, effect_key, former_spelling, was_ambiguous
+from holdfast.core.effect import (
+    EffectKey,
+    EffectRow,
+    EffectStatus,
+    Send,
+    Step,
+    WaitForSender,
+    effect_key,
+    former_spelling,
+    next_step,
+    token_of,
+    was_ambiguous,
+)
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.errors import BadDeclaration, LeaseLost, StoreConflict, StoreUnavailable

@@ -38,29 +38,22 @@ class AsyncConnection(Protocol):
 
 
 class Pending(Generic[T]):
-    """Something to write: at once on a sync connection, by awaiting it on an async one. One that is thrown away without
-    having been awaited says so, because nothing is written then."""
+    """Something to write on an async connection, by awaiting it. One that is thrown away without having been awaited
+    says so, because nothing is written then."""
 
-    def __init__(self, what: str, work: Coroutine[Any, Any, T], *, sync: bool) -> None:
+    def __init__(self, what: str, work: Coroutine[Any, Any, T]) -> None:
         self._what = what
-        self._value: T | None = None
-        self._work: Coroutine[Any, Any, T] | None = None
+        self._work: Coroutine[Any, Any, T] | None = work
         self._steps: Generator[Any, Any, T] | None = None
-        if sync:
-            self._value = finish(work)
-        else:
-            self._work = work
-
-    def written(self) -> T:
-        if self._value is None:
-            raise InvalidInput(f"{self._what} is on an async connection; await it before you ask for an id.")
-        return self._value
 
     def __await__(self) -> Generator[Any, Any, T]:
-        if self._work is not None:
-            work, self._work = self._work, None
-            self._value = yield from work.__await__()
-        return self.written()
+        if self._work is None:
+            raise InvalidInput(f"{self._what} was awaited before; keep what it gave.")
+        work, self._work = self._work, None
+        return (yield from work.__await__())
+
+    def __str__(self) -> str:
+        raise InvalidInput(f"{self._what} is on an async connection; await it before you ask for an id.")
 
     # As a coroutine it may be given to a task, and a checker finds the forgotten `await`.
 
@@ -98,17 +91,6 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a sync connection cannot wait")
 
 
-class Enqueued(Pending[str]):
-    """The answer of `enqueue`: a job id, at once for a sync connection, by awaiting for an async one."""
-
-    @property
-    def id(self) -> str:
-        return self.written()
-
-    def __str__(self) -> str:
-        return self.id
-
-
 @overload
 def enqueue(  # type: ignore[overload-overlap]
     connection: AsyncConnection,
@@ -128,7 +110,7 @@ def enqueue(
     key: str | None = None,
     autocommit: bool = False,
     **options: Unpack[Options],
-) -> Enqueued: ...
+) -> str: ...
 def enqueue(
     connection: Any,
     job: type[Job[In]],
@@ -138,7 +120,8 @@ def enqueue(
     autocommit: bool = False,
     **options: Unpack[Options],
 ) -> Any:
-    """Write the job in the connection's open transaction.
+    """Write the job in the connection's open transaction, and give its id: at once on a sync connection, by awaiting on
+    an async one.
 
     The same `key` and payload is the same job; with another payload it is an `IdempotencyConflict`. A connection on
     which nothing is begun, or a pool, is refused: with `autocommit` the job is committed at once. Further options:
@@ -150,15 +133,7 @@ def enqueue(
     async def write() -> str:
         return (await submit_in(tx, [order], now))[0]
 
-    return Enqueued(f"The enqueue of '{order.row.kind}'", write(), sync=not tx.is_async)
-
-
-class EnqueuedMany(Pending[list[str]]):
-    """The answer of `enqueue_many`: ids in the order of the inputs, at once for a sync connection, else by awaiting."""
-
-    @property
-    def ids(self) -> list[str]:
-        return self.written()
+    return Pending(f"The enqueue of '{order.row.kind}'", write()) if tx.is_async else finish(write())
 
 
 @overload
@@ -180,7 +155,7 @@ def enqueue_many(
     key: Callable[[In], str] | None = None,
     autocommit: bool = False,
     **options: Unpack[Options],
-) -> EnqueuedMany: ...
+) -> list[str]: ...
 def enqueue_many(
     connection: Any,
     job: type[Job[In]],
@@ -190,7 +165,8 @@ def enqueue_many(
     autocommit: bool = False,
     **options: Unpack[Options],
 ) -> Any:
-    """Write a job for each input in the connection's open transaction, a thousand rows to a statement.
+    """Write a job for each input in the connection's open transaction, a thousand rows to a statement, and give their
+    ids in order: at once on a sync connection, by awaiting on an async one.
 
     `key` makes each one's key from its input; one that is known already gives the id of the job that it made. Further
     options as for `enqueue`; with `autocommit` each statement is committed by itself. Input that does not fit is
@@ -212,4 +188,4 @@ def enqueue_many(
             ids += await submit_in(tx, orders[start : start + PART], now + start // PART)
         return ids
 
-    return EnqueuedMany(f"The enqueue_many of '{kind_of(job).name}'", write(), sync=not tx.is_async)
+    return Pending(f"The enqueue_many of '{kind_of(job).name}'", write()) if tx.is_async else finish(write())

@@ -30,7 +30,7 @@ from holdfast.kernel.declare.fitting import (
     read_back,
     read_json,
     takes_none,
-    unwritable,
+    why_unwritable,
 )
 from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden
 from holdfast.kernel.declare.size import check_size
@@ -139,6 +139,8 @@ class JobKind:
     turns: Turns | None = None
     search: tuple[str, ...] = ()
     """Paths of the fields of its input that a person finds it by."""
+    ways: dict[tuple[str, str | None], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What `declare.path` has found out about places of its jobs: the stage, and what is done."""
 
     def dump_input(self, value: object) -> str:
         """The input as JSON; refuses what does not fit the declared type, naming the field."""
@@ -151,9 +153,7 @@ class JobKind:
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
         except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
-            why = unwritable(value) or str(error)
-            if "utf-8" in why:
-                why = "it holds bytes that are no text; declare pydantic's Base64Bytes, or store them elsewhere"
+            why = why_unwritable(value, error)
             raise InvalidInput(f"The input of '{self.name}' cannot be written as JSON: {why}.") from None
         problem = read_back(self.takes, self.plain, fitting, text, exact=True)
         if problem is not None:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.core import breaker, places
+from holdfast.core import breaker, rate
 from holdfast.core.breaker import Gate
 from holdfast.core.budget import asks_to_wait
 from holdfast.core.failure import Failure
+from holdfast.core.given import BadValue
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
@@ -28,16 +29,23 @@ from holdfast.tables.effects import Mark, Refusal
 from holdfast.tables.providers import ProviderRow
 
 T = TypeVar("T")
+AMOUNT_MAX = 10**15
+"""What one call may cost at most: beyond it sums would leave a column's range."""
 UNRECORDED_MAX = 1_000
 """How many records are kept for a store that is away: the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call spent, in millionths of a currency unit, and in the provider's own units."""
+    """What one call spent, in millionths of a currency unit, and in the provider's own units: whole numbers."""
 
     micros: int = 0
     units: dict[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("micros", self.micros), *(self.units or {}).items()):
+            if type(value) is not int or not 0 <= value <= AMOUNT_MAX:
+                raise BadValue(f"The {name} of {value!r} of a Cost must be a whole number from 0 to {AMOUNT_MAX}.")
 
 
 class CallPermit(NamedTuple):
@@ -269,7 +277,7 @@ async def _give_places_back(
     """The places go to whoever waits longest for one. What this misses, `hold_once` sees."""
     free = row.places
     for report in reports:
-        free = places.give_back(free, now, report.permit.id)
+        free = rate.give_place_back(free, now, report.permit.id)
     await providers.set_places(tx, provider.name, free)
     if row.state.gate is Gate.CLOSED:
         floor = kernel.floors.parked_since(provider.name)

@@ -9,7 +9,7 @@ door for jobs, the values of a settlement; and, each in a module of its own, `ki
 from holdfast.core.breaker import Gate
 from holdfast.core.classify import classify
 from holdfast.core.client_error import read_answer
-from holdfast.core.effect_key import EffectKey
+from holdfast.core.effect import EffectKey
 from holdfast.core.failure import PublicFailure, failure
 from holdfast.core.job import State
 from holdfast.kernel.declare.declaring import unchanged

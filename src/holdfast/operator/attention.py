@@ -7,7 +7,7 @@ It is pure: a look at a system goes in, notices come out. A notice of severity `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -136,7 +136,7 @@ def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[A
 
 def _broker(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.broker_trouble is not None:
-        sentence = f"The message broker cannot be reached ({view.broker_trouble}): messages wait and go out later."
+        sentence = f"The message broker cannot be used ({view.broker_trouble}): messages wait and go on later."
         yield AttentionNotice(Topic.BROKER, Severity.PAGE, sentence)
 
 
@@ -282,13 +282,21 @@ def _letters(view: Snapshot) -> Iterator[AttentionNotice]:
         sentence = f"{letters} escalated: fixed, replayed, and dead again in the same way."
         yield AttentionNotice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
     if bugs:
-        sentence = f"{_begin(bugs, 'job')} died of a bug or a wrong configuration, and nobody has looked yet."
+        where = _bug_places(view.bugs_in)
+        sentence = f"{_begin(bugs, 'job')} died of a bug or a wrong configuration{where}, and nobody has looked yet."
         yield AttentionNotice(Topic.BUG, Severity.PAGE, sentence, bugs)
     many = [dying for dying in view.dying if dying.letters > DYING_MANY and dying.category != Category.BUG]
     yield from map(_dying, many)
     rest = view.dead_letters_open - escalated - bugs - sum(dying.letters for dying in many)
     if rest > 0:
         yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{_begin(rest, 'dead letter')} to work on.", rest)
+
+
+def _bug_places(places: Sequence[tuple[str, str]]) -> str:
+    if not places:
+        return ""
+    (kind, stage), *others = places
+    return f" in '{stage}' of '{kind}'" + (f" and {_count(len(others), 'other stage')}" if others else "")
 
 
 def _dying(jobs: DyingJobs) -> AttentionNotice:

@@ -30,7 +30,9 @@ async def complete_id(desk: Desk, noun: Noun, text: str) -> str:
     except ValueError:
         pass
     if not is_id_part(text):
-        raise NotFound(f"There is no {noun} {text}.")
+        is_short = 0 < len(text) < 8 and set(text.lower()) <= set("0123456789abcdef")
+        way_out = "; type eight characters of its id, or more" if is_short else ""
+        raise NotFound(f"There is no {noun} {text}{way_out}.")
     lowest, highest = id_range(text.lower())
     fitting: list[str] = []
     for system in desk.systems:

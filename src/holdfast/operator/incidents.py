@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from typing_extensions import TypedDict
 
+from holdfast.core.breaker import Gate
 from holdfast.core.redact import redact_text
 from holdfast.errors import InvalidInput, NotAllowed
 from holdfast.kernel.kernel import Kernel
@@ -21,6 +23,7 @@ from holdfast.system import OpenSystem
 from holdfast.tables import audit, incidents, ops
 from holdfast.tables.audit import AuditRecord
 from holdfast.tables.incidents import Incident, MinuteHits
+from holdfast.tables.ops import GateStep
 
 WORDS_LENGTH_MAX = 4_000
 MINUTE_MS = 60_000
@@ -79,13 +82,40 @@ async def _read_timeline(tx: Tx, row: Incident, now: int) -> list[TimelineEntry]
     for each in await incidents.letters_by_minute(tx, row.id):
         lines.append(_deaths(each))
     if row.topic == Topic.PROVIDER:
-        for gate in await ops.gates_since(tx, row.subject, began_at):
-            if began_at <= gate.at < until:
-                lines.append(_entry(gate.at, None, f"breaker {gate.gate.replace('_', ' ')}", gate.reason))
+        gates = await ops.gates_since(tx, row.subject, began_at)
+        lines += _gate_entries([gate for gate in gates if began_at <= gate.at < until])
         for act in await incidents.acts_between(tx, f"breaker:{row.subject}", began_at, until):
             reason = _data(act).get("reason", "")
             lines.append(_entry(act.at, act.actor, act.action.replace(".", " "), str(reason)))
     return sorted(lines, key=lambda line: line["at"])
+
+
+def _gate_entries(gates: Sequence[GateStep]) -> list[TimelineEntry]:
+    """What a breaker did. Trials that fail one after the other are one line, however long the outage lasts."""
+    entries: list[TimelineEntry] = []
+    failed: list[GateStep] = []
+    for gate, after in zip_longest(gates, gates[1:]):
+        is_trial = gate.gate == Gate.HALF_OPEN
+        if is_trial and after is not None and after.gate == Gate.OPEN:
+            failed.append(after)
+        elif not (failed and failed[-1] is gate):
+            entries += [*_failed_trials(failed), _gate_entry(gate, "trial calls decide" if is_trial else gate.reason)]
+            failed = []
+    return [*entries, *_failed_trials(failed)]
+
+
+def _failed_trials(failed: Sequence[GateStep]) -> list[TimelineEntry]:
+    if not failed:
+        return []
+    number = len(failed)
+    if number == 1:
+        return [_entry(failed[0].at, None, "a trial of the provider failed", "")]
+    return [_entry(failed[0].at, None, f"{number} trials of the provider failed", f"the last at {iso(failed[-1].at)}")]
+
+
+def _gate_entry(gate: GateStep, reason: str) -> TimelineEntry:
+    name = gate.gate.replace("_", " ")
+    return _entry(gate.at, None, f"breaker {name}", "" if reason == name else reason)
 
 
 def _audit_entry(row: AuditRecord) -> TimelineEntry:

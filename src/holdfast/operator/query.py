@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from holdfast.core.given import nearest
 from holdfast.core.job import JobOrder, State
-from holdfast.core.suggest import nearest
 from holdfast.core.text_filter import TextFilter, contains, escape_pattern, parse_text
 from holdfast.errors import InvalidInput
 
@@ -34,6 +34,7 @@ UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 _WORD = re.compile(r'(?:(?P<field>[A-Za-z_][\w.]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)')
 _SPAN = re.compile(r"(?P<sign>[<>]?)(?P<number>\d{1,9})(?P<unit>[smhd])")
+_SEVERAL = re.compile(rf" (?:{'|'.join(FIELDS[:-2])}|sort|input\.[\w.]+):")
 _ID_PART = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 
 
@@ -88,6 +89,18 @@ def parse_query(text: str, now: int) -> Query:
         query = _add(query, word["field"], value, now) if word["field"] else replace(query, texts=(*query.texts, value))
         at = word.end()
     return query
+
+
+def join_words(words: Iterable[str]) -> str:
+    """One query of what a shell gave word by word: `'owner:Carla Smith'` is one value, `'state:dead error:422'` two."""
+    return " ".join(map(_quote, words))
+
+
+def _quote(word: str) -> str:
+    field, colon, value = word.partition(":")
+    if " " not in word or '"' in word or _SEVERAL.search(word):
+        return word
+    return f'{field}:"{value}"' if colon and " " not in field else f'"{word}"'
 
 
 def _add(query: Query, name: str, value: str, now: int) -> Query:

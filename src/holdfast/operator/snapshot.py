@@ -106,6 +106,8 @@ class Snapshot:
     """How many, by state, category of failure and cause."""
     letters_late: int = field(default=0, kw_only=True)
     """How many of the open ones came too late: that is nobody's bug."""
+    bugs_in: Sequence[tuple[str, str]] = field(default=(), kw_only=True)
+    """In which stages of which kinds open letters are of a bug, those with the most first."""
     breakers: Sequence[BreakerView]
     effects: Sequence[tuple[str, str, int]]
     workers_alive: int
@@ -166,6 +168,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             outbox_lag_s=_age_s(lag.oldest, now),
             letters=_letters(kernel, letters),
             letters_late=_late(letters),
+            bugs_in=_bugs_in(kernel, letters),
             breakers=gates,
             effects=[(row.provider, row.status, row.effects) for row in await read_doubtful(kernel, tx)],
             workers_alive=len(alive),
@@ -223,8 +226,11 @@ def _is_late(lane: Lane, served: frozenset[str]) -> bool:
 
 
 def _broker_trouble(kernel: Kernel) -> str | None:
-    """Why this process cannot reach the broker, redacted; None if it can, or has none."""
-    trouble = kernel.transport.trouble() if kernel.transport is not None else None
+    """Why this process cannot reach the broker, or consume a queue of it, redacted; None if it can, or has none."""
+    if kernel.transport is None:
+        return None
+    stalled = [f"'{queue}' is not consumed: {why}" for queue, why in kernel.transport.stalled().items()]
+    trouble = kernel.transport.trouble() or next(iter(stalled), None)
     return None if trouble is None else redact_text(trouble)
 
 
@@ -244,6 +250,15 @@ def name_cause(kernel: Kernel, death: LetterCount | DeathCount | CaseGroup) -> s
 def _late(rows: Sequence[tuple[str, LetterCount]]) -> int:
     late = [row for state, row in rows if state == CaseState.OPEN and row.failure_reason == "deadline"]
     return sum(row.letters for row in late if row.category == Category.BUG)
+
+
+def _bugs_in(kernel: Kernel, rows: Sequence[tuple[str, LetterCount]]) -> list[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for state, row in rows:
+        is_bug = row.category == Category.BUG and row.failure_reason != "deadline"
+        if state == CaseState.OPEN and is_bug and name_cause(kernel, row) == "service":
+            found[row.kind, row.stage] += row.letters
+    return [place for place, _ in found.most_common()]
 
 
 def _breakers(kernel: Kernel, rows: Sequence[StoredProvider], parked: Mapping[str, int]) -> list[BreakerView]:

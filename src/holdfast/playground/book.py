@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.errors import StoreUnavailable
+
 RECEIPTS_MAX = 5_000
 """The account is of so many jobs, the newest ones."""
 _SCHEMA = """
@@ -34,9 +36,13 @@ class Book:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.executescript(_SCHEMA)
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            hint = "free space, fix permissions, or remove that file"
+            raise StoreUnavailable(f"Cannot open the playground's book {path}: {error}; {hint}.") from error
 
     def accept(self, system: str, job_ids: Iterable[str]) -> None:
         """Note jobs whose acceptance a caller was told of."""

@@ -27,6 +27,7 @@ from holdfast.providers.bounded import AnswerRefused, exchange, trust
 T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 8 * 1_048_576
+TOKENS_MAX = 10_000_000
 _CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}")  # a code, and not prose
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 
@@ -205,8 +206,9 @@ def _malformed(what: str) -> NoReturn:
 
 
 def _count(usage: object, name: str) -> int:
+    """A number of tokens, from an answer that may say anything; 0 for what is none, or more than any call can use."""
     value = usage.get(name) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and 0 < value <= TOKENS_MAX else 0
 
 
 def _text(value: object) -> str | None:

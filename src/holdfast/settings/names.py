@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from holdfast.core.suggest import nearest
+from holdfast.core.given import nearest
 
 PREFIX = "HOLDFAST_"
 

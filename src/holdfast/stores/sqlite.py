@@ -313,16 +313,18 @@ VALUES (:namespace, :version, :at, :oldest)"""
 
 
 def _translated(error: sqlite3.Error, path: str) -> StoreError:
-    text = str(error)
-    if "locked" in text or "busy" in text:
+    """By its code: the words of an error may hold the names of a user's columns, or say "malformed" of a value."""
+    text, code = str(error), getattr(error, "sqlite_errorcode", 0)
+    primary = code & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"Another process is writing to {Path(path).name}; nothing was written.")
-    if "readonly" in text:
+    if primary == sqlite3.SQLITE_READONLY:
         return StoreReadOnly(f"Cannot write to {Path(path).name} ({text}); fix permissions.")
-    if "full" in text or "disk I/O" in text:
+    if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return StoreFull(f"Cannot write to {Path(path).name} ({text}); free space or fix permissions.")
-    if "unable to open" in text or "not a database" in text or "malformed" in text:
+    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreUnavailable(f"Cannot open the database {Path(path).name}: {text}.")
-    if "UNIQUE" in text:
+    if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
         return StoreConflict(f"{Path(path).name} has this row already: {text}.")
     if text.startswith(("no such table: holdfast_", "no such column: holdfast_")):
         return SchemaMismatch(f"{Path(path).name} lacks what this code needs ({text}); run holdfast migrate.")

@@ -16,7 +16,8 @@
 -- A row whose provider is held, or whose kind is paused, is parked where it stands: it leaves the ready index and costs
 -- no later claim. The lanes of a paused queue are not looked at, and their floors stay. While anything is paused nobody
 -- goes on: every next stage is claimed, where pauses are read.
--- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own.
+-- Every scan begins at its lane's floor (core/floor.py); what it saw of each lane comes back in a row of its own. Numbers
+-- travel as texts: the driver asks every new session what an array of numbers is (7 ms), and knows texts.
 --
 -- An attempt that `goes_on` is ended and the next one leased to the same worker in one version of the row, under the
 -- next number, unless the provider of the stage that it would enter is held: then the job is queued, as any other.
@@ -25,10 +26,11 @@
 -- attempt shows when it was claimed (`holdfast_every_event` reads them back). Of a turn only the first claim is written,
 -- and of the successes of each kind and owner one, with how many others there were: so the newest events show that
 -- something has happened, and charts count without reading jobs.
-WITH fates AS MATERIALIZED (
-  SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM holdfast_pauses AS s WHERE s.is_paused = 1)
-             AND (r.provider IS NULL OR r.provider NOT IN (
-             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed')) AS goes
+WITH paused AS MATERIALIZED (SELECT s.sort, s.name FROM holdfast_pauses AS s WHERE s.is_paused = 1),
+held AS MATERIALIZED (SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed'),
+fates AS MATERIALIZED (
+  SELECT r.*, r.goes_on = 1 AND NOT EXISTS (SELECT 1 FROM paused)
+             AND (r.provider IS NULL OR r.provider NOT IN (SELECT name FROM held)) AS goes
     FROM (SELECT CAST(e.key AS INTEGER) AS place, /*Fate from e*/ FROM json_each(:fates) AS e) AS r),
 attempts AS MATERIALIZED (
   SELECT CAST(e.key AS uuid) AS id, CAST(e.value->>0 AS INTEGER) AS attempt, CAST(e.value->>1 AS INTEGER) AS place, e.value->>2 AS value
@@ -55,13 +57,13 @@ kept AS (
       ON CONFLICT (job_id, stage, is_late) DO NOTHING),
 ready AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.held
-    FROM (SELECT * FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS smallint[]), CAST(:floors AS bigint[])) AS u(q, p, lo)
-           WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
+    FROM (SELECT * FROM unnest(CAST(:queues AS text[]), CAST(CAST(:priorities AS text[]) AS smallint[]), CAST(CAST(:floors AS text[]) AS bigint[])) AS u(q, p, lo)
+           WHERE u.q NOT IN (SELECT s.name FROM paused AS s WHERE s.sort = 'queue')) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca,
-           CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
-                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+           CASE WHEN kind IN (SELECT s.name FROM paused AS s WHERE s.sort = 'kind') THEN 'pause'
+                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (SELECT b.name FROM held AS b)
+                THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND parked = 0 AND is_due = 1 AND queue = lane.q AND priority = lane.p
        AND created_at >= lane.lo AND run_at <= :now
@@ -71,13 +73,13 @@ ready AS MATERIALIZED (
    LIMIT :limit),
 come AS MATERIALIZED (
   SELECT d.k, lane.q, d.pr, d.ca, d.ra, d.held
-    FROM (SELECT * FROM unnest(CAST(:later_queues AS text[]), CAST(:later_floors AS bigint[])) AS u(q, lo)
-           WHERE u.q NOT IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'queue' AND s.is_paused = 1)) AS lane
+    FROM (SELECT * FROM unnest(CAST(:later_queues AS text[]), CAST(CAST(:later_floors AS text[]) AS bigint[])) AS u(q, lo)
+           WHERE u.q NOT IN (SELECT s.name FROM paused AS s WHERE s.sort = 'queue')) AS lane
    CROSS JOIN LATERAL (
     SELECT ctid AS k, priority AS pr, created_at AS ca, run_at AS ra,
-           CASE WHEN kind IN (SELECT s.name FROM holdfast_pauses AS s WHERE s.sort = 'kind' AND s.is_paused = 1) THEN 'pause'
-                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (
-             SELECT b.name FROM holdfast_breakers_now AS b WHERE b.gate <> 'closed') THEN 'breaker' END AS held
+           CASE WHEN kind IN (SELECT s.name FROM paused AS s WHERE s.sort = 'kind') THEN 'pause'
+                WHEN provider IS NOT NULL AND hold IS DISTINCT FROM 'trial' AND provider IN (SELECT b.name FROM held AS b)
+                THEN 'breaker' END AS held
       FROM holdfast_jobs
      WHERE state = 'queued' AND is_due = 0 AND parked = 0 AND queue = lane.q AND run_at >= lane.lo AND run_at <= :now
        AND CASE WHEN kind || ' ' || stage || ' ' || version IN (
@@ -127,7 +129,7 @@ SELECT CAST(json_agg(json_build_array(q, pr, is_back, n, ca, ra, least)) AS TEXT
                MIN(ca) FILTER (WHERE act IN ('leave', 'admit')) AS least
           FROM picked GROUP BY q, pr, ra IS NOT NULL
          UNION ALL SELECT p.name, NULL, NULL, 0, NULL, NULL, NULL
-          FROM holdfast_pauses AS p WHERE p.sort = 'queue' AND p.is_paused = 1) AS seen
+          FROM paused AS p WHERE p.sort = 'queue') AS seen
 
 -- name: due_lanes @sqlite
 -- brief

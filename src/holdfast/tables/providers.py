@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from holdfast.core import breaker
 from holdfast.core.breaker import BreakerState, Gate
-from holdfast.core.places import Places
-from holdfast.core.rate import Usage
+from holdfast.core.rate import Places, Usage
 from holdfast.stores.seam import Row, Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch

@@ -1,5 +1,5 @@
 """What a test should fail of although no assertion of its own sees it: forgotten awaits, a blocked event loop,
-exceptions that nothing recognises."""
+exceptions that nothing recognises, calls of Holdfast that cannot be meant."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class TroubleWatch(LogWatch):
             self._troubles.append(
                 f"{place} raised what nothing recognises: {fields['error']}; say in retry_on or never what it means"
             )
+        elif fields.get("error_class") == "USAGE_ERROR":
+            self._troubles.append(f"{fields['kind']}/{fields['stage']}: {fields['error']}")
         super().log(event, level=level, **fields)
 
 

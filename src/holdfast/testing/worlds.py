@@ -25,9 +25,10 @@ from typing import Any, TypeVar, Unpack, cast
 
 from holdfast.client import Client
 from holdfast.core.family import NEVER_MS
+from holdfast.core.given import give_names
 from holdfast.core.provider import Provider
-from holdfast.core.suggest import give_names
 from holdfast.engines.worker import Worker
+from holdfast.errors import extras_named
 from holdfast.kernel import operate, submit
 from holdfast.kernel.app import App, Job
 from holdfast.kernel.compose.wake import wake_once
@@ -179,7 +180,7 @@ class World:
 
     def check_troubles(self) -> None:
         """Raise if something should have been awaited since the world began; in a strict one, also if the event loop
-        was blocked or an exception was not recognised."""
+        was blocked, an exception was not recognised or a stage used Holdfast wrongly."""
         if self.troubles:
             raise AssertionError("; ".join(self.troubles))
 
@@ -339,6 +340,7 @@ async def world(*apps: App, seed: int = 1, database: str | None = None, strict: 
 def _store(url: str, clock: Clock) -> Store:
     if url.startswith("sqlite:///"):
         return SqliteStore(url.removeprefix("sqlite:///"), clock=clock, inline=True)
-    from holdfast.stores.postgres import PostgresStore
+    with extras_named():
+        from holdfast.stores.postgres import PostgresStore
 
     return PostgresStore(url, clock=clock)

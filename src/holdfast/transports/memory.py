@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.errors import NotHandled, StoreError, TransportDown, Unroutable
 from holdfast.transports.seam import Delivery, Handler, Message, Queue
@@ -58,6 +58,9 @@ class MemoryTransport:
 
     def trouble(self) -> str | None:
         return None
+
+    def stalled(self) -> Mapping[str, str]:
+        return {}
 
     async def close(self) -> None:
         self._closed = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -68,6 +68,9 @@ class SignedTransport:
 
     def trouble(self) -> str | None:
         return self._inner.trouble()
+
+    def stalled(self) -> Mapping[str, str]:
+        return self._inner.stalled()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -9,7 +9,15 @@ from itertools import groupby, pairwise
 from statistics import median_low
 
 from holdfast_systems.conversion.inline import Span, spans_of
-from holdfast_systems.conversion.layout import HYPHENS, Row, Segment, Word, rows_in_reading_order, text_of
+from holdfast_systems.conversion.layout import (
+    HYPHENS,
+    Row,
+    Segment,
+    Word,
+    line_numbers_of,
+    rows_in_reading_order,
+    text_of,
+)
 from holdfast_systems.conversion.pdf_tags import Tag
 
 BULLETS = frozenset("•◦▪‣●○■□–—*·∙➢✓-\uf0b7\uf0a7\uf076\uf0d8")
@@ -34,7 +42,9 @@ class Line:
 
     @property
     def text(self) -> str:
-        return "".join(span.text for span in self.spans) if self.spans else text_of(self.words)
+        if len(self.spans) == 1:
+            return self.spans[0].text
+        return "".join([span.text for span in self.spans]) if self.spans else text_of(self.words)
 
     def settle(self, targets: Mapping[Word, str]) -> None:
         if self.words:
@@ -62,11 +72,13 @@ class Block:
 
     @property
     def size(self) -> float:
-        return max(self.lines, key=lambda line: line.x1 - line.x0).size if self.lines else 0.0
+        if len(self.lines) < 2:
+            return self.lines[0].size if self.lines else 0.0
+        return max(self.lines, key=lambda line: line.x1 - line.x0).size
 
     @property
     def text(self) -> str:
-        return " ".join(line.text for line in self.lines)
+        return self.lines[0].text if len(self.lines) == 1 else " ".join([line.text for line in self.lines])
 
     @property
     def all_lines(self) -> Iterator[Line]:
@@ -81,13 +93,16 @@ class Block:
 def blocks_of_page(words: Sequence[Word], tags: Mapping[int, Tag]) -> list[Block]:
     """The blocks of one page in reading order."""
     upright = [word for word in words if not word.sideways]
+    numbers = line_numbers_of(upright)
+    if numbers:
+        aside = set(numbers)
+        upright = [word for word in upright if word not in aside]
     if tags and sum(word.mark in tags for word in upright) > 0.6 * len(upright):
         blocks = list(_tagged(upright, tags))
     else:
         blocks = list(_joined(_found(rows_in_reading_order(upright))))
     sideways = [word for word in words if word.sideways]
-    if sideways:
-        blocks.append(Block([_line(sideways)], "fw", place="margin"))
+    blocks += [Block([_line(held)], "fw", place="margin") for held in (numbers, sideways) if held]
     return blocks
 
 
@@ -102,8 +117,11 @@ def _as_segment(words: list[Word]) -> Segment:
 
 
 def _line_of(row: Row) -> Line:
-    main = row[0] if len(row) == 1 else max(row, key=lambda segment: sum(len(word.text) for word in segment.words))
-    words = row[0].words if len(row) == 1 else [word for segment in row for word in segment.words]
+    main = row[0]
+    if len(row) == 1:
+        return Line(main.words, main.x0, main.x1, main.y, main.size, main.font, main.bold, main.italic)
+    main = max(row, key=lambda segment: sum(len(word.text) for word in segment.words))
+    words = [word for segment in row for word in segment.words]
     x0, x1 = min(segment.x0 for segment in row), max(segment.x1 for segment in row)
     return Line(words, x0, x1, main.y, main.size, main.font, main.bold, main.italic)
 

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import IO
 
 from holdfast import CallError, Category
-from holdfast.sandbox.parent import Confines, SandboxDown, SandboxExit, sandbox_for
 from holdfast_systems.conversion.results import BadXml, XmlCheck, in_thread
+from holdfast_systems.sandbox.parent import Confines, SandboxDown, SandboxExit, sandbox_for
 
 TASK = "holdfast_systems.conversion.pdf_to_xml:TASK"
 PICTURES = "holdfast_systems.conversion.pdf_pictures:TASK"

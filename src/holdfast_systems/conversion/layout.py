@@ -21,6 +21,7 @@ from typing import NamedTuple
 SOFT_HYPHEN = "\u00ad"  # ends a word that goes on in the next line
 HYPHENS = (SOFT_HYPHEN, "\u2010", "-")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_LINE_NUMBERS_MIN = 8
 _RAISED, _SMALL = 0.15, 0.87  # how far above its line, and how much smaller, a raised word is
 
 
@@ -66,6 +67,22 @@ def rows_in_reading_order(words: Sequence[Word]) -> list[Row]:
     """The rows of one page in the order in which a person reads them."""
     segments = list(segments_of(words))
     return [row for region in _regions(segments) for row in _rows(region)]
+
+
+def line_numbers_of(words: Sequence[Word]) -> list[Word]:
+    """The numbers of a page's lines: in the margin, one above the other, each the one before and one."""
+    columns: dict[int, list[Word]] = {}
+    for word in words:
+        if word.text.isdecimal() and len(word.text) <= 4:
+            columns.setdefault(round(word.x1 / 3), []).append(word)
+    for edge, column in columns.items():
+        numbers = sorted([*column, *columns.get(edge + 1, ())], key=lambda word: -word.y)
+        steps = sum(int(below.text) == int(above.text) + 1 for above, below in pairwise(numbers))
+        if len(numbers) >= _LINE_NUMBERS_MIN and steps >= 0.9 * (len(numbers) - 1):
+            border = max(word.x1 for word in numbers)
+            if sum(word.x0 < border for word in words) <= 1.1 * len(numbers):
+                return numbers
+    return []
 
 
 def segments_of(words: Iterable[Word]) -> Iterator[Segment]:

@@ -25,14 +25,14 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast import CallError, Category
-from holdfast.sandbox.parent import Confines, SandboxDown, sandbox_for
-from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.layout import Word
 from holdfast_systems.conversion.pdf_pictures import Picture, read_pictures, write_picture
 from holdfast_systems.conversion.structure import mark_structure
 from holdfast_systems.conversion.tei import METADATA, write_tei
+from holdfast_systems.sandbox.parent import Confines, SandboxDown, sandbox_for
+from holdfast_systems.sandbox.task import Options, Task
 
 PACKAGE = "rapidocr_onnxruntime"
 NAME = "holdfast_systems.conversion.ocr:TASK"

@@ -18,6 +18,17 @@ import pypdfium2.raw as raw
 
 from holdfast_systems.conversion.inline import Area
 from holdfast_systems.conversion.layout import SOFT_HYPHEN, Word, is_right_to_left
+from holdfast_systems.conversion.pdf_blanks import Blanks
+from holdfast_systems.conversion.pdf_calls import (
+    address_of,
+    char_box,
+    char_matrix,
+    char_origin,
+    font_of,
+    font_size,
+    mark_of,
+    text_object,
+)
 
 Turn = Callable[[float, float], tuple[float, float]]
 # The dots before a page's number are one token: they are many, and say nothing each by itself.
@@ -53,7 +64,8 @@ class _Look(NamedTuple):
     y: float
 
 
-def read_page(document: Any, page: Any, text: Any) -> PageContent:
+def read_page(document: Any, page: Any, text: Any, blanks: Blanks, *, marked: bool) -> PageContent:
+    """`marked`: whether the words shall know their marked content."""
     turn = _turn(page.get_rotation())
     width, height = page.get_size()
     links = list(_links(document, page, turn))
@@ -68,7 +80,7 @@ def read_page(document: Any, page: Any, text: Any) -> PageContent:
             area.x0 < x1 and area.x1 > x0 and (area.x0 > x0 + 2 or area.x1 < x1 - 2) for area in areas[low:high]
         )
 
-    words = list(_Words(text, turn, page.get_rotation()).read(within_link))
+    words = list(_Words(text, turn, page.get_rotation(), blanks, marked).read(within_link))
     return PageContent(words, links, list(_images(page, turn, width * height)), height)
 
 
@@ -82,33 +94,15 @@ def _turn(turned: int) -> Turn | None:
     return turns.get(turned)
 
 
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _plain(function: Any, result: Any, *arguments: Any) -> Any:
-    """The same function with plain numbers for pointers: it is called for every word, or every text object."""
-    return ctypes.PYFUNCTYPE(result, ctypes.c_void_p, *arguments)(_address(function))
-
-
-_pointer, _int = ctypes.c_void_p, ctypes.c_int
-_place = _plain(raw.FPDFText_GetCharBox, _int, _int, _pointer, _pointer, _pointer, _pointer)
-_origin = _plain(raw.FPDFText_GetCharOrigin, _int, _int, _pointer, _pointer)
-_object = _plain(raw.FPDFText_GetTextObject, _pointer, _int)
-_font_size = _plain(raw.FPDFText_GetFontSize, ctypes.c_double, _int)
-_matrix = _plain(raw.FPDFText_GetMatrix, _int, _int, _pointer)
-_font_of = _plain(raw.FPDFTextObj_GetFont, _pointer)
-_mark_of = _plain(raw.FPDFPageObj_GetMarkedContentID, _int)
-
-
 class _Words:
-    def __init__(self, text: Any, turn: Turn | None, rotation: int) -> None:
-        self._text, self._turn, self._rotation = text, turn, rotation
-        self._page = _address(text.raw)
+    def __init__(self, text: Any, turn: Turn | None, rotation: int, blanks: Blanks, marked: bool) -> None:
+        self._text, self._turn, self._rotation, self._blanks, self._marked = text, turn, rotation, blanks, marked
+        self._page = address_of(text.raw)
         self._edges = (ctypes.c_double * 4)()
         start = ctypes.addressof(self._edges)
         self._pointers = (start, start + 8, start + 16, start + 24)
-        self._scale = raw.FS_MATRIX()
+        self._matrix = raw.FS_MATRIX()
+        self._matrix_pointer = ctypes.addressof(self._matrix)
         self._dirty = False
         self._looks: dict[int, _Look] = {}
         self._fonts: dict[int, tuple[str, bool, bool]] = {}
@@ -120,7 +114,9 @@ class _Words:
         text, page = _all_text(self._text), self._page
         self._dirty = _CONTROL.search(text) is not None
         tokens = [token.span() for token in _TOKEN.finditer(text)]
-        items = [_object(page, start) for start, _ in tokens]
+        if self._blanks.may_lack:
+            tokens = self._blanks.parted(page, text, tokens)
+        items = [text_object(page, start) for start, _ in tokens]
         items.append(None)
         index = 0
         while index < len(tokens):
@@ -129,12 +125,14 @@ class _Words:
                 index += 1
             end = tokens[index][1]
             index += 1
-            if item is None or item != _object(page, end - 1):
+            if item is None or item != text_object(page, end - 1):
                 if index - 1 > first and item is not None:
                     yield from self._together(text, tokens[first : index - 1], item, within_link)
                 yield from self._in_pieces(text, *tokens[index - 1])
-            else:
+            elif index - first > 1:
                 yield from self._together(text, tokens[first:index], item, within_link)
+            elif (word := self._word(text[tokens[first][0] : end], tokens[first][0], end, item, False)) is not None:
+                yield word
 
     def _together(
         self, text: str, tokens: list[tuple[int, int]], item: int, within_link: Callable[[Word], bool]
@@ -170,7 +168,7 @@ class _Words:
         """A token cut where its look or its baseline changes, as before a raised number."""
         pieces: list[tuple[int, int, int | None]] = []
         for index in range(start, end):
-            item = _object(self._page, index)
+            item = text_object(self._page, index)
             if pieces and (item == pieces[-1][2] or item is None or self._same(pieces[-1], index, item)):
                 pieces[-1] = (pieces[-1][0], index + 1, pieces[-1][2] or item)
             else:
@@ -187,52 +185,56 @@ class _Words:
         page, edges, (at0, at1, at2, at3) = self._page, self._edges, self._pointers
         if self._dirty:
             text = " ".join(_CONTROL.sub("", text).split())
-        if not text or not _place(page, begin, at0, at1, at2, at3):
+        if not text or not char_box(page, begin, at0, at1, at2, at3):
             return None
         look = self._looks.get(item) or self._look(item, begin)
         size, font, bold, italic, sideways, mark, y = look
         x0, x1, low, high = edges
-        if stop - begin > 1 and _place(page, stop - 1, at0, at1, at2, at3):
+        if stop - begin > 1 and char_box(page, stop - 1, at0, at1, at2, at3):
             if edges[0] < x0:
                 x0 = edges[0]
             elif not text.isascii() and is_right_to_left(text):
                 text = text[::-1]  # the file has it as it is seen, from the left
             if edges[1] > x1:
                 x1 = edges[1]
-            low, high = min(low, edges[2]), max(high, edges[3])
+            if self._turn:
+                low, high = min(low, edges[2]), max(high, edges[3])
         if self._turn:
             (x0, _), (x1, _) = sorted((self._turn(x0, low), self._turn(x1, high)))
-        if not text.isascii():
-            if _SHAPED.search(text):
-                text = unicodedata.normalize("NFKC", text)
-            if text[-1] == "\ufffe":
-                text = text[:-1] + SOFT_HYPHEN
-        elif text[-1] == "\x02":
-            text = text[:-1] + SOFT_HYPHEN
+        if text[-1] in "\x02\ufffe" or not text.isascii():
+            text = _as_written(text)
         return tuple.__new__(Word, (text, x0, x1, y, size, font, bold, italic, glued, mark, sideways))
 
     def _look(self, item: int, index: int) -> _Look:
         look = self._looks.get(item)
         if look is None:
-            held = list(self._edges)  # the caller is using them
             self._looks[item] = look = self._look_at(item, index)
-            self._edges[:] = held
         return look
 
     def _look_at(self, item: int, index: int) -> _Look:
-        matrix, scale, sideways = self._scale, 1.0, False
-        if _matrix(self._page, index, ctypes.addressof(matrix)):
-            a, b = matrix.a, matrix.b
-            scale = abs(a * matrix.d - b * matrix.c) ** 0.5
+        """Five questions for each text object, and on many pages each word is one: what needs not be asked is not."""
+        page, matrix = self._page, self._matrix
+        points, a, b, y = font_size(page, index), 1.0, 0.0, 0.0
+        scale, sideways, upright = 1.0, False, False
+        if char_matrix(page, index, self._matrix_pointer):
+            a, b, c, d, y = matrix.a, matrix.b, matrix.c, matrix.d, matrix.f
+            scale = a if not (b or c) and a == d > 0 else abs(a * d - b * c) ** 0.5
             sideways = (abs(b) > abs(a)) is (self._rotation in (0, 180))
-        font = _font_of(item) or 0
+            upright = not b and self._turn is None
+        if not upright:
+            y = self._height_of(index)
+        font = font_of(item) or 0
         name, bold, italic = self._fonts.get(font) or self._font(font)
-        _origin(self._page, index, *self._pointers[:2])
+        mark = mark_of(item) if self._marked else -1
+        return tuple.__new__(_Look, (max(0.1, round(points * scale, 1)), name, bold, italic, sideways, mark, y))
+
+    def _height_of(self, index: int) -> float:
+        """The baseline of a letter that is turned, or that no matrix places."""
+        held = list(self._edges)  # the caller is using them
+        char_origin(self._page, index, *self._pointers[:2])
         x, y = self._edges[0], self._edges[1]
-        if self._turn:
-            y = self._turn(x, y)[1]
-        size = max(0.1, round(_font_size(self._page, index) * scale, 1))
-        return _Look(size, name, bold, italic, sideways, _mark_of(item), y)
+        self._edges[:] = held
+        return self._turn(x, y)[1] if self._turn else y
 
     def _font(self, font: int) -> tuple[str, bool, bool]:
         name = ""
@@ -244,6 +246,13 @@ class _Words:
                 name += " capitals"
         self._fonts[font] = (name, bool(_BOLD.search(name)), bool(_ITALIC.search(name)))
         return self._fonts[font]
+
+
+def _as_written(text: str) -> str:
+    """Letters instead of ligatures, and a hyphen that ends a line as one that may go."""
+    if _SHAPED.search(text):
+        text = unicodedata.normalize("NFKC", text)
+    return text[:-1] + SOFT_HYPHEN if text[-1] in "\x02\ufffe" else text
 
 
 def _all_text(text: Any) -> str:

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pypdfium2 as pdfium
 
-from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.pdf_to_xml import SAMPLE, Exit, RefusedDocument, exit_of, opened
+from holdfast_systems.sandbox.task import Options, Task
 
 _HEAD = struct.Struct("<ddII")
 # Dots an inch: letters of ten points are then 28 high, which is what readers were made for.

@@ -23,14 +23,15 @@ from typing import Any, BinaryIO
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from holdfast.sandbox.task import Options, Task
 from holdfast_systems.conversion.blocks import blocks_of_page
 from holdfast_systems.conversion.headings import ReadPage
 from holdfast_systems.conversion.inline import link_targets
+from holdfast_systems.conversion.pdf_blanks import Blanks
 from holdfast_systems.conversion.pdf_page import read_page
 from holdfast_systems.conversion.pdf_tags import read_tags
 from holdfast_systems.conversion.structure import Entry, mark_structure
 from holdfast_systems.conversion.tei import METADATA, write_tei
+from holdfast_systems.sandbox.task import Options, Task
 
 _OUTLINE_MAX = 20_000
 
@@ -80,11 +81,11 @@ def convert(source: int, out: BinaryIO, pages_max: int, page_cpu_s: float = 0.0)
     count = len(document)
     if count > pages_max:
         raise RefusedDocument(Exit.TOO_MANY_PAGES)
-    pages, tagged = [], bool(raw.FPDFCatalog_IsTagged(document))
+    pages, blanks, tagged = [], Blanks(), bool(raw.FPDFCatalog_IsTagged(document))
     for index in range(count):
         # The signal's own effect is to end the process: a handler would never run inside the library.
         signal.setitimer(signal.ITIMER_PROF, page_cpu_s)
-        pages.append(_page(document, index, tagged))
+        pages.append(_page(document, index, blanks, tagged))
     signal.setitimer(signal.ITIMER_PROF, 0)
     if not any(page.readable for page in pages):
         raise RefusedDocument(Exit.DAMAGED if pages else Exit.EMPTY)
@@ -128,14 +129,14 @@ def _metadata(document: Any, key: str) -> str:
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", errors="ignore")
 
 
-def _page(document: Any, index: int, tagged: bool) -> ReadPage:
+def _page(document: Any, index: int, blanks: Blanks, tagged: bool) -> ReadPage:
     try:
         page = document[index]
         text = page.get_textpage()
     except pdfium.PdfiumError:
         return ReadPage(index + 1, [], readable=False)
     try:
-        content = read_page(document, page, text)
+        content = read_page(document, page, text, blanks, marked=tagged)
         blocks = blocks_of_page(content.words, read_tags(page) if tagged else {})
     finally:
         text.close()

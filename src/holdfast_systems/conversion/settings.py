@@ -9,9 +9,9 @@ from pathlib import Path
 from holdfast import Breaker, Retry
 from holdfast.http.limits import UserLimits
 from holdfast.providers.outbound import OutboundPolicy
-from holdfast.sandbox.probe import weaknesses
 from holdfast.settings import address_problems, database_problems, setting
 from holdfast_systems.conversion.embedded import Limits
+from holdfast_systems.sandbox.probe import weaknesses
 
 NO_CAP_S = 86_400.0
 GATEWAY_SCHEMES = ("http", "https", "grobid+http", "grobid+https")

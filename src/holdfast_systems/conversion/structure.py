@@ -80,8 +80,8 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
 
 
 def _may_run(block: Block, body: float) -> bool:
-    """A line by itself, no larger than the text, and no note, which may stand as far down."""
-    is_line = block.size <= 1.1 * body and len(block.lines) <= 1 and block.kind not in ("table", "fw", "head")
+    """A line by itself, hardly larger than the text, and no note, which may stand as far down."""
+    is_line = block.size <= 1.25 * body and len(block.lines) <= 1 and block.kind not in ("table", "fw", "head")
     return is_line and not block.lines[0].raised
 
 

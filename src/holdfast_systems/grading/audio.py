@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from holdfast import CallError, Category
-from holdfast.sandbox.parent import Confines, SandboxDown, SandboxExit, sandbox_for
+from holdfast_systems.sandbox.parent import Confines, SandboxDown, SandboxExit, sandbox_for
 
 if TYPE_CHECKING:
     import numpy as np

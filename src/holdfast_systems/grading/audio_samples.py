@@ -17,7 +17,7 @@ from typing import Any
 import av
 from av.error import FFmpegError
 
-from holdfast.sandbox.task import Options, Task
+from holdfast_systems.sandbox.task import Options, Task
 
 SAMPLE_RATE = 16_000
 # FFmpeg's names of what is read: wav, mp3, m4a/mp4, ogg/opus, webm, flac, and raw AAC from phones.

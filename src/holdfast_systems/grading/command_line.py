@@ -19,7 +19,6 @@ from holdfast_systems.grading import attempts, desk, letters, submissions
 from holdfast_systems.grading.desk import Wanted
 from holdfast_systems.grading.letters import shown_letter
 from holdfast_systems.grading.settings import MainSettings
-from holdfast_systems.grading.submission_ids import checked_id
 from holdfast_systems.grading.submission_views import for_operator, shown
 from holdfast_systems.grading.transitions import Status, TransitionRefusal
 
@@ -57,7 +56,9 @@ def submissions_show(submission_id: str, as_json: AsJson = False) -> None:
     """One submission: its results, its attempts, and every callback that named it, refused ones included."""
 
     async def ask(kernel: Kernel) -> dict[str, Any]:
-        whole = await desk.show(kernel, checked_id(submission_id))
+        async with kernel.store.reading() as tx:
+            known_id = await desk.find_id(tx, submission_id)
+        whole = await desk.show(kernel, known_id)
         if whole is None:
             raise NotFound(f"There is no submission {submission_id}.")
         return whole
@@ -83,7 +84,7 @@ def submissions_resubmit(submission_id: str, actor: Actor = ME, as_json: AsJson 
 
     async def act(kernel: Kernel) -> dict[str, Any]:
         async with kernel.store.transaction() as tx:
-            stored = await submissions.lock(tx, checked_id(submission_id))
+            stored = await submissions.lock(tx, await desk.find_id(tx, submission_id))
             if stored is None:
                 raise NotFound(f"There is no submission {submission_id}.")
             return shown(await attempts.resubmit(kernel, tx, _settings(), stored, actor))
@@ -112,7 +113,7 @@ def dlq_show(letter_id: str, as_json: AsJson = False) -> None:
     """One letter with its original message, in the queue or in the record of what was done about it."""
 
     async def ask(kernel: Kernel) -> dict[str, Any]:
-        return shown_letter(await letters.show_letter(kernel, letter_id), whole=True)
+        return shown_letter(await letters.show_letter(kernel, await letters.find_id(kernel, letter_id)), whole=True)
 
     show(lambda: on_kernel(SYSTEM, ask), lines, as_json)
 
@@ -138,7 +139,7 @@ def _act(
     done: str,
 ) -> None:
     async def act(kernel: Kernel) -> dict[str, Any]:
-        return shown_letter(await verb(kernel, letter_id, actor=actor, reason=reason))
+        return shown_letter(await verb(kernel, await letters.find_id(kernel, letter_id), actor=actor, reason=reason))
 
     say(f"Letter {letter_id} {done}.", as_json, **on_kernel(SYSTEM, act))
 

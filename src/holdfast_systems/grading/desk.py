@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast import InvalidInput
 from holdfast.kit import Kernel, iso
 from holdfast.kit.tables import Row, Tx, audit, load_statements
 from holdfast_systems.grading import attempts, submissions
+from holdfast_systems.grading.submission_ids import UUID, checked_id
 from holdfast_systems.grading.submission_views import attempt_for_operator, for_operator
 from holdfast_systems.grading.submissions import StoredSubmission
 
@@ -18,6 +20,7 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 CALLBACKS_MAX = 200
 LAST = 2**62
+LAST_ID, BEGINNING_MIN = "ffffffff-ffff-ffff-ffff-ffffffffffff", 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,17 @@ async def page(tx: Tx, wanted: Wanted, before: str | None, limit: int) -> list[S
         limit=limit,
     )
     return [submissions.from_row(row) for row in rows]
+
+
+async def find_id(tx: Tx, given: str) -> str:
+    """The id of the submission that begins so, as a list prints it. Refuses a beginning of several."""
+    last = given.lower() + LAST_ID[len(given) :]
+    if len(given) < BEGINNING_MIN or len(given) >= len(LAST_ID) or not UUID.fullmatch(last):
+        return checked_id(given)
+    found = [row.id for row in await page(tx, Wanted(), last, 2) if row.id.startswith(given.lower())]
+    if len(found) > 1:
+        raise InvalidInput(f"Several submissions begin with {given}: {', '.join(found)}. Give more of it.")
+    return found[0] if found else checked_id(given)
 
 
 async def show(kernel: Kernel, submission_id: str) -> dict[str, Any] | None:

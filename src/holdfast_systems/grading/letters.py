@@ -39,6 +39,7 @@ from holdfast_systems.grading.wire import UNSIGNED, InvalidMessage, scan_ids
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 SCANNED_MAX = 10_000
+BEGINNING_MIN, LETTER_ID_LENGTH = 8, 32
 NOT_A_LETTER = "NOT_A_LETTER"
 REASON_LENGTH_MAX = 1_000
 State = Literal["open", "resent", "archived"]
@@ -85,6 +86,21 @@ async def list_letters(kernel: Kernel, limit: int) -> list[QueuedLetter]:
             if len(letters) >= limit:
                 break
     return await _marked(kernel, letters)
+
+
+async def find_id(kernel: Kernel, given: str) -> str:
+    """The id of the letter in the queue that begins so, as a list prints it; what was given, if it is whole or none
+    does. Refuses a beginning of several."""
+    if not BEGINNING_MIN <= len(given) < LETTER_ID_LENGTH:
+        return given
+    found = set()
+    async with _lying(kernel, SCANNED_MAX) as lying:
+        async for letter, _ in lying:
+            if letter.id.startswith(given):
+                found.add(letter.id)
+    if len(found) > 1:
+        raise InvalidInput(f"Several letters begin with {given}: {', '.join(sorted(found)[:3])}. Give more of it.")
+    return found.pop() if found else given
 
 
 async def show_letter(kernel: Kernel, letter_id: str) -> QueuedLetter:

@@ -21,6 +21,7 @@ _NOT_IN_TRIALS = re.compile(
 )
 # A stub only describes: what is wrong or wise there is so in the code that it describes.
 _NOT_IN_STUBS = re.compile(r"PL[EW]\d+|B\d+|S\d+|E7\d+|ASYNC\d+|F811")
+_COMPATIBLE = re.compile(r"(^|/)_?(?:py\d?|py)?_?(?:compat\w*|six)(?:\.py|/)")
 _REDEFINED = re.compile(r"from line (\d+)")
 _SECRET_KIND = re.compile(r"looks like a secret \((?P<kind>[^()]*)\)")
 _GUESSES = frozenset(
@@ -36,6 +37,7 @@ _MADE_UP = re.compile(
     r"|@(?:host(?:name)?|localhost|127\.0\.0\.1|example\.\w+|[\w.-]+\.(?:test|example|invalid))\b",
     re.IGNORECASE,
 )
+_COMMENT = re.compile(r"\s*(?:#|//|/\*|\*(?!\*)|--|<!--)")
 # The keys that a provider's own documents show.
 _EXAMPLE = re.compile(r"EXAMPLE(?:KEY)?\b")
 _EXCUSED = re.compile(r"[^#]*+#.*\b(?:noqa\b|pylint:\s*disable|nosec\b)", re.IGNORECASE)
@@ -70,6 +72,8 @@ def _in_its_place(finding: Finding, line_of: Callable[[Finding], str]) -> Findin
         return None
     if finding.rule == "F401" and finding.path.endswith("__init__.py"):
         return None  # a re-export
+    if finding.rule in ("F401", "PLW0127") and _COMPATIBLE.search(finding.path):
+        return None  # names that are offered to all versions of Python alike
     if (finding.critic == "ruff" or finding.rule == "debugging") and _EXCUSED.match(line_of(finding)):
         return None  # in whatever spelling: the author knows
     if finding.rule == "S301" and "dumps(" in line_of(finding):
@@ -88,6 +92,8 @@ def _secret(finding: Finding, line: str, *, trial: bool) -> Finding | None:
         return None
     if trial:
         return None if guess else replace(finding, severity="info")
+    if guess and _COMMENT.match(line):
+        return None  # it shows how something is called
     if guess and kind in ("", "Basic Auth Credentials") and _MADE_UP.search(line):
         return None
     if "Entropy" in kind and (_DIGEST.search(line) or not _NAMED.search(line) or not _GIVEN.search(line)):

@@ -103,7 +103,9 @@ def check_local(repo: str, policy: GitPolicy) -> str:
     if not _is_allowed(path, policy):
         raise _refused("it lies outside the allowed directories")
     if not os.path.isdir(path):
-        message = f"There is no directory '{os.path.basename(path)}' to read a repository from."
+        name = os.path.basename(path)
+        shown = "" if re.search("[@?#]", name) else f" '{name}'"  # a mistyped address may carry credentials
+        message = f"There is no directory{shown} to read a repository from."
         raise CallError.of(Category.NOT_FOUND, "REPOSITORY_NOT_FOUND", message)
     return path
 

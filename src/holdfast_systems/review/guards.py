@@ -1,7 +1,7 @@
 """What a change takes away: an early exit on a missing value, a narrow `except`, tests that go with their code.
 
 A linter sees only what is there. These remarks are few by design: a guard counts as removed only where little else
-changed around it and its condition stands nowhere in the change's new lines.
+changed around it, its condition stands nowhere in the change's new lines, and what it checked is still read below it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,24 @@ _GUARD = re.compile(
 )
 _EXIT = re.compile(r"^\s*(?:return|raise|throw|continue|break|panic|abort|assert)\b")
 _INLINE_EXIT = re.compile(r"[:{)]\s*(?:return|raise|throw|continue|break)\b")
+_ANSWER = re.compile(r"\breturn\s+(?!(?:None|null|undefined|nil|[Tt]rue|[Ff]alse|\d+)\b)(?P<value>[^;\s][^;]*?)[\s;]*$")
 _NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
 _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
 _RAISE = re.compile(r"^\s*raise\b")
 _TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
 _CONDITION = re.compile(r"^\s*+(?:}?\s*+else\s++)?(?:if|elif|unless)\b")
 _FUNCTION = re.compile(r"^\s*(?:export |async |public |private |static )*(?:def|function|func|class)\b|.*=> {$")
 _JOINT = re.compile(r"\s(?:and|or|&&|\|\|)\s")
 _PART_MIN = 10
+# What a condition asks about, with its owner: `self.rows`, `request.host`; not the words it asks with.
+_NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*")
+_ASKING = re.compile(
+    r"(?:if|elif|else|unless|and|or|not|is|in|None|True|False|null|undefined|nil|true|false|typeof|instanceof"
+    r"|len|isinstance|hasattr|getattr|str|int|float|bool|any|all|self|this|new)"
+)
 _AROUND_MAX = 4  # more new lines than this in one place are a rewrite, not a removal
 
 
@@ -63,9 +71,13 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
                 continue
             if reworded:
                 continue  # it may be: only a reader of meaning can say
+            if not _is_still_read(match["condition"], line, hunk):
+                continue
             following = gone[index + 1].text if index + 1 < len(gone) else ""
             if _is_kept(following, new) or any(_FUNCTION.match(other.text) for other in gone[:index]):
                 continue  # it leaves by the same words elsewhere, or its whole function is gone
+            if _is_answered(line.text if _INLINE_EXIT.search(line.text) else following, line, hunk):
+                continue
             if _EXIT.match(following) or _INLINE_EXIT.search(line.text):
                 message = (
                     f"A check that left early (line {line.old_no} before the change) is gone, and nothing replaces it."
@@ -78,6 +90,29 @@ def _stands(condition: str, new: set[str]) -> bool:
     whole, *parts = (_plain(part) for part in (condition, *_JOINT.split(condition)))
     asked = [whole, *(part for part in parts if len(part) > _PART_MIN)]
     return any(part in text for part in asked for text in new)
+
+
+def _is_still_read(condition: str, guard: DiffLine, hunk: Hunk) -> bool:
+    """Whether what was checked is read in the lines that follow, and comes from where it came from before."""
+    at = next(index for index, line in enumerate(hunk.lines) if line is guard)
+    following = [line.text for line in hunk.lines[at + 1 :] if line.kind != "-"]
+    changed = [line.text for line in hunk.lines if line.kind != " "]
+    names = {name for name in _NAME.findall(_QUOTED.sub("", condition)) if not _ASKING.fullmatch(name)}
+    for name in sorted(names):
+        read = re.compile(rf"(?<![\w$.]){re.escape(name)}(?![\w$])")
+        given = re.compile(rf"(?<![\w$.]){re.escape(name)}(?:\s*:[^=]+)?\s*:?=(?!=)|\b(?:for|as)\s+{re.escape(name)}\b")
+        if any(map(read.search, following)) and not any(map(given.search, changed)):
+            return True
+    return False
+
+
+def _is_answered(leaving: str, guard: DiffLine, hunk: Hunk) -> bool:
+    """Whether what the guard answered with stands in the lines that follow: they may come to the same answer."""
+    match = _ANSWER.search(leaving)
+    if match is None:
+        return False
+    at = next(index for index, line in enumerate(hunk.lines) if line is guard)
+    return any(match["value"] in line.text for line in hunk.lines[at + 1 :] if line.kind != "-")
 
 
 def _is_kept(leaving: str, new: set[str]) -> bool:

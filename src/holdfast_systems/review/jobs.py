@@ -18,8 +18,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from holdfast import App, Context, Job, JobTx, NotAllowed, Settled, stage
-from holdfast.kit import Kernel, State, prepare, submit_in, unchanged
+from holdfast import App, Context, Failure, Job, JobTx, NotAllowed, Settled, stage
+from holdfast.kit import Kernel, PublicFailure, State, prepare, submit_in, unchanged
 from holdfast.kit.redaction import redact_message
 from holdfast.kit.repair import Corrected, TakenBack
 from holdfast.kit.tables import Tx, effects, load_migrations
@@ -43,6 +43,22 @@ TAKEN_BACK_WITHIN_S = 2 * 86_400.0
 TAKEN_BACK_BATCH = 50
 CHANGES_KEPT_S = 30 * 86_400.0
 PRUNE_EVERY_S = 3_600.0
+CALLERS_MISTAKES = frozenset(
+    {
+        "CHANGELIST_INVALID",
+        "CHANGELIST_NOT_FOUND",
+        "DEPOT_REFUSED",
+        "DIFF_TOO_LARGE",
+        "DIFF_UNREADABLE",
+        "REPOSITORY_INVALID",
+        "REPOSITORY_NOT_FOUND",
+        "REPOSITORY_REFUSED",
+        "REPOSITORY_TOO_LARGE",
+        "REVISION_INVALID",
+        "REVISION_NOT_FOUND",
+    }
+)
+"""A wrong branch or path, a diff that is none: the caller is told, and nobody who runs the service can fix it."""
 
 logger = logging.getLogger("holdfast.review")
 _REVIEW = TypeAdapter(Review)
@@ -102,6 +118,9 @@ def _declare_review(app: App, engine: Engine) -> type[Job[Any]]:
         async def notify(self, ctx: Context, order: ReviewOrder, llm: Critique) -> Notified:
             mail = Mail(order.changelist_id, order.review_version, order.sender, order.dated_at)
             return await notify(engine, ctx, mail, llm)
+
+        def public_failure(self, why: Failure, stage: str) -> PublicFailure:
+            return PublicFailure(why.error_class, by_user=why.error_class in CALLERS_MISTAKES)
 
         async def on_settled(self, tx: JobTx, change: Settled) -> None:
             await write_settled(tx, change)

@@ -27,8 +27,11 @@ _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
         "info",
     ),
     re.compile(r"debugger\b"): (".js .jsx .ts .tsx .mjs .cjs .vue .svelte", "warning"),
-    # Whoever shows an error last reports it.
-    re.compile(r"^console\.(?:log|debug|trace)\((?!.*\b(?:e|ex|err|error|exception|reason)\)*;?\s*$)"): (
+    # Whoever shows an error last reports it; a sentence is meant for a reader.
+    re.compile(
+        r"^console\.(?:log|debug|trace)\("
+        r"(?!['\"`](?:[^'\"` ]+ ){3}[^'\"`]*['\"`]\)|.*\b(?:e|ex|err|error|exception|reason)\)*;?\s*$)"
+    ): (
         ".js .jsx .ts .tsx .mjs .cjs .vue .svelte",
         "info",
     ),
@@ -38,7 +41,7 @@ _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
     re.compile(r"set -x\b"): (".sh .bash", "info"),
 }
 _TODO = re.compile(r"\b(TODO|FIXME)\b(?!\s*[\[(])(?![^\n]{0,40}(?:#\d+|[A-Z]{2,}-\d+|https?://))")
-_PROSE = frozenset({".md", ".rst", ".txt", ".adoc"})
+_PROSE = frozenset({"", ".md", ".rst", ".txt", ".adoc"})
 _LONG_BY_NATURE = frozenset(
     {
         ".html",

@@ -29,6 +29,9 @@ _OLD_PYTHON = re.compile(
 )
 _TICKET = re.compile(r"https?://|#\d+|\b[A-Z]{2,}-\d+")
 _TO_A_TOOL = re.compile(r"(?:#|//|/\*)\s*(?:pyright|mypy|pylint|ruff|flake8|type|isort|eslint|@ts|prettier|tslint)\b")
+# `if (a = b)`, where somebody may have meant to compare.
+_ASSIGNED_PLAINLY = re.compile(r"\bif\s*\(.*(?<![=!<>])=(?![=>])\s*(?:[\w$]+|'[^']*'|\"[^\"]*\")\s*(?:\)|&&|\|\|)")
+_IMPORTED = re.compile(r"`(?:[\w.]*\.)?(?:\w+` as `)?(?:[\w.]+ as )?(\w+)` imported but unused")
 _BOUNDED = re.compile(r"maxsize\s*=\s*\d|lru_cache\(\d")
 _MOVED_CHARS_MIN = 8
 
@@ -47,6 +50,8 @@ def unmeant(findings: list[Finding], changelist: Changelist, texts: dict[str, st
     written = {path for path, text in texts.items() if is_written_by_a_program(text)}
     kept = []
     for finding in findings:
+        if _is_shown(finding, texts.get(finding.path, "")):
+            continue
         if finding.critic == "ruff" and finding.path in older:
             continue  # written for Python 2: nothing that is said of it as Python 3 holds
         lines = texts.get(finding.path, "").split("\n")
@@ -58,6 +63,12 @@ def unmeant(findings: list[Finding], changelist: Changelist, texts: dict[str, st
         ):
             kept.append(finding)
     return kept
+
+
+def _is_shown(finding: Finding, content: str) -> bool:
+    """An address with a password in a text of several lines, as documents show how one is written."""
+    guessed = finding.rule == "secret" and "Basic Auth Credentials" in finding.message
+    return guessed and finding.line in _lines_of_texts(content)
 
 
 def is_written_by_a_program(text: str) -> bool:
@@ -78,12 +89,20 @@ def _is_meant(finding: Finding, line: str, lines: list[str], content: str) -> bo
     if rule == "F401":
         # an import that is tried, or that is itself what a test tries
         tried = "find_spec" in finding.message or (line[:1].isspace() and path_kind(finding.path) == "trial")
-        return tried or _only_imports(content)
+        explained = number > 1 and lines[number - 2].lstrip().startswith("#")
+        return tried or explained or _is_named_in_a_comment(finding, lines) or _only_imports(content)
     if rule == "B019":
         return bool(_BOUNDED.search(line))
     if rule == "eslint(no-cond-assign)":
-        return "while" in line  # a loop that goes on while there is a next one
+        return not _ASSIGNED_PLAINLY.search(line)  # what is asked for or worked out there is kept on purpose
     return rule == "debugging" and finding.severity == "info" and _is_an_answer(finding, lines, content)
+
+
+def _is_named_in_a_comment(finding: Finding, lines: list[str]) -> bool:
+    """Whether types that stand in comments need the import."""
+    imported = _IMPORTED.search(finding.message)
+    named = re.compile(rf"#\s*type:.*\b{re.escape(imported[1])}\b") if imported else None
+    return named is not None and any(map(named.search, lines))
 
 
 def _only_imports(content: str) -> bool:

@@ -37,7 +37,6 @@ OXLINT_RULES = [
     "no-new-native-nonconstructor",
     "no-obj-calls",
     "no-self-assign",
-    "no-setter-return",
     "no-shadow-restricted-names",
     "no-sparse-arrays",
     "no-this-before-super",

@@ -38,13 +38,14 @@ CRITIC = "offline"
 # projects take or leave.
 _RUFF_RULES = (
     "E711,E714,E721,E722,E9,F,B,PLE,PLW,ASYNC,RUF006,W605,"
-    "S113,S201,S202,S301,S302,S307,S323,S501,S502,S503,S504,S505,S506,S507,S508,S509,S602,S609,S612,S701"
+    "S113,S201,S202,S301,S302,S307,S323,S501,S502,S503,S505,S506,S507,S508,S509,S602,S609,S612,S701"
 )
 _RUFF_IGNORED = (
-    "B007,B009,B010,B011,B024,B026,B027,B028,B030,B904,B905,B911,ASYNC109,ASYNC240,"
+    "F403,F405,B007,B008,B009,B010,B011,B024,B026,B027,B028,B030,B034,B904,B905,B911,ASYNC109,ASYNC240,"
     "PLE0704,PLW0108,PLW0603,PLW1641,PLW1508,PLW1509,PLW1510,PLW2901"
 )
 _RUFF_ERRORS = re.compile(r"invalid-syntax|E9|F82|F70|PLE")
+_UNQUOTED = 2086  # of what shellcheck only advises, what breaks at the first blank in a name
 _SHELLS = frozenset({".sh", ".bash", ".dash", ".ksh"})
 _SHEBANG = re.compile(r"#!\s*/\S*?/(?:env\s+(?:-S\s+)?)?(?:sh|bash|dash|ksh)\b")
 
@@ -197,7 +198,7 @@ async def _shellcheck(placed: Placed) -> list[Finding]:
     said = await json_of(
         placed, ("shellcheck", "--norc", "--exclude=SC1090,SC1091", "--format=json1", "--", *names), codes=(0, 1)
     )
-    severities: dict[str, Severity] = {"error": "error", "warning": "warning"}
+    severities: dict[str, Severity] = {"error": "error", "warning": "warning"}  # the rest is advice
     return [
         Finding(
             file.path,
@@ -208,7 +209,8 @@ async def _shellcheck(placed: Placed) -> list[Finding]:
             "shellcheck",
         )
         for entry in said["comments"]
-        if (file := placed.of(entry["file"])) is not None and entry["level"] != "style"
+        if (file := placed.of(entry["file"])) is not None
+        and (entry["level"] in severities or entry["code"] == _UNQUOTED)
     ]
 
 

@@ -24,7 +24,7 @@ _TEST_DATA = re.compile(
 )
 # Tests, examples, scripts and documents: printing and made-up passwords are their business.
 _TRIAL = re.compile(
-    r"(^|/)(tests?|testing|spec|specs|__tests__|fixtures?|testdata|examples?|samples?|demos?|docs?|bench(marks?)?|"
+    r"(^|/)(tests?|testing|integration|e2e|spec|specs|__tests__|fixtures?|testdata|examples?|samples?|demos?|docs?|bench(marks?)?|"
     r"scripts?|tools?|bin|sandbox|\.github|ci)/"
     r"|(^|/)(test_[^/]*|[^/]*_test|conftest)\.\w+$|\.(test|spec|stories|d|example|sample)\.\w+$|\.(md|rst|txt|adoc)$",
     re.IGNORECASE,

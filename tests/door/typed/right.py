@@ -63,8 +63,8 @@ def sync(connection: sqlite3.Connection, session: Session, postgres: psycopg.Con
     enqueue(connection, Ship, Order(1))
     enqueue(postgres, Count, 1, key="a", delay_s=1, priority=Priority.HIGH, deadline_s=2.5, owner="ann", trace=None)
     enqueue(connection, Count, 1, autocommit=True)
-    ids: list[str] = enqueue_many(session, Ship, [Order(1)], key=lambda order: str(order.id), delay_s=1).ids
-    return enqueue(session, Ship, Order(1)).id + ids[0]
+    ids: list[str] = enqueue_many(session, Ship, [Order(1)], key=lambda order: str(order.id), delay_s=1)
+    return enqueue(session, Ship, Order(1)) + ids[0]
 
 
 async def asynchronous(session: AsyncSession, connection: AsyncConnection) -> str:

@@ -107,6 +107,21 @@ def hyphenated() -> bytes:
     return document([first + shown], more_fonts=fonts)
 
 
+def groff_set(lines: int = 24) -> bytes:
+    """Some blanks are steps between letters; two letters are set apart by more than that, and belong together."""
+    rows = [b"2.5 Tc (a)Tj 0 Tc 7.5 0 Td (login shell of a kind, number %d)Tj -7.5 -14 Td " % at for at in range(lines)]
+    rows.append(b"3 Tc (apart)Tj 0 Tc 0 -14 Td ")
+    return document([b"BT /F1 10 Tf 60 740 Td " + b"".join(rows) + b"ET"])
+
+
+def line_numbered(lines: int = 20) -> bytes:
+    """A manuscript for review: each line has its number in the margin, also that of a heading."""
+    numbers = [(40.0, 720.0 - 14 * at, 6.0, f"{31 + at}") for at in range(lines)]
+    prose = [(72.0, 720.0 - 14 * at, 10.0, PROSE) for at in range(lines) if at != 10]
+    head = text([(72.0, 580.0, 10.0, "2. METHODS OF MEASURE")], "F2")
+    return document([text(numbers) + text(prose[:10]) + head + text(prose[10:])])
+
+
 def tagged() -> bytes:
     """A heading, a paragraph, a list in a list without bullets to see and a table without rules, told by tags alone."""
     shown = [

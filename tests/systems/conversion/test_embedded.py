@@ -20,9 +20,9 @@ from tests.systems.conversion import pdfs
 
 from holdfast.core.failure import Failure
 from holdfast.errors import CallError
-from holdfast.sandbox.parent import sandbox_for
 from holdfast_systems.conversion.codes import Code, conversion_failure, public_error
 from holdfast_systems.conversion.embedded import TASK, EmbeddedGateway, Limits, failed
+from holdfast_systems.sandbox.parent import sandbox_for
 
 pytestmark = [
     pytest.mark.slow,  # processes are started

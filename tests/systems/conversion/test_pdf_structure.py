@@ -193,6 +193,19 @@ def test_a_hyphen_of_typesetters_is_joined_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("C9")
+def test_the_numbers_of_lines_stand_in_the_margin(tmp_path: Path) -> None:
+    root = tei_of(tmp_path, made.line_numbered())
+    assert texts(root, "head")[-1:] == ["2. METHODS OF MEASURE"]
+    assert texts(root, "fw") == [" ".join(str(number) for number in range(31, 51))]
+
+
+@pytest.mark.spec("C9")
+def test_a_blank_that_is_a_step_between_letters_parts_words(tmp_path: Path) -> None:
+    found = " ".join(texts(tei_of(tmp_path, made.groff_set()), "p"))
+    assert found.count("a login shell of a kind") == 24 and found.endswith(" apart")
+
+
+@pytest.mark.spec("C9")
 def test_a_line_from_the_right_is_read_from_the_right() -> None:
     """The words of the file run as they are seen, from the left; a number among them keeps its place."""
     shown = ["מילים", "12", "עם", "משפט", "זה"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,9 @@ class Pair:
 
     def trouble(self) -> str | None:
         return self.transport.trouble()
+
+    def stalled(self) -> Mapping[str, str]:
+        return self.transport.stalled()
 
     async def declare(self, queues: Any) -> None:
         await self.transport.declare(queues)

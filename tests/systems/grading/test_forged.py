@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -15,12 +16,14 @@ from tests.systems.grading.pair import Pair
 from tests.systems.grading.test_grading_service import graded, request
 
 from holdfast import NotAllowed
+from holdfast.engines.doorbell import doorbell
 from holdfast.engines.run import _handle
+from holdfast.errors import TransportDown
 from holdfast.kernel import operate
 from holdfast.kernel.app import Consumer
 from holdfast.kernel.kernel import Kernel
 from holdfast.transports.rabbitmq.transport import RabbitTransport
-from holdfast.transports.seam import Delivery, Queue
+from holdfast.transports.seam import Delivery, Message, Queue
 from holdfast_systems.grading import letters
 from holdfast_systems.grading.callbacks import receive_callback
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, EXCHANGE, REQUEST_QUEUE
@@ -90,7 +93,7 @@ async def test_the_documented_permissions_keep_the_services_apart(
 ) -> None:
     vhost = rabbitmq_url.rpartition("/")[2]
     permissions = documented()
-    assert set(permissions) == {"main-app", "grading-service"}
+    assert set(permissions) == {"main-app", "grading-service", "grading-celery"}
     urls = {}
     for user in (*permissions, "stranger"):
         internal = "rabbit_auth_backend_internal"
@@ -108,6 +111,39 @@ async def test_the_documented_permissions_keep_the_services_apart(
     assert await may_get(urls["grading-service"], REQUEST_QUEUE)
     assert not await may_get(urls["grading-service"], CALLBACK_QUEUE)
     assert await may_publish(urls["grading-service"]) and not await may_publish(urls["stranger"])
+    assert await may_ring(urls["grading-celery"]) and not await may_ring(urls["grading-service"])
+    assert not await may_get(urls["grading-celery"], CALLBACK_QUEUE)
+    assert "refuses this user" in await why_stalled(urls["grading-service"], CALLBACK_QUEUE)
+
+
+async def may_ring(url: str) -> bool:
+    """As the Celery engine does: an exchange and a queue for the bells, which are sent past that exchange."""
+    transport, bell = RabbitTransport(url), doorbell("grading-service")
+    try:
+        await transport.declare([Queue(bell, bell)])
+        await transport.publish(Message("m-1", bell, b"{}"))
+    except TransportDown as error:
+        assert "refuses this user" in str(error)
+        return False
+    finally:
+        await transport.close()
+    return await may_get(url, bell)
+
+
+async def why_stalled(url: str, queue: str) -> str:
+    """What a transport says of a queue that its user may not consume."""
+    transport = RabbitTransport(url)
+    consuming = asyncio.create_task(transport.consume(queue, transport.publish))  # type: ignore[arg-type]
+    try:
+        async with asyncio.timeout(20):
+            while queue not in transport.stalled():  # noqa: ASYNC110, a refusal rings no bell
+                await asyncio.sleep(0.01)
+        assert transport.trouble() is None, "the broker is there"
+        return transport.stalled()[queue]
+    finally:
+        consuming.cancel()
+        await asyncio.wait([consuming])
+        await transport.close()
 
 
 async def may_get(url: str, queue: str) -> bool:

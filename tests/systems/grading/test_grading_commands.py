@@ -91,6 +91,10 @@ def test_an_operator_finds_shows_and_resubmits_submissions(env: dict[str, str]) 
     assert [(act["actor"], act["action"]) for act in acts] == [("olga", "submission.resubmitted")]
     heads, *rows = run(env, "submissions", "list").output.splitlines()
     assert heads.split()[:2] == ["id", "userId"] and "ann" in rows[1], "no column stands empty"
+    short = {row.split()[0] for row in rows if row.strip()}
+    shown = {run(env, "submissions", "show", each).output.split()[1] for each in short}
+    assert {len(each) for each in short} != {36} and failed["id"] in shown and len(shown) == 2
+    assert "Several submissions begin with" in run(env, "submissions", "show", failed["id"][:8]).output
     for words in (("show", "no-id"), ("show", "0190a000-0000-7000-8000-000000000000"), ("resubmit", "no-id")):
         assert run(env, "submissions", *words).exit_code == 1
 
@@ -109,9 +113,12 @@ def test_an_operator_lists_shows_resends_and_archives_letters(env: dict[str, str
     (letter,) = said(env, "dlq", "list")["items"]
     assert (letter["requestId"], letter["failureReason"], letter["state"]) == ("R-1", "NOT_A_LETTER", "open")
     assert "R-1" in run(env, "dlq", "show", letter["id"]).output
-    assert run(env, "dlq", "list").output.split()[:2] == ["id", "state"]
+    printed = run(env, "dlq", "list").output
+    short = printed.splitlines()[1].split()[0]
+    assert printed.split()[:2] == ["id", "state"] and len(short) < len(letter["id"])
+    assert "R-1" in run(env, "dlq", "show", short).output
     assert run(env, "dlq", "resend", letter["id"]).exit_code == 2, "a reason is required"
-    assert said(env, "dlq", "resend", letter["id"], "--reason", "mended", "--actor", "olga")["state"] == "resent"
+    assert said(env, "dlq", "resend", short, "--reason", "mended", "--actor", "olga")["state"] == "resent"
     assert said(env, "dlq", "list")["items"] == []
     again = run(env, "dlq", "archive", letter["id"], "--reason", "gone")
     assert again.exit_code == 1 and "was resent by olga" in again.output, "who did what, and not only that it is gone"

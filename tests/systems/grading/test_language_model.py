@@ -74,6 +74,18 @@ def test_packed_weights_are_scaled_block_by_block(tmp_path: Path) -> None:
     assert list(Weights(path).tensors["w"].unpack()[0]) == [n * 0.25 for n in range(-16, 16)]
 
 
+def test_every_type_of_note_is_read_with_its_size_and_sign(tmp_path: Path) -> None:
+    values = {0: ("B", 200), 1: ("b", -3), 2: ("H", 60_000), 3: ("h", -300), 4: ("I", 1 << 31), 5: ("i", -70_000)}
+    values |= {6: ("f", 0.5), 7: ("?", True), 10: ("Q", 1 << 63), 11: ("q", -(1 << 40)), 12: ("d", 0.1)}
+    notes = b"".join(
+        struct.pack("<Q2sI", 2, b"%02d" % kind, kind) + struct.pack("<" + form, value)
+        for kind, (form, value) in values.items()
+    )
+    path = tmp_path / "notes.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + notes)
+    assert Weights(path).notes == {f"{kind:02}": value for kind, (_, value) in values.items()}
+
+
 @pytest.mark.parametrize("content", [b"GGUF", b"no weights at all, but long enough", packed(99, 1, 32, b"\0" * 40)])
 def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.gguf"

@@ -14,7 +14,7 @@ from holdfast import InvalidInput
 from holdfast.kernel.observe.watch import LogWatch
 from holdfast_systems.grading.contract import CALLBACK_QUEUE, SLA_MS
 from holdfast_systems.grading.main_app import submit
-from holdfast_systems.grading.reasons import ADVICE, REASONS, advice
+from holdfast_systems.grading.reasons import ADVICE, OTHER, REASONS, advice, label
 from holdfast_systems.grading.settings import MainSettings
 from holdfast_systems.grading.sweep import BATCH, sweep_timeouts
 from holdfast_systems.grading.transitions import Status
@@ -243,3 +243,10 @@ def test_every_failure_of_a_recording_tells_the_learner_what_to_do_and_no_other_
     assert [advice(reason) for reason in audio] == [ADVICE[reason] for reason in audio]
     assert advice("AUDIO_OF_ANOTHER_SERVICE") == "Your recording cannot be used. Please record your answer again."
     assert [advice(reason) for reason in (None, "", "LLM_FAIL", "TIMEOUT", "OTHER")] == [None] * 5
+
+
+@pytest.mark.spec("K17")
+def test_a_metric_has_a_label_for_each_known_reason_and_one_for_all_others() -> None:
+    """Else whoever answers could make as many series as it likes."""
+    assert [label(reason) for reason in (None, *REASONS)] == ["", *REASONS]
+    assert [label(reason) for reason in ("", "NOBODY_KNOWS_THIS", "llm_fail")] == [OTHER] * 3

@@ -277,7 +277,7 @@ async def test_the_same_words_about_a_file_are_said_once_and_errors_each_time() 
 
 def test_a_guard_in_other_quotes_or_brackets_is_the_same_guard() -> None:
     def replaced(gone: str, come: str) -> list[tuple[int, str]]:
-        return guards(changed("a.py", f"{gone}\n    return\nx = 1\n", f"{come}\n    return\nx = 1\n"))
+        return guards(changed("a.py", f"{gone}\n    return\nshow(data)\n", f"{come}\n    return\nshow(data)\n"))
 
     assert replaced("if len(data['email']) < 3:", 'if len(data["email"]) < 3:') == []
     assert replaced("if (a is None):  # not yet", "if a is None:") == []
@@ -331,10 +331,10 @@ async def test_a_line_that_comes_from_another_file_is_nothing_new() -> None:
 def test_a_guard_whose_function_went_or_that_leaves_elsewhere_is_not_missed() -> None:
     whole = "def f(x):\n    if x is None:\n        return None\n    return x\n\ny = 1\n"
     assert guards(changed("a.py", whole, "y = 1\n")) == []
-    before = "if count > most:\n    raise TooMany('no more')\nx = 1\n"
+    before = "if count > most:\n    raise TooMany('no more')\nx = count\n"
     after = "def stop():\n    raise TooMany('no more')\n"
-    assert guards(changed("a.py", before, "x = 1\n") + changed("b.py", "", after)) == []
-    assert guards(changed("a.py", before, "x = 1\n")) == [(1, "removed-guard")]
+    assert guards(changed("a.py", before, "x = count\n") + changed("b.py", "", after)) == []
+    assert guards(changed("a.py", before, "x = count\n")) == [(1, "removed-guard")]
 
 
 def test_tests_that_go_are_counted_over_all_files() -> None:

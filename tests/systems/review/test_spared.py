@@ -29,7 +29,51 @@ async def test_an_error_that_is_shown_is_no_debugging() -> None:
 
 
 def test_a_condition_that_is_asked_elsewhere_is_not_removed() -> None:
-    old = "if self.rows is not None or self.done:\n    return True\nreturn self.late\n"
-    kept = "return self.late or self.done or (self.rows is not None)\n"
+    old = "if self.rows is not None or self.done:\n    return True\nreturn self.rows[0]\n"
+    kept = "return self.rows[0] or self.done or (self.rows is not None)\n"
     assert guards(changed("a.py", old, kept)) == []
-    assert guards(changed("a.py", old, "return self.late\n")) == [(1, "removed-guard")]
+    assert guards(changed("a.py", old, "return self.rows[0]\n")) == [(1, "removed-guard")]
+
+
+def test_a_check_that_goes_with_what_it_checked_is_not_missed() -> None:
+    def left(read: str, *, before: str = "", after: str = "") -> list[tuple[int, str]]:
+        old = f"{before}if host is None:\n    return 0\n{read}\n"
+        return guards(changed("a.py", old, f"{after}{read}\n"))
+
+    assert left("return host.name") == [(1, "removed-guard")]
+    assert left("return row.name") == [], "nobody reads it any more"
+    assert left("return row.host") == [], "that is another"
+    plain = "if host is None:\n    return 'HERE'\n"
+    assert guards(changed("a.py", f"{plain}return host or 'HERE'\n", "return host or 'HERE'\n")) == [], (
+        "the same answer"
+    )
+    assert guards(changed("a.py", f"{plain}return host\n", "return host\n")) == [(1, "removed-guard")]
+    assert left("return host.name", before="host = row.host\n", after="host = row.host or HERE\n") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.py", "from typing import List\n\nrows = sorted(())  # type: List[int]\n"),
+        ("a.py", "# Loaded now, and not in the first request.\nimport encodings.idna\n"),
+        ("src/_compat.py", "import collections as collections_abc\n\ncallable = callable\n"),
+        ("a.py", "from b import *\n\nnames = read()\n"),
+        ("a.py", 'class Url:\n    """\n    https://ada:a%20secret@host.de:1234/path\n    """\n'),
+        ("a.js", "// => { username: 'ada', password: 'engine-no-1' }\nread();\n"),
+        ("a.js", "console.trace('passing an array is deprecated');\n"),
+        ("a.js", "if (found = rows.find(name)) use(found);\n"),
+        ("LICENSE", "word " * 50 + "end\n"),
+    ],
+)
+async def test_what_an_author_means_gets_no_remark(path: str, text: str) -> None:
+    assert rules(await reviewed(added(path, text)), path) == set()
+
+
+async def test_its_neighbours_that_nobody_means_do() -> None:
+    assert rules(await reviewed(added("a.py", "from typing import List\n\nrows = read()\n")), "a.py") == {
+        (1, "F401"),
+        (3, "F821"),
+    }
+    assert rules(await reviewed(added("a.js", "console.log('here');\n")), "a.js") == {(1, "debugging")}
+    secret = "const login = { username: 'ada', password: 'engine-no-1' };\n"
+    assert {rule for _, rule in rules(await reviewed(added("a.js", secret)), "a.js")} == {"secret"}

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import CallError, Category
 from holdfast.kernel import operate
+from holdfast.operator.snapshot import snapshot
 from holdfast.tables import cases
 from holdfast.testing import World
 from holdfast_systems.review import deliveries
@@ -239,6 +240,8 @@ async def test_a_diff_without_files_is_an_error_of_the_fetch(deploy: Deploy, des
     await world.run_until_idle()
     stored, _ = await see(world)
     assert (stored.status, stored.stage, stored.error_class) == ("failed", "fetch", "DIFF_UNREADABLE")
+    view = await snapshot(world.kernel)
+    assert (view.dead_letters_open, view.dead_letters_quiet) == (0, 1), "its caller's own mistake wakes nobody"
 
 
 @pytest.mark.spec("K9")

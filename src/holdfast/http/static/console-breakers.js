@@ -70,7 +70,7 @@ export async function breaker({ parts: [system, name] }, again) {
       [
         ["When", (row) => when(row.at)],
         ["Gate", (row) => pill(row.gate)],
-        ["Why", "reason"],
+        ["Why", (row) => (row.gate === "half_open" ? "its pause is over: trial calls decide" : text(row.reason))],
       ],
       past.items,
       null,

@@ -7,6 +7,24 @@ const topicOf = (one) => topicWords(one.topic).replace(/^./, (letter) => letter.
 const titleOf = (one) => `${topicOf(one)}${one.subject ? `: ${one.subject}` : ""}`;
 const lasted = (one) => span((new Date(one.ended_at ?? Date.now()) - new Date(one.began_at)) / 1000);
 
+// Where a person goes from a notice; the server decides what is one (holdfast.operator.attention).
+export const PLACES = {
+  provider_down: (system, notice) =>
+    `#breaker/${encodeURIComponent(system)}/${encodeURIComponent(notice.subject)}`,
+  letters_open: () => "#dead",
+  letters_escalated: () => "#dead",
+  letters_of_bugs: () => "#dead",
+  jobs_dying: () => "#dead",
+  effects_in_doubt: () => "#outbox",
+  outbox_lag: () => "#outbox",
+  messages_set_aside: () => "#outbox",
+  no_worker: () => "#machines",
+  undeclared: () => "#jobs",
+  waiting_long: (system) => `#jobs?q=state:queued&system=${encodeURIComponent(system)}`,
+  deadlines_at_risk: (system) => `#jobs?q=sort:deadline&system=${encodeURIComponent(system)}`,
+  paused: () => "#machines",
+};
+
 // What wakes somebody stands above what can wait.
 export const worstFirst = (items) => items.toSorted((one, other) => Number(other.severity === "page") - Number(one.severity === "page"));
 
@@ -31,8 +49,13 @@ export function incidentCard(one, again, title = null) {
       ["What comes next", now.next_at ? el("span", {}, "next trial at ", when(now.next_at)) : ""],
       ["First deadline missed", now.late_at ? el("span", {}, "at ", when(now.late_at)) : ""],
     ]),
-    now.to_do ? el("p", { class: "to-do" }, el("strong", {}, "What to do: "), sentence(now.to_do)) : null,
+    now.to_do ? el("p", { class: "to-do" }, el("strong", {}, "What to do: "), sentence(now.to_do), " ", wayTo(one)) : null,
   );
+}
+
+function wayTo(one) {
+  const place = PLACES[one.topic]?.(one.system, one);
+  return place ? link(place, "Go there") : null;
 }
 
 const hit = (jobs, owners) => (jobs ? `${many(jobs)} job${jobs === 1 ? "" : "s"}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
@@ -125,7 +148,7 @@ export async function incident({ parts: [id] }, again) {
       "ol",
       { class: "story" },
       one.timeline.map((line) =>
-        el("li", {}, when(line.at), " ", el("strong", {}, `${line.who ? `${line.who} ` : ""}${line.what}`), line.text ? `: ${line.text}` : ""),
+        el("li", {}, when(line.at), " ", el("strong", {}, `${line.who ? `${line.who} ` : ""}${line.what}`), line.text ? [": ", sentence(line.text)] : ""),
       ),
     ),
     el("h3", {}, "Jobs"),

@@ -1,8 +1,8 @@
 // One job with its whole story: why it is where it is, its life on a time axis, and everything that was written down.
 import { api, el } from "./holdfast.js";
-import { ask, count, doing, facts, field, idCell, link, money, pill, pretty, sentence, short, span, table, text, when } from "./parts.js";
+import { ask, count, doing, facts, field, idCell, letterTitle, link, money, pill, pretty, sentence, short, span, table, text, when } from "./parts.js";
 import { PRIORITIES } from "./console-bulk.js";
-import { ways } from "./console-letter.js";
+import { EDITABLE, ways } from "./console-letter.js";
 import { waterfall } from "./waterfall.js";
 
 export async function job({ parts: [id] }, again) {
@@ -202,15 +202,17 @@ function copies(one) {
   ];
 }
 
+// Red as long as somebody has to work on it; what was replayed is only to be looked at and closed.
 function deadLetter(one, again) {
+  const isOpen = EDITABLE.includes(one.state);
   return el(
     "div",
-    { class: "callout error" },
+    { class: isOpen ? "callout error" : "callout" },
     el("strong", {}, "Dead letter: "),
-    `${one.error_class} in ${one.stage}, `,
+    `${letterTitle(one)}, `,
     pill(one.state),
     " ",
-    link(`#letter/${one.id}`, "Work on it"),
+    link(`#letter/${one.id}`, isOpen ? "Work on it" : one.state === "resolved" ? "See it" : "See how it ended, and close it"),
     el("div", { class: "acts" }, ways(one, again)),
   );
 }

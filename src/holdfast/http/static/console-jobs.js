@@ -51,9 +51,12 @@ export async function jobs({ query }, again) {
 // A word that no job has in its ids or its input may be the name of an error: that is one click away.
 function none(wanted, system) {
   if (!wanted) return "There are no jobs yet.";
-  if (!/^[\w.]+$/.test(wanted)) return "No job here fits this.";
+  const reach = /(^|\s)("|input\.|[^\s:"]+(\s|$))/.test(wanted)
+    ? "Text is looked for among the newest 10,000 jobs, fields that their kind declares for search among all. "
+    : "";
+  if (!/^[\w.]+$/.test(wanted)) return `No job here fits this. ${reach}`;
   const address = new URLSearchParams({ q: `error:${wanted}`, ...(system && { system }) });
-  return ["No job here fits this. ", link(`#jobs?${address}`, `Look for it among the errors: error:${wanted}`)];
+  return [`No job here fits this. ${reach}`, link(`#jobs?${address}`, `Look for it among the errors: error:${wanted}`)];
 }
 
 // How many jobs there are in each state; a click narrows the query to one of them.

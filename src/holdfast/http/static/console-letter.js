@@ -2,7 +2,7 @@
 import { api, el } from "./holdfast.js";
 import { mendDialog } from "./mend.js";
 import { ADVICE, CAUSES } from "./console-letters.js";
-import { acting, ask, context, count, doing, facts, field, likelyCause, link, noted, pill, pretty, sentence, table, text, when } from "./parts.js";
+import { acting, ask, context, count, doing, facts, field, letterTitle, likelyCause, link, noted, pill, pretty, sentence, table, text, when } from "./parts.js";
 
 const REASONS = {
   permanent: "no retry can fix it",
@@ -47,7 +47,7 @@ export async function letter({ parts: [id] }, again) {
     el(
       "div",
       { class: "head" },
-      el("h2", { tabindex: "-1" }, `${one.error_class} in ${one.stage}`),
+      el("h2", { tabindex: "-1" }, letterTitle(one)),
       pill(one.state),
       el("div", { class: "end" }, link(`#job/${one.job_id}`, "The job's whole story"), ways(one, again)),
     ),

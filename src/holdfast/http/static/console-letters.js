@@ -1,7 +1,7 @@
 // Dead letters: escalations on top, then grouped by what they have in common; a group is worked on as one.
 import { api, el } from "./holdfast.js";
 import { mendGroupDialog } from "./mend.js";
-import { acting, ago, ask, count, doing, field, idCell, link, pill, short, table, text, when } from "./parts.js";
+import { acting, ago, ask, count, doing, field, idCell, letterTitle, link, pill, short, table, text, when } from "./parts.js";
 
 export const CAUSES = [
   ["transient", "transient: it was down and came back"],
@@ -17,11 +17,14 @@ export const ADVICE = {
 };
 const ORDER = ["escalated", "open", "triaged", "remediated", "replayed", "resolved"];
 
+// Why an unknown exception was tried again is said on the letter's own page.
+const gist = (row) => text(row.last_error).replace(/ \(unknown exception, [^()]*\)$/, "");
+
 // The letters of a group have all but their error in common, so that is said once, above them.
 const groupColumns = (rows) => [
   ["Letter", idCell(rows, "letter")],
   ["State", (row) => pill(row.state)],
-  ["Last error", (row) => short(row.last_error)],
+  ["Last error", (row) => short(gist(row))],
   ["Attempts", "attempts_made"],
   ["Died", (row) => when(row.last_failure_at)],
 ];
@@ -80,11 +83,11 @@ export async function letters({ query }) {
 const groupTable = (rows, none) => table(GROUP_COLUMNS, rows, (row) => `${row.system}/${row.fingerprint}`, none);
 
 const GROUP_COLUMNS = [
-  ["Group", (row) => link(groupHref(row), groupTitle(row))],
+  ["Group", (row) => link(groupHref(row), letterTitle(row))],
   ["System", "system"],
   ["Kind", "kind"],
   ["Provider", "provider"],
-  ["For example", (row) => short(text(row.last_error), 120)],
+  ["For example", (row) => short(gist(row), 120)],
   [
     "Letters",
     (row) =>
@@ -98,12 +101,6 @@ const GROUP_COLUMNS = [
   ["Last", (row) => ago(row.last_at)],
 ];
 const groupHref = (row) => `#group/${encodeURIComponent(row.system)}/${encodeURIComponent(row.fingerprint)}`;
-
-// What a program raised by mistake has a name of its own, which says more than that it is a bug.
-const groupTitle = (row) => {
-  const raised = row.error_class === "BUG" ? text(row.last_error).match(/\b([A-Z]\w*(?:Error|Exception|Exit|Interrupt))\b/)?.[1] : null;
-  return `${raised ?? row.error_class} in ${row.stage}`;
-};
 
 // The API counts by state; a person sees a group once.
 function grouped(rows) {
@@ -147,7 +144,7 @@ export async function group({ parts: [system, fingerprint] }, again) {
     el(
       "div",
       { class: "head" },
-      el("h2", { tabindex: "-1" }, groupTitle(first)),
+      el("h2", { tabindex: "-1" }, letterTitle(first)),
       ORDER.filter((state) => counted.get(state)).map((state) => [`${counted.get(state)} `, pill(state)]),
       el("div", { class: "end" }, hands(which, first, again)),
     ),

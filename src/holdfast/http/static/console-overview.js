@@ -1,7 +1,7 @@
 // The first look: what asks for a person, then each system's last hour.
 import { api, el } from "./holdfast.js";
 import { timeChart } from "./charts.js";
-import { incidentCard, worstFirst } from "./console-incidents.js";
+import { PLACES, incidentCard, worstFirst } from "./console-incidents.js";
 import * as systems from "./console-systems.js";
 import { failureChart, jobsBehind, pace, providerChart } from "./console-time.js";
 import { link, many, sentence, span, topicWords } from "./parts.js";
@@ -29,24 +29,6 @@ const URGENCY = ["red", "yellow", "green"];
 const live = (one) => (one.lanes ?? []).reduce((sum, lane) => sum + lane.jobs, 0);
 const byUrgency = (one, other) =>
   URGENCY.indexOf(one.light) - URGENCY.indexOf(other.light) || live(other) - live(one) || Number(other.runs_jobs) - Number(one.runs_jobs);
-
-// Where a person goes from a notice; the server decides what is one (holdfast.operator.attention).
-const PLACES = {
-  provider_down: (system, notice) =>
-    `#breaker/${encodeURIComponent(system)}/${encodeURIComponent(notice.subject)}`,
-  letters_open: () => "#dead",
-  letters_escalated: () => "#dead",
-  letters_of_bugs: () => "#dead",
-  jobs_dying: () => "#dead",
-  effects_in_doubt: () => "#outbox",
-  outbox_lag: () => "#outbox",
-  messages_set_aside: () => "#outbox",
-  no_worker: () => "#jobs",
-  undeclared: () => "#jobs",
-  waiting_long: () => "#jobs",
-  deadlines_at_risk: () => "#jobs",
-  paused: () => "#machines",
-};
 
 // An incident says it already; the rest is listed.
 function asks(items, more, going) {

@@ -1,15 +1,16 @@
 // What somebody types and has not sent yet. It lives as long as the tab: a refresh, a deploy, a reload and a new sign-in
-// leave it; what was sent, and another person who signs in, end it. A search is no draft: it stands in the address.
+// leave it; what was sent, and another person who signs in, end it. What nobody had signed in for belongs to who signs in
+// first. A search is no draft: it stands in the address.
 import { who } from "./session.js";
 
 const KEY = "holdfast.drafts";
 const LENGTH_MAX = 200_000;
-const TYPED = "textarea, select, input:is([type=text], [type=number], [type=url], [type=checkbox])";
+const TYPED = "textarea, select, input:is([type=text], [type=number], [type=url], [type=email], [type=checkbox])";
 
 function read() {
   try {
     const kept = JSON.parse(sessionStorage.getItem(KEY) ?? "{}");
-    return kept.sub === (who()?.sub ?? null) ? kept.drafts : {};
+    return (kept.sub ?? who()?.sub) === who()?.sub ? (kept.drafts ?? {}) : {};
   } catch {
     return {};
   }
@@ -20,7 +21,7 @@ function write(drafts) {
   if (words.length <= LENGTH_MAX) sessionStorage.setItem(KEY, words);
 }
 
-const place = () => location.hash.split("?")[0];
+const place = () => location.pathname + location.hash.split("?")[0];
 const valueOf = (input) => (input.type === "checkbox" ? input.checked : input.value);
 const isTyped = (input) =>
   input.matches(TYPED) && input.name && input.closest("form")?.getAttribute("role") === null;

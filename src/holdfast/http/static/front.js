@@ -55,7 +55,7 @@ function greet() {
   const me = who();
   const box = document.querySelector("#who");
   if (token() && me) box.replaceChildren(me.sub);
-  else box.replaceChildren(el("a", { href: at("/login") }, "Sign in to try it"));
+  else box.replaceChildren(el("a", { href: at("/login") }, document.querySelector("form") ? "Sign in to try it" : "Sign in"));
 }
 
 greet();

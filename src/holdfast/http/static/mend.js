@@ -2,7 +2,7 @@
 // and the preview are the server's, asked anew whenever something is typed.
 import { nameDialog, restore, drop, fieldsOf } from "./drafts.js";
 import { api, el } from "./holdfast.js";
-import { count, field, likelyCause, money, pretty, say, table, text, when } from "./parts.js";
+import { count, field, letterTitle, likelyCause, money, pretty, say, table, text, when } from "./parts.js";
 
 const REST_MS = 300;
 const AGAIN_MS = 3000; // a server that cannot be reached is asked again without a key being pressed
@@ -75,7 +75,7 @@ export function mendDialog(one, again) {
     {
       title: "Fix and replay",
       fields: [
-        el("p", { class: "callout error" }, el("strong", {}, `${one.error_class} in ${one.stage}: `), one.last_error),
+        el("p", { class: "callout error" }, el("strong", {}, `${letterTitle(one)}: `), one.last_error),
         asked.length ? el("fieldset", {}, el("legend", {}, "Input"), asked.map(([, each]) => field(shown(each)))) : null,
         evidenceField(),
         stageField(one.replay_stage ?? one.stage),
@@ -107,7 +107,7 @@ export function mendGroupDialog({ system, fingerprint, ids, first, causes, begun
     {
       title: "Fix and replay the group",
       fields: [
-        el("p", { class: "callout error" }, el("strong", {}, `${first.error_class} in ${first.stage}: `), first.last_error),
+        el("p", { class: "callout error" }, el("strong", {}, `${letterTitle(first)}: `), first.last_error),
         field({ name: "cause", id: "mend-cause", label: "What kind of cause was it?", kind: "select", options: causes, value: first.cause ?? likelyCause(first) }),
         evidenceField(),
         el(
@@ -180,7 +180,7 @@ function openDialog({ title, fields, path, body, preview, done }, again, ready =
       isRefused = false;
     } catch (error) {
       words = el("p", { class: "callout error", role: "alert" }, error.message);
-      if (error.status === 0 && box.open) later(AGAIN_MS);
+      if ((error.status === 0 || error.status >= 500) && box.open) later(AGAIN_MS);
     }
     if (mine !== turn) return;
     send.disabled = isRefused;

@@ -92,6 +92,11 @@ export const money = (micros) => (Number(micros) / 1e6).toFixed(4);
 export const many = (number) => `${number.toLocaleString("en")}${number >= 10000 ? "+" : ""}`;
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 export const errorOf = (value) => (value?.error_class ? `${value.error_class}: ${value.message ?? ""}` : text(value));
+// What a program raised by mistake begins with a name of its own, which says more than that it is a bug.
+export const letterTitle = (row) => {
+  const raised = row.error_class === "BUG" ? text(row.last_error).match(/^[A-Za-z_][\w.]*(?=: | \(|$)/)?.[0] : null;
+  return `${raised ?? row.error_class} in ${row.stage}`;
+};
 // What a notice or an incident is about, as a person would say it.
 const TOPICS = {
   letters_of_bugs: "a bug kills jobs",
@@ -127,7 +132,8 @@ export function table(columns, rows, key = null, none = "Nothing.") {
   // The title goes with the cell: on a narrow screen a row is a card, and has no heads above it.
   // A word is broken only where it is too long for any column.
   const cell = (row, title, one) => {
-    const made = el("td", { "data-title": title || null }, typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]));
+    const content = typeof one === "function" ? one(row) : typeof row[one] === "number" ? row[one].toLocaleString("en") : text(row[one]);
+    const made = el("td", { "data-title": title || null }, Array.isArray(content) ? el("span", {}, content) : content); // one piece beside its title
     if (/\S{32}/.test(made.textContent)) made.className = "long";
     return made;
   };

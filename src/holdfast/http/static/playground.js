@@ -1,6 +1,6 @@
 // Break it yourself: switches for every provider and worker of this process, jobs to send, and the account. Everything
 // that is shown was counted by the server, from the databases.
-import { api, el, morph } from "./holdfast.js";
+import { api, el, morph, who } from "./holdfast.js";
 import { fieldsFor } from "./mend.js";
 import { count, doing, field, say } from "./parts.js";
 
@@ -141,7 +141,7 @@ async function act(asked) {
 async function kill(system) {
   try {
     const { workers, lease_s } = await post("kill", { system: system.name });
-    say(`Killed ${workers.join(", ")}. What it held comes back when the leases end, within ${lease_s} s.`, "warn");
+    say(`Killed ${count(workers.length, "worker")}. What was held comes back when the leases end, within ${lease_s} s.`, "warn");
   } catch (error) {
     say(error.message, "error");
   }
@@ -170,7 +170,8 @@ function sendForm(systems) {
   };
   form.append(
     ...[
-      el("h3", {}, offers.length > 1 ? "Send some work" : `Send ${offers[0].kind.name}`),
+      el("h3", {}, "Send some work"),
+      offers.length > 1 ? null : el("p", { class: "soft small" }, el("code", {}, offers[0].kind.name)),
       offers.length > 1 ? field({ name: "kind", id: "send-kind", label: "Kind", kind: "select", options }) : null,
       inputs,
       el(
@@ -205,6 +206,7 @@ function valuesOf(form, asked) {
 
 let waits = null;
 async function look() {
+  if (!who()) return;
   clearTimeout(waits);
   try {
     const now = await api("/api/playground");

@@ -1,5 +1,6 @@
 // Something to try on the front page: a form of a system's own that follows its work to the result. What was tried last
-// is kept for this tab, with the moment of every line: a reload goes on with it.
+// and typed is kept for this tab, with the moment of every line: a reload goes on with it.
+import { restore } from "./drafts.js";
 import { at, clock, el, who } from "./holdfast.js";
 
 const key = (id) => `holdfast.try.${id}`;
@@ -36,6 +37,8 @@ export function accepted(id, place, more = "") {
   return el("span", {}, "accepted as ", words, more);
 }
 
+const wayIn = () => el("p", { class: "hint" }, el("a", { href: at("/login") }, "Sign in"), " with the link that was printed.");
+
 // `start` sends what the form asks for and gives what is followed, as JSON; `follow` tells its story, now or after a
 // reload. What they raise ends the story.
 export function tryOut(id, { start, follow }) {
@@ -48,8 +51,7 @@ export function tryOut(id, { start, follow }) {
       await run();
     } catch (error) {
       out.say(error.message, "error");
-      if (error.status === 401)
-        out.show(el("p", { class: "hint" }, el("a", { href: at("/login") }, "Sign in"), " with the link that was printed."));
+      if (error.status === 401) out.show(wayIn());
     } finally {
       button.disabled = false;
       form.parentElement.removeAttribute("aria-busy");
@@ -58,12 +60,18 @@ export function tryOut(id, { start, follow }) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const out = story(form, id);
+    if (!who()) {
+      out.say("Sign in first; what you typed stays.", "warn");
+      out.show(wayIn());
+      return;
+    }
     tell(out, async () => {
       out.what = await start(form.elements, out);
       out.keep();
       await follow(out.what, out);
     });
   });
+  restore(form);
   const known = sessionStorage.getItem(key(id));
   if (!known || !who()) return;
   const { what, moments } = JSON.parse(known);

@@ -31,7 +31,7 @@ function axis(from, to) {
     { class: "lane axis", role: "row" },
     el("span", { role: "columnheader" }, `from ${new Date(from).toLocaleTimeString([], { hourCycle: "h23" })}`),
     el("span", { class: "ticks", role: "columnheader" }, ticks),
-    el("span", { role: "columnheader" }, "took"),
+    el("span", { class: "took", role: "columnheader" }, "took"),
   );
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from holdfast.core.given import text_problem
 from holdfast.errors import BadDeclaration, InvalidInput, StoreDown
 from holdfast.kernel.declare.fitting import first_problem, missing_await, read_back, read_json
 from holdfast.kernel.declare.size import check_size
@@ -111,5 +112,5 @@ def _written(name: str, value: object, returns: Any) -> str:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or "\0" in name:
-        raise InvalidInput(f"A checkpoint's name must be a text of 1 to {NAME_LENGTH_MAX} characters; not {name!r}.")
+    if problem := text_problem(name, NAME_LENGTH_MAX):
+        raise InvalidInput(f"A checkpoint's name {problem}; not {name!r}.")

@@ -85,6 +85,7 @@ def _libraries(kind: type[object]) -> frozenset[str]:
 def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool = False) -> ForeignTx:
     """The transaction that is open on a connection; Holdfast's tables are in `schema`, or where the connection looks.
     `autocommit`: the caller knows that there is none."""
+    connection = unscoped(connection)
     libraries = _libraries(type(connection))  # type: ignore[arg-type]  # mypy takes a class's __hash__ for its instances'
     for library, (recognise, is_open) in LIBRARIES.items():
         if library in libraries:
@@ -94,9 +95,15 @@ def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool =
                 raise InvalidInput(_no_transaction(connection))
             return tx
     raise InvalidInput(
-        f"Holdfast cannot write through a {_name_of(connection)}; give it a connection or session of sqlite3, "
+        f"Holdfast cannot write through a {name_of(connection)}; give it a connection or session of sqlite3, "
         "aiosqlite, psycopg, asyncpg, SQLAlchemy or Django."
     )
+
+
+def unscoped(connection: Any) -> Any:
+    """The session that a `scoped_session` of SQLAlchemy (the `db.session` of Flask) stands for; all else as it is."""
+    registry = getattr(connection, "registry", None) if type(connection).__name__.endswith("scoped_session") else None
+    return connection if registry is None else registry()
 
 
 def library_of(connection: object) -> str:
@@ -105,21 +112,27 @@ def library_of(connection: object) -> str:
     return next(library for library in LIBRARIES if library in libraries)
 
 
+def commits_itself(connection: Any) -> bool:
+    """Whether each statement on it is committed by itself, for want of a transaction."""
+    return not LIBRARIES[library_of(connection)][1](connection)
+
+
 def _no_transaction(connection: object) -> str:
     is_pool = hasattr(connection, "acquire")
     begin = "take a connection of it with acquire() and begin one on that" if is_pool else "begin one"
     return (
-        f"This {_name_of(connection)} has no open transaction, so that the job would be committed at once, whatever "
+        f"This {name_of(connection)} has no open transaction, so that the job would be committed at once, whatever "
         f"becomes of your own writes; {begin} first, or say autocommit=True if that is what you want."
     )
 
 
 def _not_a_connection(thing: object, way_out: str) -> InvalidInput:
-    return InvalidInput(f"A connection or session is needed here, not a {_name_of(thing)}: {way_out}.")
+    return InvalidInput(f"A connection or session is needed here, not a {name_of(thing)}: {way_out}.")
 
 
-def _name_of(thing: object) -> str:
-    return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
+def name_of(thing: object) -> str:
+    library = type(thing).__module__.partition(".")[0]
+    return type(thing).__name__ if library == "builtins" else f"{library}.{type(thing).__name__}"
 
 
 def _asyncpg(connection: Any) -> ForeignTx:
@@ -157,8 +170,13 @@ def _aiosqlite(connection: Any) -> ForeignTx:
 
 def _sqlite_is_open(connection: Any) -> bool:
     """With an isolation level the first write begins one."""
-    commits_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
-    return bool(connection.in_transaction) or not commits_itself
+    by_itself = connection.isolation_level is None or autocommit_of(connection) is True
+    return bool(connection.in_transaction) or not by_itself
+
+
+def autocommit_of(connection: Any) -> Any:
+    """What sqlite3 has since Python 3.12. That of an aiosqlite connection may be asked in its own thread only."""
+    return getattr(connection, "autocommit", None)
 
 
 def _named(cursor: Any) -> list[Any]:

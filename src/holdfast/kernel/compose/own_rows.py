@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from holdfast.core.job import State
 from holdfast.core.outcome import Next
 from holdfast.errors import BadDeclaration, InvalidInput, LeaseLost
-from holdfast.kernel.compose.foreign import ForeignTx, foreign_tx, library_of
+from holdfast.kernel.compose.foreign import (
+    ForeignTx,
+    autocommit_of,
+    commits_itself,
+    foreign_tx,
+    library_of,
+    name_of,
+    unscoped,
+)
 from holdfast.kernel.enqueue import finish
 from holdfast.kernel.observe.attempt_log import ATTEMPT_LOG
 from holdfast.kernel.settle import Ending
@@ -44,6 +52,7 @@ class StageCommit(Generic[C]):
 @asynccontextmanager
 async def committing(ctx: Context, session: C) -> AsyncIterator[StageCommit[C]]:
     """For an `async def` stage, with a connection or session of any kind."""
+    session = unscoped(session)
     tx = _prepare(ctx, session)
     doors = _doors(session)
     begun = await _done(doors.begin(session))
@@ -64,6 +73,7 @@ async def committing(ctx: Context, session: C) -> AsyncIterator[StageCommit[C]]:
 @contextmanager
 def committing_here(ctx: Context, session: C) -> Iterator[StageCommit[C]]:
     """For a plain `def` stage, in its own thread, with a connection or session that is not awaited."""
+    session = unscoped(session)
     tx = _prepare(ctx, session)
     if tx.is_async:
         raise BadDeclaration("A plain def stage needs a sync connection or session; this one is awaited.")
@@ -90,6 +100,11 @@ def _prepare(ctx: Context, session: Any) -> ForeignTx:
             f"ctx.transaction needs the database that Holdfast's tables are in, which is {ctx.kernel.store.place()}."
         )
     if _doors(session).is_begun(session):
+        if autocommit_of(session) is False and "sqlite" in library_of(session):
+            raise InvalidInput(
+                "A connection of SQLite with autocommit=False always has a transaction open; give ctx.transaction one "
+                "that was opened without it."
+            )
         raise InvalidInput(
             "This connection has a transaction open already; give ctx.transaction one on which nothing is begun, "
             "so that all of it is in one commit."
@@ -141,8 +156,13 @@ class _Doors:
         self.is_begun, self.begin, self.commit, self.rollback = is_begun, begin, commit, rollback
 
 
-def _nothing(session: Any) -> None:
-    """The first statement begins a transaction."""
+def _begin_by_itself(session: Any) -> None:
+    """The first statement begins a transaction, unless each is committed by itself."""
+    if commits_itself(session):
+        raise InvalidInput(
+            f"This {name_of(session)} is in autocommit, so that each of your rows would be committed by itself, "
+            "whatever becomes of the stage; give ctx.transaction one that is not."
+        )
 
 
 def _commit(session: Any, begun: Any) -> Any:
@@ -155,6 +175,23 @@ def _rollback(session: Any, begun: Any) -> Any:
 
 def _begin_sqlite(connection: Any) -> Any:
     return connection.execute("BEGIN IMMEDIATE")
+
+
+def _commit_sqlite(connection: Any, begun: Any) -> Any:
+    """By a statement: with `autocommit=True` (Python 3.12) `commit()` does nothing."""
+    return connection.execute("COMMIT")
+
+
+def _rollback_sqlite(connection: Any, begun: Any) -> Any:
+    return connection.execute("ROLLBACK") if connection.in_transaction else None
+
+
+def _asyncpg_is_begun(connection: Any) -> bool:
+    if not hasattr(connection, "is_in_transaction"):
+        raise InvalidInput(
+            f"ctx.transaction needs one connection, not an {name_of(connection)}: take one of it with acquire()."
+        )
+    return bool(connection.is_in_transaction())
 
 
 async def _begin_asyncpg(connection: Any) -> Any:
@@ -179,16 +216,14 @@ def _rollback_django(connection: Any, block: Any) -> None:
 
 
 DOORS = {
-    "sqlalchemy": _Doors(lambda s: bool(s.in_transaction()), _nothing, _commit, _rollback),
-    "psycopg": _Doors(lambda c: c.info.transaction_status.name != "IDLE", _nothing, _commit, _rollback),
-    "sqlite3": _Doors(lambda c: bool(c.in_transaction), _begin_sqlite, _commit, _rollback),
-    "aiosqlite": _Doors(lambda c: bool(c.in_transaction), _begin_sqlite, _commit, _rollback),
+    "sqlalchemy": _Doors(lambda s: bool(s.in_transaction()), _begin_by_itself, _commit, _rollback),
+    "psycopg": _Doors(lambda c: c.info.transaction_status.name != "IDLE", _begin_by_itself, _commit, _rollback),
+    "sqlite3": _Doors(lambda c: bool(c.in_transaction), _begin_sqlite, _commit_sqlite, _rollback_sqlite),
+    "aiosqlite": _Doors(lambda c: bool(c.in_transaction), _begin_sqlite, _commit_sqlite, _rollback_sqlite),
     "django": _Doors(
         lambda c: bool(c.in_atomic_block), _begin_django, lambda c, b: b.__exit__(None, None, None), _rollback_django
     ),
-    "asyncpg": _Doors(
-        lambda c: bool(c.is_in_transaction()), _begin_asyncpg, lambda c, t: t.commit(), lambda c, t: t.rollback()
-    ),
+    "asyncpg": _Doors(_asyncpg_is_begun, _begin_asyncpg, lambda c, t: t.commit(), lambda c, t: t.rollback()),
 }
 
 

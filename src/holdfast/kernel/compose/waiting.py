@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.family import JOIN_KEY, Answered
+from holdfast.core.given import text_problem
 from holdfast.errors import InvalidInput
 from holdfast.kernel.compose.checkpoint import kept_of
 from holdfast.kernel.compose.parking import park
@@ -104,9 +105,9 @@ async def hand_over(kernel: Kernel, key: str) -> bool:
     return True
 
 
-def check_key(key: object) -> None:
-    if not isinstance(key, str) or not 0 < len(key) <= KEY_LENGTH_MAX or "\0" in key:
-        raise InvalidInput(f"A key to wait for must be a text of 1 to {KEY_LENGTH_MAX} characters; not {key!r}.")
+def check_key(key: str) -> None:
+    if problem := text_problem(key, KEY_LENGTH_MAX):
+        raise InvalidInput(f"A key to wait for {problem}; not {key!r}.")
     if key.startswith(JOIN_KEY):
         raise InvalidInput(f"The key '{key}' begins with '{JOIN_KEY}', which is how jobs wait for their children.")
 

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from holdfast.core.classify import Rules
-from holdfast.core.given import count_problem, seconds_problem
+from holdfast.core.given import count_problem, nearest, seconds_problem
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
-from holdfast.core.suggest import nearest
 from holdfast.core.turns import OWNER, Limit, Turns
 from holdfast.errors import BadDeclaration
 

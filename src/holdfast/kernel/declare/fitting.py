@@ -75,6 +75,14 @@ def unwritable(value: object) -> str | None:
     return _unwritable(value, "", 0)
 
 
+def why_unwritable(value: object, error: Exception) -> str:
+    """What to say of a value that could not be written as JSON."""
+    why = unwritable(value) or str(error).splitlines()[0]
+    if "utf-8" in why:
+        return "it holds bytes that are no text; declare pydantic's Base64Bytes, or store them elsewhere"
+    return why
+
+
 def first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "the value"
@@ -155,4 +163,4 @@ def misfit(adapter: TypeAdapter[Any], value: object, error: Exception) -> str:
         adapter.validator.validate_python(value)
     except ValidationError as problem:
         return f"it is a {type(value).__name__}; {first_problem(problem)}"
-    return f"it is a {type(value).__name__}; {unwritable(value) or str(error).splitlines()[0]}"
+    return f"it is a {type(value).__name__}; {why_unwritable(value, error)}"

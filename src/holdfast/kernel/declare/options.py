@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-from holdfast.core.given import seconds_problem
-from holdfast.core.suggest import nearest
+from holdfast.core.given import is_storable, nearest, seconds_problem
 from holdfast.errors import InvalidInput
 
 KEY_LENGTH_MAX = 255
@@ -58,8 +57,8 @@ def check_texts(kind: str, key: str | None, owner: str | None, trace: str | None
     for name, text in (("key", key), ("owner", owner), ("trace", trace)):
         if text is not None and not isinstance(text, str):
             raise InvalidInput(f"The {name} of '{kind}' must be a str; this is a {type(text).__name__}.")
-        if text is not None and "\0" in text:
-            raise InvalidInput(f"The {name} of '{kind}' contains a NUL character.")
+        if text is not None and not is_storable(text):
+            raise InvalidInput(f"The {name} of '{kind}' holds a NUL or half of a character.")
     if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
         raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
 

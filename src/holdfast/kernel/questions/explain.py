@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.core.breaker import Gate
 from holdfast.core.case import NEXT_STEP, CaseState
+from holdfast.core.family import JOIN_KEY
 from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel.kernel import Kernel
@@ -18,9 +19,10 @@ from holdfast.kernel.kinds import declared_key
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS
 from holdfast.kernel.questions.horizon import read_held_back
 from holdfast.stores.seam import Tx
-from holdfast.tables import events, jobs, ops, pauses, providers, workers
+from holdfast.tables import events, jobs, joins, ops, pauses, providers, workers
 from holdfast.tables.events import JobStep
 from holdfast.tables.job_rows import JobDetails
+from holdfast.tables.joins import JoinLine
 from holdfast.tables.ops import CaseSummary
 from holdfast.tables.pauses import JobPause
 from holdfast.tables.providers import ProviderRow
@@ -49,6 +51,8 @@ class Story:
     """What the running workers of its queue may claim."""
     pauses: Sequence[JobPause] = ()
     """Those of its kind and its queue."""
+    join: JoinLine | None = None
+    """The children that it waits for."""
 
 
 async def explain(kernel: Kernel, job_id: str) -> Explanation:
@@ -91,9 +95,16 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     sets = await workers.declaring(tx, job.queue, now - WORKER_FRESH_MS) if job.state == State.QUEUED else []
     declaring = frozenset(key for keys in sets for key in keys)
     paused = await pauses.of_job(tx, job.kind, job.queue) if job.state == State.QUEUED else []
-    return Story(
-        job, history[-1] if history else None, provider, case, await workers.read_every(tx), now, declaring, paused
-    )
+    last = history[-1] if history else None
+    join = await _join_of(tx, job)
+    return Story(job, last, provider, case, await workers.read_every(tx), now, declaring, paused, join)
+
+
+async def _join_of(tx: Tx, job: JobDetails) -> JoinLine | None:
+    if job.state != State.WAITING or not (job.wait_key or "").startswith(JOIN_KEY):
+        return None
+    lines = await joins.of_parent(tx, job.id)
+    return next((line for line in lines if JOIN_KEY + line.id == job.wait_key), None)
 
 
 def _queued(story: Story) -> Explanation:
@@ -224,7 +235,10 @@ def _processing(story: Story) -> Explanation:
 
 
 def _waiting(story: Story) -> Explanation:
-    job = story.job
+    job, join = story.job, story.join
+    if join is not None:
+        sentence = f"It waits for its children: {join.unended} of {join.size} jobs of '{join.kind}' have not ended."
+        return Explanation(sentence, {"code": "CHILDREN", "children": join.size, "unended": join.unended})
     sentence = f"It waits for a callback with the key '{job.wait_key}', until {_when(job.run_at, story.now)}."
     return Explanation(sentence, {"code": "WAITING", "wait_key": job.wait_key, "until": job.run_at})
 

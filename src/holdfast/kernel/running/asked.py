@@ -11,8 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.given import seconds_problem, text_problem
-from holdfast.core.suggest import WrongCall, call_problem, nearest
+from holdfast.core.given import WrongCall, call_problem, nearest, seconds_problem, text_problem
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.declare import declaring
 from holdfast.kernel.declare.size import check_size

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CHILD = "from holdfast.engines.cpu_child import main; main()"
 """By import: what is sent from there is then known here by the same name."""
 SIZE = struct.Struct(">I")
+LOAD_S_MAX = 60
+"""For the imports of a stage's module, which its own limit does not count."""
 
 
 class StageProcess:
@@ -33,6 +35,8 @@ class StageProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self.loaded: set[str] = set()
+        """The modules that it has imported for stages."""
 
     @classmethod
     async def start(cls) -> StageProcess:
@@ -73,6 +77,16 @@ class StageProcess:
         code = await self._process.wait()
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return ProcessLost(f"the process of the stage ended {how}")
+
+    async def load(self, module: str) -> None:
+        """Have a stage's module imported. What that raises is told when the stage is run."""
+        await self.write(module)
+        try:
+            async with asyncio.timeout(LOAD_S_MAX):
+                await self.receive()
+        except TimeoutError:
+            raise ProcessLost(f"the process of the stage was still importing '{module}' after {LOAD_S_MAX} s") from None
+        self.loaded.add(module)
 
     async def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -115,7 +129,7 @@ class Pools:
         arguments: tuple[Any, ...],
     ) -> Any:
         async with self._place(ctx):
-            child = await self._child()
+            child = await self._child(ctx, where.module)
             try:
                 await child.write((where, facts_of(ctx, in_process=True), ctx.now(), _writable(arguments)))
                 last = await converse(ctx, child)
@@ -139,12 +153,28 @@ class Pools:
         finally:
             self._places.release()
 
-    async def _child(self) -> StageProcess:
+    async def _child(self, ctx: Context, module: str) -> StageProcess:
+        """A process that has the stage's module. To start it and to import is no time of the stage's: else one whose
+        imports take longer than its limit would be killed each time, and never get there."""
+        child = self._rested()
+        if child is not None and module in child.loaded:
+            return child
+        await asyncio.sleep(0)  # from here on the attempt has its limit
+        with ctx.unlimited():
+            child = child or await StageProcess.start()
+            try:
+                await child.load(module)
+            except BaseException:
+                await child.kill()
+                raise
+        return child
+
+    def _rested(self) -> StageProcess | None:
         while self._resting:
             child = self._resting.pop()
             if child.is_alive:
                 return child
-        return await StageProcess.start()
+        return None
 
     async def close(self) -> None:
         self._threads.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from aio_pika.abc import AbstractChannel
@@ -22,7 +22,7 @@ from aiormq.abc import AbstractChannel as Wire
 from aiormq.abc import DeliveredMessage
 
 from holdfast.errors import StoreError, TransportDown
-from holdfast.transports.rabbitmq.link import CLOSE_S, LOSSES, Link, heed_cancellation
+from holdfast.transports.rabbitmq.link import CLOSE_S, LOSSES, Link, heed_cancellation, in_words
 from holdfast.transports.rabbitmq.wire import delivery_of
 from holdfast.transports.seam import Delivery, Handler, Queue
 
@@ -35,19 +35,26 @@ DRAIN_S = 10.0
 SETUP_S = 10.0
 
 
-async def consume(link: Link, queue: str, known: Mapping[str, Queue], handler: Handler, prefetch: int) -> None:
-    """Serve the queue until cancelled; what is in flight then is finished first, within a bound."""
+async def consume(
+    link: Link, queue: str, known: Mapping[str, Queue], handler: Handler, prefetch: int, stalled: dict[str, str]
+) -> None:
+    """Serve the queue until cancelled; what is in flight then is finished first, within a bound. While it cannot be
+    served, and the broker is why, `stalled` has the reason."""
     failures = Failures()
     pause_s = 0.0
     while True:
-        session = Session(queue, handler, failures)
+        session = Session(queue, handler, failures, on_begin=lambda: stalled.pop(queue, None))
         try:
             await session.run(link, prefetch)
         except ChannelNotFoundEntity:
+            stalled[queue] = "The queue is gone."
             await _declare_again(link, known.get(queue))
-        except (*LOSSES, TransportDown, StoreError, asyncio.CancelledError) as error:
+        except (*LOSSES, TransportDown, asyncio.CancelledError) as error:
             heed_cancellation()  # the driver's own cancellations are losses
-            log.warning("Consuming '%s' stopped: %s", queue, str(error) or type(error).__name__)
+            stalled[queue] = str(error) if isinstance(error, TransportDown) else in_words("consume the queue", error)
+            log.warning("Consuming '%s' stopped: %s", queue, stalled[queue])
+        except StoreError as error:  # the broker is not to blame
+            log.warning("Consuming '%s' stopped: %s", queue, error)
         heed_cancellation()
         pause_s = min(PAUSE_CAP_S, PAUSE_S if session.served else max(PAUSE_S, pause_s * 2))
         await asyncio.sleep(pause_s)
@@ -64,11 +71,12 @@ async def _declare_again(link: Link, queue: Queue | None) -> None:
 class Session:
     """One stretch of consuming: from an open channel until it is lost, or the store is."""
 
-    def __init__(self, queue: str, handler: Handler, failures: Failures) -> None:
+    def __init__(self, queue: str, handler: Handler, failures: Failures, on_begin: Callable[[], object]) -> None:
         self.served = 0
         self._queue = queue
         self._handler = handler
         self._failures = failures
+        self._on_begin = on_begin
         self._over = asyncio.Event()
         self._why: BaseException | None = None
         self._busy: set[asyncio.Task[None]] = set()
@@ -112,6 +120,7 @@ class Session:
         wire.on_consumer_cancel_callbacks.add(cancelled)
         try:
             await wire.basic_consume(self._queue, arrived, timeout=SETUP_S)
+            self._on_begin()
         except LOSSES as error:
             self._end(error)
 

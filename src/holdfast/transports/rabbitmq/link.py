@@ -15,7 +15,13 @@ from typing import Any
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection
-from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelPreconditionFailed
+from aio_pika.exceptions import (
+    CONNECTION_EXCEPTIONS,
+    AuthenticationError,
+    ChannelPreconditionFailed,
+    ProbableAuthenticationError,
+)
+from aiormq.exceptions import ChannelAccessRefused, ConnectionNotAllowed
 from yarl import URL
 
 from holdfast.errors import TransportDown
@@ -26,6 +32,8 @@ from holdfast.transports.seam import Queue
 log = logging.getLogger("holdfast.rabbitmq")
 
 LOSSES = (*CONNECTION_EXCEPTIONS, TimeoutError)
+REFUSALS = (AuthenticationError, ChannelAccessRefused, ConnectionNotAllowed, ProbableAuthenticationError)
+"""What a broker that is there says to a user whom it does not know, or who may not do this."""
 CLOSE_S = 3.0
 OPENING_S = 0.5
 """How long an opening that nobody waits for any more may take to end by itself."""
@@ -146,7 +154,14 @@ def losses(doing: str) -> Iterator[None]:
         heed_cancellation()
     except (*LOSSES, asyncio.CancelledError) as error:
         heed_cancellation()
-        raise TransportDown(f"RabbitMQ is away: cannot {doing} ({type(error).__name__}).") from error
+        raise TransportDown(in_words(doing, error)) from error
+
+
+def in_words(doing: str, error: BaseException) -> str:
+    """Why something cannot be done, for whoever must change something: the network, or the user's permissions."""
+    if isinstance(error, REFUSALS):
+        return f"RabbitMQ refuses this user: cannot {doing} ({error})."
+    return f"RabbitMQ is away: cannot {doing} ({type(error).__name__})."
 
 
 def is_cancelled() -> bool:

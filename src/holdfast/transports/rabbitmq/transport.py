@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 
 from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
@@ -26,7 +26,7 @@ from aio_pika.exceptions import AMQPChannelError, DeliveryError, PublishError
 from holdfast.errors import TransportDown, TransportError, Unroutable
 from holdfast.transports.rabbitmq.consumer import consume
 from holdfast.transports.rabbitmq.fast_publisher import FastPublisher
-from holdfast.transports.rabbitmq.link import LOSSES, Link, is_blocked, is_cancelled, retrieve
+from holdfast.transports.rabbitmq.link import LOSSES, REFUSALS, Link, in_words, is_blocked, is_cancelled, retrieve
 from holdfast.transports.rabbitmq.look import look
 from holdfast.transports.rabbitmq.publisher import Publisher
 from holdfast.transports.seam import Handler, HeldMessage, Message, Queue
@@ -51,6 +51,7 @@ class RabbitTransport:
         self._publisher_type = publisher
         self._queues: dict[str, Queue] = {}
         self._undeclared: dict[str, Queue] = {}
+        self._stalled: dict[str, str] = {}
         self._outward = Link(url, "holdfast publisher", self._queues, timeout_s, queue_type)
         self._inward = Link(url, "holdfast consumer", self._queues, timeout_s, queue_type)
         self._shared: asyncio.Task[Publisher] | None = None
@@ -86,7 +87,7 @@ class RabbitTransport:
             raise TransportDown(f"RabbitMQ refused a message for '{message.destination}' (nack).") from error
         except AMQPChannelError as error:
             self._suspect(message.id)
-            raise TransportDown(f"RabbitMQ closed the channel while publishing ({type(error).__name__}).") from error
+            raise TransportDown(_why_closed(error)) from error
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise
@@ -95,7 +96,7 @@ class RabbitTransport:
             raise await self._doubt(error) from error
 
     async def consume(self, queue: str, handler: Handler, *, prefetch: int = 20) -> None:
-        await consume(self._inward, queue, self._queues, handler, prefetch)
+        await consume(self._inward, queue, self._queues, handler, prefetch, self._stalled)
 
     def look(self, queue: str) -> AbstractAsyncContextManager[AsyncIterator[HeldMessage]]:
         return look(self._outward, queue, self._timeout_s)
@@ -105,6 +106,9 @@ class RabbitTransport:
 
     def trouble(self) -> str | None:
         return self._outward.trouble or self._inward.trouble
+
+    def stalled(self) -> Mapping[str, str]:
+        return self._stalled
 
     async def close(self) -> None:
         await asyncio.gather(self._outward.close(), self._inward.close())
@@ -161,6 +165,12 @@ class RabbitTransport:
         self._shared = None
         self._outward.discard()
         return TransportDown(f"RabbitMQ did not confirm ({type(error).__name__}); it may have the message.")
+
+
+def _why_closed(error: AMQPChannelError) -> str:
+    if isinstance(error, REFUSALS):
+        return in_words("publish", error)
+    return f"RabbitMQ closed the channel while publishing ({type(error).__name__})."
 
 
 def _is_usable(shared: asyncio.Task[Publisher]) -> bool:

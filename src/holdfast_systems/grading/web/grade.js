@@ -26,7 +26,7 @@ export function gradeView(result, { by = "", title = null } = {}) {
       el("strong", {}, `${result.overallScore ?? "?"} / 10`),
       el("span", {}, `, band ${result.band ?? "?"}`),
     ),
-    el("p", { class: "soft small" }, `confidence ${result.confidenceScore ?? "?"} %${by}`),
+    el("p", { class: "soft small" }, `The machine's confidence: ${result.confidenceScore ?? "?"} %${by}`),
     result.transcript ? el("blockquote", {}, result.transcript) : null,
     el(
       "dl",

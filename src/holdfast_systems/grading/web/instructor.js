@@ -41,7 +41,24 @@ async function loadSound(id) {
   sounds.set(id, answer.ok ? URL.createObjectURL(await answer.blob()) : null);
 }
 
-async function show() {
+// One drawing at a time, and one more where something has changed meanwhile: an older answer never covers a newer one.
+let drawing = null;
+let isStale = false;
+function show() {
+  isStale = true;
+  drawing ??= drawUntilFresh().finally(() => {
+    drawing = null;
+  });
+  return drawing;
+}
+async function drawUntilFresh() {
+  while (isStale) {
+    isStale = false;
+    await draw();
+  }
+}
+
+async function draw() {
   if (!me?.roles.includes("instructor")) {
     const words = me ? "This needs the role instructor, which your token does not have." : "Sign in with a token of the role instructor.";
     box.replaceChildren(el("p", { class: "callout warn" }, words, " ", el("a", { href: signIn("instructor") }, "Sign in")));
@@ -155,9 +172,8 @@ function form(row) {
   return el("form", { class: "card", key: `form-${row.id}`, "aria-label": "Your grade", onsubmit: doing((event) => send(row, event.target), told(row), next), oninput: (event) => agree(event) },
     el("h2", {}, "Your grade"),
     row.rubric.map(one),
-    el("div", { class: "row" },
-      field({ name: "score", label: "Score, 0 to 10", kind: "number", min: "0", max: "10", step: "0.1", required: true, id: "score" }),
-      el("p", { id: "band" }, "")),
+    field({ name: "score", label: "Score, 0 to 10", kind: "number", min: "0", max: "10", step: "0.1", required: true, id: "score" }),
+    el("p", { id: "band", class: "small", "aria-live": "polite" }, ""),
     field({ name: "feedback", label: "Feedback to the learner", kind: "long", id: "feedback" }),
     el("button", {}, "Submit the grade ", el("kbd", {}, "Ctrl ⏎")));
 }
@@ -182,7 +198,13 @@ function mark() {
   const score = form.elements.score.value;
   const ai = current.aiResult ?? {};
   const near = Math.abs(ai.overallScore - Number(score)) <= 0.5;
-  form.querySelector("#band").textContent = score === "" ? "" : `Band ${bandOf(Number(score))}. The machine: ${ai.overallScore}, ${ai.band}. ${near ? "Near it: the two are weighed, 0.4 and 0.6." : "Far from it: yours stands."}`;
+  const given = Object.values(valuesOf(form));
+  const mean = given.reduce((sum, one) => sum + one, 0) / given.length;
+  const isOff = score !== "" && given.length === 4 && Math.abs(mean - Number(score)) > 0.5;
+  const fate = isOff ? `Your criteria have a mean of ${mean.toFixed(2)}: the score must be within half a point of it.` : near ? "Near it: the two are weighed, 0.4 and 0.6." : "Far from it: yours stands.";
+  const band = form.querySelector("#band");
+  band.textContent = score === "" ? "" : `Band ${bandOf(Number(score))}. The machine: ${ai.overallScore}, ${ai.band}. ${fate}`;
+  band.className = isOff ? "small error" : "small";
   for (const one of form.querySelectorAll("[data-criterion]")) {
     const value = one.querySelector("input").value;
     for (const line of one.querySelectorAll("li")) {
@@ -227,7 +249,11 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
   }
 });
-addEventListener("hashchange", show);
+// On a narrow screen the work stands below the queue: whoever has chosen it wants to see it.
+addEventListener("hashchange", async () => {
+  await show();
+  if (chosenId() && matchMedia("(max-width: 63.99rem)").matches) box.querySelector(".panes-of").scrollIntoView();
+});
 document.querySelector("#who").textContent = me?.sub ?? "not signed in";
 if (me?.roles.includes("instructor")) {
   follow("/api/instructor/events", ["queue"], show);

@@ -1,7 +1,7 @@
 """The fork server: has one task loaded, and forks a confined child for each input.
 
-    python -I -m holdfast.sandbox.server serve CHANNEL TASK     until the channel's other end is closed
-    python -I -m holdfast.sandbox.server once TASK REQUEST      one input on stdin, where there is no fork
+    python -I -m holdfast_systems.sandbox.server serve CHANNEL TASK     until the channel's other end is closed
+    python -I -m holdfast_systems.sandbox.server once TASK REQUEST      one input on stdin, where there is no fork
 
 It has one thread and none of its parent's memory or files, as it was started by exec: a fork of it is safe. A request
 is a length and JSON, with four open files: input, output, complaints, and a line of its own to tell the end on.
@@ -22,8 +22,8 @@ import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from holdfast.sandbox.confine import Confines, confine
-from holdfast.sandbox.task import Task, load_task
+from holdfast_systems.sandbox.confine import Confines, confine
+from holdfast_systems.sandbox.task import Task, load_task
 
 HEAD = struct.Struct("=I")
 FILES = 4

@@ -21,9 +21,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import IO
 
-from holdfast.sandbox.confine import Confines
-from holdfast.sandbox.server import FORKED, HEAD
-from holdfast.sandbox.task import Options
+from holdfast_systems.sandbox.confine import Confines
+from holdfast_systems.sandbox.server import FORKED, HEAD
+from holdfast_systems.sandbox.task import Options
 
 __all__ = ["Confines", "Sandbox", "SandboxDown", "SandboxExit", "sandbox_for"]
 
@@ -305,7 +305,7 @@ async def _end_in_loop(run: _Run | _PlainRun) -> None:
 
 
 def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-I", "-X", "utf8", "-m", "holdfast.sandbox.server", *arguments]
+    return [sys.executable, "-I", "-X", "utf8", "-m", "holdfast_systems.sandbox.server", *arguments]
 
 
 def _start_of(complaints: IO[bytes]) -> str:

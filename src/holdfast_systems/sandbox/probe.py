@@ -13,15 +13,15 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from holdfast.sandbox.parent import Confines, Sandbox, SandboxDown
-from holdfast.sandbox.task import Options, Task
+from holdfast_systems.sandbox.parent import Confines, Sandbox, SandboxDown
+from holdfast_systems.sandbox.task import Options, Task
 
 _CONFINES = Confines(cpu_s=5, memory_bytes=512 << 20, output_bytes=1 << 20, wall_s=30.0)
 
 
 def weaknesses(sandbox: Sandbox | None = None) -> list[str]:
     """What a sandbox on this system does not prevent, in one sentence; nothing where it prevents all."""
-    box = sandbox or Sandbox("holdfast.sandbox.probe:TASK")
+    box = sandbox or Sandbox("holdfast_systems.sandbox.probe:TASK")
     with tempfile.TemporaryFile(buffering=0) as source, tempfile.TemporaryFile(buffering=0) as output:
         try:
             ending = box.run_blocking(source, output, _CONFINES, {"parent": os.getpid()})

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.sandbox.seccomp import filter_calls
+from holdfast_systems.sandbox.seccomp import filter_calls
 
 try:
     import resource
