@@ -77,5 +77,5 @@ CHANGES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     ("web/half.ts", "export const a = 1;\n", "export const a = {;\n", ("syntax",)),
     ("cmd/main.go", _GO, _GO.replace("%d", "%s"), ("go-vet",)),
-    ("cmd/main.go", _GO, _GO.replace("count := 3", "count := "), ("syntax",)),
+    ("cmd/main.go", _GO, _GO.replace("count := 3", "count := )"), ("syntax",)),
 )
