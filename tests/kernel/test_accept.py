@@ -123,10 +123,10 @@ async def test_many_at_once_are_written_like_one_and_writing_them_again_changes_
     kind, now = Ship.__holdfast__, kernel.now()
     note = 'NUL \0, the six characters \\u0000, \\N, a tab\t, a line\r\n, quotes " and \u2028'
     orders = [
-        prepare(kind, Order(n, note), job_id=kernel.new_id(), now=now, owner="a\td\\a \ud800") for n in range(250)
+        prepare(kind, Order(n, note), job_id=kernel.new_id(), now=now, owner="a\td\\a \u2028") for n in range(250)
     ]
     ids = await submit_orders(kernel, orders[:120])
-    single = await world.enqueue(Ship, Order(7, note), owner="a\td\\a \ud800")
+    single = await world.enqueue(Ship, Order(7, note), owner="a\td\\a \u2028")
     again = await submit_orders(kernel, orders)  # as after an ambiguous commit of the first ones
     assert again == [order.id for order in orders] and ids == again[:120]
     assert await rows(kernel.store, COUNT) == [{"jobs": 251}]

@@ -7,6 +7,7 @@ changed around it, its condition stands nowhere in the change's new lines, and w
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
@@ -21,7 +22,8 @@ _GUARD = re.compile(
 )
 _EXIT = re.compile(r"^\s*(?:return|raise|throw|continue|break|panic|abort|assert)\b")
 _INLINE_EXIT = re.compile(r"[:{)]\s*(?:return|raise|throw|continue|break)\b")
-_ANSWER = re.compile(r"\breturn\s+(?!(?:None|null|undefined|nil|[Tt]rue|[Ff]alse|\d+)\b)(?P<value>[^;\s][^;]*?)[\s;]*$")
+_ANSWER = re.compile(r"\breturn\s+(?!(?:None|null|undefined|nil|[Tt]rue|[Ff]alse|\d+)\b)(?P<value>\S.*)", re.DOTALL)
+_ENDS = string.whitespace + ";"
 _NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
 _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
 _RAISE = re.compile(r"^\s*raise\b")
@@ -108,7 +110,7 @@ def _is_still_read(condition: str, guard: DiffLine, hunk: Hunk) -> bool:
 
 def _is_answered(leaving: str, guard: DiffLine, hunk: Hunk) -> bool:
     """Whether what the guard answered with stands in the lines that follow: they may come to the same answer."""
-    match = _ANSWER.search(leaving)
+    match = _ANSWER.search(leaving.rstrip(_ENDS).rpartition(";")[2])
     if match is None:
         return False
     at = next(index for index, line in enumerate(hunk.lines) if line is guard)

@@ -30,7 +30,8 @@ _OLD_PYTHON = re.compile(
 _TICKET = re.compile(r"https?://|#\d+|\b[A-Z]{2,}-\d+")
 _TO_A_TOOL = re.compile(r"(?:#|//|/\*)\s*(?:pyright|mypy|pylint|ruff|flake8|type|isort|eslint|@ts|prettier|tslint)\b")
 # `if (a = b)`, where somebody may have meant to compare.
-_ASSIGNED_PLAINLY = re.compile(r"\bif\s*\(.*(?<![=!<>])=(?![=>])\s*(?:[\w$]+|'[^']*'|\"[^\"]*\")\s*(?:\)|&&|\|\|)")
+_CONDITION = re.compile(r"\bif\s*\(")
+_ASSIGNED_PLAINLY = re.compile(r"(?<![=!<>])=(?![=>])\s*(?:[\w$]+|'[^']*'|\"[^\"]*\")\s*(?:\)|&&|\|\|)")
 _IMPORTED = re.compile(r"`(?:[\w.]*\.)?(?:\w+` as `)?(?:[\w.]+ as )?(\w+)` imported but unused")
 _BOUNDED = re.compile(r"maxsize\s*=\s*\d|lru_cache\(\d")
 _MOVED_CHARS_MIN = 8
@@ -94,7 +95,7 @@ def _is_meant(finding: Finding, line: str, lines: list[str], content: str) -> bo
     if rule == "B019":
         return bool(_BOUNDED.search(line))
     if rule == "eslint(no-cond-assign)":
-        return not _ASSIGNED_PLAINLY.search(line)  # what is asked for or worked out there is kept on purpose
+        return not _assigns_plainly(line)  # what is asked for or worked out there is kept on purpose
     return rule == "debugging" and finding.severity == "info" and _is_an_answer(finding, lines, content)
 
 
@@ -125,6 +126,11 @@ def _is_an_answer(finding: Finding, lines: list[str], content: str) -> bool:
     above = lines[: finding.line]
     outermost = next((line for line in reversed(above) if line[:1] not in ("", " ", "\t", "#", ")", "\r")), "")
     return bool(_RUN_BY_ITSELF.match(outermost)) or finding.line in _lines_of_texts(content)
+
+
+def _assigns_plainly(line: str) -> bool:
+    start = _CONDITION.search(line)
+    return start is not None and _ASSIGNED_PLAINLY.search(line, start.end()) is not None
 
 
 def _is_when_asked(line: str) -> bool:
