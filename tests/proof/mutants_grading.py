@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast_systems.grading import attempts, submissions, sweep, transitions
 from holdfast_systems.grading.transitions import SubmissionChange, SubmissionEvent
-from tests.proof import mutants_floors, mutants_grading_messages, mutants_jobs
+from tests.proof import mutants_floors, mutants_grading_messages
 from tests.proof.plant import Mutant, respelled, swapped
 
 STATES = ("PENDING", "PROCESSING", "REVIEW_REQUIRED", "COMPLETED", "FAILED")
@@ -228,7 +228,6 @@ MUTANTS = (
         300,
         elsewhere="tests/horizon/test_below.py::test_a_look_that_takes_long_is_made_beside_the_claims",
     ),
-    Mutant(mutants_jobs.ended_by_an_older_gate, ("S12",), 600),  # one seed in many thousand
     Mutant(progress_after_terminal, ("G9",), 60),
     Mutant(progress_goes_backwards, ("G9",), 60),
     Mutant(sweep_touches_review_required, ("G12",), 150),

@@ -11,7 +11,7 @@ from holdfast.core import budget
 from holdfast.core.decide import Decision, decide
 from holdfast.core.failure import Category, failure
 from holdfast.core.outcome import Failed, Held, Lost
-from holdfast.kernel import context, operate, turn
+from holdfast.kernel import context, operate
 from holdfast.tables import jobs, leases
 from tests.proof.plant import decided, respelled, swapped
 
@@ -120,17 +120,6 @@ def failures_that_opened_it_stay_spent() -> Iterator[None]:
         return decision
 
     with decided(forget):
-        yield
-
-
-@contextmanager
-def ended_by_an_older_gate() -> Iterator[None]:
-    """What a breaker was when an end was decided stands, although it has opened since."""
-
-    async def never(tx: Any, decided: Any, gates: Any) -> bool:
-        return False
-
-    with swapped(turn, "have_moved", never):
         yield
 
 

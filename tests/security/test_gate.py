@@ -149,7 +149,7 @@ REACHES = {
     "holdfast_systems/review/smtp.py": "SMTP_URL",
     "holdfast_systems/review/imap.py": "IMAP_URL",
     "holdfast/cli/serve.py": "listens",
-    "holdfast/sandbox/parent.py": "starts the sandbox",
+    "holdfast_systems/sandbox/parent.py": "starts the sandbox",
     "holdfast/kernel/running/processes.py": "starts processes of handlers",
     "holdfast/cli/reload.py": "starts the worker anew",
     "holdfast/cli/remote.py": "the server that a person at a terminal names",

@@ -89,7 +89,7 @@ def _failed(stderr: str) -> CallError:
 
 
 _AFFECTED = re.compile(r"^\.\.\. (?P<path>//.+)#(?P<revision>\d+|none) (?P<action>[a-z/]+)$", re.MULTILINE)
-_DIFFERS = re.compile(r"^==== (?P<path>//.+?)#\d+(?: \([^)]*\))? ====[^\n]*\n", re.MULTILINE)
+_DIFFERS = re.compile(r"^==== (?P<path>//.+?)#\d+(?: \([^)]*\))? ====[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def _entries(text: str) -> Iterator[_Entry]:
