@@ -120,7 +120,8 @@ def _inline(lines: Iterable[Line]) -> str:
         if span.raised:
             text = f'<hi rend="superscript">{text}</hi>'
         if span.target:
-            text = f'<ref target="{_attribute(quote(span.target, safe=_IN_ADDRESSES))}">{text}</ref>'
+            target = quote(span.target, safe=_IN_ADDRESSES, errors="replace")  # half a character is none
+            text = f'<ref target="{_attribute(target)}">{text}</ref>'
         parts.append(text)
     return "".join(parts)
 

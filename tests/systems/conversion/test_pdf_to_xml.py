@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.systems.conversion import pdfs
 
@@ -118,6 +118,7 @@ def block(text: str, kind: str) -> Block:
 
 
 @pytest.mark.spec("C9")
+@example(["a", "\ud800"], "", "")
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=())), min_size=1), st.text(), st.text())
 def test_any_text_gives_well_formed_xml(found: list[str], title: str, date: str) -> None:
     out = StringIO()
