@@ -72,7 +72,7 @@ async function draw() {
   }
   morph(box, el("div", { id: "desk" }, queue(), el("div", { class: "panes-of", key: current?.id ?? "none" }, current ? panes(current) : nothing())));
   restore(box);
-  mark();
+  agree();
 }
 
 const nothing = () => el("p", { class: "callout good" }, own ? "You have not decided anything yet." : "Nothing waits for an instructor.");
@@ -169,7 +169,7 @@ function form(row) {
         el("span", { class: "soft small" }, `machine: ${ai[name]?.score ?? "none"}`)),
       ai[name]?.feedback ? el("p", { class: "soft" }, ai[name].feedback) : null,
       el("ol", {}, bands.map(({ band, least, below, text }) => el("li", { "data-least": least, "data-below": below }, el("strong", {}, `${band} `), text))));
-  return el("form", { class: "card", key: `form-${row.id}`, "aria-label": "Your grade", onsubmit: doing((event) => send(row, event.target), told(row), next), oninput: (event) => agree(event) },
+  return el("form", { class: "card", key: `form-${row.id}`, "aria-label": "Your grade", onsubmit: doing((event) => send(row, event.target), told(row), next), oninput: agree },
     el("h2", {}, "Your grade"),
     row.rubric.map(one),
     field({ name: "score", label: "Score, 0 to 10", kind: "number", min: "0", max: "10", step: "0.1", required: true, id: "score" }),
@@ -181,20 +181,21 @@ function form(row) {
 const valuesOf = (form) =>
   Object.fromEntries([...form.querySelectorAll("[data-criterion] input")].filter((input) => input.value !== "").map((input) => [input.name.slice("criterion.".length), Number(input.value)]));
 
-// The score follows the criteria until a hand has changed it.
-function agree(event) {
-  const form = event.currentTarget;
+// The score follows the criteria for as long as it is empty or what it was made last: what a hand has written stays, through
+// every drawing and a reload. It is not touched under the hand that is at it.
+function agree() {
+  const form = box.querySelector("form.card");
+  if (!form) return;
   const given = Object.values(valuesOf(form));
-  if (event.target.name === "score") event.target.dataset.typed = event.target.value;
   const score = form.elements.score;
-  if (given.length === 4 && !score.dataset.typed) score.value = String(Math.round((given.reduce((sum, one) => sum + one, 0) / 4) * 2) / 2);
-  mark();
+  const follows = score.value === "" || score.value === score.followed;
+  if (given.length === 4 && follows && document.activeElement !== score)
+    score.value = score.followed = String(Math.round((given.reduce((sum, one) => sum + one, 0) / 4) * 2) / 2);
+  mark(form);
 }
 
 // Show the band of each score where it is.
-function mark() {
-  const form = box.querySelector("form.card");
-  if (!form) return;
+function mark(form) {
   const score = form.elements.score.value;
   const ai = current.aiResult ?? {};
   const near = Math.abs(ai.overallScore - Number(score)) <= 0.5;
