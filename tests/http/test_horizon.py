@@ -14,6 +14,7 @@ from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.questions.horizon import held_back
 from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.statement import statement_of
 from holdfast.tables import horizon
 from holdfast.tables.horizon import NOBODY, Horizon
 
@@ -43,6 +44,21 @@ async def test_the_console_names_who_holds_old_versions_back(
         assert 'holdfast_oldest_transaction_seconds{system="wishes"}' in scraped
     async with kernel.store.reading() as tx:
         assert (await horizon.read(tx)).name != "yearly-report"
+
+
+async def test_a_writer_without_a_snapshot_holds_old_versions_back_too(kernel: Kernel) -> None:
+    """Between its statements a READ COMMITTED transaction that has written has an id and no snapshot. Whoever asks is
+    not the one who is named."""
+    if not isinstance(kernel.store, PostgresStore):
+        return
+    with psycopg.connect(kernel.store._url.partition("?")[0], application_name="import") as writer:
+        writer.execute("SELECT txid_current()")
+        async with kernel.store.transaction() as tx:
+            assert (await horizon.read(tx)).pid == writer.info.backend_pid
+        writer.rollback()
+        async with kernel.store.transaction() as tx:
+            (own,) = await tx.rows(statement_of("SELECT txid_current() AS id, pg_backend_pid() AS pid"))
+            assert (await horizon.read(tx)).pid != own["pid"]
 
 
 async def test_a_transaction_of_another_database_holds_nothing_back_here(
