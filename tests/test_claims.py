@@ -143,3 +143,10 @@ def test_systems_join_views_and_no_table_of_the_kernel() -> None:
     }
     assert {name: tables for name, tables in named.items() if tables} == WRITES_WITH_US
     assert "holdfast_jobs" in TABLES
+
+
+def test_every_decision_is_named_beside_the_code_that_it_explains() -> None:
+    """By its path, in the docstring of a module; and what is named there is there."""
+    texts = [path.read_text() for root in ("src", "tests") for path in sorted((REPOSITORY / root).rglob("*.py"))]
+    named = {name for text in texts for name in re.findall(r"^Why so: docs/decisions/(\S+)$", text, re.MULTILINE)}
+    assert named == {path.name for path in (REPOSITORY / "docs" / "decisions").glob("*.md")}

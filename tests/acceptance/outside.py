@@ -1,6 +1,8 @@
 """Everybody outside a conversion and review deployment: gateway, mail provider, model, and those who ask for work.
 
 The deployment is one `holdfast up` process. Nothing here knows its code: it speaks HTTP and reads tables.
+
+Why so: docs/decisions/0015-proven-from-outside.md
 """
 
 from __future__ import annotations

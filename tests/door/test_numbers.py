@@ -76,3 +76,17 @@ def _refuses(make: object, **given: object) -> bool:
 def test_no_command_takes_one(command: str, text: str) -> None:
     ran = invoke(command.format(text).split(" "))
     assert ran.exit_code == 2 and "Invalid value" in ran.output, ran.output
+
+
+def test_the_least_of_a_bound_is_taken_and_less_is_not() -> None:
+    app = App("least")
+
+    @app.job(retries=0)
+    class Never(Job[str]):
+        @stage()
+        async def only(self, ctx: Context, input: str) -> None: ...
+
+    assert app.kinds["least.never"].stages[0].plan.retries_in_all == 0
+    assert _refuses(app.step, every_s=0) and _refuses(app.step, every_s=-1.0)
+    for wrong in ({"retries": -1}, {"priority": 4}, {"deadline_s": 0}):
+        assert _refuses(lambda wrong=wrong: app.job(**wrong)(Never)), wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from tests.http.conftest import Client
@@ -14,6 +16,7 @@ from holdfast.kernel.questions.explain import explain
 from holdfast.kernel.questions.horizon import held_back
 from holdfast.kernel.submit import submit
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.statement import statement_of
 from holdfast.tables import horizon
 from holdfast.tables.horizon import NOBODY, Horizon
 
@@ -43,6 +46,42 @@ async def test_the_console_names_who_holds_old_versions_back(
         assert 'holdfast_oldest_transaction_seconds{system="wishes"}' in scraped
     async with kernel.store.reading() as tx:
         assert (await horizon.read(tx)).name != "yearly-report"
+
+
+async def test_a_writer_without_a_snapshot_holds_old_versions_back_too(kernel: Kernel) -> None:
+    """Between its statements a READ COMMITTED transaction that has written has an id and no snapshot. Whoever asks is
+    not the one who is named."""
+    if not isinstance(kernel.store, PostgresStore):
+        return
+    with psycopg.connect(kernel.store._url.partition("?")[0], application_name="import") as writer:
+        writer.execute("SELECT txid_current()")
+        async with kernel.store.transaction() as tx:
+            assert (await horizon.read(tx)).pid == writer.info.backend_pid
+        writer.rollback()
+        async with kernel.store.transaction() as tx:
+            (own,) = await tx.rows(statement_of("SELECT txid_current() AS id, pg_backend_pid() AS pid"))
+            assert (await horizon.read(tx)).pid != own["pid"]
+
+
+def test_a_vacuum_that_runs_holds_nothing_back(postgres_url: str) -> None:
+    """It shows a snapshot for as long as it takes, and no other VACUUM waits for it."""
+    with psycopg.connect(postgres_url, autocommit=True) as watcher, psycopg.connect(postgres_url) as other:
+        watcher.execute("CREATE TABLE wide AS SELECT n FROM generate_series(1, 20000) AS n")
+        other.autocommit = True
+        other.execute("SET application_name = 'vacuum'; SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1")
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(other.execute, "VACUUM wide")
+            while not watcher.execute("SELECT 1 FROM pg_stat_progress_vacuum").fetchall():
+                assert not running.done()
+            text = horizon.sql.holder.postgres
+            named = [row[1] for row in watcher.execute(text.encode()).fetchall()]
+            shown = watcher.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid = %s", [other.info.backend_pid]
+            )
+            assert shown.fetchall() and "vacuum" not in named
+            other.cancel()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                running.result()
 
 
 async def test_a_transaction_of_another_database_holds_nothing_back_here(

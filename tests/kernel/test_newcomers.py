@@ -83,6 +83,20 @@ async def test_a_kept_place_is_for_no_key_that_runs_here_already(place: Place) -
         assert len(worker._running) == PLACES - KEPT
 
 
+@pytest.mark.spec("K25")
+async def test_a_look_that_finds_nobody_is_soon_followed_by_another(place: Place) -> None:
+    crowd = Crowd()
+    async with crowded(place, crowd) as (kernel, worker):
+        newcomers, looks, looked = worker._newcomers, [], asyncio.Event()
+        running = newcomers._running
+        newcomers._running = lambda: looks.append(newcomers.is_looking) or looked.set() or running()
+        newcomers.rung.set()
+        await looked.wait()
+        assert looks == [True], "a stop waits for a look"
+        await submit(kernel, crowd.job, "quiet", owner="quiet")
+        assert await crowd.next() == "quiet"
+
+
 @pytest.mark.spec("K16", "K25")
 async def test_a_newcomer_that_was_leased_while_the_worker_stops_is_given_back(place: Place) -> None:
     crowd = Crowd()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.kernel.places import Deploy, rows
 
+from holdfast.engines.run import Duties, run
 from holdfast.operator.incident_news import APP, IncidentSettings, News, _body, _mail, declare_incidents, tell
 from holdfast.operator.postmortem import render
 from holdfast.settings import problems
@@ -99,6 +101,19 @@ async def test_nobody_is_woken_by_less_than_they_asked_for(
     deploy: Deploy, wanted: str, severity: str, jobs: int
 ) -> None:
     assert len(await _told(deploy, _hook(severity=wanted), severity)) == jobs
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_the_news_are_run_by_one_worker_whether_or_not_the_process_works(deploy: Deploy, works: bool) -> None:
+    """By the process's own where it works, and beside the keeper where it does not: never by both."""
+    world = await deploy(declare_incidents(_hook(), link, None))
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(world.kernel, Duties(work=works, relay=False, consume=False, grace_s=0), stop))
+    await asyncio.sleep(0)
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    stop.set()
+    await running
+    assert names.count("Worker.run") == 1
 
 
 async def test_where_nobody_is_to_be_told_nothing_is_written(deploy: Deploy) -> None:

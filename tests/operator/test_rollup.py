@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kernel.places import Deploy, rows
+from tests.tables.test_rare_rows import write
 
 from holdfast import App, Context, Cost, Job, Provider, stage
 from holdfast.core.failure import Category
@@ -14,7 +15,9 @@ from holdfast.errors import CallError
 from holdfast.operator.charts import OWNERS_SHOWN, ChartFilter, choose_stretch, outages, percentiles, read_charts
 from holdfast.operator.desk import Desk
 from holdfast.operator.rollup import OWNERS_MAX, roll_up_once, usual_age_s
+from holdfast.stores.statement import statement_of
 from holdfast.system import OpenSystem, System
+from holdfast.tables import rollups
 from holdfast.tables.providers import GateMove
 from holdfast.tables.rollups import BOUNDS, HOUR_MS, MINUTE_MS, Cell
 from holdfast.testing import HandClock, World
@@ -184,3 +187,63 @@ def test_no_stretch_has_more_points_than_can_be_drawn() -> None:
         stretch = choose_stretch(now, minutes)
         assert len(stretch.points) <= 241 and stretch.since <= now - minutes * MINUTE_MS + stretch.step
         assert stretch.until > now >= stretch.until - stretch.step
+
+
+@pytest.mark.spec("K17")
+async def test_a_history_comes_to_these_cells(deploy: Deploy, clock: HandClock) -> None:
+    """Written by hand: what ran in which attempt, with every way in which a claim is known."""
+    world = await deploy(app)
+    begun = world.kernel.now() // MINUTE_MS * MINUTE_MS
+    died = await world.enqueue(Trip, "lost", owner="ann")
+    done = await world.enqueue(Trip, "a", owner="ann")
+    set_job = (
+        "UPDATE holdfast_jobs SET state = :state, stage = 'drive', attempt = :attempt, created_at = :created,"
+        " started_at = :started, last_attempt_at = :last, finished_at = :last WHERE id = CAST(:id AS /*id*/)"
+    )
+    times = {"created": begun, "started": begun + 20}
+    await write(world, set_job, state="dead", attempt=3, last=begun + 6_000, id=died, **times)
+    await write(world, set_job, state="succeeded", attempt=1, last=begun + 7_000, id=done, **times)
+    await write(world, "DELETE FROM holdfast_job_events")
+    event = (
+        "INSERT INTO holdfast_job_events (job_id, attempt, type, at, data, claimed_at) VALUES"
+        " (CAST(:id AS /*id*/), :attempt, :type, :at, :data, CAST(:claimed_at AS BIGINT))"
+    )
+    for job_id, attempt, kind, after_ms, data, claimed_ms in [
+        (died, 1, "claimed", 20, None, None),
+        (died, 1, "retried", 120, '{"error_class":"BUSY"}', None),  # by the event of its own claim
+        (died, 2, "claimed", 5_000, None, None),
+        (died, 2, "advanced", 5_050, '{"stage":"drive"}', 5_010),  # by what it says itself
+        (died, 3, "buried", 6_200, '{"error_class":"NO_ROAD"}', None),  # by the row of the job
+        (done, 1, "succeeded", MINUTE_MS + 500, "2", MINUTE_MS + 450),
+    ]:
+        claimed_at = None if claimed_ms is None else begun + claimed_ms
+        at = begun + after_ms
+        await write(world, event, id=job_id, attempt=attempt, type=kind, at=at, data=data, claimed_at=claimed_at)
+    call = (
+        "INSERT INTO holdfast_calls (id, job_id, attempt, provider, started_at, duration_ms, outcome, cost_micros)"
+        " VALUES (CAST(:id AS /*id*/), CAST(:job_id AS /*id*/), :attempt, 'past.api', 0, :took, :outcome, :cost)"
+    )
+    for job_id, attempt, took, outcome, cost in [(died, 1, 50, "failed", 7), (done, 1, 51, "ok", 5)]:
+        new_id = world.kernel.new_id()
+        await write(world, call, id=new_id, job_id=job_id, attempt=attempt, took=took, outcome=outcome, cost=cost)
+    async with world.kernel.store.reading() as tx:
+        seqs = [row["seq"] for row in await tx.rows(statement_of("SELECT seq FROM holdfast_job_events ORDER BY seq"))]
+        cells = await rollups.read(tx, seqs[0], seqs[-1])
+        assert await rollups.read(tx, seqs[-1], seqs[-1]) == [], "the end before is not counted again"
+    assert sorted((cell.at - begun, *cell[1:]) for cell in cells) == [
+        (0, "call", "past.api", "past.trip", "failed", 50, 1, 7),
+        (0, "error", "past.trip", "", "BUSY", 0, 1, 0),
+        (0, "error", "past.trip", "drive", "NO_ROAD", 0, 1, 0),
+        (0, "job", "past.trip", "past", "buried", 20, 1, 20),
+        (0, "owner", "ann", "", "buried", 0, 1, 6_200),
+        (0, "owner", "ann", "", "retried", 0, 1, 120),
+        (0, "spent", "ann", "", "", 0, 1, 7),
+        (0, "stage", "past.trip", "", "advanced", 50, 1, 40),
+        (0, "stage", "past.trip", "", "retried", 100, 1, 100),
+        (0, "stage", "past.trip", "drive", "buried", 200, 1, 200),
+        (MINUTE_MS, "call", "past.api", "past.trip", "ok", 100, 3, 15),
+        (MINUTE_MS, "job", "past.trip", "past", "succeeded", 20, 3, 60),
+        (MINUTE_MS, "owner", "ann", "", "succeeded", 100_000, 3, 3 * (MINUTE_MS + 500)),
+        (MINUTE_MS, "spent", "ann", "", "", 0, 3, 15),
+        (MINUTE_MS, "stage", "past.trip", "drive", "succeeded", 50, 3, 150),
+    ]

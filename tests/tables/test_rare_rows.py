@@ -9,13 +9,16 @@ import pytest
 
 from holdfast import App, Context, Job, Provider, Retry, stage
 from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.effect import EffectRow, EffectStatus
 from holdfast.core.floor import LATER
 from holdfast.core.job import PRIORITIES
-from holdfast.errors import CallError, ProviderHeld
+from holdfast.errors import CallError, LeaseLost, NotAllowed, ProviderHeld
 from holdfast.kernel import operate
 from holdfast.kernel.call import look_again
+from holdfast.kernel.effects import _outcome_of_other
+from holdfast.kernel.hands.place import delete
 from holdfast.kernel.record import CallPermit
-from holdfast.kernel.turn import claim_one
+from holdfast.kernel.turn import claim_one, turn
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.stores.statement import _statement
 from holdfast.tables import jobs, providers
@@ -154,3 +157,27 @@ async def test_a_trial_that_stood_still_is_still_a_trial(deploy: Deploy) -> None
     await look_again(kernel, api, CallPermit("t", 4), None)
     with pytest.raises(ProviderHeld):
         await look_again(kernel, api, CallPermit("t", 3), None)
+
+
+@pytest.mark.spec("K8")
+async def test_what_another_job_has_started_is_not_deleted_although_it_ended_well(deploy: Deploy) -> None:
+    world = await deploy(app)
+    job_id = await world.enqueue(Walk, Given("x"))
+    await world.run_until_idle()
+    await write(world, "UPDATE holdfast_jobs SET join_id = 'theirs'")
+    with pytest.raises(NotAllowed, match="Another job has started it"):
+        await delete(world.kernel, job_id, actor="ann")
+    await write(world, "UPDATE holdfast_jobs SET join_id = NULL")
+    await delete(world.kernel, job_id, actor="ann")
+    assert await rows(world.kernel.store, "SELECT id FROM holdfast_jobs") == []
+
+
+@pytest.mark.spec("K12")
+async def test_an_entry_that_is_gone_was_not_ours_to_mark(deploy: Deploy) -> None:
+    """Forgotten between the send and the mark: as lost as one that another attempt took over."""
+    world = await deploy(app)
+    await world.enqueue(Walk, Given("x"))
+    (taken,), _ = await turn(world.kernel, "w1", [app.name], [], 1)
+    gone = EffectRow("rare:gone", "token", EffectStatus.SENDING, api.name, None, 0, 1, None, None, None, None)
+    with pytest.raises(LeaseLost):
+        await _outcome_of_other(world.kernel, taken.job, gone)

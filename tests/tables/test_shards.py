@@ -3,6 +3,8 @@
 Every table that grows has a distribution column: the job's id where rows belong to a job, else the key that they are
 looked up by. What is global is small, and a reference table on every shard. A statement that names the column goes to
 one shard; the others are listed here with the reason. A new statement is one or the other, and says which.
+
+Why so: docs/decisions/0029-shards-are-deployments.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
         receipt = await client.result(PlaceOrder, job_id, timeout_s=30)
 
 A client commits by itself. To write a job in a transaction of your own, use `holdfast.enqueue`.
+
+Why so: docs/decisions/0030-one-client.md
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ A failure spends budget only if it says something about the job. These say nothi
 A closed breaker leaves its generation only by opening. So a provider's fault that was counted while the breaker was
 closed is remembered with that generation; once the breaker is in another one, the fault was among those that opened
 it, and is given back.
+
+Why so: docs/decisions/0007-what-spends-a-budget.md
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ Where in the caller's own code an unknown exception came from tells one from ano
 
 No line number: an edit above must not make a known bug a new one. What the standard library, installed packages and
 Holdfast itself raised belongs to the innermost frame that called them.
+
+Why so: docs/decisions/0008-exceptions-by-shape.md
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ How a key is spelled in the ledger, unambiguously, and within its app:
 Two keys are the same effect if, and only if, they are spelled the same. Parts are compared by what they say, not by
 their type: `7` is `"7"` and `Decimal("7.0")`, so that a field that changes its type between two deploys sends nothing
 twice. What has no lasting spelling (a float, an object of one's own) is refused.
+
+Why so: docs/decisions/0010-one-effect-one-row.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ more: a scan from the very bottom comes round after a while, or after twenty tim
 longer; any error forgets the floor; and whoever knows of a row that enters below lowers it. What a look reaches holds
 for every scan that was under way beside it: that one may not have seen what the look saw, and does not raise the floor
 over it.
+
+Why so: docs/decisions/0016-one-turn.md
 """
 
 from __future__ import annotations

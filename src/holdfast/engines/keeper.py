@@ -6,6 +6,8 @@
 A keeper that ends lets the next one have it at once; one that dies is replaced when its lease is over. Two at once, as
 when one was paused, are harmless: every step claims or locks what it works on. Code that sweeps differently, as of
 another release, has a lease of its own.
+
+Why so: docs/decisions/0025-wake-one-sweep-once.md
 """
 
 from __future__ import annotations

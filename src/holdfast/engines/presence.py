@@ -6,6 +6,8 @@ A pid says nothing outside the pid namespace it was given in, and in it only tog
 started: numbers are used again. So a worker is declared dead only by a process of the same place, where the pid is gone
 or belongs to a process that was started at another time. Where that cannot be read (another container, another boot, a
 system without /proc), and for names of another form, the lease alone decides.
+
+Why so: docs/decisions/0011-identity-is-proof-and-stop-is-a-deadline.md
 """
 
 from __future__ import annotations

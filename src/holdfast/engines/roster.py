@@ -6,6 +6,8 @@ the safety net, go round in the same way: one worker in each `poll_s`, by the da
 
 A list that is a little old is harmless. A ring that goes to a worker which has just died, or is full, is made up for by
 the next poll, or passed on to all.
+
+Why so: docs/decisions/0025-wake-one-sweep-once.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 The interpreter writes the byte before any Python code runs, and the thread needs nothing of the event loop: a loop that
 is blocked, a database that swallows packets and a close that hangs end with the process. What was leased then expires;
 nothing that was accepted is lost. The second signal ends the process at once.
+
+Why so: docs/decisions/0011-identity-is-proof-and-stop-is-a-deadline.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 
 `my_guard(request)` says who asks: a `Principal` with the role `operator`, or None for whoever may not enter. Nothing of
 the web is imported before `console` is called.
+
+Why so: docs/decisions/0031-the-console-is-a-guest.md
 """
 
 from __future__ import annotations

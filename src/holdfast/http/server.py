@@ -10,6 +10,8 @@ is counted like a header, and trailers are dropped: an application never sees th
 
 When all connections are taken, the address that holds most of them gives up one on which no whole request is being
 answered, so that nobody can take the server away from the others; if there is none, the newcomer is answered 503.
+
+Why so: docs/decisions/0024-limits-in-the-server.md
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ is handed on in memory. A worker that is to stop goes on with nothing.
 
 A place that is kept is one that somebody else waits for. So a job keeps its place for a second after its claim, and
 longer only while the worker, whose claims take the most urgent first, has just seen that nobody more urgent waits.
+
+Why so: docs/decisions/0022-going-on.md
 """
 
 from __future__ import annotations

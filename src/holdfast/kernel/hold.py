@@ -1,5 +1,8 @@
 """Watches the breakers: lets trial jobs through when a cooldown is over, probes held providers, and drains what was
-parked with a ramp once a breaker has closed, so that a recovering provider meets a trickle and not a stampede."""
+parked with a ramp once a breaker has closed, so that a recovering provider meets a trickle and not a stampede.
+
+Why so: docs/decisions/0002-parking-in-the-claim.md
+"""
 
 from __future__ import annotations
 

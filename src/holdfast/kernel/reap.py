@@ -1,4 +1,7 @@
-"""Takes back jobs whose worker is gone. Through the same door as everybody else: decide, settle, fence."""
+"""Takes back jobs whose worker is gone. Through the same door as everybody else: decide, settle, fence.
+
+Why so: docs/decisions/0004-a-lost-worker-is-not-a-failure.md
+"""
 
 from __future__ import annotations
 

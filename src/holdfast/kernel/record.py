@@ -2,6 +2,8 @@
 
 One commit for all three, so that none is ever there without the others; and calls that end at the same time share it.
 A send that went well has its call in the ledger's entry, and no row besides (`holdfast_every_call` tells both).
+
+Why so: docs/decisions/0036-told-once.md
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@
 
 A kind names the fields of its input that are addresses (`@app.job(seals=("source.url",))`). What is sealed is the whole
 text, and it is opened only where it was hidden: the reference of one job opens nothing of another's. Without a key an
-address with a password is refused, and what else is hidden lies apart, but in the clear (decision 27).
+address with a password is refused, and what else is hidden lies apart, but in the clear.
+
+Why so: docs/decisions/0027-credentials-of-addresses.md
 """
 
 from __future__ import annotations

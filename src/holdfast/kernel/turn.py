@@ -6,6 +6,8 @@
 
 Workers take turns. The reaper, the sweeps, callbacks and people use the half of it that ends attempts, inside a
 transaction of their own (`end`). Both databases go this way; which of them it is, only `tables` asks.
+
+Why so: docs/decisions/0016-one-turn.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ rules all read its answer, so that no two lights can differ.
 
 It is pure: a look at a system goes in, notices come out. A notice of severity `page` wakes somebody, one of severity
 `ticket` waits for the morning. A light that is on says what it is about, since when, and what to do.
+
+Why so: docs/decisions/0023-one-desk-one-light.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 
 One trouble is one incident: the same topic and subject. What woke nobody and was touched by nobody closes itself when
 it is over. Writes only where something changed; two processes that look at once are harmless.
+
+Why so: docs/decisions/0032-an-incident-is-a-row.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ A word is `field:value`, or text that the job has to do with: one of its ids, th
 input. All words must fit. A value in quotes may hold spaces. It is meant letter for letter; with `*` at its end, which
 stands for anything, large and small letters are alike, and an error is found by any piece of it. `sort` says in which
 order. What cannot be read is refused with the nearest field that there is. Pure: the time is an argument.
+
+Why so: docs/decisions/0033-one-query.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
 
 Each letter goes through its own steps, in its own commits. A process that dies in the middle costs nothing: a letter
 that was replayed and not marked is known by its state.
+
+Why so: docs/decisions/0043-a-replay-is-a-row.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 
 The position and what was counted up to it are one commit: nothing is counted twice, whoever dies, and two keepers take
 turns. The hot path writes nothing for it. Minutes and hours are kept for thirty days.
+
+Why so: docs/decisions/0042-hands-on-the-claim.md
 """
 
 from __future__ import annotations

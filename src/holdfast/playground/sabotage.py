@@ -3,6 +3,8 @@ after it acted, and workers that die in the middle of their work.
 
 A fault stands between the kernel and the provider (`kernel.call_through`): breaker, retries, ledger and leases meet it
 as they meet the world. Nothing of it is stored: a restart ends every fault.
+
+Why so: docs/decisions/0037-broken-on-purpose.md
 """
 
 from __future__ import annotations

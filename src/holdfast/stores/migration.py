@@ -3,6 +3,8 @@
 Schemas go forward by expanding first and contracting later: a step that only adds names the oldest code that may go on
 beside it, so that old processes restart, and a rollback starts, on the newer schema. What nobody uses any more is taken
 away by a later step, which raises that bound.
+
+Why so: docs/decisions/0012-migrations-expand-then-contract.md
 """
 
 from __future__ import annotations

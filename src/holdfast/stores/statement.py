@@ -22,6 +22,8 @@ A row that several statements spell is declared once, as a named tuple, and give
     /*Claimed in j*/      the same, of the table `j`, the id as text
     /*Claimed absent*/    as many NULLs, but for the id
     /*Fate from e*/       its fields out of the JSON array `e.value`, each under its own name and with its type
+
+Why so: docs/decisions/0001-statements-with-a-twin.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 PostgreSQL refuses two things that JSON can say and text cannot hold: NUL and lone surrogates. Whatever a user or a
 provider wrote, both become the replacement character here, so that no message can make a row unwritable.
+
+Why so: docs/decisions/0006-batches-are-parsed-once.md
 """
 
 from __future__ import annotations

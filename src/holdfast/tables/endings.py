@@ -2,6 +2,8 @@
 
 Most of a group end alike: of the same stage, with the same next row. So that row is written once, as a `Fate`, and each
 attempt names its own: the database reads three fields of an attempt in place of twenty-two.
+
+Why so: docs/decisions/0048-sorted-and-owned.md
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 -- Whoever keeps old row versions from being removed for longest: a session with a snapshot or a transaction id, a
 -- prepared transaction, a replication slot (which has no time of its own). What goes on in another database keeps nothing
 -- of this one; a standby's feedback has no database and keeps rows of each. Another user's sessions are seen only with the
--- rights of pg_read_all_stats.
+-- rights of pg_read_all_stats. A VACUUM that runs keeps nothing from being removed, however long it takes.
 SELECT what, name, pid, open_s FROM (
   SELECT 'session' AS what, application_name AS name, pid,
          CAST(EXTRACT(EPOCH FROM clock_timestamp() - xact_start) AS DOUBLE PRECISION) AS open_s,
@@ -10,6 +10,7 @@ SELECT what, name, pid, open_s FROM (
     FROM pg_stat_activity
    WHERE (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) AND pid <> pg_backend_pid()
      AND (datname IS NULL OR datname = current_database())
+     AND pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum AS v)
    UNION ALL
   SELECT 'prepared transaction', gid, NULL,
          CAST(EXTRACT(EPOCH FROM clock_timestamp() - prepared) AS DOUBLE PRECISION), age(transaction)

@@ -1,4 +1,7 @@
-"""What runs out: leases, deadlines, the time for a callback. Functions named as the statements in `leases.sql`."""
+"""What runs out: leases, deadlines, the time for a callback. Functions named as the statements in `leases.sql`.
+
+Why so: docs/decisions/0044-own-versions.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Jobs by a query, and the declared fields that they are found by."""
+"""Jobs by a query, and the declared fields that they are found by.
+
+Why so: docs/decisions/0048-sorted-and-owned.md
+"""
 
 from __future__ import annotations
 

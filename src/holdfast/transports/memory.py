@@ -4,6 +4,8 @@
 memory that a crash could empty: until the hand-over succeeds the message stays in its outbox. A handler that fails is
 `NotHandled`: this message comes again, the others go on. A queue with no consumer yet, or whose consumer has no store,
 is down, not a black hole; a sink keeps its last messages for people to look at.
+
+Why so: docs/decisions/0003-the-in-process-transport-hands-over.md
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ place on made-up learners (`tests/systems/grading/test_scale.py`): most rules th
 
     variety of words, misspelt words, slips, length, kinds of links, share of common English words, distance from a
     natural sentence length: sign +1 or -1 each                                                      `_USUAL`
+
+Why so: docs/decisions/0021-what-a-grade-is-made-of.md
 """
 
 from __future__ import annotations

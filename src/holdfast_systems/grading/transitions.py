@@ -9,6 +9,8 @@ COMPLETED never changes, and FAILED(TIMEOUT) only by a resubmission. A result th
 request before the deadline is authoritative: somebody mended the cause and replayed it. Every function answers None for
 "changes nothing", so that duplicates, stragglers and late news are harmless by construction. Nothing here looks at a
 clock: the time of receipt is an argument. TIMEOUT is said by the main app's own comparison alone.
+
+Why so: docs/decisions/0013-recovery-recovers.md
 """
 
 from __future__ import annotations

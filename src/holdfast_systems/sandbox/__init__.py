@@ -7,4 +7,6 @@
     reads how it ended           <-------  reaps, and tells
 
 A `Task` is named as `module:NAME`, so that the worker itself never loads a parser of hostile files.
+
+Why so: docs/decisions/0020-one-sandbox-with-a-fork-server.md
 """

@@ -5,6 +5,8 @@
 
 A child's id is a function of its join and its position, and the join is one of the parent's id, epoch, stage and the
 order of the call: however often the parent's stage runs, each child is there once.
+
+Why so: docs/decisions/0018-composition-is-rows.md
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """How a handler waits without a worker: it is left by an exception, and its stage runs again when what it waits for is
-there. What was stored before (checkpoints, children, answers) is found again then, and not done again."""
+there. What was stored before (checkpoints, children, answers) is found again then, and not done again.
+
+Why so: docs/decisions/0018-composition-is-rows.md
+"""
 
 from __future__ import annotations
 

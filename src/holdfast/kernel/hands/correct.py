@@ -4,6 +4,8 @@
     both inputs in the table of corrections, the case (remediated), the app's own rows (`Job.corrected`), the audit
 
 A preview is the same transaction, rolled back: it can promise nothing that the correction would not do.
+
+Why so: docs/decisions/0014-correct-then-replay.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Every claim of every process reads the pauses in its own statement, so that noth
 what has begun is finished. Waiting spends no attempt, and deadlines run. Jobs of a paused kind leave the ready index,
 as those of a held provider do, and cost no later claim; a paused queue costs nothing. A kind's stages may have changed
 by the time it goes on: the provider of each is written when it is let go.
+
+Why so: docs/decisions/0042-hands-on-the-claim.md
 """
 
 from __future__ import annotations

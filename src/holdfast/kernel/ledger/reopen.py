@@ -5,6 +5,8 @@
 
 Nothing runs again by itself: a second run publishes the stage's messages a second time and calls `settled` a second
 time, and whoever acted on the success must know. An app that knows how to put it right does so (`Job.taken_back`).
+
+Why so: docs/decisions/0017-a-success-without-evidence-is-a-dead-letter.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a deploy leaves behind: jobs that the loaded code could not run, and those that no running worker declares."""
+"""What a deploy leaves behind: jobs that the loaded code could not run, and those that no running worker declares.
+
+Why so: docs/decisions/0009-a-worker-claims-what-it-declares.md
+"""
 
 from __future__ import annotations
 

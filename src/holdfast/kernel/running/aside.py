@@ -9,6 +9,8 @@
 Lease, timeout, cancellation and grace are those of every attempt, because the loop only waits. What the handler asks
 of its context is done on the loop, by the very methods that an `async def` uses; a function that such a method calls
 (`Run`) runs in the handler's own thread.
+
+Why so: docs/decisions/0019-blocking-stages-run-aside.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ and most end there. Only one that really waits needs a task of its own and a tim
     value = got if ended else await resume(coroutine, got)
 
 Everything happens in the caller's task, as with a plain `await`.
+
+Why so: docs/decisions/0005-a-turn-is-one-statement.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """Forgets what is old enough, in bounded batches, so that no lock is held for long. Dead jobs stay until resolved.
 
 Each table is gone through from where the batch before ended. What was passed over because somebody still needed it is
-seen again when the look from the bottom comes round."""
+seen again when the look from the bottom comes round.
+
+Why so: docs/decisions/0026-retention.md
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ once: they skip each other's rows, and each goes round by itself; where limits c
 
 A worker keeps some places for keys that it runs nothing of (`let_newcomers_in`, `engines/newcomers.py`): a key's first
 job waits neither for another's jobs to end nor for a turn that is under way.
+
+Why so: docs/decisions/0028-turns-are-taken-before-the-claim.md
 """
 
 from __future__ import annotations
