@@ -114,6 +114,23 @@ async def test_an_answer_that_nobody_reads_holds_no_connection(place: Deployment
                     await asyncio.sleep(0.02)
 
 
+async def test_an_answer_that_stands_still_halfway_is_cut_off(place: Deployment) -> None:
+    """Above that mark the application waits to write: only the reader's own time ends it."""
+    limits = ConnectionLimits(6, 20, 20, keep_alive_s=20, write_s=0.3)
+    async with serving(place, limits) as (port, connections):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await loop.sock_sendall(client, (ASSET + b"\r\n") * 100)
+            async with asyncio.timeout(15):
+                while not any(each.flow.write_paused for each in connections):  # noqa: ASYNC110, uvicorn rings no bell
+                    await asyncio.sleep(0)
+                while connections:  # noqa: ASYNC110, the server's own timers
+                    await asyncio.sleep(0.02)
+
+
 async def test_one_address_cannot_take_all_connections(place: Deployment) -> None:
     """Whoever holds most gives way; what is being answered stays, and an address is not served at its own cost."""
     made = await place.submission("ann")
