@@ -200,3 +200,12 @@ async def test_a_request_that_two_servers_would_read_in_two_ways_is_refused(plac
         for words in TWO_WAYS:
             answers = await answer_to(port, header(place) + words + GET + b"\r\n")
             assert answers.startswith(b"HTTP/1.1 400 ") and answers.count(b"HTTP/1.1 ") == 1, words
+
+
+async def test_a_header_that_decides_is_given_once(place: Deployment) -> None:
+    """Of two a proxy could read the other one."""
+    nobody = place.client()
+    for name in ("Host", "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range"):
+        answer = await nobody.get("/healthz", headers=[(name, "x"), (name.lower(), "x")])
+        assert answer.status_code == 400 and f"The header {name.title()} is given more than once" in answer.text, name
+    assert (await nobody.get("/healthz", headers=[("X-Own", "x"), ("X-Own", "y")])).status_code == 200
