@@ -151,6 +151,15 @@ async def test_a_cancelled_job_and_a_forgotten_one_leave_none(deploy: Deploy) ->
     assert await count(world) == 0
 
 
+async def test_a_process_without_the_code_that_cancels_a_job_erases_its_credentials_too(deploy: Deploy) -> None:
+    app = app_with(NEW)
+    world = await deploy(app)
+    job_id = await world.enqueue(job_of(app), Fetch(Where(URL)), delay_s=60)
+    console = await deploy(App("elsewhere"))
+    await operate.cancel(console.kernel, job_id, "ann")
+    assert await world.state(job_id) == "cancelled" and await count(world) == 0
+
+
 async def test_a_correction_seals_the_new_address_and_keeps_one_that_came_back(deploy: Deploy) -> None:
     app = app_with(NEW)
     world = await deploy(app)

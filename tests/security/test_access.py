@@ -26,6 +26,7 @@ from fastapi.routing import iter_route_contexts
 from tests.roles import ROLES
 from tests.security.deployment import SECRET, Deployment, deployed
 
+from holdfast.http.guard import STREAM_ENDS
 from holdfast.http.pages import COOKIE
 from holdfast.http.problem import MEDIA_TYPE
 
@@ -313,6 +314,7 @@ async def test_a_ticket_opens_one_stream_once_for_its_holder_alone(access: Acces
 
 
 async def test_a_ticket_is_good_for_streams_alone(access: Access) -> None:
+    assert all(request.endswith(STREAM_ENDS) for request in STREAMS), "an address with no requests left may open them"
     fresh, anonymous = await ticket(access.place.client("ann", *ROLES)), access.place.client()
     for request, rule in RULES.items():
         if not rule.public and request not in STREAMS:

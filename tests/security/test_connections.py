@@ -118,6 +118,13 @@ async def test_an_endless_header_and_an_idle_connection_are_closed(place: Deploy
         writer.close()
 
 
+async def test_a_connection_that_never_says_anything_is_closed(place: Deployment) -> None:
+    async with served(place, ConnectionLimits(10, 0.1, 5, 5)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+
+
 async def test_a_slow_but_steady_upload_gets_its_time(place: Deployment) -> None:
     """What has come earns more time: 64 KiB are worth four seconds."""
     headers = {"Authorization": f"Bearer {token_for(place.settings, 'ann', ['learner'])}"}
@@ -182,6 +189,20 @@ async def test_a_greedy_user_is_slowed_down_and_nobody_else(tmp_path: Path) -> N
         # A wrong token is no way round it, and a right one is not held up by strangers at the same address.
         assert (await place.bearing("rubbish").get("/api/submissions")).status_code == 429
         assert (await place.client("cid", "learner").get("/api/submissions")).status_code == 200
+
+
+async def test_what_everybody_may_see_has_the_limits_too_whatever_is_sent_along(tmp_path: Path) -> None:
+    limits = {"HOLDFAST_REQUESTS_PER_USER_SEC": "0.5", "HOLDFAST_REQUESTS_PER_ADDRESS_SEC": "0.7"}
+    async with deployed(tmp_path, **limits) as place:
+        nobody = place.client()
+        strange = [(await nobody.get("/healthz")).status_code for _ in range(8)]
+        assert strange.count(200) == 0.7 * BURST_S and strange[-1] == 429
+        for headers in ({"Authorization": "Bearer rubbish"}, {"Authorization": "x"}, {"Cookie": "holdfast_console=x"}):
+            assert (await nobody.get("/login", headers=headers)).status_code == 429, headers
+        assert (await nobody.get("/healthz?ticket=x")).status_code == 429
+        ann = place.client("ann", "learner")
+        known = [(await ann.get(path)).status_code for path in ("/healthz", "/api/submissions") * 4]
+        assert known.count(200) == 0.5 * BURST_S and known[-1] == 429, "counted by name, each request once"
 
 
 async def test_users_of_every_system_have_limits_by_default(tmp_path: Path) -> None:

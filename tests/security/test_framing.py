@@ -114,6 +114,23 @@ async def test_an_answer_that_nobody_reads_holds_no_connection(place: Deployment
                     await asyncio.sleep(0.02)
 
 
+async def test_an_answer_that_stands_still_halfway_is_cut_off(place: Deployment) -> None:
+    """Above that mark the application waits to write: only the reader's own time ends it."""
+    limits = ConnectionLimits(6, 20, 20, keep_alive_s=20, write_s=0.3)
+    async with serving(place, limits) as (port, connections):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await loop.sock_sendall(client, (ASSET + b"\r\n") * 100)
+            async with asyncio.timeout(15):
+                while not any(each.flow.write_paused for each in connections):  # noqa: ASYNC110, uvicorn rings no bell
+                    await asyncio.sleep(0)
+                while connections:  # noqa: ASYNC110, the server's own timers
+                    await asyncio.sleep(0.02)
+
+
 async def test_one_address_cannot_take_all_connections(place: Deployment) -> None:
     """Whoever holds most gives way; what is being answered stays, and an address is not served at its own cost."""
     made = await place.submission("ann")
@@ -183,3 +200,12 @@ async def test_a_request_that_two_servers_would_read_in_two_ways_is_refused(plac
         for words in TWO_WAYS:
             answers = await answer_to(port, header(place) + words + GET + b"\r\n")
             assert answers.startswith(b"HTTP/1.1 400 ") and answers.count(b"HTTP/1.1 ") == 1, words
+
+
+async def test_a_header_that_decides_is_given_once(place: Deployment) -> None:
+    """Of two a proxy could read the other one."""
+    nobody = place.client()
+    for name in ("Host", "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range"):
+        answer = await nobody.get("/healthz", headers=[(name, "x"), (name.lower(), "x")])
+        assert answer.status_code == 400 and f"The header {name.title()} is given more than once" in answer.text, name
+    assert (await nobody.get("/healthz", headers=[("X-Own", "x"), ("X-Own", "y")])).status_code == 200

@@ -50,6 +50,37 @@ async def test_only_what_is_signed_under_a_known_key_is_genuine() -> None:
     assert is_signed([NEW], Delivery("q", BODY, headers={SIGNATURE_HEADER: by_hand}))
 
 
+def mac(key: str, body: bytes, kind: str = "sha256") -> str:
+    return hmac.new(key.encode(), body, kind).hexdigest()
+
+
+RIGHT = f"sha256={mac(NEW, BODY)}"
+NEARLY = {
+    "no prefix": mac(NEW, BODY),
+    "another algorithm": f"sha512={mac(NEW, BODY, 'sha512')}",
+    "another algorithm under this name": f"sha256={mac(NEW, BODY, 'sha512')}",
+    "an older algorithm": f"sha1={mac(NEW, BODY, 'sha1')}",
+    "no algorithm": "none",
+    "a hash without a key": f"sha256={hashlib.sha256(BODY).hexdigest()}",
+    "key and body in one": f"sha256={hashlib.sha256(NEW.encode() + BODY).hexdigest()}",
+    "an empty key": f"sha256={mac('', BODY)}",
+    "both keys as one": f"sha256={mac(f'{NEW},{OLD}', BODY)}",
+    "large letters": f"sha256={mac(NEW, BODY).upper()}",
+    "a space behind": f"{RIGHT} ",
+    "two": f"{RIGHT},{RIGHT}",
+    "the half": RIGHT[:-32],
+    "nothing": "",
+}
+
+
+@pytest.mark.spec("K30", "G9")
+@pytest.mark.parametrize("given", NEARLY.values(), ids=NEARLY)
+def test_what_is_nearly_a_signature_is_none(given: str) -> None:
+    assert is_signed([NEW, OLD], Delivery("q", BODY, headers={SIGNATURE_HEADER: RIGHT}))
+    assert not is_signed([NEW, OLD], Delivery("q", BODY, headers={SIGNATURE_HEADER: given}))
+    assert not is_signed([NEW, OLD], Delivery("q", BODY, headers={"x-hub-signature-256": RIGHT}))
+
+
 class Shelf(MemoryTransport):
     """A broker that lets people look at two messages."""
 

@@ -78,7 +78,9 @@ class Callers:
         self._streams: Counter[str] = Counter()
 
     def admit_user(self, scope: Scope, sub: str) -> None:
-        """A caller with a valid token: counted by name, and by name only."""
+        """A caller with a valid token: counted by name, by name only, and once."""
+        if CALLER in scope:
+            return
         scope[CALLER] = sub
         if wait_s := self.users.take(sub):
             raise too_many("You send more requests than one user may; slow down.", wait_s)
@@ -117,14 +119,14 @@ def address_of(scope: Scope) -> str:
 
 
 def subscriber_of(text: str) -> str:
-    """Whose an address is, as far as it can tell: itself, or its network."""
+    """Whose an address is, as far as it can tell: itself, or its network. What a proxy names otherwise is all one."""
     try:
         address = ip_address(text)
     except ValueError:
-        return text
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-        return str(IPv6Address(int(address) >> 64 << 64))
-    return text
+        return ""
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    return str(address.ipv4_mapped or IPv6Address(int(address) >> 64 << 64))
 
 
 def too_many(detail: str, wait_s: float) -> Problem:

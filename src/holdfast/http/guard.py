@@ -17,6 +17,8 @@ from holdfast.http.json_body import is_json, json_complaint
 from holdfast.http.problem import Problem, of_exception, path_below, respond
 
 BODY_BYTES_MAX = 1024 * 1024
+STREAM_ENDS = ("/events", "/changes")
+"""How the paths end that take a ticket."""
 METER = "holdfast.body"
 QUERY = "holdfast.query"
 
@@ -79,8 +81,7 @@ class Guard:
             _check_target(scope)
             headers = dict(reversed(scope["headers"]))  # of several by one name the first
             _check_headers(scope, headers)
-            if not _has_credentials(scope, headers):
-                callers.check_address(scope)
+            await _check_caller(scope, callers)
             await self.app(scope, _metered(scope, headers, receive, self.bytes_max), guarded_send)
         except Exception as error:  # the last resort of every request; an answer under way can only be cut off
             problem = of_exception(error)
@@ -136,9 +137,19 @@ def _metered(scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, byt
     return metered
 
 
-def _has_credentials(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether somebody will be authenticated: if that fails, the address is looked at then."""
-    return b"authorization" in headers or b"cookie" in headers or b"ticket=" in scope["query_string"]
+async def _check_caller(scope: Scope, callers: Callers) -> None:
+    """From an address that has used up what it may ask, only those are let in who are known by name, and counted by it,
+    whatever page they ask for. A ticket is redeemed where its stream is opened."""
+    try:
+        callers.check_address(scope)
+    except Problem as spent:
+        if b"ticket=" in scope["query_string"] and path_below(scope).endswith(STREAM_ENDS):
+            return
+        try:
+            who = await scope["app"].state.auth.caller(Request(scope))
+        except Problem:
+            raise spent from None
+        callers.admit_user(scope, who.sub)
 
 
 def _check_target(scope: Scope) -> None:

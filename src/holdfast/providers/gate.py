@@ -234,6 +234,7 @@ _NOT_PUBLIC = tuple(
 )
 _GLOBAL_UNICAST = ip_network("2000::/3")
 _NAT64 = ip_network("64:ff9b::/96")
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def is_public(address: str) -> bool:
@@ -245,8 +246,11 @@ def is_public(address: str) -> bool:
     if isinstance(known, IPv6Address):
         if known.ipv4_mapped is not None:
             return is_public(str(known.ipv4_mapped))
+        wrapped = IPv4Address(int(known) & 0xFFFF_FFFF)
         if known in _NAT64:
-            return is_public(str(IPv4Address(int(known) & 0xFFFF_FFFF)))
+            return is_public(str(wrapped))
+        if int(known) >> 32 & 0xFFFF_FFFF in _ISATAP and not is_public(str(wrapped)):
+            return False
         if known not in _GLOBAL_UNICAST:
             return False
     return known.is_global and not any(known in network for network in _NOT_PUBLIC)

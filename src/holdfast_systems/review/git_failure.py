@@ -40,7 +40,9 @@ _KNOWN: tuple[tuple[str, Category, str, str], ...] = (
     (
         r"Could not resolve host|Connection refused|Connection timed out|Connection reset|Failed to connect"
         r"|unable to connect|early EOF|RPC failed|Network is unreachable|error: 5\d\d\b|hung up unexpectedly"
-        r"|unable to connect to cache daemon|Operation timed out",
+        r"|unable to connect to cache daemon|Operation timed out|ssh: connect to host|Connection closed by"
+        r"|Empty reply from server|transfer closed|TLS connection was|SSL_ERROR_SYSCALL|Recv failure|Send failure"
+        r"|error: (?:408|425|429)\b",
         Category.NETWORK,
         "REPOSITORY_UNREACHABLE",
         "The repository's host cannot be reached.",

@@ -14,6 +14,7 @@ from holdfast.errors import CallError
 from holdfast_systems.review.changelist import parse_diff
 from holdfast_systems.review.command import run
 from holdfast_systems.review.fetch_git import fetch_range
+from holdfast_systems.review.git_failure import git_failure
 from holdfast_systems.review.git_source import GitPolicy, parse_remote
 from tests.systems.review.git_repo import Repo
 
@@ -213,6 +214,24 @@ async def test_an_unreachable_host_is_transient() -> None:
         Category.NETWORK,
         "REPOSITORY_UNREACHABLE",
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ssh: connect to host 192.0.2.7 port 22: No route to host",
+        "kex_exchange_identification: Connection closed by remote host",
+        "fatal: unable to access 'https://h/r/': The requested URL returned error: 408",
+        "fatal: unable to access 'https://h/r/': The requested URL returned error: 429",
+        "fatal: unable to access 'https://h/r/': Empty reply from server",
+        "fatal: unable to access 'https://h/r/': transfer closed with 470 bytes remaining to read",
+        "fatal: unable to access 'h': gnutls_handshake() failed: The TLS connection was non-properly terminated.",
+    ],
+)
+def test_a_host_that_breaks_off_or_asks_for_patience_is_tried_again(words: str) -> None:
+    failure = git_failure(words, with_words=False).failure
+    assert (failure.error_class, failure.retryable) == ("REPOSITORY_UNREACHABLE", True)
+    assert not git_failure("fatal: unable to access 'https://h/r/': error: 410").failure.retryable
 
 
 async def test_a_timeout_kills_the_whole_process_group(tmp_path: Path) -> None:
