@@ -35,7 +35,8 @@ def settings() -> str:
 
     return (
         f"concurrency {CONCURRENCY} ({CALLS_AT_ONCE} for stages that block), groups of {Tuning().claim_batch}, "
-        f"two streams on PostgreSQL; enqueue x{CALLERS} shares commits; every other setting as shipped; asyncio's own loop"
+        f"two streams on PostgreSQL; enqueue x{CALLERS} shares commits; every other setting as shipped; "
+        "asyncio's own loop"
     )
 
 
