@@ -67,7 +67,14 @@ def _record(identity: UUID, row: object, now: int) -> tuple[object, ...]:
 
 
 TASKS = {"noop": noop, "copy": copy}
-PLACES = {"embedded": "embedded_floor", "publish": "publishing", "post_bare": "posting"}
+PLACES = {
+    "threads": "aside_floor",
+    "threads_block": "aside_floor",
+    "processes": "aside_floor",
+    "embedded": "embedded_floor",
+    "publish": "publishing",
+    "post_bare": "posting",
+}
 
 
 def main(task: str, count: int) -> None:

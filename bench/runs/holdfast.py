@@ -11,6 +11,7 @@ from bench.stopwatch import tell
 # By name, so that a task's memory is not that of what other tasks import.
 PLACES = {
     "working": ("noop", "noop2", "share", "three"),
+    "aside": ("threads", "threads_loop", "threads_block", "processes"),
     "enqueueing": ("enqueue32", "bulk", "inside"),
     "picking_up": ("pickup", "pickup_sqlite"),
     "depth": ("depth",),
@@ -28,12 +29,14 @@ PLACES = {
 
 
 def settings() -> str:
+    from bench.runs.aside_floor import CALLS_AT_ONCE
     from bench.runs.kernels import CALLERS, CONCURRENCY
     from holdfast.kernel.kernel import Tuning
 
     return (
-        f"concurrency {CONCURRENCY}, groups of {Tuning().claim_batch}, two streams on PostgreSQL; enqueue x{CALLERS} "
-        "shares commits; every other setting as shipped; asyncio's own loop"
+        f"concurrency {CONCURRENCY} ({CALLS_AT_ONCE} for stages that block), groups of {Tuning().claim_batch}, "
+        f"two streams on PostgreSQL; enqueue x{CALLERS} shares commits; every other setting as shipped; "
+        "asyncio's own loop"
     )
 
 

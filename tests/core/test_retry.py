@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,21 +18,26 @@ CONVERSION = Retry(attempts=3, base_s=5, cap_s=60, jitter="additive", jitter_max
 ALMOST_ONE = math.nextafter(1.0, 0.0)
 draws = st.floats(0, ALMOST_ONE)
 seconds = st.floats(0, 1_000)
+bounds = st.tuples(seconds, seconds).map(sorted)
+
+
+def policy_of(bounds: list[float], **rest: Any) -> Retry:
+    return Retry(base_s=bounds[0], cap_s=bounds[1], **rest)
+
+
 policies = st.one_of(
     st.builds(
-        Retry,
-        base_s=seconds,
+        policy_of,
+        bounds,
         multiplier=st.floats(1, 10),
-        cap_s=seconds,
         jitter=st.just("additive"),
         jitter_max_s=seconds,
         ceiling_s=st.none() | seconds,
     ),
     st.builds(
-        Retry,
-        base_s=seconds,
+        policy_of,
+        bounds,
         multiplier=st.floats(1, 10),
-        cap_s=seconds,
         jitter=st.sampled_from(["full", "none"]),
         ceiling_s=st.none() | seconds,
     ),

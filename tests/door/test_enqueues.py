@@ -12,13 +12,14 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import aiosqlite
 import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
+from pydantic import AfterValidator
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -41,6 +42,22 @@ class Order:
 class Ship(Job[Order]):
     @stage()
     async def pack(self, ctx: Context, order: Order) -> None: ...
+
+
+def weighed(grams: int) -> int:
+    assert grams >= 0, "must not be negative"
+    return grams
+
+
+@dataclass
+class Parcel:
+    grams: Annotated[int, AfterValidator(weighed)]
+
+
+@app.job()
+class Weigh(Job[Parcel]):
+    @stage()
+    async def pack(self, ctx: Context, parcel: Parcel) -> None: ...
 
 
 class Undeclared(Job[Order]):
@@ -73,17 +90,22 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (now(priority=True), "The priority True must be one of 0, 1, 2, 3."),
     (now(deadline_s=0), "The deadline_s of 0 must be a number of seconds above 0."),
     (now(deadline_s="soon"), "The deadline_s of 'soon' must be a number of seconds above 0."),
-    (now(key=17), "The key of 'door.ship' must be a str; this is a int."),
-    (now(key=""), "A job key must have 1 to 255 characters; this one has 0."),
-    (now(key="k" * 256), "A job key must have 1 to 255 characters; this one has 256."),
-    (now(owner=17), "The owner of 'door.ship' must be a str; this is a int."),
-    (now(owner="a\0b"), "The owner of 'door.ship' holds a NUL or half of a character."),
-    (now(key="a\ud800"), "The key of 'door.ship' holds a NUL or half of a character."),
+    (now(key=17), "The key of 'door.ship' is a int; it must be a text of 1 to 255 characters."),
+    (now(key=""), "The key of 'door.ship' is a text of 0 characters; it must be a text of 1 to 255"),
+    (now(key="k" * 256), "The key of 'door.ship' is a text of 256 characters; it must be"),
+    (now(owner=17), "The owner of 'door.ship' is a int; it must be a text of 1 to 255 characters."),
+    (now(owner=""), "The owner of 'door.ship' is a text of 0 characters; it must be"),
+    (now(owner="a\0b"), "The owner of 'door.ship' is a text of 3 characters; it must not hold a NUL"),
+    (now(key="a\ud800"), "The key of 'door.ship' is a text of 2 characters; it must not hold a NUL"),
     (lambda c: enqueue(c, Undeclared, Order(1)), "The job class 'Undeclared' is not declared; write @app.job() above"),
     (lambda c: enqueue(c, Inheriting, Order(1)), "The job class 'Inheriting' is not declared; write @app.job() above"),
     (lambda c: enqueue(c, Ship(), Order(1)), "not by an instance: write Ship instead of Ship()."),
     (lambda c: enqueue(c, "door.ship", Order(1)), "'door.ship' is no job class; declare one with @app.job()"),
     (lambda c: enqueue(c, Order, Order(1)), "is no job class; declare one with @app.job() above class"),
+    (
+        lambda c: enqueue(c, Weigh, {"grams": -1}),
+        "The input of 'door.weigh' does not fit: grams: must not be negative.",
+    ),
     (lambda c: enqueue(c, Ship, Order), "The input of 'door.ship' does not fit: "),
     (lambda c: enqueue(c, Ship, None), "The input of 'door.ship' does not fit: the value: "),
     (lambda c: enqueue(c, Ship, {}), "The input of 'door.ship' does not fit: id: Field required."),

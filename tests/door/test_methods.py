@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, Context, Job, stage
+from holdfast import App, Context, Job, SyncContext, stage
 from holdfast.errors import BadDeclaration
 
 pytestmark = pytest.mark.spec("K6")
@@ -50,6 +51,14 @@ async def by_name_only(self: Any, ctx: Context, order: Order, *, label: str) -> 
 async def of_a_later(self: Any, ctx: Context, order: Order, send: str) -> None: ...
 
 
+async def send(self: Any, ctx: Any, order: Order, pack: str) -> None: ...
+def send_at_once(self: Any, context: SyncContext, order: Order) -> None: ...
+
+
+async def pack_and_send(self: Any, ctx: Context, order: Order) -> None:
+    await asyncio.gather(*[self.send(ctx, order, part) for part in "ab"])
+
+
 def marked(function: Any = pack) -> Any:
     return stage()(function)
 
@@ -69,6 +78,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: declare(pack=marked(by_name_only)), "write 'label' before any '*'"),
     (lambda: declare(pack=marked(of_a_later), send=marked()), "asks for 'send', which does not run before it; move it"),
     (lambda: App("stock").job()(declare(pack=marked())), "'Ship' is declared as 'shop.ship' already, and cannot be"),
+    (
+        lambda: declare(pack=marked(), send=send),
+        "'Ship.send' takes a context, but is no stage, and no method of 'Ship'",
+    ),
+    (lambda: declare(pack=marked(), send=send_at_once), "'Ship.send' takes a context, but is no stage"),
     (lambda: new_type("Order"), "'Ship' names its type by the text 'Order'; write the class itself, above it."),
     (lambda: App("shop").provider("bank"), "The app 'shop' has a provider of 'bank'; write provider=Provider(...)."),  # type: ignore[arg-type]
     (lambda: App("shop").job(seals=[1])(new_ship()), "'Ship' seals 1, which is no path of a field; write ('field',)."),  # type: ignore[list-item]
@@ -89,6 +103,11 @@ def test_what_cannot_be_run_as_a_stage_is_named(make: Callable[[], object], sent
     with pytest.raises(BadDeclaration) as refused:
         make()
     assert sentence in str(refused.value)
+
+
+def test_a_method_that_a_stage_calls_or_that_is_private_is_no_forgotten_stage() -> None:
+    declared = declare(pack=marked(pack_and_send), send=send, _later=send)
+    assert [each.name for each in declared.__holdfast__.stages] == ["pack"]
 
 
 def test_a_decorator_that_keeps_the_mark_hides_nothing() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import App, Context, Discard, Job, Snooze, Wait, stage
+from holdfast import App, Context, Discard, Done, Job, Provider, Retry, Snooze, Wait, enqueue, stage
 from holdfast.testing import world
 
 pytestmark = pytest.mark.spec("K6", "K12")
-Handler = Callable[[Any, Any, int], Coroutine[Any, Any, Any]]
+Handler = Callable[[Any, Any, int], Any]
 app = App("desk")
 FILE = Path(__file__).open()  # noqa: SIM115 - the mistake
 
@@ -61,6 +61,42 @@ async def keep_on_self(self: Any, ctx: Any, number: int) -> None:
     self.total = number
 
 
+async def keep_on_the_context(self: Any, ctx: Any, number: int) -> None:
+    ctx.total = number
+
+
+async def set_the_contexts_own(self: Any, ctx: Any, number: int) -> None:
+    ctx.job_id = "other"
+
+
+def keep_on_a_sync_context(self: Any, ctx: Any, number: int) -> None:
+    ctx.total = number
+
+
+async def ask_for_a_result(self: Any, ctx: Any, number: int) -> Any:
+    return ctx.results["charge"]
+
+
+async def enqueue_through_the_context(self: Any, ctx: Any, number: int) -> Any:
+    return enqueue(ctx, Child, 1)
+
+
+async def return_a_policy(self: Any, ctx: Any, number: int) -> Any:
+    return Retry(attempts=2)
+
+
+async def return_a_provider(self: Any, ctx: Any, number: int) -> Any:
+    return Provider("bank")
+
+
+async def return_an_exception(self: Any, ctx: Any, number: int) -> Any:
+    return ValueError("no such order")
+
+
+async def end_with_a_policy(self: Any, ctx: Any, number: int) -> Any:
+    return Done(Retry())
+
+
 MISTAKES: list[tuple[Handler, str]] = [
     (raise_an_answer, "The stage 'run' raised what is no exception; a Snooze, Discard, Done or Wait is returned."),
     (forget_the_reason, "Discard() missing 1 required positional argument: 'reason'; it takes reason"),
@@ -75,6 +111,24 @@ MISTAKES: list[tuple[Handler, str]] = [
         ask_otherwise_after_a_wait,
         "has started 2 children, and now asks for 3: after a wait it runs again",
     ),
+    (
+        keep_on_the_context,
+        "The stage 'run' sets ctx.total, but a context keeps nothing: return what a later stage needs",
+    ),
+    (set_the_contexts_own, "The stage 'run' sets ctx.job_id, but a context keeps nothing"),
+    (keep_on_a_sync_context, "The stage 'run' sets ctx.total, but a context keeps nothing"),
+    (
+        ask_for_a_result,
+        "A Context has no 'results'; what an earlier stage returned is a parameter of that stage's name",
+    ),
+    (
+        enqueue_through_the_context,
+        "cannot write through a holdfast.Context; start a job with ctx.spawn(Job, input) in a",
+    ),
+    (return_a_policy, "The stage 'run' returned a Retry; a policy is no result: give it to @stage(retry=...), and"),
+    (return_a_provider, "The stage 'run' returned a Provider; a declaration is no result: give it to @stage"),
+    (return_an_exception, "The stage 'run' returned a ValueError; an exception is raised, and not returned."),
+    (end_with_a_policy, "The stage 'run' returned a Retry; a policy is no result"),
     (keep_on_self, "'Ask' sets self.total, but all jobs of a class share one instance, and the next stage may run"),
 ]
 

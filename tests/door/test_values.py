@@ -30,6 +30,7 @@ pytestmark = pytest.mark.spec("K6")
         (lambda: Breaker(window="9"), "A breaker needs a number for window, not '9'."),  # type: ignore[arg-type]
         (lambda: Retry(multiplier=None), "A retry policy needs a number for multiplier, not None."),  # type: ignore[arg-type]
         (lambda: Retry(base_s=1e30), "A retry policy's base_s of 1e+30 must be at most a hundred years."),
+        (lambda: Retry(base_s=120), "A retry policy's base_s of 120 is above its cap_s of 60; give cap_s too."),
         (lambda: Retry(attempts=10**30), "must be at most 2147483647."),
         (lambda: Breaker(trials=None), "A breaker needs a number for trials, not None."),  # type: ignore[arg-type]
         (lambda: Breaker(window=20_000), "A breaker needs a window of at most 10000 calls, not 20000."),

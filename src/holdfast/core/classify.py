@@ -3,7 +3,7 @@
     1. an exception that carries a `failure` classifies itself
     2. an answer with a status: HTTP clients, gRPC, databases, mail servers, each by its shape
     3. the network's failures, by type or by the names of their base classes
-    4. what it was raised from, or what it wraps (`raise ... from error`, SQLAlchemy's `orig`)
+    4. what it was raised from, or what it wraps (`raise ... from error`, SQLAlchemy's `orig`, urllib's `reason`)
     5. all else is unknown: a bug or a setting, perhaps a passing one
 
 An unknown exception is retried, for nobody knows that it is permanent, and its message says so. A provider's own
@@ -116,8 +116,8 @@ def _recognised(error: BaseException, now_ms: int | None) -> Failure:
         verdict = _known(current, now_ms)
         if verdict is not None:
             return verdict if current is error else replace(verdict, message=_joined(error, verdict.message))
-        wrapped = attribute(current, "orig")
-        current = wrapped if isinstance(wrapped, BaseException) else current.__cause__
+        wrapped = (attribute(current, name) for name in _WRAPPED)
+        current = next((each for each in wrapped if isinstance(each, BaseException)), current.__cause__)
     unknown = failure(Category.BUG, "BUG", f"{text_of(error)}{UNKNOWN_NOTE}", ambiguous=True)
     return replace(unknown, retryable=True, unknown=True)
 
@@ -180,15 +180,17 @@ def _worst(failures: list[Failure]) -> Failure:
     )
 
 
+_WRAPPED = ("orig", "reason", "cause")  # of SQLAlchemy; of urllib and urllib3; of google-api-core
 _NO_ROUTE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
 _POOLS = frozenset({"PoolTimeout", "EmptyPoolError"})
 _CERTIFICATES = frozenset({"SSLCertVerificationError", "ClientConnectorCertificateError"})
 _BEFORE_FIRST_BYTE = frozenset(
     {"ConnectError", "ConnectTimeout", "ClientConnectorError", "ConnectionTimeoutError", "SMTPConnectError"}
-    | {"EndpointConnectionError", "ConnectTimeoutError", "NewConnectionError", "NameResolutionError"}
+    | {"EndpointConnectionError", "ConnectTimeoutError", "NewConnectionError", "NameResolutionError", "ProxyError"}
 )
 _TIMEOUTS = frozenset(
     {"TimeoutException", "ServerTimeoutError", "ReadTimeout", "ReadTimeoutError", "APITimeoutError", "TimeoutError"}
+    | {"ConnectionTimeout"}
 )
 _BROKEN = frozenset(
     {"NetworkError", "RemoteProtocolError", "ServerDisconnectedError", "IncompleteReadError", "IncompleteRead"}

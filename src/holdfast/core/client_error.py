@@ -37,15 +37,18 @@ def read_http(error: BaseException) -> HttpAnswer | None:
     """The HTTP answer of 400 or more that the exception stands for.
 
     httpx, requests, openai, anthropic and google-genai carry a `response`; aiohttp, urllib and stripe carry the status
-    themselves; botocore carries a dictionary."""
+    themselves; botocore carries a dictionary. An error in the middle of a stream came after a 200, and has its kind
+    in its body alone."""
     response = attribute(error, "response")
     if isinstance(response, Mapping):
         return _botocore(response)
-    status = _status(error, response)
+    status, body = _status(error, response), _body(error, response)
+    if status is None:
+        status = _BY_WORD.get(_code_in(body) or "")
     if status is None:
         return None
-    body = _body(error, response)
-    headers = {**plain_headers(attribute(error, "headers")), **plain_headers(attribute(response, "headers"))}
+    holders = (attribute(error, "meta"), error, response)
+    headers = {name: value for each in holders for name, value in plain_headers(attribute(each, "headers")).items()}
     headers.update(_waits_in(body))
     return HttpAnswer(status, _code(error, body), headers)
 
@@ -174,6 +177,22 @@ def _waits_in(body: Mapping[str, Any]) -> dict[str, str]:
     return waits
 
 
+_BY_WORD = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "insufficient_quota": 429,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The status that anthropic and openai give what they report in the middle of a stream."""
 _BODY_WAITS = {
     "retry_after_ms": "retry-after-ms",
     "retry_after": "retry-after",

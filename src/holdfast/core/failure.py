@@ -244,7 +244,15 @@ def _by_code(status: int, words: str, headers: Mapping[str, str], code: str | No
         return Category.AUTH, "QUOTA_EXHAUSTED"
     if word in RATE_CODES:
         return Category.RATE_LIMIT, "RATE_LIMITED"
+    if status == 403 and word not in BY_CODE and _limit_was_hit(headers):
+        return Category.RATE_LIMIT, "RATE_LIMITED"
     return BY_CODE.get(word) if status < 500 else None
+
+
+def _limit_was_hit(headers: Mapping[str, str]) -> bool:
+    """Whether a refusal is a limit by its headers, as GitHub says it: nothing left, or a time to come back."""
+    left = next((value for name, value in headers.items() if name.lower() == "x-ratelimit-remaining"), "")
+    return left.strip() == "0" or retry_after_ms(headers, 0, hints=False) is not None
 
 
 def _ends_by_itself(status: int, word: str, words: str, headers: Mapping[str, str]) -> bool:

@@ -109,8 +109,10 @@ def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
     if hasattr(function, "__holdfast_names__"):
         return function
 
+    depth = 1 + _wrappers(function)
+
     def refuse(error: TypeError, given: dict[str, Any]) -> NoReturn:
-        problem = None if isinstance(error, WrongCall) else call_problem(function, place, error, given)
+        problem = None if isinstance(error, WrongCall) else call_problem(function, place, error, given, depth=depth)
         if problem is None:
             raise error
         raise WrongCall(problem) from None
@@ -132,6 +134,12 @@ def _with_names(function: Callable[..., Any], place: str) -> Callable[..., Any]:
     wrapper: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call
     wrapper.__holdfast_names__ = True  # type: ignore[attr-defined]
     return wrapper
+
+
+def _wrappers(function: Any) -> int:
+    """How many decorators a call goes through before it is the function's own."""
+    inner = getattr(function, "__wrapped__", None)
+    return 0 if inner is None else 1 + _wrappers(inner)
 
 
 def call_problem(

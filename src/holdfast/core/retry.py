@@ -16,18 +16,19 @@ from typing import Literal, get_args
 
 from holdfast.core.given import BadValue, count_problem, is_number, seconds_problem
 
+CAP_S = 60.0
 Jitter = Literal["full", "additive", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry policy. `attempts` counts all calls, the first included. `ceiling_s` bounds every wait, one that the
-    provider asked for too; None: what the provider asks stands."""
+    """A retry policy. `attempts` counts all calls, the first included. No backoff is longer than `cap_s`. `ceiling_s`
+    bounds every wait, one that the provider asked for too; None: what the provider asks stands."""
 
     attempts: int = 5
     base_s: float = 1.0
     multiplier: float = 2.0
-    cap_s: float = 60.0
+    cap_s: float = CAP_S
     jitter: Jitter = "full"
     jitter_max_s: float = 0.0
     ceiling_s: float | None = None
@@ -80,6 +81,8 @@ def _problem(policy: Retry) -> str | None:
         value = getattr(policy, name)
         if value is not None and (problem := seconds_problem(value)):
             return f"A retry policy's {name} of {value!r} {problem}."
+    if policy.base_s > policy.cap_s == CAP_S:  # a cap of one's own may be below what the base is by itself
+        return f"A retry policy's base_s of {policy.base_s:g} is above its cap_s of {policy.cap_s:g}; give cap_s too."
     if policy.multiplier < 1:
         return f"A retry policy needs a multiplier of 1 or more, not {policy.multiplier}."
     if policy.jitter not in get_args(Jitter):

@@ -165,7 +165,7 @@ def _complaint(error: RequestValidationError, content_type: str) -> tuple[str, s
     if tuple(first["loc"]) == ("body",) and first["type"] in _NO_OBJECT:
         return "body", "The body must be a JSON object." if is_json(content_type) else _SEND_JSON
     parts = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "union_tag_not_found":  # the field that says which kind of value this is
         parts.append(first["ctx"]["discriminator"].strip("'"))
         message = "Field required"

@@ -7,7 +7,6 @@ end in a row, never in a traceback on a terminal.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Coroutine
 from contextvars import Token
 from dataclasses import replace
@@ -39,16 +38,13 @@ from holdfast.kernel.observe.trace import span, tracing
 from holdfast.kernel.running.aside import ProcessLost
 from holdfast.kernel.running.asked import check_awaited
 from holdfast.kernel.running.eager import first_step, resume_handler
+from holdfast.kernel.running.mistakes import exit_of, mistake_in, no_result
 from holdfast.kernel.sealing import KeyMissing, open_input
 from holdfast.kernel.settle import Ending, LeasedJob
 
 STORE_AWAY_SNOOZE_S = 2.0
 WITHOUT_MESSAGES = (Failed, Held)
 NOTHING = Next()
-MIXED_UP = re.compile(
-    r"does not support the (asynchronous )?context manager protocol|(?P<awaited>can't be (used in 'await'|awaited))"
-)
-"""How Python words it, in every version."""
 
 
 async def run_attempt(kernel: Kernel, taken: LeasedJob) -> Ending | None:
@@ -135,7 +131,7 @@ async def _outcome(
             raise
         return Failed(_raised(RuntimeError(f"cancelled from within: {error}"), kernel, stage)), None
     except SystemExit as error:
-        return Failed(_misfit("USAGE_ERROR", _exited(stage, error))), None
+        return Failed(_misfit("USAGE_ERROR", exit_of(stage, error))), None
     except Exception as error:
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             return Failed(_cut(error, stage, taken, context)), None
@@ -169,32 +165,10 @@ def _outcome_of(error: Exception, kernel: Kernel, stage: Stage) -> Outcome:
         case ProviderHeld() as held:
             return Held(held.provider, held.reason, held.retry_at, held.parks, held.asked, held.hold_max_ms)
         case _:
-            mistake = _mistake(error, stage)
+            mistake = mistake_in(error, stage)
             if mistake is not None:
                 return Failed(replace(_misfit("USAGE_ERROR", mistake), stack=redact_stack(error)))
             return Failed(_raised(error, kernel, stage), standings_of(error))
-
-
-def _mistake(error: Exception, stage: Stage) -> str | None:
-    """What Python itself says of code that can never work on a worker, as a sentence with the way out."""
-    words = str(error)
-    if isinstance(error, TypeError) and words == "exceptions must derive from BaseException":
-        return f"The stage '{stage.name}' raised what is no exception; a Snooze, Discard, Done or Wait is returned."
-    if isinstance(error, TypeError) and (written := MIXED_UP.search(words)):
-        way_out = "write `async with` for what is async, and plain `with` for what is not"
-        if written.lastgroup == "awaited":
-            way_out = "take the `await` away, or give it a coroutine"
-        return f"The stage '{stage.name}' mixes what is awaited with what is not ({words.rstrip('.')}): {way_out}."
-    if isinstance(error, RuntimeError) and ("running event loop" in words or "loop is already running" in words):
-        return (
-            f"The stage '{stage.name}' starts an event loop inside of the worker's ({words.rstrip('.')}); "
-            "await it, or make the stage a plain def."
-        )
-    return None
-
-
-def _exited(stage: Stage, error: SystemExit) -> str:
-    return f"The stage '{stage.name}' called sys.exit({error.code!r}), which would end the worker; raise an exception."
 
 
 def _asked_to_stop() -> bool:
@@ -244,6 +218,8 @@ def _answered(stage: Stage, answer: object) -> tuple[Outcome, str | None]:
     outcome: Answer = answer if isinstance(answer, ANSWERS) else Next(answer)
     if not isinstance(outcome, (Done, Next)):
         return outcome, None
+    if unfit := no_result(stage, outcome.value):
+        return Failed(_misfit("RESULT_INVALID", unfit)), None
     try:
         if outcome.value is None and isinstance(outcome, Next) and not stage.may_be_none:
             raise TypeError("None")

@@ -32,7 +32,7 @@ from holdfast.kernel.declare.fitting import (
     takes_none,
     why_unwritable,
 )
-from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden
+from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden, refuse_unmarked
 from holdfast.kernel.declare.size import check_size
 from holdfast.kernel.sealing import Sealer
 
@@ -280,6 +280,7 @@ def _stages(
     names = [name for name, _ in marked]
     declaring.check_inherited(cls, set(names))
     refuse_hidden(cls)
+    refuse_unmarked(cls)
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
     stages: list[Stage] = []

@@ -94,10 +94,10 @@ def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool =
             if not autocommit and not is_open(connection):
                 raise InvalidInput(_no_transaction(connection))
             return tx
-    raise InvalidInput(
-        f"Holdfast cannot write through a {name_of(connection)}; give it a connection or session of sqlite3, "
-        "aiosqlite, psycopg, asyncpg, SQLAlchemy or Django."
-    )
+    way_out = "give it a connection or session of sqlite3, aiosqlite, psycopg, asyncpg, SQLAlchemy or Django"
+    if "holdfast" in libraries:
+        way_out = "start a job with ctx.spawn(Job, input) in a stage, and with tx.enqueue(Job, input) in a hook"
+    raise InvalidInput(f"Holdfast cannot write through a {name_of(connection)}; {way_out}.")
 
 
 def unscoped(connection: Any) -> Any:

@@ -86,7 +86,8 @@ def why_unwritable(value: object, error: Exception) -> str:
 def first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "the value"
-    return f"{where}: {first['msg']}"
+    why = first["msg"].partition("\n")[0].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return f"{where}: {why}"
 
 
 def missing_await(value: object) -> str | None:

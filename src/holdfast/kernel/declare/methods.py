@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from types import CellType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from holdfast.errors import BadDeclaration
@@ -39,6 +39,34 @@ def refuse_hidden(cls: type[Any]) -> None:
                 f"The stage '{cls.__name__}.{name}' is hidden by what stands above its @stage(): "
                 "put @stage() on top of the other decorators."
             )
+
+
+def refuse_unmarked(cls: type[Any]) -> None:
+    """A method that takes a context as a stage does, and that no other one names, is a stage without its mark."""
+    methods = {name: inspect.unwrap(member) for name, member in vars(cls).items() if inspect.isfunction(member)}
+    named = {word for method in methods.values() for word in _words(method.__code__)}
+    for name, method in methods.items():
+        is_public = not name.startswith("_") and not hasattr(vars(cls)[name], MARK)
+        if is_public and name not in named and _takes_context(method):
+            raise BadDeclaration(
+                f"'{cls.__name__}.{name}' takes a context, but is no stage, and no method of '{cls.__name__}' calls "
+                "it: write @stage() above it, or name it with '_' in front."
+            )
+
+
+def _takes_context(method: FunctionType) -> bool:
+    code = method.__code__
+    second = code.co_varnames[1] if code.co_argcount > 1 else ""
+    hint = method.__annotations__.get(second)
+    return second == "ctx" or getattr(hint, "__name__", hint) in ("Context", "SyncContext")
+
+
+def _words(code: CodeType) -> Iterator[str]:
+    """The names that a function uses, with those of the functions in it."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _words(inner)
 
 
 def _inside(member: object) -> Iterator[object]:

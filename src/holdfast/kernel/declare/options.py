@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-from holdfast.core.given import is_storable, nearest, seconds_problem
+from holdfast.core.given import nearest, seconds_problem, text_problem
 from holdfast.errors import InvalidInput
 
 KEY_LENGTH_MAX = 255
@@ -55,12 +55,9 @@ def check_times(delay_s: float, deadline_s: float | None) -> None:
 
 def check_texts(kind: str, key: str | None, owner: str | None, trace: str | None) -> None:
     for name, text in (("key", key), ("owner", owner), ("trace", trace)):
-        if text is not None and not isinstance(text, str):
-            raise InvalidInput(f"The {name} of '{kind}' must be a str; this is a {type(text).__name__}.")
-        if text is not None and not is_storable(text):
-            raise InvalidInput(f"The {name} of '{kind}' holds a NUL or half of a character.")
-    if key is not None and not 0 < len(key) <= KEY_LENGTH_MAX:
-        raise InvalidInput(f"A job key must have 1 to {KEY_LENGTH_MAX} characters; this one has {len(key)}.")
+        if text is not None and (problem := text_problem(text, KEY_LENGTH_MAX)):
+            given = f"text of {len(text)} characters" if isinstance(text, str) else type(text).__name__
+            raise InvalidInput(f"The {name} of '{kind}' is a {given}; it {problem}.")
 
 
 def each_of(kind: str, inputs: object) -> Iterator[Any]:

@@ -36,6 +36,10 @@ WAYS_OUT = (
         "wait with ctx.wait_for(key, timeout_s=...), and answer with client.answer(key, value).",
     ),
     (("input", "payload", "args", "kwargs"), "the input is the parameter after ctx."),
+    (
+        ("result", "results", "previous", "state", "data"),
+        "what an earlier stage returned is a parameter of that stage's name: (self, ctx, input, charge).",
+    ),
     (("id", "task_id", "request", "workflow_id"), "the job's id is ctx.job_id."),
     (("step", "activity", "cache", "memo"), "keep what was found out with ctx.checkpoint(name, function)."),
     (("db", "session", "connection", "commit", "engine"), "write your rows with ctx.transaction(session)."),
@@ -201,6 +205,7 @@ class MissingName(AttributeError):
 def missing(context: object, name: str) -> MissingName:
     """The answer to a misspelt name of a context."""
     names = [each for each in dir(type(context)) if not each.startswith("_")]
-    near = None if name.startswith("_") else nearest(name, names)
-    meant = f"did you mean 'ctx.{near}'?" if near else next((out for words, out in WAYS_OUT if name in words), None)
+    meant = next((way_out for words, way_out in WAYS_OUT if name in words), None)
+    if meant is None and not name.startswith("_") and (near := nearest(name, names)):
+        meant = f"did you mean 'ctx.{near}'?"
     return MissingName(f"A {type(context).__name__} has no '{name}'{f'; {meant}' if meant else '.'}")
