@@ -22,6 +22,7 @@ from holdfast_systems.conversion.pdf_tags import Tag
 
 BULLETS = frozenset("•◦▪‣●○■□–—*·∙➢✓-\uf0b7\uf0a7\uf076\uf0d8")
 _NUMBER = re.compile(r"\(?(\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]")
+_SECTION_START = re.compile(r"(?:\d{1,3}|[A-Z])(?:\.\d{1,3})*\.? +\S")
 _LEADERS = re.compile(r"(\. ?){4,}")
 
 
@@ -39,6 +40,7 @@ class Line:
     italic: bool
     spans: list[Span] = field(default_factory=list)
     raised: str = ""  # the raised word that a settled line begins with
+    mixed: bool = False  # a settled bold line of which more than a quarter is not bold
 
     @property
     def text(self) -> str:
@@ -51,6 +53,9 @@ class Line:
             first = self.words[0]
             if first.size <= 0.87 * self.size and first.y - self.y >= 0.15 * self.size:
                 self.raised = first.text
+            if self.bold:
+                plain = sum(len(word.text) for word in self.words if not word.bold)
+                self.mixed = 4 * plain > sum(len(word.text) for word in self.words)
             self.spans = spans_of(self.words, self.y, self.size, targets)
             self.words = []
 
@@ -225,7 +230,9 @@ def _begins(held: list[Line], line: Line, pitch: float, marker: str, found: str)
     if found and (found in BULLETS or _follows(marker, found) or line.x0 < above.x0 - 0.3 * line.size):
         return True
     hanging = first.words[1].x0 if marker and len(first.words) > 1 else first.x0
-    if line.x0 - above.x0 > 0.8 * line.size and not (above is first and abs(line.x0 - hanging) < 0.6 * line.size):
+    indent = line.x0 - above.x0
+    heads = above is first and line.bold and indent < 4 * line.size and _SECTION_START.match(first.text)
+    if indent > 0.8 * line.size and not heads and not (above is first and abs(line.x0 - hanging) < 0.6 * line.size):
         return True
     if marker and line.x0 < hanging - 0.8 * line.size and len(held) > 1:
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from holdfast_systems.conversion.blocks import BULLETS, Block
@@ -24,13 +24,26 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _PAGE_NUMBER = re.compile(r"(?:(?:\s*\.){2,}|\s)\s*(?:\d{1,4}|[ivxlc]{1,7})\s*$|(?:\s*\.){3,}\s*$")
+_LAST_NUMBER = re.compile(r"\s(\d{1,4})\s*$")
 _LEADERS = re.compile(r"(?:\. ?){4,}")
 _CONTENTS = re.compile(r"(?:table of )?contents|mục lục|inhalt(?:sverzeichnis)?|table des matières|índice", re.I)
-_CHAPTER = re.compile(r"(?:chapter|part|appendix|chương|phần)\s+[\dA-ZIVX]{1,5}\.?", re.IGNORECASE)
+_CHAPTER = re.compile(
+    r"(?:chapter|part|appendix|annex|chapitre|partie|annexe|kapitel|teil|anhang|capítulo|parte|capitolo|hoofdstuk|rozdział"
+    r"|kapitola|глава|часть|приложение|chương|phần)\s+[\dA-ZIVX]{1,5}\.?",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[^\W\d_]{2}")
 _SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3})+\.?\s+[^\W\d]")
+CAPTION = re.compile(
+    r"(figure|fig\.?|table|tab\.?|hình|bảng|abbildung|tabelle|tableau|figura|рис\.?|listing|algorithm)\s*[\dIVX]+([.\-–]\d+)*\s*([.:])?",
+    re.IGNORECASE,
+)
 _LABEL_TIMES = 4  # a heading that returns so often under other headings is a label
 _CONTENTS_TIMES = 3
+_NUMBERED_MIN = 8
+_CERTAIN_MIN = 3
+_NAME = re.compile(r"\S*(?:_|::|\(|[a-z][A-Z])\S*")
+_TEXT_LETTERS_MIN = 400
 
 
 @dataclass(slots=True)
@@ -63,27 +76,69 @@ def mark_heads(pages: Sequence[ReadPage], body: float, *, by_outline: bool) -> N
                 looks[line.size, line.font] += len(line.text)
     for page in pages:
         _part_numbered(page)
-    total, usual = sum(looks.values()), looks.most_common(1)[0][0][1] if looks else ""
+    usual = looks.most_common(1)[0][0][1] if looks else ""
     found = [(page, block) for page in pages for block in page.blocks if _may_head(block, body, usual)]
     largest = max((block.size for page, block in found if page.number == pages[0].number), default=0.0)
     if by_outline:
         found = [(page, block) for page, block in found if block.size >= max(largest, 1.3 * body) and page is pages[0]]
-    elsewhere = {(block.size, block.lines[0].font) for page, block in found if page is not pages[0]}
+    elsewhere = {_look(block) for page, block in found if page is not pages[0]}
     found = _without_contents(found)
-    labels = Counter(plain_text(block.text) for _, block in found if not _numbered(block))
-    kept: list[tuple[ReadPage, Block]] = []
-    for page, block in found:
-        if block.size < 1.12 * body and labels[plain_text(block.text)] >= _LABEL_TIMES and not _numbered(block):
-            continue
-        look = (block.size, block.lines[0].font)
-        if looks[look] > max(0.1 * total, 60) and not _named(block) and block.size < 1.12 * body:
-            continue
-        if page is pages[0] and len(pages) > 2 and block.size < largest and look not in elsewhere and not _named(block):
-            continue
-        kept.append((page, block))
-    _give_levels([block for _, block in kept], largest)
+    small = 1.12 * body
+    opening = pages[0] if len(pages) > 2 else None
+    written = opening is not None and _letters_of_text(opening, body) >= _TEXT_LETTERS_MIN
+    kept = [
+        block
+        for page, block in _without_labels(found, small, looks)
+        if page is not opening or block.size >= largest or (written and (_look(block) in elsewhere or _named(block)))
+    ]
+    _give_levels(kept, largest)
     for page in pages:
         _join_chapters(page)
+
+
+def _without_labels(
+    found: Sequence[tuple[ReadPage, Block]], small: float, looks: Counter[tuple[float, str]]
+) -> Iterator[tuple[ReadPage, Block]]:
+    """Without what looks like a heading and heads nothing: labels that return, names of functions and options, and
+    bold type that much of the text is set in."""
+    labels = Counter(_label(block) for _, block in found if not _numbered(block))
+    certain = Counter(_look(block) for _, block in found if not _is_name(block))
+    deepest, common = _deepest_numbered([block for _, block in found]), max(0.1 * sum(looks.values()), 60)
+    for page, block in found:
+        returns = labels[_label(block)] >= _LABEL_TIMES and not _numbered(block)
+        name = _is_name(block) and certain[_look(block)] < _CERTAIN_MIN
+        text = looks[_look(block)] > common and not _named(block)
+        function = block.size <= deepest and block.text[:1].islower() and not _named(block)
+        if not function and not (block.size < small and (returns or name or text)):
+            yield page, block
+
+
+def _look(block: Block) -> tuple[float, str]:
+    return block.size, block.lines[0].font
+
+
+def _is_name(block: Block) -> bool:
+    """What may be the name of a thing in a program, and is a heading only where headings look so."""
+    text = f"{block.marker} {block.text}".strip()
+    return text[:1].islower() or bool(_NAME.fullmatch(text))
+
+
+def _label(block: Block) -> str:
+    """What may return with other words behind it: "Name: sin", "Name: cos"."""
+    return plain_text(block.text.partition(":")[0])
+
+
+def _deepest_numbered(found: Sequence[Block]) -> float:
+    """The smallest size of headings that have numbers, where headings have them; what stands at it without one, or
+    below it, is the name of a function or an option. 0.0 where headings have no numbers."""
+    sizes = Counter(block.size for block in found if _SECTION.match(block.text) or _CHAPTER.match(block.text))
+    if sum(sizes.values()) < max(_NUMBERED_MIN, 0.1 * len(found)):
+        return 0.0
+    return min((size for size, count in sizes.items() if count >= 3), default=0.0)
+
+
+def _letters_of_text(page: ReadPage, body: float) -> int:
+    return sum(len(block.text) for block in page.blocks if block.size <= 1.1 * body and block.kind in ("p", "item"))
 
 
 def _without_contents(found: Sequence[tuple[ReadPage, Block]]) -> list[tuple[ReadPage, Block]]:
@@ -96,14 +151,21 @@ def _without_contents(found: Sequence[tuple[ReadPage, Block]]) -> list[tuple[Rea
     for page, block in found:
         blocks = by_page[page.number]
         listed = sum(_comes_again(each, page, last) for each in blocks)
+        paged = sum(_leads_on(each, page) for each in blocks)
         begins = any(_CONTENTS.fullmatch(each.text.strip()) for each in blocks)
-        if begins or (0 < page.number - inside <= 2 and 2 * listed >= len(blocks)):
+        if begins or (0 < page.number - inside <= 2 and 2 * max(listed, paged) >= len(blocks)):
             inside = page.number
         within = inside == page.number and _PAGE_NUMBER.search(block.text)
         again = (inside == page.number or listed >= _CONTENTS_TIMES) and _comes_again(block, page, last)
         if not within and not again and not _LEADERS.search(block.text):
             kept.append((page, block))
     return kept
+
+
+def _leads_on(block: Block, page: ReadPage) -> bool:
+    """Whether a line ends with the number of a later page."""
+    match = _LAST_NUMBER.search(block.text)
+    return match is not None and int(match[1]) > page.number
 
 
 def _comes_again(block: Block, page: ReadPage, last: dict[str, int]) -> bool:
@@ -126,12 +188,23 @@ def _part_numbered(page: ReadPage) -> None:
 
 
 def _join_chapters(page: ReadPage) -> None:
-    """ "Chapter 3" above a heading is its number."""
+    """ "Chapter 3" above a heading is its number; centred lines of one look right below each other are one heading."""
     for index in range(len(page.blocks) - 1, 0, -1):
         above, block = page.blocks[index - 1], page.blocks[index]
+        if block.kind == above.kind == "head" and _is_centred_below(above, block):
+            above.lines += block.lines
+            page.blocks.pop(index)
+            continue
         if block.kind == above.kind == "head" and _CHAPTER.fullmatch(above.text.strip()):
             block.lines, block.level = [*above.lines, *block.lines], min(above.level, block.level)
             page.blocks.pop(index - 1)
+
+
+def _is_centred_below(above: Block, block: Block) -> bool:
+    last, first = above.lines[-1], block.lines[0]
+    same = (last.size, last.font) == (first.size, first.font) and 0 < last.y - first.y < 1.45 * first.size
+    centred = abs(last.x0 + last.x1 - first.x0 - first.x1) < first.size and abs(last.x0 - first.x0) > first.size
+    return same and centred and not _numbered(block)
 
 
 def _numbered(block: Block) -> bool:
@@ -149,8 +222,11 @@ def _may_head(block: Block, body: float, usual: str) -> bool:
     if block.kind == "item" and block.marker in BULLETS:
         return False
     text = f"{block.marker} {block.text}".strip()
-    letters = sum(map(str.isalpha, text))
-    if not _WORD.search(text) or letters > _HEAD_LETTERS_MAX or letters < 0.4 * len(text.replace(" ", "")):
+    words = without_number(text)
+    letters = sum(map(str.isalpha, words))
+    if not _WORD.search(words) or letters > _HEAD_LETTERS_MAX or letters < 0.4 * len(words.replace(" ", "")):
+        return False
+    if (caption := CAPTION.match(text)) and caption[3]:
         return False
     first = block.lines[0]
     size, distinct = block.size, first.font != usual
@@ -158,11 +234,13 @@ def _may_head(block: Block, body: float, usual: str) -> bool:
         return not text.endswith((",", ";"))
     if size < 0.95 * body or (text.endswith((".", ",", ";", ":")) and not _KNOWN.fullmatch(text[:-1])):
         return False
-    if len(block.lines) > 2 or len(text) > 120 or text[0].islower() or not text[0].isalnum():
+    if len(block.lines) > 2 or len(text) > 120 or not text[0].isalnum():
         return False
-    if all(line.bold for line in block.lines) and distinct:
+    if all(line.bold and not line.mixed for line in block.lines) and distinct:
         return True
     shouted = text.isupper() and letters > 3
+    if _SECTION.match(text) and without_number(text)[:1].isupper() and distinct:
+        return True
     if _NUMBERED.match(text):
         return (distinct and (first.italic or "capitals" in first.font or shouted)) or shouted
     return (bool(_KNOWN.fullmatch(text)) and (distinct or shouted)) or ("capitals" in first.font and distinct)

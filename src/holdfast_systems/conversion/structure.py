@@ -12,16 +12,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast_systems.conversion.blocks import Block, Line
-from holdfast_systems.conversion.headings import HEAD_LINES_MAX, ReadPage, mark_heads, plain_text, without_number
+from holdfast_systems.conversion.headings import (
+    CAPTION,
+    HEAD_LINES_MAX,
+    ReadPage,
+    mark_heads,
+    plain_text,
+    without_number,
+)
 from holdfast_systems.conversion.inline import Area
 
-_CAPTION = re.compile(
-    r"(figure|fig\.?|table|tab\.?|hình|bảng|abbildung|tabelle|tableau|figura|рис\.?|listing|algorithm)\s*[\dIVX]+(\.\d+)*\s*([.:])?",
-    re.IGNORECASE,
-)
 _TABLE = re.compile(r"ta|bả", re.IGNORECASE)
+_CODE = re.compile(r"mono|courier|typewriter|cmtt|consol|code", re.IGNORECASE)
 _NOTE_MARK = re.compile(r"(\d{1,3}|[*†‡§¶]{1,3})")
 _NUMBER = re.compile(r"\d+")
+_PAGE_NUMBER = re.compile(r"(?<![\d.])\d+(?!\.?\d)")  # not a part of a section's
 _ROMAN = re.compile(r"[ivxlc]{1,7}", re.IGNORECASE)
 
 
@@ -48,11 +53,12 @@ def mark_structure(pages: Sequence[ReadPage], outline: Sequence[Entry]) -> None:
 
 
 def _body_size(pages: Iterable[ReadPage]) -> float:
+    """The size of most letters; those of code count only where nothing else is written."""
     weights: Counter[float] = Counter()
     for page in pages:
         for block in page.blocks:
             for line in block.lines:
-                weights[line.size] += len(line.text)
+                weights[line.size] += len(line.text) if not _CODE.search(line.font) else 0
     return max(weights, key=lambda size: (weights[size], -size)) if weights else 0.0
 
 
@@ -67,7 +73,7 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
                 continue
             height, text = round(block.lines[0].y / 3), block.text
             same[place, height, _NUMBER.sub("#", text)].append(block)
-            for number in {int(found) for found in _NUMBER.findall(text)[:6] if len(found) < 6}:
+            for number in {int(found) for found in _PAGE_NUMBER.findall(text)[:6] if len(found) < 6}:
                 numbered[place, height, number - page.number].append(block)
             if _ROMAN.fullmatch(text):
                 same[place, height, "roman"].append(block)
@@ -171,7 +177,7 @@ def _mark_captions(page: ReadPage, body: float) -> None:
     images = _apart(page.images)
     for index, block in enumerate(page.blocks):
         if block.kind == "p":
-            match = _CAPTION.match(block.text)
+            match = CAPTION.match(block.text)
             if match is None or not (match[3] or block.size < 0.95 * body) or len(block.text) > 1_500:
                 continue
         elif block.kind != "caption":

@@ -10,6 +10,7 @@ import re
 import string
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from pathlib import PurePosixPath
 
 from holdfast_systems.review.changelist import ChangedFile, Changelist, DiffLine, Hunk
 from holdfast_systems.review.findings import Finding
@@ -26,12 +27,18 @@ _ANSWER = re.compile(r"\breturn\s+(?!(?:None|null|undefined|nil|[Tt]rue|[Ff]alse
 _ENDS = string.whitespace + ";"
 _NARROW = re.compile(r"^\s*except\s+\(?(?!Exception\b|BaseException\b)[\w.]+")
 _WIDE = re.compile(r"^\s*except(?:\s*:|\s+\(?(?:Exception|BaseException)\b)")
+_BOUND = re.compile(r"\bas (\w+)\s*:")
 _RAISE = re.compile(r"^\s*raise\b")
-_TEST_NAME = re.compile(r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:it|test)\(\s*['\"`](.+?)['\"`])")
+_TEST_NAME = re.compile(
+    r"^\s*(?:async )?(?:def (test_\w+)|func (Test\w+)|(?:[a-z]\w{0,7}\.)?(?:it|test)\(\s*['\"`](.+?)['\"`])"
+)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
 _CONDITION = re.compile(r"^\s*+(?:}?\s*+else\s++)?(?:if|elif|unless)\b")
+_SIGNATURE = re.compile(
+    r"^\s*(?:async )?(?:def|function|func)\b|^\s*(?!(?:if|for|while|switch|catch)\b)[\w ]+\(.*\)\s*\{$"
+)
 _FUNCTION = re.compile(r"^\s*(?:export |async |public |private |static )*(?:def|function|func|class)\b|.*=> {$")
 _JOINT = re.compile(r"\s(?:and|or|&&|\|\|)\s")
 _PART_MIN = 10
@@ -63,6 +70,9 @@ def _plain(text: str) -> str:
 
 
 def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
+    signatures = [
+        line.text for each in file.hunks for line in each.lines if line.kind == "+" and _SIGNATURE.match(line.text)
+    ]
     reworded = any(line.kind == "+" and _CONDITION.match(line.text) for line in hunk.lines)
     for gone, added in _places(hunk.lines):
         if len(added) > _AROUND_MAX or len(gone) > 6:
@@ -73,7 +83,7 @@ def _guards(file: ChangedFile, hunk: Hunk, new: set[str]) -> Iterator[Finding]:
                 continue
             if reworded:
                 continue  # it may be: only a reader of meaning can say
-            if not _is_still_read(match["condition"], line, hunk):
+            if not _is_still_read(match["condition"], line, hunk, signatures):
                 continue
             following = gone[index + 1].text if index + 1 < len(gone) else ""
             if _is_kept(following, new) or any(_FUNCTION.match(other.text) for other in gone[:index]):
@@ -94,16 +104,19 @@ def _stands(condition: str, new: set[str]) -> bool:
     return any(part in text for part in asked for text in new)
 
 
-def _is_still_read(condition: str, guard: DiffLine, hunk: Hunk) -> bool:
-    """Whether what was checked is read in the lines that follow, and comes from where it came from before."""
+def _is_still_read(condition: str, guard: DiffLine, hunk: Hunk, signatures: Iterable[str]) -> bool:
+    """Whether what was checked is read in the lines that follow, and comes from where it came from before: no changed
+    line gives it another value, and no function that takes it was declared anew."""
     at = next(index for index, line in enumerate(hunk.lines) if line is guard)
     following = [line.text for line in hunk.lines[at + 1 :] if line.kind != "-"]
     changed = [line.text for line in hunk.lines if line.kind != " "]
-    names = {name for name in _NAME.findall(_QUOTED.sub("", condition)) if not _ASKING.fullmatch(name)}
+    asked = _INLINE_EXIT.split(_QUOTED.sub("", condition))[0]
+    names = {name for name in _NAME.findall(asked) if not _ASKING.fullmatch(name)}
     for name in sorted(names):
-        read = re.compile(rf"(?<![\w$.]){re.escape(name)}(?![\w$])")
+        read = re.compile(rf"(?:(?<![\w$.])|(?<=\.\.\.)){re.escape(name)}(?![\w$])")
         given = re.compile(rf"(?<![\w$.]){re.escape(name)}(?:\s*:[^=]+)?\s*:?=(?!=)|\b(?:for|as)\s+{re.escape(name)}\b")
-        if any(map(read.search, following)) and not any(map(given.search, changed)):
+        taken = any(re.search(rf"\b{re.escape(name)}\b", signature) for signature in signatures)
+        if any(map(read.search, following)) and not taken and not any(map(given.search, changed)):
             return True
     return False
 
@@ -135,11 +148,15 @@ def _widened(file: ChangedFile, hunk: Hunk) -> Iterator[Finding]:
 
 
 def _is_explained(wide: DiffLine, hunk: Hunk) -> bool:
-    """Whether a handler begins with a comment, or lets the error go on: who widened it knew."""
+    """Whether a handler begins with a comment, lets the error go on, or keeps it: who widened it knew."""
     lines = [line.text for line in hunk.lines if line.kind != "-"]
     after = lines[lines.index(wide.text) + 1 :]
     handler = list(takewhile(lambda text: _indent(text) > _indent(wide.text), after))
-    return bool(handler) and (handler[0].lstrip().startswith("#") or any(_RAISE.match(text) for text in handler))
+    bound = _BOUND.search(wide.text)
+    kept = re.compile(rf"=\s*{bound[1]}\s*$|set_exception\({bound[1]}\b") if bound else _RAISE
+    return bool(handler) and (
+        handler[0].lstrip().startswith("#") or any(_RAISE.match(text) or kept.search(text) for text in handler)
+    )
 
 
 def _indent(text: str) -> int:
@@ -167,8 +184,9 @@ def _tests(changelist: Changelist) -> Iterator[Finding]:
         return
     kept = {name for file in changelist.files for _, text in file.added_lines if (name := _test_name(text))}
     without: dict[str, int] = {}
+    subjects = {_stem(file.path) for file in changelist.files if file.is_deleted and not is_test(file.path)}
     for file in changelist.files:
-        if not is_test(file.path):
+        if not is_test(file.path) or _stem(file.path) in subjects:
             continue
         lines = [line for hunk in file.hunks for line in hunk.lines if line.kind == "-"]
         gone = {name for line in lines if (name := _test_name(line.text))} - kept
@@ -180,6 +198,12 @@ def _tests(changelist: Changelist) -> Iterator[Finding]:
         files = f" of {len(without)} files" if len(without) > 1 else ""
         message = f"{tests}{files} went with this change: what held the old behaviour holds the new one no more."
         yield Finding(next(iter(without)), 0, "info", "removed-tests", message, CRITIC)
+
+
+def _stem(path: str) -> str:
+    """The name of a module, and of what tests it."""
+    name = PurePosixPath(path).name.partition(".")[0]
+    return name.removeprefix("test_").removesuffix("_test")
 
 
 def _test_name(text: str) -> str:

@@ -20,9 +20,11 @@ CREDENTIAL = "credential"
 
 _MARKER_START = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)")
 _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
-    re.compile(r"(?:breakpoint\(\)|(?:i?pdb|pudb)\.set_trace\(|import i?pdb\b)"): (".py", "warning"),
+    re.compile(r"(?:breakpoint\(\)|(?:import i?pdb;\s*)?(?:i?pdb|pudb)\.set_trace\()"): (".py", "warning"),
     # A value or two as they are; what is put into words, or handed on from a caller, is meant for a reader.
-    re.compile(r"^print\((?!.*\bfile=|.*\*\*)(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"](?=.*=\}).*)\)\s*(?:#.*)?$"): (
+    re.compile(
+        r"^print\((?!.*\bfile=|.*\*\*|f?['\"](?:[^ ]+ ){3})(?:[\w.\[\]'\" ,:*!?>=-]*|f['\"](?=.*=\}).*)\)\s*(?:#.*)?$"
+    ): (
         ".py",
         "info",
     ),
@@ -40,7 +42,7 @@ _DEBUGGING: dict[re.Pattern[str], tuple[str, Severity]] = {
     re.compile(r"(?:dbg!|println!)\("): (".rs", "info"),
     re.compile(r"set -x\b"): (".sh .bash", "info"),
 }
-_TODO = re.compile(r"\b(TODO|FIXME)\b(?!\s*[\[(])(?![^\n]{0,40}(?:#\d+|[A-Z]{2,}-\d+|https?://))")
+_TODO = re.compile(r"\b(TODO|FIXME)\b(?!\s*[\[(])(?![^\n]*(?:#\d|\b[A-Z]{2,}-\d|https?://))")
 _PROSE = frozenset({"", ".md", ".rst", ".txt", ".adoc"})
 _LONG_BY_NATURE = frozenset(
     {

@@ -17,12 +17,22 @@ _GENERATED = re.compile(
 # A bundle: written by a program from many files, with its loader at the top, or with a line that no person writes.
 _BUNDLE = re.compile(
     r"typeof exports === ['\"]object['\"] && typeof module|__webpack_require__|webpackChunk|parcelRequire"
+    r"|[\"']object[\"'] ?== ?typeof exports|\(function e\(t,n,r\)"
+)
+# What compilers of JavaScript write: how a module is marked, their helpers, and where the source is.
+_COMPILED = re.compile(
+    r"Object\.defineProperty\(exports, ['\"]__esModule['\"]|^exports\.__esModule = true;?$"
+    r"|^(?:var|const|let|function) (?:__extends|__awaiter|__export|__toESM|__defProp|__assign"
+    r"|_createClass|_classCallCheck|_interopRequireDefault|_interopRequireWildcard)\b|^//# sourceMappingURL=",
+    re.MULTILINE,
 )
 _WRITTEN_LINE_MAX = 1_000
 _RUN_BY_ITSELF = re.compile(r"if __name__ == |(?:async )?def (?:main|cli|run_cli)\b")
 _COMMAND_LINE = re.compile(r"^\s*(?:import|from)\s+(?:argparse|click|typer|optparse|fire|docopt|cmd)\b", re.MULTILINE)
 _IF = re.compile(r"\bif\b", re.IGNORECASE)
-_ASKED = re.compile(r"verbose|debug|silent|quiet|log_?level", re.IGNORECASE)
+_ASKED = re.compile(r"verbose|debug|silent|quiet|log_?level|print|dump", re.IGNORECASE)
+# A file of tests that has none of these is data: who runs it gives it its names.
+_OWN_NAMES = re.compile(r"^\s*(?:import|from|def|async def|class)\s|\blambda\b", re.MULTILINE)
 _OLD_PYTHON = re.compile(
     r"^\s*print\s+[\"'%]|^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*raise\s+[\w.]+\s*,|^\s*(?:from|import)\s+[\w.]+\.async\b",
     re.MULTILINE,
@@ -74,7 +84,7 @@ def _is_shown(finding: Finding, content: str) -> bool:
 
 def is_written_by_a_program(text: str) -> bool:
     head = text[:1_000]
-    return bool(_GENERATED.search(head) or _BUNDLE.search(head)) or any(
+    return bool(_GENERATED.search(head) or _BUNDLE.search(head) or _COMPILED.search(text)) or any(
         len(line) > _WRITTEN_LINE_MAX for line in text.split("\n")
     )
 
@@ -92,6 +102,8 @@ def _is_meant(finding: Finding, line: str, lines: list[str], content: str) -> bo
         tried = "find_spec" in finding.message or (line[:1].isspace() and path_kind(finding.path) == "trial")
         explained = number > 1 and lines[number - 2].lstrip().startswith("#")
         return tried or explained or _is_named_in_a_comment(finding, lines) or _only_imports(content)
+    if rule == "F821":
+        return path_kind(finding.path) == "trial" and not _OWN_NAMES.search(content)
     if rule == "B019":
         return bool(_BOUNDED.search(line))
     if rule == "eslint(no-cond-assign)":

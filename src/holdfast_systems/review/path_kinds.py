@@ -26,14 +26,14 @@ _TEST_DATA = re.compile(
 _TRIAL = re.compile(
     r"(^|/)(tests?|testing|integration|e2e|spec|specs|__tests__|fixtures?|testdata|examples?|samples?|demos?|docs?|bench(marks?)?|"
     r"scripts?|tools?|bin|sandbox|\.github|ci)/"
-    r"|(^|/)(test_[^/]*|[^/]*_test|conftest)\.\w+$|\.(test|spec|stories|d|example|sample)\.\w+$|\.(md|rst|txt|adoc)$",
+    r"|(^|/)(tests?|test_[^/]*|[^/]*_test|conftest)\.\w+$|\.(test|spec|stories|d|example|sample)\.\w+$|\.(md|rst|txt|adoc)$",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(
     r"(^|/)(cli|cmd|commands?|console|management)(/|[._]|_[^/]*\.)|_cli\.\w+$|__main__\.py$", re.IGNORECASE
 )
 _TEST = re.compile(
-    r"(^|/)(tests?|spec|specs|__tests__)/|(^|/)(test_[^/]*|[^/]*_test)\.\w+$|\.(test|spec)\.\w+$", re.IGNORECASE
+    r"(^|/)(tests?|spec|specs|__tests__)/|(^|/)(tests?|test_[^/]*|[^/]*_test)\.\w+$|\.(test|spec)\.\w+$", re.IGNORECASE
 )
 
 

@@ -314,6 +314,12 @@ def test_a_guard_in_other_quotes_or_brackets_is_the_same_guard() -> None:
         ("tests/test_old.py", "def test_it(raises):\n    with raises(ImportError):\n        import gone\n"),
         ("src/page.py", 'PAGE = """\nspaces   \n"""\n'),
         ("src/strict.py", f"# pyright: {'reportThis=false,' * 12}\n"),
+        ("src/lib/union.js", '"use strict";\nObject.defineProperty(exports, "__esModule", {});\nx = 1;  \n'),
+        ("src/option.py", "def f():\n    # only when it is needed\n    import pdb\n\n    pdb.post_mortem()\n"),
+        ("src/settle.py", "def settle(cfg):\n    if cfg.print_config:\n        print(cfg)\n"),
+        ("release.py", "try:\n    import twine\nexcept ImportError:\n    print('Please install twine first')\n"),
+        ("src/task.py", "# TODO: when this is removed, put a type alias in its place, please. See #4556.\n"),
+        ("tests/requests/031.py", 'request = {"uri": uri("/foo")}\n'),
         ("tests/run.sh", "#!/bin/sh\n. ./common.sh\necho $HOME\n"),
     ],
 )
