@@ -10,13 +10,15 @@ import pytest
 
 from holdfast import App, Breaker, Context, Job, Provider, stage
 from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.job import Claimed
 from holdfast.core.outcome import Done
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.stores.seam import Tx
-from holdfast.tables import jobs, keepers, providers, rollups, schedules, workers
+from holdfast.tables import jobs, joins, keepers, providers, rollups, schedules, workers
+from holdfast.tables.jobs import NIL
 from holdfast.tables.rollups import EVENTS, Position
 from holdfast.tables.schedules import NewSchedule
 from holdfast.testing import HandClock
@@ -25,7 +27,8 @@ from tests.horizon.statements import BEHIND_THEIR_OWN
 from tests.horizon.test_flat import MORE, held_snapshot, vacuum
 
 VERSIONS = 5_000
-"""More than a day of a worker's signs, of a minutely schedule and of an outage's gate; seven hours of a keeper."""
+"""More than a day of a worker's signs, of a minutely schedule and of an outage's gate; seven hours of a keeper; as many
+commits in which children of one parent end."""
 ROUNDS = 15
 A_FEW = 2
 """Buffers: a level more of the index, for a key that has a number."""
@@ -37,6 +40,7 @@ AGAIN = [
     ("holdfast_worker_signs", "seq = seq + 1, seen_at = i", "name DESC, n.seq"),
     ("holdfast_rollup_positions", "at = i", "name"),
     ("holdfast_schedules", "last_at = i", "name"),
+    ("holdfast_joins", "unended = unended + 1", "id"),
     ("holdfast_breakers", "not_before = i, gate = CASE i % 2 WHEN 0 THEN 'closed' ELSE 'open' END", "name"),
 ]
 PROBE = """INSERT INTO holdfast_worker_signs VALUES ('readyz:here', i, 0, 0);
@@ -83,6 +87,9 @@ async def begin(kernel: Kernel) -> None:
         await rollups.lock(tx, EVENTS)
         row = NewSchedule("s", "* * * * *", "again.call", "1", "UTC", 0, "allow", 1)
         await schedules.ensure(tx, row, kernel.now(), kernel.now())
+        parent = Claimed._make([NIL, *[0] * (len(Claimed._fields) - 1)])._replace(stage="ask")
+        await joins.begin(tx, "join", parent, "all", "again.call", "spawning", 0)
+        assert await joins.grow(tx, "join", 0, VERSIONS, 0) and await joins.seal(tx, "join", VERSIONS, 0)
 
 
 async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> tuple[dict[str, float], dict[str, int]]:
@@ -105,6 +112,7 @@ async def write(tx: Tx, now: int, number: int) -> None:
     assert await keepers.take(tx, "again", "w", now, now)
     await workers.seen(tx, "w", "again", number, now, heeds=True)
     await workers.probe(tx, "readyz:here")
+    assert not await joins.count_down(tx, {"join": 1}, now)
     row = await providers.lock(tx, "api", now)
     gate = Gate.OPEN if number % 2 == 0 else Gate.CLOSED
     await providers.swap(tx, "api", row.state, BreakerState(gate, generation=row.state.generation + 1), now)
@@ -126,6 +134,9 @@ async def look(tx: Tx, now: int) -> None:
     await providers.names(tx)
     await providers.read_watched(tx, ["again"], {})
     await rollups.read_position(tx, EVENTS)
+    assert await joins.ready(tx, 5, 0) == []
+    assert not await joins.move(tx, "join", "left", "gone", now)
+    assert not await joins.grow(tx, "join", 0, 1, now) and not await joins.seal(tx, "join", 0, now)
     await schedules.read_every(tx)
 
 

@@ -74,6 +74,7 @@ CROSSING = {
         " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
         " rollups.submitted"
     ),
+    "a row that many commits write, found from the newest end of its key": "joins.lock joins.count_down",
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"
