@@ -16,8 +16,9 @@ from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Tx
-from holdfast.tables import jobs, joins, keepers, providers, rollups, schedules, workers
+from holdfast.tables import jobs, joins, keepers, leases, providers, rollups, schedules, workers
 from holdfast.tables.jobs import NIL
 from holdfast.tables.rollups import EVENTS, Position
 from holdfast.tables.schedules import NewSchedule
@@ -31,6 +32,9 @@ VERSIONS = 5_000
 commits in which children of one parent end."""
 ROUNDS = 15
 A_FEW = 2
+LEASE_MS, RENEW_S = 60_000, 20
+RENEWALS = 2_000
+"""Eleven hours of one job."""
 """Buffers: a level more of the index, for a key that has a number."""
 VERSIONS_A_PAGE = 25
 """At least so many. The write that begins a page, and no other, checks the key against all pages before it."""
@@ -79,6 +83,29 @@ async def test_a_row_that_is_written_again_and_again_costs_no_more_behind_its_ow
     assert plain > 10 * behind["keepers.look"], "there is nothing to walk over here"
 
 
+@pytest.mark.slow
+@pytest.mark.spec("K21")
+async def test_a_lease_is_renewed_for_eleven_hours_at_the_same_cost(postgres_url: str) -> None:
+    """Behind a snapshot as long: what a renewal looks at and what it writes, as a rule and at the most."""
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    await submit_many(kernel, Call, range(1))
+    (leased,), _ = await turn(kernel, "w", ["again"], [], 1)
+    with held_snapshot(postgres_url):
+        for _ in range(RENEWALS):
+            clock.advance(RENEW_S)
+            async with PostgresStore.transaction(store) as tx:
+                assert await leases.keep(tx, [leased.job], clock.now_ms(), LEASE_MS)
+        store.forget()
+        async with kernel.store.transaction() as tx:
+            assert await leases.keep(tx, [leased.job], clock.now_ms(), LEASE_MS)
+            await leases.renew(tx, {leased.job.id: leased.job.attempt}, clock.now_ms() + 7_200_000)
+    await store.close()
+    assert store.buffers["leases.held"] <= 8 and store.buffers["leases.renew"] <= 80, dict(store.buffers)
+
+
 async def begin(kernel: Kernel) -> None:
     async with kernel.store.transaction() as tx:
         await keepers.take(tx, "again", "w", 1, 0)
@@ -112,6 +139,7 @@ async def write(tx: Tx, now: int, number: int) -> None:
     assert await keepers.take(tx, "again", "w", now, now)
     await workers.seen(tx, "w", "again", number, now, heeds=True)
     await workers.probe(tx, "readyz:here")
+    await workers.hold(tx, "w", now + LEASE_MS)
     assert not await joins.count_down(tx, {"join": 1}, now)
     row = await providers.lock(tx, "api", now)
     gate = Gate.OPEN if number % 2 == 0 else Gate.CLOSED
