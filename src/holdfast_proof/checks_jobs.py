@@ -12,6 +12,8 @@ from holdfast_proof.history import EVENTS, JobChange, RunHistory
 ENDED = frozenset(str(state) for state in TERMINAL)
 LEGAL = frozenset((str(old), str(new)) for old, new in EDGES)
 OWN = frozenset(["succeeded", "advanced", "retried", "buried", "waiting", "snoozed", "held", "released", "rewound"])
+AHEAD_MS = 50_000
+"""A lease with more left than this may go ahead of the time (core/lease.py): then its worker's own time counts."""
 
 
 def check_acceptance(history: RunHistory) -> Iterator[Violation]:
@@ -128,8 +130,11 @@ def check_fencing(history: RunHistory) -> Iterator[Violation]:
 
 def _left(change: JobChange, holder: str) -> Iterator[Violation]:
     lost = change.event == "lost" or change.note.get("reason") == "poison"
-    if lost and change.old_lease_until is not None and change.old_lease_until >= change.wall_ms:
-        early_ms = change.old_lease_until - change.wall_ms
+    until = change.old_lease_until
+    if until is not None and change.holds_until is not None and until - change.wall_ms > AHEAD_MS:
+        until = change.holds_until  # leased ahead of the time
+    if lost and until is not None and until >= change.wall_ms:
+        early_ms = until - change.wall_ms
         text = f"Job {change.job} was taken from {holder} {early_ms} ms before its lease ended, by {change.host}."
         yield Violation("S5", text, change.job)
     if not lost and change.event in OWN and change.host != holder:

@@ -30,7 +30,8 @@ _TOLD: dict[str, Told] = {
         "new.id",
         "old.state, new.state, old.stage, new.stage, old.attempt, new.attempt, old.epoch, new.epoch, old.failures, "
         "new.failures, new.crashes, old.lease_until, new.lease_until, old.run_at, new.run_at, new.not_before, "
-        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider, new.last_attempt_at",
+        "old.deadline_at, new.parked, old.wait_key, old.not_before, old.hold, new.provider, new.last_attempt_at, "
+        "(SELECT MAX(s.holds_until) FROM holdfast_worker_signs AS s WHERE s.name = old.lease_owner)",
     ),
     "born": ("INSERT ON holdfast_jobs", "new.id", "new.kind, new.job_key, new.fingerprint"),
     "event": ("INSERT ON holdfast_job_events", "new.job_id", "new.attempt, new.type, new.data"),
@@ -121,6 +122,8 @@ class JobChange(NamedTuple):
     old_hold: str | None
     provider: str | None
     last_attempt_at: int | None
+    holds_until: int | None
+    """Until when its worker holds what it has leased, as its sign of life says."""
     went_on: bool = False
 
 

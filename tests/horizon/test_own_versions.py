@@ -10,13 +10,16 @@ import pytest
 
 from holdfast import App, Breaker, Context, Job, Provider, stage
 from holdfast.core.breaker import BreakerState, Gate
+from holdfast.core.job import Claimed
 from holdfast.core.outcome import Done
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Tx
-from holdfast.tables import jobs, keepers, providers, rollups, schedules, workers
+from holdfast.tables import jobs, joins, keepers, leases, providers, rollups, schedules, workers
+from holdfast.tables.jobs import NIL
 from holdfast.tables.rollups import EVENTS, Position
 from holdfast.tables.schedules import NewSchedule
 from holdfast.testing import HandClock
@@ -25,9 +28,13 @@ from tests.horizon.statements import BEHIND_THEIR_OWN
 from tests.horizon.test_flat import MORE, held_snapshot, vacuum
 
 VERSIONS = 5_000
-"""More than a day of a worker's signs, of a minutely schedule and of an outage's gate; seven hours of a keeper."""
+"""More than a day of a worker's signs, of a minutely schedule and of an outage's gate; seven hours of a keeper; as many
+commits in which children of one parent end."""
 ROUNDS = 15
 A_FEW = 2
+LEASE_MS, RENEW_S = 60_000, 20
+RENEWALS = 2_000
+"""Eleven hours of one job."""
 """Buffers: a level more of the index, for a key that has a number."""
 VERSIONS_A_PAGE = 25
 """At least so many. The write that begins a page, and no other, checks the key against all pages before it."""
@@ -37,6 +44,7 @@ AGAIN = [
     ("holdfast_worker_signs", "seq = seq + 1, seen_at = i", "name DESC, n.seq"),
     ("holdfast_rollup_positions", "at = i", "name"),
     ("holdfast_schedules", "last_at = i", "name"),
+    ("holdfast_joins", "unended = unended + 1", "id"),
     ("holdfast_breakers", "not_before = i, gate = CASE i % 2 WHEN 0 THEN 'closed' ELSE 'open' END", "name"),
 ]
 PROBE = """INSERT INTO holdfast_worker_signs VALUES ('readyz:here', i, 0, 0);
@@ -75,6 +83,29 @@ async def test_a_row_that_is_written_again_and_again_costs_no_more_behind_its_ow
     assert plain > 10 * behind["keepers.look"], "there is nothing to walk over here"
 
 
+@pytest.mark.slow
+@pytest.mark.spec("K21")
+async def test_a_lease_is_renewed_for_eleven_hours_at_the_same_cost(postgres_url: str) -> None:
+    """Behind a snapshot as long: what a renewal looks at and what it writes, as a rule and at the most."""
+    clock = HandClock()
+    store = ExplainingStore(postgres_url, clock=clock)
+    kernel = Kernel(store, Registry([app]))
+    await kernel.migrate()
+    await submit_many(kernel, Call, range(1))
+    (leased,), _ = await turn(kernel, "w", ["again"], [], 1)
+    with held_snapshot(postgres_url):
+        for _ in range(RENEWALS):
+            clock.advance(RENEW_S)
+            async with PostgresStore.transaction(store) as tx:
+                assert await leases.keep(tx, [leased.job], clock.now_ms(), LEASE_MS)
+        store.forget()
+        async with kernel.store.transaction() as tx:
+            assert await leases.keep(tx, [leased.job], clock.now_ms(), LEASE_MS)
+            await leases.renew(tx, {leased.job.id: leased.job.attempt}, clock.now_ms() + 7_200_000)
+    await store.close()
+    assert store.buffers["leases.held"] <= 8 and store.buffers["leases.renew"] <= 80, dict(store.buffers)
+
+
 async def begin(kernel: Kernel) -> None:
     async with kernel.store.transaction() as tx:
         await keepers.take(tx, "again", "w", 1, 0)
@@ -83,6 +114,9 @@ async def begin(kernel: Kernel) -> None:
         await rollups.lock(tx, EVENTS)
         row = NewSchedule("s", "* * * * *", "again.call", "1", "UTC", 0, "allow", 1)
         await schedules.ensure(tx, row, kernel.now(), kernel.now())
+        parent = Claimed._make([NIL, *[0] * (len(Claimed._fields) - 1)])._replace(stage="ask")
+        await joins.begin(tx, "join", parent, "all", "again.call", "spawning", 0)
+        assert await joins.grow(tx, "join", 0, VERSIONS, 0) and await joins.seal(tx, "join", VERSIONS, 0)
 
 
 async def measured(kernel: Kernel, store: ExplainingStore, clock: HandClock) -> tuple[dict[str, float], dict[str, int]]:
@@ -105,6 +139,8 @@ async def write(tx: Tx, now: int, number: int) -> None:
     assert await keepers.take(tx, "again", "w", now, now)
     await workers.seen(tx, "w", "again", number, now, heeds=True)
     await workers.probe(tx, "readyz:here")
+    await workers.hold(tx, "w", now + LEASE_MS)
+    assert not await joins.count_down(tx, {"join": 1}, now)
     row = await providers.lock(tx, "api", now)
     gate = Gate.OPEN if number % 2 == 0 else Gate.CLOSED
     await providers.swap(tx, "api", row.state, BreakerState(gate, generation=row.state.generation + 1), now)
@@ -126,6 +162,9 @@ async def look(tx: Tx, now: int) -> None:
     await providers.names(tx)
     await providers.read_watched(tx, ["again"], {})
     await rollups.read_position(tx, EVENTS)
+    assert await joins.ready(tx, 5, 0) == []
+    assert not await joins.move(tx, "join", "left", "gone", now)
+    assert not await joins.grow(tx, "join", 0, 1, now) and not await joins.seal(tx, "join", 0, now)
     await schedules.read_every(tx)
 
 

@@ -17,7 +17,7 @@ from holdfast.errors import StoreBusy
 from holdfast.stores.clock import SystemClock
 from holdfast.stores.seam import IDLE_S
 from holdfast.stores.statement import _statement
-from holdfast.tables import audit
+from holdfast.tables import audit, workers
 from holdfast.testing import World
 from tests.kernel.places import Deploy, Place, close_all, rows, take
 
@@ -57,20 +57,27 @@ async def test_a_reaper_does_not_take_what_its_own_worker_holds(deploy: Deploy) 
 
 @pytest.mark.spec("K3", "K27")
 async def test_a_loop_that_never_comes_back_does_not_keep_its_jobs(deploy: Deploy) -> None:
-    """The thread that stands in for a blocked loop does so for `blocked_max_s`, and not a moment longer."""
+    """The thread that stands in for a blocked loop does so for `blocked_max_s`, and not a moment longer: for the lease,
+    and for how long the worker's sign says that it holds."""
     world: World = await deploy(app)
     await world.enqueue(Long, "x")
     await take(world.kernel)
+    async with world.kernel.store.transaction() as tx:
+        await workers.seen(tx, "w1", "still", 1, world.clock.now_ms(), holds_until=1)
     tuning, renewal = world.kernel.tuning, Renewal(world.kernel, "w1", lambda: True)
+
+    async def times() -> set[int]:
+        text = "SELECT lease_until AS until FROM holdfast_jobs UNION ALL SELECT holds_until FROM holdfast_worker_signs"
+        return {row["until"] for row in await rows(world.kernel.store, text)}
 
     async def renewed_after(blocked_s: float) -> bool:
         """Whether the lease is longer than before, when the loop has shown no sign for so long."""
-        before = await rows(world.kernel.store, "SELECT lease_until FROM holdfast_jobs")
+        before = await times()
         world.clock.advance(1)
         now = time.monotonic()
         renewal._asked_at, renewal._renewed_at = now - blocked_s, now - 2 * LATE * tuning.renew_s
         await asyncio.to_thread(renewal._look, now, 0.0)
-        return await rows(world.kernel.store, "SELECT lease_until FROM holdfast_jobs") != before
+        return before.isdisjoint(await times())
 
     assert await renewed_after(tuning.blocked_max_s - 1)
     assert not await renewed_after(tuning.blocked_max_s + 1)

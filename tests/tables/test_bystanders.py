@@ -64,7 +64,7 @@ TABLES = (
         "pauses",
     ),
     *("provider_use", "replay_letters", "replays", "results", "rollup_positions", "schedules", "search", "secrets"),
-    *("tickets", "workers"),
+    *("tickets", "worker_signs", "workers"),
 )
 
 
@@ -136,6 +136,7 @@ WRITES: dict[str, Verb] = {
     "search.forget": lambda tx, a, now: search.forget(tx, [a.dead]),
     "secrets.forget": lambda tx, a, now: secrets.forget(tx, [a.dead]),
     "tickets.redeem": lambda tx, a, now: tickets.redeem(tx, a.named("digest")),
+    "workers.hold": lambda tx, a, now: workers.hold(tx, a.named("worker"), now + 1),
     "workers.drain": lambda tx, a, now: workers.drain(tx, a.named("worker"), now),
     "workers.expire": lambda tx, a, now: workers.expire(tx, a.named("worker"), now),
     "workers.gone": lambda tx, a, now: workers.gone(tx, a.named("worker"), 0),

@@ -121,7 +121,7 @@ DONE: dict[str, Asked] = {
     "lanes.due_ids": lambda tx, w: due(tx, w, 99),
     "lanes.due_ids of two": lambda tx, w: due(tx, w, 2),
     "lanes.promote": lambda tx, w: loose(lanes.promote(tx, "q0", w.kernel.now(), w.kernel.now() - 1_500, 3)),
-    "leases.renew_owned": lambda tx, w: leases.renew_owned(tx, "w", w.kernel.now() - 1_000, 7),
+    "leases.renew_owned": lambda tx, w: leases.renew_owned(tx, "w", w.kernel.now() - 1_000, w.kernel.now() + 500),
     "workers.expire": lambda tx, w: workers.expire(tx, "w", w.kernel.now()),
     "pauses.release": lambda tx, w: loose(pauses.release(tx, "fences.note", {"run": "api"}, 99, w.kernel.now())),
     "pauses.release of three from a floor": lambda tx, w: loose(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from holdfast.core.effect import EffectStatus
@@ -140,6 +142,28 @@ async def test_a_join_is_sealed_while_it_is_spawning_and_left_while_it_is_open(d
         async with world.kernel.store.transaction() as tx:
             left |= {state} if await joins.leave(tx, [job.id], T) else set()
     assert (sealed, left) == ({"spawning"}, {"spawning", "sealed", "loose"})
+
+
+@pytest.mark.spec("K24")
+async def test_children_that_end_at_once_are_all_counted_and_the_last_one_is_seen(deploy: Deploy) -> None:
+    """One of them by the statement of before step 35, which knows no time of the last end."""
+    world = await deploy(app)
+    job = await running(world)
+    before = "UPDATE holdfast_joins SET unended = unended - 1, updated_at = :now WHERE id = 'j'"
+    async with world.kernel.store.transaction() as tx:
+        await joins.begin(tx, "j", job, "all", "gather", "spawning", T)
+        assert await joins.grow(tx, "j", 0, 9, T) and await joins.seal(tx, "j", 9, T)
+
+    async def end(number: int) -> bool:
+        async with world.kernel.store.transaction() as tx:
+            return await joins.count_down(tx, {"j": 2}, T + number)
+
+    assert sorted(await asyncio.gather(*map(end, range(4)))) == [False] * 4
+    async with world.kernel.store.reading() as tx:
+        assert await joins.ready(tx, 9, T) == [] and (await joins.of_stage(tx, job))["all"].unended == 1
+    await write(world, before, now=T + 9)
+    async with world.kernel.store.reading() as tx:
+        assert await joins.ready(tx, 9, T + 9) == [("j", T + 9)]
 
 
 @pytest.mark.spec("K24")

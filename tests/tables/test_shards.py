@@ -72,10 +72,11 @@ CROSSING = {
     "the keeper sweeps: once for all, some hundred rows at a time": (
         "jobs.unpark workers.known workers.expire providers.read_watched callbacks.awaited effects.in_doubt"
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
-        " leases.renew_owned leases.unanswered incidents.held_for incidents.due_in incidents.last_answer"
-        " incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach rollups.read"
-        " rollups.submitted"
+        " leases.renew_owned leases.deserted leases.unanswered incidents.held_for incidents.due_in"
+        " incidents.last_answer incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach"
+        " rollups.read rollups.submitted"
     ),
+    "a row that many commits write, found from the newest end of its key": "joins.lock joins.count_down",
     "retention": (
         "jobs.prune jobs.forget answers.prune calls.prune callbacks.prune idempotency.prune inbox.prune"
         " outbox.prune tickets.prune joins.forget incidents.forget_jobs replays.prune_letters"

@@ -168,9 +168,10 @@ class Runner:
             now = self.kernel.now()
             try:
                 async with self.kernel.store.transaction() as tx:
-                    await workers.seen(tx, self.name, taken.job.queue, 1, now, self.kernel.registry.declared)
-                    until = now + int(tuning.lease_s * 1_000)
-                    kept = await leases.renew(tx, {taken.job.id: taken.job.attempt}, until)
+                    lease_ms = int(tuning.lease_s * 1_000)
+                    report = (self.name, taken.job.queue, 1, now, self.kernel.registry.declared)
+                    await workers.seen(tx, *report, holds_until=now + lease_ms)
+                    kept = await leases.keep(tx, [taken.job], now, lease_ms)
             except StoreError as error:
                 self.kernel.watch.log("worker.renewal_failed", job_id=taken.job.id, error=str(error))
                 continue

@@ -26,7 +26,7 @@ from holdfast.errors import StoreError
 from holdfast.kernel.attempt import run_attempt
 from holdfast.kernel.kernel import Kernel
 from holdfast.stores.seam import IDLE_S, Store
-from holdfast.tables import leases
+from holdfast.tables import leases, workers
 
 LATE = 1.5
 """Renewals that are later than so many of their intervals are done here."""
@@ -171,6 +171,7 @@ class Renewal(threading.Thread):
         async with asyncio.timeout(patience_s), self._spare.transaction() as tx:
             until = self._kernel.now() + int(tuning.lease_s * 1_000)
             since = leases.since(self._kernel.now(), tuning.lease_s)
+            await workers.hold(tx, self._worker_name, until)
             return await leases.renew_owned(tx, self._worker_name, since, until)
 
     def _close(self) -> None:

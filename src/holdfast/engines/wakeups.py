@@ -69,7 +69,8 @@ class Wakeups:
         heeds = self._kernel.store.is_heard() and not self.is_drained
         release = holdfast.__version__
         report = (self._name, queues, in_flight, now, declared)
-        self.is_drained = await workers.seen(tx, *report, heeds=heeds, release=release)
+        until = now + int(self._kernel.tuning.lease_s * 1_000)
+        self.is_drained = await workers.seen(tx, *report, heeds=heeds, release=release, holds_until=until)
         return heeds
 
     async def sign_off(self) -> None:

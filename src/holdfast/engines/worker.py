@@ -290,11 +290,11 @@ class Worker:
     async def renew(self) -> None:
         """Extend every lease in one statement; what does not come back is not ours any more."""
         held = dict(sorted(self._running))  # the latest attempt of each job
-        now = self.kernel.now()
-        began = asyncio.get_running_loop().time()
+        attempts = [self._running[each].job for each in held.items()]
+        now, began = self.kernel.now(), asyncio.get_running_loop().time()
         async with self.kernel.store.transaction() as tx:
             await self.wakeups.report(tx, len(held), now)
-            kept = await leases.renew(tx, held, now + int(self.kernel.tuning.lease_s * 1_000)) if held else set()
+            kept = await leases.keep(tx, attempts, now, int(self.kernel.tuning.lease_s * 1_000))
         self._renewed_at = began
         if self._renewal is not None:
             self._renewal.renewed(asyncio.get_running_loop().time() - began)

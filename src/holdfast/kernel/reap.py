@@ -25,13 +25,17 @@ SWEEP_LOOK_S = 300.0
 
 
 async def reap_once(kernel: Kernel) -> int:
-    """Return expired leases to the queue, each counted as a lost worker; the third one buries the job."""
+    """Return expired leases to the queue, each counted as a lost worker; the third one buries the job. A lease that
+    goes ahead of the time is over when its worker's own time is."""
 
     async def find(tx: Tx) -> list[Ending]:
         now = kernel.now()
         lost = await leases.expired(tx, kernel.registry.queues, now, BATCH, scan.start or BOTTOM)
         scan.reached(now - LEASE_SLACK_MS if len(lost) < BATCH else lost[-1][2])
-        return [Ending(job, Lost(), provider=provider) for job, provider, _ in lost]
+        beyond = now + int(kernel.tuning.lease_s * 1_000)
+        deserted = await leases.deserted(tx, kernel.registry.queues, now, BATCH, beyond)
+        every = [*((job, provider) for job, provider, _ in lost), *deserted]
+        return [Ending(job, Lost(), provider=provider) for job, provider in every]
 
     with kernel.floors.times("expired").scan(kernel.now) as scan:
         reaped = await _end(kernel, find, "reap.before_commit")

@@ -55,28 +55,38 @@ async def generations(tx: Tx, join_id: str, limit: int) -> int:
     return int(row["number"])
 
 
+async def _lock(tx: Tx, join_ids: Iterable[str]) -> None:
+    """Have nobody else write these until the commit. A writer on SQLite is alone."""
+    if tx.dialect == "postgres":
+        await tx.rows(sql.lock, batch=batch.ids(join_ids))
+
+
 async def grow(tx: Tx, join_id: str, expected: int, added: int, now: int) -> bool:
     """Add children; False if somebody else has, or the parent has ended."""
+    await _lock(tx, [join_id])
     return bool(await tx.rows(sql.grow, id=join_id, expected=expected, added=added, now=now))
 
 
 async def seal(tx: Tx, join_id: str, expected: int, now: int) -> bool:
     """Say that all children are there."""
+    await _lock(tx, [join_id])
     return bool(await tx.rows(sql.seal, id=join_id, expected=expected, now=now))
 
 
 async def count_down(tx: Tx, ended: Mapping[str, int], now: int) -> bool:
     """Note how many children of each join have ended; whether one has none left."""
     rows = {join_id: [number] for join_id, number in sorted(ended.items())}
+    await _lock(tx, rows)
     return any(row["unended"] <= 0 for row in await tx.rows(sql.count_down, batch=batch.keyed(rows), now=now))
 
 
 async def ready(tx: Tx, limit: int, floor: int) -> list[tuple[str, int]]:
-    """Joins whose children have all ended and whose parent has not been told, by their last change."""
-    return [(row["id"], row["updated_at"]) for row in await tx.rows(sql.ready, limit=limit, floor=floor)]
+    """Joins whose children have all ended and whose parent has not been told, by when the last one did."""
+    return [(row["id"], row["ended_at"]) for row in await tx.rows(sql.ready, limit=limit, floor=floor)]
 
 
 async def move(tx: Tx, join_id: str, expected: str, state: str, now: int) -> bool:
+    await _lock(tx, [join_id])
     return bool(await tx.rows(sql.move, id=join_id, expected=expected, state=state, now=now))
 
 

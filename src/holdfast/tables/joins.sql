@@ -7,30 +7,51 @@ ON CONFLICT (parent_id, epoch, stage, name) DO NOTHING
 SELECT id, name, kind, state, size, unended, created_at FROM holdfast_joins
  WHERE parent_id = CAST(:parent_id AS /*id*/) AND epoch = :epoch AND stage = :stage
 
+-- name: lock @postgres
+-- Found from the newest end of the key: the versions that children have left who ended before are met by nobody. Whoever
+-- holds the row finds it by its place, in a statement of its own.
+SELECT held.id
+  FROM (SELECT e.key AS k FROM json_each(:batch) AS e ORDER BY e.key) AS s
+ CROSS JOIN LATERAL (
+    SELECT j.id FROM holdfast_joins AS j WHERE j.id >= s.k AND j.id <= s.k ORDER BY j.id DESC LIMIT 1 FOR UPDATE) AS held
+
 -- name: grow
 -- Adds children that are written in the same commit. The size is the fence: each position is spawned once.
 UPDATE holdfast_joins SET size = size + :added, unended = unended + :added, updated_at = CAST(:now AS BIGINT)
- WHERE id = :id AND size = :expected AND state IN ('spawning', 'loose')
+ WHERE id = :id AND /*newest holdfast_joins.id :id*/ AND size = :expected AND state IN ('spawning', 'loose')
 RETURNING id
 
 -- name: seal
 UPDATE holdfast_joins SET state = 'sealed', updated_at = CAST(:now AS BIGINT)
- WHERE id = :id AND size = :expected AND state = 'spawning'
+ WHERE id = :id AND /*newest holdfast_joins.id :id*/ AND size = :expected AND state = 'spawning'
 RETURNING id
 
--- name: count_down
--- As many at once as ended in one commit: however many children there are, a commit writes each of its joins once.
-UPDATE holdfast_joins SET unended = unended - CAST(s.ended AS INTEGER), updated_at = CAST(:now AS BIGINT)
-  FROM (SELECT e.key AS k, e.value->>0 AS ended FROM json_each(:batch) AS e) AS s
+-- name: count_down @sqlite
+UPDATE holdfast_joins
+   SET unended = unended - s.ended, updated_at = CASE WHEN unended > s.ended THEN updated_at ELSE :now END
+  FROM (SELECT e.key AS k, CAST(e.value->>0 AS INTEGER) AS ended FROM json_each(:batch) AS e) AS s
  WHERE holdfast_joins.id = s.k
 RETURNING holdfast_joins.id AS id, holdfast_joins.unended AS unended
 
+-- name: count_down @postgres
+-- As many at once as ended in one commit: however many children there are, a commit writes each of its joins once. What an
+-- index looks at changes with the last child only, so that the other versions stay on the row's page and in no index.
+WITH s AS MATERIALIZED (
+  SELECT CAST(e.value->>0 AS INTEGER) AS ended,
+         (SELECT n.ctid FROM holdfast_joins AS n WHERE n.id >= e.key AND n.id <= e.key ORDER BY n.id DESC LIMIT 1) AS place
+    FROM json_each(:batch) AS e)
+UPDATE holdfast_joins
+   SET unended = unended - s.ended, updated_at = CASE WHEN unended > s.ended THEN updated_at ELSE CAST(:now AS BIGINT) END
+  FROM s WHERE holdfast_joins.ctid = s.place
+RETURNING holdfast_joins.id AS id, holdfast_joins.unended AS unended
+
 -- name: ready
-SELECT id, updated_at FROM holdfast_joins
- WHERE state = 'sealed' AND unended = 0 AND updated_at >= :floor ORDER BY updated_at LIMIT :limit
+SELECT id, ended_at FROM holdfast_joins
+ WHERE state = 'sealed' AND ended_at IS NOT NULL AND ended_at >= :floor ORDER BY ended_at LIMIT :limit
 
 -- name: move
-UPDATE holdfast_joins SET state = :state, updated_at = CAST(:now AS BIGINT) WHERE id = :id AND state = :expected
+UPDATE holdfast_joins SET state = :state, updated_at = CAST(:now AS BIGINT)
+ WHERE id = :id AND /*newest holdfast_joins.id :id*/ AND state = :expected
 RETURNING id
 
 -- name: leave

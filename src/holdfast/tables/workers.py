@@ -1,5 +1,5 @@
-"""Workers that are alive, for people to look at, and for each other: who answers which ring. No promise depends on this
-table: leases live on the job's own row, and what no ring finds a poll does."""
+"""Workers that are alive, for people to look at, and for each other: who answers which ring. What no ring finds a poll
+does. Leases live on the job's own row; whether one that goes ahead of the time still holds, the worker's sign says."""
 
 from __future__ import annotations
 
@@ -25,17 +25,24 @@ async def seen(
     *,
     heeds: bool = False,
     release: str | None = None,
+    holds_until: int | None = None,
 ) -> bool:
     """A sign of life; returns whether the worker is to take nothing more. What it declares is written with the first: a
     worker's code does not change. One that `heeds` answers rings that are addressed to it; one that names its `release`
-    does as it is told here."""
-    if not await tx.rows(sql.sign, name=name, in_flight=in_flight, now=now):
-        await tx.rows(sql.first_sign, name=name, in_flight=in_flight, now=now)
+    does as it is told here; one whose leases are extended in this commit says until when."""
+    sign = {"name": name, "in_flight": in_flight, "now": now, "holds_until": holds_until}
+    if not await tx.rows(sql.sign, **sign):
+        await tx.rows(sql.first_sign, **sign)
     rows = await tx.rows(sql.own_row, name=name)
     if not rows or rows[0]["heeds"] != int(heeds) or rows[0]["seen_at"] < now - INTRODUCED_MS:
         given = {"name": name, "queues": queues, "in_flight": in_flight, "declared": declared, "release": release}
         rows = await tx.rows(sql.introduce, now=now, heeds=int(heeds), **given)
     return rows[0]["drain_at"] is not None
+
+
+async def hold(tx: Tx, name: str, holds_until: int) -> None:
+    """Say for a worker whose loop is blocked until when its leases hold."""
+    await tx.rows(sql.hold, name=name, holds_until=holds_until)
 
 
 async def company(tx: Tx, queues: str, declared: str, since: int) -> list[str]:

@@ -2,14 +2,23 @@
 -- brief
 -- A sign of life. Its number rises with it, and is part of its key: the signs before it are passed by nobody. No row: the
 -- first is yet to come.
-UPDATE holdfast_worker_signs SET seq = seq + 1, seen_at = CAST(:now AS BIGINT), in_flight = :in_flight
+UPDATE holdfast_worker_signs SET seq = seq + 1, seen_at = CAST(:now AS BIGINT), in_flight = :in_flight,
+       holds_until = CAST(:holds_until AS BIGINT)
  WHERE name = :name AND seq = (SELECT n.seq FROM holdfast_worker_signs AS n WHERE n.name = :name ORDER BY n.seq DESC LIMIT 1)
 RETURNING seq
 
 -- name: first_sign
 -- brief
-INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight) VALUES (:name, 0, CAST(:now AS BIGINT), :in_flight)
+INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight, holds_until)
+VALUES (:name, 0, CAST(:now AS BIGINT), :in_flight, CAST(:holds_until AS BIGINT))
 ON CONFLICT (name, seq) DO NOTHING
+
+-- name: hold
+-- brief
+-- Only that it holds what it holds: of a worker that cannot say itself that it is there.
+UPDATE holdfast_worker_signs SET seq = seq + 1, holds_until = CAST(:holds_until AS BIGINT)
+ WHERE name = :name AND seq = (SELECT n.seq FROM holdfast_worker_signs AS n WHERE n.name = :name ORDER BY n.seq DESC LIMIT 1)
+RETURNING seq
 
 -- name: own_row
 -- brief
