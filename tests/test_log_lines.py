@@ -35,6 +35,7 @@ LINES = {
     ("request.payload_differs", "request_id"): 1,
     ("request.refused", "error request_id"): 1,
     ("review.marked_but_not_sent", "alert job_id review_id"): 1,
+    ("schedule.left", "error name"): 1,
     ("schema.newer", "detail"): 1,
     ("settle.spoiled", "error jobs"): 1,
     ("stale", "attempt job_id kind"): 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
@@ -144,3 +145,92 @@ async def test_schedules_are_added_paused_and_removed_while_all_is_running(deplo
     assert await schedule_once(kernel) == 1
     done = await rows(kernel.store, "SELECT action FROM holdfast_audit ORDER BY seq")
     assert [one["action"] for one in done] == [f"schedule.{act}" for act in ("added", "paused", "resumed", "removed")]
+
+
+@dataclass
+class Euros:
+    euros: int
+
+
+@dataclass
+class Cents:
+    cents: int
+
+
+def in_euros() -> App:
+    app = App("cron")
+
+    @app.job()
+    class Bill(Job[Euros]):
+        @stage()
+        async def run(self, ctx: Context, bill: Euros) -> None: ...
+
+    app.schedule("* * * * *", Bill, Euros(1), name="bill")
+    return app
+
+
+def in_cents() -> App:
+    app = App("cron")
+
+    @app.job(version=2, upgrade={1: lambda v1: {"cents": 100 * v1["euros"]}})
+    class Bill(Job[Cents]):
+        @stage()
+        async def run(self, ctx: Context, bill: Cents) -> None: ...
+
+    app.schedule("* * * * *", Bill, Cents(500), name="bill")
+    return app
+
+
+PAYLOADS = "SELECT payload, version FROM holdfast_jobs ORDER BY created_at, payload"
+
+
+@pytest.mark.spec("K18", "K22")
+async def test_each_release_enqueues_an_input_of_its_own_and_what_was_added_is_upgraded(
+    place: Place, clock: HandClock
+) -> None:
+    """The process that looks may be of the release before the one that wrote the schedule last."""
+    old, new = place.kernel(in_euros(), clock=clock), place.kernel(in_cents(), clock=clock, seed=2)
+    await announce_schedules(old)
+    await add_schedule(old, "own", "* * * * *", "cron.bill", '{"euros": 2}', actor="ann")
+    await announce_schedules(new)
+    clock.advance(60)
+    assert await schedule_once(old) == 2
+    clock.advance(60)
+    assert await schedule_once(new) == 2
+    found = [(row["payload"], row["version"]) for row in await rows(old.store, PAYLOADS)]
+    assert found == [('{"euros":1}', 1), ('{"euros":2}', 1), ('{"cents":200}', 2), ('{"cents":500}', 2)]
+    await close_all(place)
+
+
+@pytest.mark.spec("K18", "K22")
+async def test_what_a_release_cannot_enqueue_is_left_to_the_other_and_holds_up_nothing(
+    place: Place, clock: HandClock
+) -> None:
+    old, new = place.kernel(in_euros(), clock=clock), place.kernel(in_cents(), clock=clock, seed=2)
+    await announce_schedules(old)
+    await add_schedule(new, "own", "* * * * *", "cron.bill", '{"cents": 5}', actor="ann")
+    clock.advance(60)
+    assert await schedule_once(old) == 1
+    assert "euros: Field required" in old.duties["schedule 'own'"]
+    assert await schedule_once(new) == 1
+    assert [row["payload"] for row in await rows(old.store, PAYLOADS)] == ['{"cents":5}', '{"euros":1}']
+    await close_all(place)
+
+
+@pytest.mark.spec("K18")
+async def test_what_the_code_names_no_more_is_enqueued_no_more_is_in_nobodys_way_and_can_be_removed(
+    place: Place, clock: HandClock
+) -> None:
+    kernel, without = place.kernel(clockwork("* * * * *"), clock=clock), place.kernel(in_euros(), clock=clock, seed=3)
+    await announce_schedules(kernel)
+    await announce_schedules(without)
+    clock.advance(60)
+    async with kernel.store.reading() as tx:
+        assert await schedules.due(tx, without.registry.kinds, ["bill"], clock.now_ms(), 1) == ["bill"]
+        assert await schedules.due(tx, ["cron.tick"], ["bill"], clock.now_ms()) == []
+    assert await schedule_once(without) == 1
+    assert await schedule_once(kernel) == 1, "an older worker has the schedule still"
+    await remove_schedule(without, "every-five", actor="ann")
+    clock.advance(60)
+    assert await schedule_once(kernel) == 0
+    await close_all(place)

@@ -104,7 +104,7 @@ def schedules_runs(
 def schedules_remove(
     name: Name, actor: Actor = ME, system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
 ) -> None:
-    """Remove a schedule that was added; one of the code can only be paused."""
+    """Remove a schedule that was added, or that the code names no more; one of the code can only be paused."""
     from holdfast.operator import schedules
 
     carry_out(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
 from holdfast.tables import keepers, workers
 
 PROC = Path("/proc")
@@ -51,20 +52,22 @@ def identity_here() -> Identity:
 
 async def expire_the_dead(kernel: Kernel) -> int:
     """End the leases of workers that are proven to be dead and forget them: after a crash, work goes on at once and not
-    when the leases run out, and no light counts them. At a start, and by the keeper. Returns how many were dead."""
-    here = identity_here()
-    async with kernel.store.reading() as tx:
-        dead = [name for name in await workers.known(tx, kernel.now()) if is_dead(name, here)]
-        dead_keepers = [name for name in await keepers.owners(tx) if is_dead(name, here)]
-    if not dead and not dead_keepers:
-        return 0
+    when the leases run out, and no light counts them. Returns how many were dead."""
     async with kernel.store.transaction() as tx:
-        for name in dead:
-            await workers.expire(tx, name, kernel.now())
-        for name in dead_keepers:
+        return await expire_dead_in(kernel, tx)
+
+
+async def expire_dead_in(kernel: Kernel, tx: Tx) -> int:
+    """The same in the caller's transaction, as the reaper's, which then takes back what they held."""
+    here = identity_here()
+    dead = [name for name in await workers.known(tx, kernel.now()) if is_dead(name, here)]
+    for name in dead:
+        await workers.expire(tx, name, kernel.now())
+    for name in await keepers.owners(tx):
+        if is_dead(name, here):
             await keepers.release_owned(tx, name)
     if dead:
-        kernel.watch.log("workers.dead", workers=dead)
+        tx.after_commit(lambda: kernel.watch.log("workers.dead", workers=dead))
     return len(dead)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import holdfast
 from holdfast.engines.keeper import Keeper, Step
-from holdfast.engines.presence import expire_the_dead
+from holdfast.engines.presence import expire_dead_in, expire_the_dead
 from holdfast.engines.worker import Worker
 from holdfast.errors import StoreReadOnly, StoreStarting, StoreUnavailable, TransportError
 from holdfast.kernel.app import Consumer
@@ -171,13 +171,12 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
 
 
 async def _reap(kernel: Kernel, workers: Sequence[Worker]) -> int:
-    """Reap, whoever is proven dead first, but never this process's own: after its loop was paused, it renews before it
+    """Reap, what the proven dead held too, but never this process's own: after its loop was paused, it renews before it
     looks at who is late."""
     for worker in workers:
         if worker.is_late_to_renew():
             await worker.renew()
-    await expire_the_dead(kernel)
-    return await reap_once(kernel)
+    return await reap_once(kernel, partial(expire_dead_in, kernel))
 
 
 def _steady(step: Callable[[Kernel], Awaitable[int]]) -> Callable[[Kernel], Awaitable[int]]:

@@ -15,7 +15,7 @@ from holdfast.core.provider import Provider
 from holdfast.core.redact import redact_text
 from holdfast.errors import NotFound
 from holdfast.kernel.call import room
-from holdfast.kernel.hands.pausing import release_once
+from holdfast.kernel.hands.pausing import release, resumed_kinds
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.record import write_late
 from holdfast.stores.seam import Tx
@@ -34,22 +34,23 @@ async def hold_once(kernel: Kernel) -> int:
     declares any more, but that jobs of ours wait for, is ours. Kinds that were paused are let go here too."""
     await write_late(kernel)  # what the breakers have not been told of yet
     released = 0
-    for name, ours in (await _need_attention(kernel)).items():
+    async with kernel.store.reading() as tx:  # one look for both: it is made once a second for ever
+        watched, resumed = await _need_attention(kernel, tx), await resumed_kinds(kernel, tx)
+    for name, ours in watched.items():
         if name not in kernel.registry.providers and not ours:
             continue
         provider = kernel.registry.provider(name)
         healthy = await _probe(kernel, provider)
         released += await _attend(kernel, provider, healthy)
-    return released + await release_once(kernel)
+    return released + sum([await release(kernel, kind) for kind in resumed])
 
 
-async def _need_attention(kernel: Kernel) -> dict[str, bool]:
+async def _need_attention(kernel: Kernel, tx: Tx) -> dict[str, bool]:
     """Breakers that are not closed, and closed ones that still hold jobs back; each with whether jobs of ours wait."""
     with kernel.floors.parked.claim(kernel.now) as claiming:
         passed = kernel.now() - SLACK_MS
-        async with kernel.store.reading() as tx:
-            floors = {name: at for (name, _), at in claiming.floors.items()}
-            views = await providers.read_watched(tx, kernel.registry.queues, floors)
+        floors = {name: at for (name, _), at in claiming.floors.items()}
+        views = await providers.read_watched(tx, kernel.registry.queues, floors)
         claiming.reached = {(view.name, 0): passed if view.first is None else view.first for view in views}
     return {view.name: view.ours for view in views if view.gate != Gate.CLOSED or view.first is not None}
 

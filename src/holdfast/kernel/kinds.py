@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -169,6 +170,16 @@ class JobKind:
             return read_json(self.takes, text)
         except ValidationError as error:
             raise InvalidInput(f"The input of '{self.name}' does not fit: {first_problem(error)}.") from None
+
+    def load_unversioned(self, text: str) -> Any:
+        """A stored input that does not say its version, as a schedule's: this code's, else the newest that fits."""
+        try:
+            return self.load_input(text)
+        except InvalidInput:
+            for version in sorted(self.upgrades, reverse=True):
+                with suppress(InvalidInput):
+                    return self.load_input(text, version)
+            raise
 
     def _brought_forward(self, value: Any, version: int) -> Any:
         for step in range(version, self.version):

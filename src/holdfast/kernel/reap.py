@@ -24,11 +24,14 @@ DEADLINE_SLACK_MS = 60_000
 SWEEP_LOOK_S = 300.0
 
 
-async def reap_once(kernel: Kernel) -> int:
+async def reap_once(kernel: Kernel, expire: Callable[[Tx], Awaitable[object]] | None = None) -> int:
     """Return expired leases to the queue, each counted as a lost worker; the third one buries the job. A lease that
-    goes ahead of the time is over when its worker's own time is."""
+    goes ahead of the time is over when its worker's own time is. `expire` ends leases in the same commit, those of
+    workers that are known to be gone."""
 
     async def find(tx: Tx) -> list[Ending]:
+        if expire is not None:
+            await expire(tx)
         now = kernel.now()
         lost = await leases.expired(tx, kernel.registry.queues, now, BATCH, scan.start or BOTTOM)
         scan.reached(now - LEASE_SLACK_MS if len(lost) < BATCH else lost[-1][2])

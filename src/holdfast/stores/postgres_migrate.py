@@ -26,7 +26,7 @@ from holdfast.errors import StoreBusy, StoreForbidden, StoreUnavailable, forbidd
 from holdfast.stores.connecting import split_settings
 from holdfast.stores.migration import SCHEMA_TABLE, Applied, Patience, pending
 from holdfast.stores.postgres_errors import naming, translating
-from holdfast.stores.postgres_session import CONNECT_TIMEOUT_S, set_all
+from holdfast.stores.postgres_session import BEGIN, CONNECT_TIMEOUT_S, set_all
 from holdfast.stores.statement import Migration, index_name
 
 T = TypeVar("T")
@@ -244,7 +244,7 @@ class Migrator:
 
 @asynccontextmanager
 async def _transaction(connection: Any) -> AsyncIterator[None]:
-    await connection.execute("BEGIN")
+    await connection.execute(BEGIN)
     try:
         yield
         await connection.execute("COMMIT")

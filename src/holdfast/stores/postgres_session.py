@@ -1,7 +1,7 @@
 """How sessions with PostgreSQL are made: directly, or through a pooler that lends one for a transaction at a time.
 
-    direct, or a pooler's session     planner settings once a session, named statements, LISTEN
-    a pooler's transaction            planner settings with every BEGIN, no named statements, no LISTEN
+    direct, or a pooler's session     settings once a session, named statements, LISTEN
+    a pooler's transaction            settings with every BEGIN, no named statements, no LISTEN
 
 No startup parameter is sent but those that every pooler knows: what a session needs is set in it. Who lends sessions
 for a transaction is noticed: the process that answers is not the one that was connected to.
@@ -23,12 +23,17 @@ APPLICATION = "holdfast"
 
 # Estimates for arrays and JSON are guesses; these keep claims and settles on their indexes at every table size.
 PLANNER = ("enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
-_PLANNER_IS_SET = " AND ".join(f"current_setting('{name}') = 'off'" for name in PLANNER)
+# A stricter level that the database or the role was given would refuse concurrent claims, and a migration would wait
+# for its own snapshot.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_ISOLATION = ("default_transaction_isolation", "read committed")
+_NEEDED = [*((name, "off") for name in PLANNER), _ISOLATION]
+_IS_SET = " AND ".join(f"current_setting('{name}') = '{value}'" for name, value in _NEEDED)
 # A process that stands still, or whose machine is gone, must not keep the rows it has locked: PostgreSQL ends its
 # session. What the database or the role was given as the limit stands.
 LIMIT_IDLE = """SELECT set_config('idle_in_transaction_session_timeout', '30s', {local})
  WHERE current_setting('idle_in_transaction_session_timeout') = '0'"""
-_LOOK = f"SELECT pg_backend_pid() AS pid, ({_PLANNER_IS_SET}) AS is_planned"
+_LOOK = f"SELECT pg_backend_pid() AS pid, ({_IS_SET}) AS is_planned"
 
 
 class Plans(StrEnum):
@@ -46,7 +51,7 @@ class Sessions:
     is_lent: bool = False
     """For a transaction at a time: the next one may be another session."""
     is_planned: bool = False
-    """The role or the database has the planner settings already."""
+    """The role or the database has the settings already."""
     prepares: bool = True
     own: tuple[tuple[str, str], ...] = ()
     """Settings that the URL asks for, such as the search path."""
@@ -56,7 +61,7 @@ class Sessions:
     def begin(self, connection: Any) -> str:
         """How a transaction begins on this connection, in one message; what stands in it is planned each time."""
         if self.is_lent:
-            return "; ".join(["BEGIN", *self._settings("true")])
+            return "; ".join([BEGIN, *self._settings("true")])
         return f"BEGIN; SET LOCAL plan_cache_mode = {Plans.EACH_TIME}" if self.plans_once(connection) else "BEGIN"
 
     @property
@@ -65,8 +70,8 @@ class Sessions:
         return self.is_lent and bool(self.own or not self.is_planned)
 
     def _settings(self, local: str) -> list[str]:
-        planner = [] if self.is_planned else [(name, "off") for name in PLANNER]
-        return [*set_all([*planner, *self.own], local), LIMIT_IDLE.format(local=local)]
+        needed = [] if self.is_planned else _NEEDED
+        return [*set_all([*needed, *self.own], local), LIMIT_IDLE.format(local=local)]
 
     def arguments(self) -> dict[str, Any]:
         return {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
+from holdfast.tables import batch
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
 
@@ -40,9 +42,10 @@ class DueSchedule(NamedTuple):
     last_at: int | None
 
 
-async def due(tx: Tx, now: int, limit: int = 50) -> list[str]:
-    """The names of those whose time has come."""
-    return [row["name"] for row in await tx.rows(sql.due, now=now, limit=limit)]
+async def due(tx: Tx, kinds: Iterable[str], named: Iterable[str], now: int, limit: int = 50) -> list[str]:
+    """The names of those whose time has come: of these kinds, and added by a person or `named` in the code."""
+    given = {"kinds": batch.ids(kinds), "named": batch.ids(named)}
+    return [row["name"] for row in await tx.rows(sql.due, **given, now=now, limit=limit)]
 
 
 async def lock_due(tx: Tx, name: str, now: int) -> DueSchedule | None:
@@ -62,7 +65,7 @@ async def pause(tx: Tx, name: str, paused: bool, next_at: int | None, now: int) 
 
 
 async def remove(tx: Tx, name: str) -> bool:
-    """Remove one that was added while all was running; False if there is no such."""
+    """False if there is no such."""
     return bool(await tx.rows(sql.remove, name=name))
 
 

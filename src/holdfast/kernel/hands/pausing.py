@@ -18,6 +18,7 @@ from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.redact import redact_text
 from holdfast.errors import NotAllowed, NotFound
 from holdfast.kernel.kernel import Kernel
+from holdfast.stores.seam import Tx
 from holdfast.tables import audit, pauses
 from holdfast.tables.pauses import Pause
 
@@ -46,14 +47,14 @@ async def set_paused(kernel: Kernel, sort: Sort, name: str, *, paused: bool, act
     return pause
 
 
-async def release_once(kernel: Kernel) -> int:
-    """Let go what was set aside for kinds that are paused no longer; returns how many jobs that were."""
-    async with kernel.store.reading() as tx:
-        over = [pause.name for pause in await pauses.read_every(tx) if pause.sort == "kind" and not pause.is_paused]
-    return sum([await _release(kernel, kind) for kind in over if kind in kernel.registry.kinds])
+async def resumed_kinds(kernel: Kernel, tx: Tx) -> list[str]:
+    """The kinds of ours that were paused and are no longer: a claim may have set a job aside just before."""
+    over = [pause.name for pause in await pauses.read_every(tx) if pause.sort == "kind" and not pause.is_paused]
+    return [kind for kind in over if kind in kernel.registry.kinds]
 
 
-async def _release(kernel: Kernel, kind: str) -> int:
+async def release(kernel: Kernel, kind: str) -> int:
+    """Let go what was set aside for a kind that is not paused any more; returns how many jobs that were."""
     stages = {stage.name: stage.plan.provider for stage in kernel.registry.kinds[kind].stages}
     released = 0
     while True:

@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from holdfast.errors import BadDeclaration, InvalidInput, NotFound
+from holdfast.errors import BadDeclaration, HoldfastError, InvalidInput, NotFound
 from holdfast.kernel.app import Schedule
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.submit import prepare, submit_in
+from holdfast.kernel.submit import JobToEnqueue, prepare, submit_in
 from holdfast.tables import audit, schedules
-from holdfast.tables.schedules import DueSchedule, NewSchedule, TickJob
+from holdfast.tables.schedules import DueSchedule, NewSchedule, StoredSchedule, TickJob
 
 Overlap = Literal["allow", "skip"]
 
@@ -89,7 +89,7 @@ async def add_schedule(
 ) -> int:
     """Add a schedule while all is running, its input as JSON, or change one that was added; when it is due next."""
     check_cron(cron, timezone, jitter_s, overlap)
-    if any(schedule.name == name for app in kernel.registry.apps for schedule in app.schedules):
+    if name in _declared(kernel):
         raise InvalidInput(f"The schedule '{name}' is declared in the code; change it there.")
     declared = kernel.registry.kind(kind)
     try:
@@ -126,7 +126,7 @@ async def run_schedule(kernel: Kernel, name: str, *, actor: str) -> str:
             raise NotFound(f"There is no schedule '{name}'.")
         kind = kernel.registry.kind(row.kind)
         key = f"schedule:{name}:{now}:by hand"
-        order = prepare(kind, kind.load_input(row.payload), job_id=kernel.new_id(), now=now, key=key)
+        order = prepare(kind, _input(kernel, row), job_id=kernel.new_id(), now=now, key=key)
         await submit_in(tx, [order], now, kernel.watch)
         await audit.write(tx, actor, "schedule.run", f"schedule:{name}", {"job": order.id}, now)
     return order.id
@@ -142,40 +142,69 @@ async def schedule_runs(kernel: Kernel, name: str, limit: int) -> Sequence[TickJ
 
 
 async def remove_schedule(kernel: Kernel, name: str, *, actor: str) -> None:
-    """Remove a schedule that was added while all was running."""
+    """Remove a schedule that was added while all was running, or that the code names no more."""
     async with kernel.store.transaction() as tx:
-        if not await schedules.remove(tx, name):
+        if name in _declared(kernel) or not await schedules.remove(tx, name):
             raise NotFound(f"There is no schedule '{name}' that was added by hand; one of the code is paused instead.")
         await audit.write(tx, actor, "schedule.removed", f"schedule:{name}", None, kernel.now())
 
 
 async def schedule_once(kernel: Kernel) -> int:
-    """Enqueue what is due. A missed stretch (all workers down) is caught up with one job, not with many."""
+    """Enqueue what is due. A missed stretch (all workers down) is caught up with one job, not with many. What another
+    release wrote, and this code cannot enqueue, is left to that release."""
     async with kernel.store.reading() as tx:
-        names = await schedules.due(tx, kernel.now())
+        names = await schedules.due(tx, kernel.registry.kinds, _declared(kernel), kernel.now())
     if not names:
         return 0
+    enqueued = 0
     async with kernel.store.transaction() as tx:
         now = kernel.now()
         locked = [await schedules.lock_due(tx, name, now) for name in names]
-        due = [row for row in locked if row is not None and row.kind in kernel.registry.kinds]
-        for row in due:
+        for row in locked:
+            if row is None or row.kind not in kernel.registry.kinds:
+                continue
+            duty = f"schedule '{row.name}'"
+            try:
+                order, next_at = _order(kernel, row, now), next_tick(row.cron, now, row.timezone)
+            except (HoldfastError, ZoneInfoNotFoundError, CronSimError) as error:
+                _say_once(kernel, duty, f"left to other code: {error}")
+                continue
+            kernel.duties.pop(duty, None)
             last = _key(row, row.last_at) if row.overlap == "skip" and row.last_at is not None else None
             skipped = last is not None and await schedules.is_live(tx, row.kind, last)
             if not skipped:
-                kind = kernel.registry.kind(row.kind)
-                order = prepare(
-                    kind,
-                    kind.load_input(row.payload),
-                    job_id=kernel.new_id(),
-                    now=now,
-                    key=_key(row, row.next_at),
-                    delay_s=row.jitter_ms / 1_000 * kernel.dice.draw() if row.jitter_ms else 0.0,
-                )
                 await submit_in(tx, [order], now, kernel.watch)
-            next_at = next_tick(row.cron, now, row.timezone)
             await schedules.advance(tx, row.name, row.next_at, next_at, now, ran=not skipped)
-    return len(due)
+            enqueued += 1
+    return enqueued
+
+
+def _order(kernel: Kernel, row: DueSchedule, now: int) -> JobToEnqueue:
+    kind = kernel.registry.kind(row.kind)
+    delay_s = row.jitter_ms / 1_000 * kernel.dice.draw() if row.jitter_ms else 0.0
+    key = _key(row, row.next_at)
+    return prepare(kind, _input(kernel, row), job_id=kernel.new_id(), now=now, key=key, delay_s=delay_s)
+
+
+def _input(kernel: Kernel, row: DueSchedule | StoredSchedule) -> Any:
+    """What it says, or what this code says where another release has written what does not fit here."""
+    try:
+        return kernel.registry.kind(row.kind).load_unversioned(row.payload)
+    except InvalidInput:
+        own = _declared(kernel).get(row.name)
+        if own is None or own.job.__holdfast__.name != row.kind:
+            raise
+        return own.input
+
+
+def _declared(kernel: Kernel) -> dict[str, Schedule]:
+    return {schedule.name: schedule for app in kernel.registry.apps for schedule in app.schedules}
+
+
+def _say_once(kernel: Kernel, duty: str, state: str) -> None:
+    if kernel.duties.get(duty) != state:
+        kernel.duties[duty] = state
+        kernel.watch.log("schedule.left", name=duty, error=state)
 
 
 def _key(row: DueSchedule, tick: int) -> str:
