@@ -239,6 +239,7 @@ async def open_systems(
     transport = open_transport(settings)
     stores = _Stores(settings, to_look)
     news = read(IncidentSettings, env)
+    is_replica = to_look and settings.read_only_url is not None
     if databases:
         parts = [(system, [system.build(env)]) for system in chosen] + ([(_own_system(own), list(own))] if own else [])
         return [
@@ -257,11 +258,11 @@ async def open_systems(
         url = system.database_url(env, settings.data_dir)
         apps = _watched([system.build(env)], news, settings)
         kernel = open_kernel(settings, apps, store=stores.open(url), transport=transport, watch=watch)
-        opened.append(OpenSystem(system, kernel, env))
+        opened.append(OpenSystem(system, kernel, env, is_replica and not url.startswith("sqlite:")))
     for url, sharing in _by_database(settings, env, own).items():
         apps = _watched(sharing, news, settings)
         kernel = open_kernel(settings, apps, store=stores.open(url), transport=transport, watch=watch)
-        opened.append(OpenSystem(_own_system(sharing), kernel, env))
+        opened.append(OpenSystem(_own_system(sharing), kernel, env, is_replica and not url.startswith("sqlite:")))
     return opened
 
 
@@ -296,11 +297,10 @@ class _Stores:
 
     def open(self, url: str) -> Store:
         if url not in self._by_url:
+            there, connecting = url, self._connecting
             if self._replica is not None and not url.startswith("sqlite:"):
-                there = beside(url, self._replica)
-                self._by_url[url] = open_store(there, replace(self._connecting, listen_url=None, listens=False))
-            else:
-                self._by_url[url] = open_store(url, self._connecting)
+                there, connecting = beside(url, self._replica), replace(connecting, listen_url=None, listens=False)
+            self._by_url[url] = open_store(there, connecting)
         return self._by_url[url]
 
 

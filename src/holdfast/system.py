@@ -130,6 +130,8 @@ class OpenSystem:
     system: System
     kernel: Kernel
     env: Mapping[str, str]
+    is_replica: bool = False
+    """Whether its database follows another and is only read here."""
 
     @property
     def name(self) -> str:

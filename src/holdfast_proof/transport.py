@@ -57,6 +57,9 @@ class SimTransport:
     def place(self) -> str:
         return "simulated"
 
+    async def reach(self) -> None:
+        pass
+
     def trouble(self) -> str | None:
         return None
 

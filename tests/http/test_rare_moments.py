@@ -20,6 +20,7 @@ from holdfast.http.auth import issue_token
 from holdfast.http.limits import MINUTE_MS, Room, Used, UserLimits
 from holdfast.kernel import loop
 from holdfast.kernel.kernel import Kernel
+from holdfast.operator import outside
 from holdfast.settings import Settings
 from holdfast.stores.seam import Tx
 from holdfast.system import Gauge, OpenSystem, System
@@ -196,16 +197,16 @@ async def test_what_a_trial_write_came_to_is_good_for_a_while_and_trouble_is_not
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(health, "monotonic", lambda: now[0])
+    monkeypatch.setattr(outside, "monotonic", lambda: now[0])
     shared: Any = Shared(kernel.store, errors.StoreFull("x"), errors.StoreBusy("x"), None, TimeoutError())
-    asked, probe = replace(kernel, store=shared), health._Probe()
+    asked, probe = replace(kernel, store=shared), outside._Probe()
     assert await probe.trouble(asked) == "the disk of the database is full (disk full)"
     assert await probe.trouble(asked) is None, "trouble is looked at again at once; who is busy is well"
-    now[0] += health.PROBE_EVERY_S
+    now[0] += outside.PROBE_EVERY_S
     assert await probe.trouble(asked) is None and len(shared.troubles) == 2, "it is good for so long"
     now[0] += 0.001
     assert await probe.trouble(asked) is None and len(shared.troubles) == 1
-    now[0] += health.PROBE_EVERY_S + 1
+    now[0] += outside.PROBE_EVERY_S + 1
     assert await probe.trouble(asked) == "the database does not answer"
 
 

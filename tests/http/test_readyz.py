@@ -12,15 +12,20 @@ import httpx
 import pytest
 from tests.http.wishes import app, web_for
 
+from holdfast import App
 from holdfast.errors import StoreFull, StoreReadOnly, StoreStandby, StoreUnavailable
-from holdfast.http import health
 from holdfast.kernel.kernel import Kernel, Registry
+from holdfast.operator import outside
+from holdfast.operator.attention import Topic
+from holdfast.operator.overview import look_at
 from holdfast.operator.snapshot import _broker_trouble
 from holdfast.settings import Settings
 from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.seam import Store
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.system import OpenSystem, System
 from holdfast.transports.memory import MemoryTransport
+from holdfast.transports.seam import Queue
 
 pytestmark = pytest.mark.spec("K17", "K27")
 
@@ -59,7 +64,7 @@ async def test_a_full_disk_is_called_that(tmp_path: Path, settings: Settings) ->
                 f"INSERT INTO holdfast_worker_signs (name, seq, seen_at, in_flight) VALUES ('{number:040}', 0, 0, 0)"
             )
     async with asking(settings, kernel) as client:
-        with patch.object(health.socket, "gethostname", lambda: "a-long-name" * 500):  # it needs another page
+        with patch.object(outside.socket, "gethostname", lambda: "a-long-name" * 500):  # it needs another page
             answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert "disk full" in answer.json()["systems"]["wishes"]
@@ -71,8 +76,10 @@ async def test_a_read_only_database_is_called_that(tmp_path: Path, settings: Set
     await store._writer.execute("PRAGMA query_only = ON")
     async with asking(settings, kernel) as client:
         answer = await client.get("/readyz")
+        shown = (await client.get("/metrics")).text
     assert answer.status_code == 503
     assert answer.json()["systems"]["wishes"] == "the database is read only"
+    assert 'severity="page",subject="",system="wishes",topic="store_down"} 1.0' in shown, "the lights know it too"
 
 
 @pytest.mark.slow
@@ -97,10 +104,17 @@ async def test_a_read_only_postgresql_is_called_that(postgres_url: str, settings
     ids=lambda value: type(value).__name__,
 )
 def test_each_trouble_has_its_words(error: StoreFull, words: str) -> None:
-    assert words in health._in_words(error)
+    assert words in outside.in_words(error)
 
 
 class AwayTransport(MemoryTransport):
+    """Nobody knows that it is away until somebody tries."""
+
+    tried = False
+
+    async def reach(self) -> None:
+        self.tried = True
+
     def trouble(self) -> str | None:
         return "RabbitMQ is away: cannot connect (ConnectionRefusedError)."
 
@@ -137,7 +151,18 @@ async def test_a_duty_waits_for_its_queue_alone(tmp_path: Path, settings: Settin
     kernel.duties = {"relay": "running", "consume answers": "running", "consume others": "running"}
     async with asking(settings, kernel) as client:
         answer = await client.get("/readyz")
-    waits = "waits for the broker: RabbitMQ refuses this user."
+    waits = "waits for the broker: RabbitMQ refuses this user"
     assert (answer.status_code, answer.json()["systems"]["wishes"]) == (503, f"consume answers: {waits}")
     assert answer.json()["duties"]["wishes"] == {**kernel.duties, "consume answers": waits}
     assert str(_broker_trouble(kernel)).startswith("'answers' is not consumed: RabbitMQ refuses")
+
+
+async def test_the_lights_ask_for_a_broker_that_nobody_has_needed_yet(tmp_path: Path, settings: Settings) -> None:
+    sender = App("sender", queues=[Queue("sent", sink=True)])
+    kernel = Kernel(store=SqliteStore(tmp_path / "a.db"), registry=Registry([sender]))
+    await kernel.migrate()
+    kernel.transport = transport = AwayTransport()
+    _, notices = await look_at(OpenSystem(System("w", "W", "U", build=lambda env: sender), kernel, {}))
+    assert [each.topic for each in notices] == [Topic.BROKER]
+    assert transport.tried
+    await kernel.store.close()

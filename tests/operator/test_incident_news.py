@@ -10,6 +10,7 @@ from tests.kernel.places import Deploy, rows
 
 from holdfast.engines.run import Duties, run
 from holdfast.operator.incident_news import APP, IncidentSettings, News, _body, _mail, declare_incidents, tell
+from holdfast.operator.incidents import unit_of
 from holdfast.operator.postmortem import render
 from holdfast.settings import problems
 
@@ -120,6 +121,11 @@ async def test_where_nobody_is_to_be_told_nothing_is_written(deploy: Deploy) -> 
     assert await _told(deploy, IncidentSettings(), "page") == []
 
 
+def test_what_an_incident_counts_is_named() -> None:
+    units = {topic: unit_of(topic) for topic in ("outbox_lag", "no_worker", "of_a_later_release")}
+    assert units == {"outbox_lag": "message", "no_worker": "job", "of_a_later_release": "job"}
+
+
 INCIDENT: dict[str, Any] = {
     "system": "shop",
     "topic": "provider_down",
@@ -132,6 +138,7 @@ INCIDENT: dict[str, Any] = {
     "acknowledged_by": None,
     "assignee": None,
     "jobs_max": 1_200,
+    "unit": "job",
     "owners_max": 7,
     "summary": None,
     "hit": [
@@ -151,7 +158,7 @@ def test_the_page_that_is_kept_is_this() -> None:
         "# Provider down: llm\n\nProvider 'llm' has been left alone.\n\n- System: shop\n"
         "- Began: 2026-01-01T00:00:00.000Z\n- Over: it goes on\n- Severity: page\n- Acknowledged: by nobody\n"
         "- In whose hands: nobody\n\n## Who was hit\n\n- At most 1,200 jobs of 7 owners at once\n"
-        "- 1,200 jobs of 7 owners waited\n- 2 jobs of 1 owners died\n- 3 jobs of 2 owners missed their deadline\n\n"
+        "- 1,200 jobs of 7 owners waited\n- 2 jobs of 1 owner died\n- 3 jobs of 2 owners missed their deadline\n\n"
         "## Timeline\n\n- 00:00 breaker open: 13 of 20 failed\n- 00:05 ann has it\n\n## Summary\n\n"
         "_What was it, what helped, what is to change?_\n"
     )

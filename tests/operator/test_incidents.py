@@ -85,6 +85,10 @@ def test_work_that_waits_is_no_incident_and_a_named_cause_explains_the_deadlines
     late = AttentionNotice(Topic.DEADLINES, Severity.TICKET, "2 jobs are nearly late.", 2)
     assert choose_notices([letters, late, DOWN]) == [DOWN]
     assert choose_notices([letters, late]) == [late]
+    broker = AttentionNotice(Topic.BROKER, Severity.PAGE, "The message broker cannot be used.", 3)
+    outbox = AttentionNotice(Topic.OUTBOX, Severity.PAGE, "3 messages are not yet published.", 3)
+    assert choose_notices([broker, outbox]) == [broker]
+    assert choose_notices([outbox]) == [outbox], "nobody else says why"
 
 
 def test_some_troubles_are_incidents_only_if_they_stay() -> None:
@@ -205,7 +209,11 @@ async def test_a_person_takes_it_hands_it_on_and_closes_it_only_when_it_is_over(
     assert (None, "breaker open") in lines and ("ben", "breaker closed") in lines
     page = await write_postmortem(d, id)
     assert page.startswith("# Provider down: llm\n") and "their database; nothing to change" in page
-    assert "12 jobs of 3 owners waited" in page and "says: their status page says 16:00" in page
+    assert (
+        "- At most 12 jobs of 3 owners at once" in page
+        and "12 jobs of 3 owners waited" in page
+        and "says: their status page says 16:00" in page
+    )
 
 
 def test_trials_that_fail_one_after_the_other_are_one_line() -> None:

@@ -12,9 +12,11 @@ from tests.tables.test_rare_rows import write
 from holdfast import App, Context, Cost, Job, Provider, stage
 from holdfast.core.failure import Category
 from holdfast.errors import CallError
+from holdfast.kernel.operate import cancel
 from holdfast.operator.charts import OWNERS_SHOWN, ChartFilter, choose_stretch, outages, percentiles, read_charts
 from holdfast.operator.desk import Desk
-from holdfast.operator.rollup import OWNERS_MAX, roll_up_once, usual_age_s
+from holdfast.operator.rollup import OWNERS_MAX, roll_up_once
+from holdfast.operator.snapshot import snapshot
 from holdfast.stores.statement import statement_of
 from holdfast.system import OpenSystem, System
 from holdfast.tables import rollups
@@ -138,21 +140,33 @@ async def test_successes_that_share_an_event_are_all_counted(deploy: Deploy, clo
     assert (total(chart, "jobs"), total(chart, "stages")) == (12, 24)
 
 
+async def usual_age_s(world: World) -> float | None:
+    return (await snapshot(world.kernel)).usual_age_s
+
+
 async def test_depth_and_age_are_kept_and_what_is_usual_is_known(deploy: Deploy, clock: HandClock) -> None:
     world = await deploy(app)
-    await world.enqueue(Trip, "a")
-    for _ in range(29):
+    for _ in range(30):
         clock.advance(60)
         await roll_up_once(world.kernel)
-    assert await usual_age_s(world.kernel) is None, "too few to tell"
-    clock.advance(60)
-    await roll_up_once(world.kernel)
-    assert await usual_age_s(world.kernel) == pytest.approx(16 * 60)
+    assert await usual_age_s(world) == 0, "of minutes in which nothing was due too"
+    first = await world.enqueue(Trip, "a")
+    for _ in range(30):
+        clock.advance(60)
+        await roll_up_once(world.kernel)
+    assert await usual_age_s(world) == 0, "a wait that goes on is not what is usual"
+    for _ in range(2):
+        clock.advance(60)
+        await roll_up_once(world.kernel)
+    assert await usual_age_s(world) is None, "too few minutes before it to tell"
     chart = await draw(world, 40)
     assert [point["waiting"] for point in chart["points"][-5:-1]] == [1] * 4
-    assert chart["points"][-1]["oldest_age_s"] == 1_800
+    assert chart["points"][-1]["oldest_age_s"] == 1_920
     kept = await rows(world.kernel.store, "SELECT DISTINCT number FROM holdfast_rollups WHERE part = 'all'")
     assert [row["number"] for row in kept] == [1], "what waits is kept as one number, beside its lanes"
+    await cancel(world.kernel, first, "olga")
+    await world.enqueue(Trip, "b")
+    assert await usual_age_s(world) == 120, "what is over counts, minute by minute"
 
 
 async def test_long_stretches_are_drawn_from_hours_that_are_written_once(deploy: Deploy, clock: HandClock) -> None:

@@ -88,3 +88,13 @@ async def declared(transport: RabbitTransport) -> None:
 async def test_a_cancellation_that_nobody_asked_for_is_a_loss() -> None:
     with pytest.raises(TransportDown, match="cannot connect"), losses("connect"):
         raise asyncio.CancelledError
+
+
+@pytest.mark.spec("K17", "K28")
+async def test_a_broker_that_nobody_has_needed_is_known_to_be_away_by_who_asks() -> None:
+    transport = RabbitTransport("amqp://guest:guest@127.0.0.1:1/")
+    assert transport.trouble() is None, "nobody has tried"
+    await transport.reach()
+    assert str(transport.trouble()).startswith("RabbitMQ is away: cannot connect")
+    await transport.reach()  # it is tried again and not waited for
+    await transport.close()

@@ -26,19 +26,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 WATCH_S = 2.0
+ANSWER_S = 5.0
+"""A database that only has to be named may take so long to answer."""
 
 
 class Where(NamedTuple):
     """Which systems a command is for, and whether it only looks: to look changes no schema, and asks the replicas where
-    there are any."""
+    there are any. With `names_away`, a database that does not answer is named and ends nothing."""
 
     systems: list[str] | None = None
     apps: list[str] | None = None
     to_look: bool = False
+    names_away: bool = False
 
 
-def look(systems: list[str] | None, apps: list[str] | None) -> Where:
-    return Where(systems, apps, to_look=True)
+def look(systems: list[str] | None, apps: list[str] | None, *, names_away: bool = False) -> Where:
+    return Where(systems, apps, to_look=True, names_away=names_away)
 
 
 def act(systems: list[str] | None, apps: list[str] | None) -> Where:
@@ -84,6 +87,8 @@ def on_kernel(system: str, act: Callable[[Kernel], Awaitable[T]]) -> T:
 async def _on_databases(
     where: Where, verb: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> T:
+    import logging
+
     from holdfast.main import close_systems, load_app, open_systems
     from holdfast.operator.desk import Desk
     from holdfast.operator.ids import complete_ids
@@ -91,9 +96,12 @@ async def _on_databases(
 
     own = [load_app(path) for path in where.apps or ()]
     settings = read(Settings, os.environ)
+    logging.getLogger("aiormq").addHandler(logging.NullHandler())  # what it says of a broker is said by the notice
     opened = await open_systems(settings, os.environ, where.systems, own, to_look=where.to_look)
     try:
-        desk = Desk(await with_tables(opened, chosen=bool(where.systems or where.apps)))
+        away: list[OpenSystem] | None = [] if where.names_away else None
+        fit = await with_tables(opened, chosen=bool(where.systems or where.apps), away=away)
+        desk = Desk(fit, away or ())
         given = inspect.signature(verb).bind(desk, *args, **kwargs)
         await complete_ids(desk, given.arguments)
         return await verb(*given.args, **given.kwargs)
@@ -101,20 +109,34 @@ async def _on_databases(
         await close_systems(opened)
 
 
-async def with_tables(opened: Sequence[OpenSystem], *, chosen: bool) -> list[OpenSystem]:
+async def with_tables(
+    opened: Sequence[OpenSystem], *, chosen: bool, away: list[OpenSystem] | None = None
+) -> list[OpenSystem]:
     """Those whose databases fit this code; one that does not is a `SchemaMismatch`. Unless the systems were `chosen` by
-    name, those that were never used here are left out, with a word on standard error."""
-    from holdfast.errors import SchemaMismatch
+    name, those that were never used here are left out, with a word on standard error. Into `away` go those whose
+    databases do not answer; without it that is an error."""
+    import asyncio
+
+    from holdfast.engines.run import SHOW
+    from holdfast.errors import SchemaMismatch, StoreUnavailable
+    from holdfast.kernel.loop import AWAITED
     from holdfast.kernel.upkeep.schema import check_schema
 
     fit, empty = [], []
     for one in opened:
-        if not chosen and not await one.kernel.store.installed():
-            empty.append(one)
-        else:
-            await check_schema(one.kernel)
-            fit.append(one)
-    if not fit:
+        try:
+            async with asyncio.timeout(None if away is None else ANSWER_S):
+                if not chosen and not await one.kernel.store.installed():
+                    empty.append(one)
+                else:
+                    await check_schema(one.kernel)
+                    fit.append(one)
+        except (StoreUnavailable, TimeoutError):
+            if away is None:
+                raise
+            one.kernel.duties[SHOW] = AWAITED  # it was asked, and is not asked again
+            away.append(one)
+    if not fit and not away:
         asked = ", ".join(one.name for one in empty)
         words = f"No database here has Holdfast tables (asked for: {asked})"
         raise SchemaMismatch(f"{words}; run holdfast migrate, or name your own app with --app.")

@@ -29,7 +29,7 @@ def status(
     view: dict[str, Any] = {"items": []}
 
     def ask() -> dict[str, Any]:
-        view.update(at_desk(look(system, app), show_overview))
+        view.update(at_desk(look(system, app, names_away=True), show_overview))
         return view
 
     show(ask, draw_status, as_json, watch)

@@ -24,7 +24,7 @@ def top(system: SystemNames = None, app: AppPath = None, as_json: AsJson = False
     from holdfast.operator.page import ListPage
     from holdfast.operator.providers import list_breakers
 
-    where = look(system, app)
+    where = look(system, app, names_away=True)
 
     def ask() -> dict[str, Any]:
         return {

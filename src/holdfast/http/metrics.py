@@ -6,6 +6,7 @@ are read from the store when somebody scrapes, so that any one process tells the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -28,8 +29,8 @@ from holdfast.http.guard import Guard
 from holdfast.http.server import connection_limits, limited_protocol
 from holdfast.kernel.observe.counters import COUNTERS, TIMINGS, Counter
 from holdfast.kernel.observe.watch import LogWatch
-from holdfast.operator.attention import what_asks
-from holdfast.operator.overview import read_snapshot
+from holdfast.operator.attention import AttentionNotice
+from holdfast.operator.overview import look_at
 from holdfast.operator.snapshot import Snapshot
 from holdfast.settings import Settings
 from holdfast.system import OpenSystem
@@ -98,7 +99,8 @@ class _Gauges:
 
 async def exposition(systems: Sequence[OpenSystem]) -> bytes:
     """The whole text of a scrape. A store that is away costs its gauges, not the scrape."""
-    views = [(one.name, await read_snapshot(one)) for one in systems]
+    looks = await asyncio.gather(*map(look_at, systems))
+    views = [(one.name, *look) for one, look in zip(systems, looks, strict=True)]
     registry = CollectorRegistry()
     registry.register(_Gauges([*_families(views), *await _system_families(systems)]))
     watches = {id(one.kernel.watch): one.kernel.watch for one in systems}
@@ -106,7 +108,7 @@ async def exposition(systems: Sequence[OpenSystem]) -> bytes:
     return b"".join([*counted, generate_latest(registry)])
 
 
-def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
+def _families(views: Sequence[tuple[str, Snapshot | None, list[AttentionNotice]]]) -> list[Metric]:
     up = _gauge("store_up", "1 while the database answers", "system")
     depth = _gauge(
         "queue_depth",
@@ -137,9 +139,9 @@ def _families(views: Sequence[tuple[str, Snapshot | None]]) -> list[Metric]:
         "asks_for_a_person", "What asks for a person: how many it is about", "system", "topic", "severity", "subject"
     )
     acts = _gauge("acts_last_hour", "What people did within the last hour, in whatever process", "system", "action")
-    for name, view in views:
+    for name, view, notices in views:
         up.add_metric([name], 0 if view is None else 1)
-        for notice in what_asks(view):
+        for notice in notices:
             asks.add_metric([name, notice.topic, notice.severity, notice.subject], max(1, notice.number))
         if view is None:
             continue

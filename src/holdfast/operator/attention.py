@@ -17,11 +17,10 @@ from typing import Any
 from holdfast.core.breaker import Gate
 from holdfast.core.case import CaseState
 from holdfast.core.failure import Category
-from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.questions.horizon import held_back
+from holdfast.operator.phrases import are, begin_with, clock, count_of, span, verb_for
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import LOOK_CLOSER_S, BreakerView, DyingJobs, Lane, Snapshot
-from holdfast.tables.depth import COUNT_MAX
 from holdfast.tables.incidents import Hit
 
 OUTBOX_LAG_S = 60.0
@@ -62,7 +61,7 @@ class Topic(StrEnum):
 
 
 TO_DO: dict[Topic, str] = {
-    Topic.STORE: "See whether the database runs and can be reached from here.",
+    Topic.STORE: "See whether the database runs, can be reached from here, and has room.",
     Topic.BROKER: "See whether the broker runs and can be reached; nothing is lost meanwhile.",
     Topic.NO_WORKER: "Start `holdfast worker` for this queue.",
     Topic.UNDECLARED: "Start a worker whose code declares the stage, or take the deploy back.",
@@ -79,6 +78,17 @@ TO_DO: dict[Topic, str] = {
     Topic.HORIZON: "End the transaction that is named.",
     Topic.PAUSED: "Resume it when the reason is gone; deadlines run meanwhile.",
 }
+
+COUNTED: dict[Topic, str] = {
+    Topic.BROKER: "message",
+    Topic.OUTBOX: "message",
+    Topic.ASIDE: "message",
+    Topic.DOUBT: "effect",
+    Topic.ESCALATED: "dead letter",
+    Topic.LETTERS: "dead letter",
+    Topic.HORIZON: "old row version",
+}
+"""What a notice counts, where it is not jobs."""
 
 TO_DO_FORCED = "Close its breaker once the provider works: nothing tries it until then, and deadlines run."
 
@@ -115,17 +125,19 @@ def shape_notice(notice: AttentionNotice) -> dict[str, Any]:
     return shape_row(asdict(notice))
 
 
-def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[AttentionNotice]:
-    """All that asks for a person in one system, the worst first. `view` is None where the database did not answer;
-    `usual_age_s` is how old the oldest due job mostly is, if anybody knows."""
+def what_asks(view: Snapshot | None, away_since: int | None = None) -> list[AttentionNotice]:
+    """All that asks for a person in one system, the worst first. `view` is None where the database did not answer, and
+    `away_since` is when that was seen first."""
     if view is None:
-        sentence = "The database does not answer: nothing is accepted and nothing runs until it does."
-        return [AttentionNotice(Topic.STORE, Severity.PAGE, sentence)]
+        since = "does not answer" if away_since is None else f"has not answered since {clock(away_since)}"
+        sentence = f"The database {since}: nothing is accepted and nothing runs until it does."
+        return [AttentionNotice(Topic.STORE, Severity.PAGE, sentence, since_at=away_since)]
     notices = [
+        *_store(view),
         *_broker(view),
         *_pauses(view),
         *_workers(view),
-        *_waiting(view, usual_age_s),
+        *_waiting(view),
         *_deadlines(view),
         *_outbox(view),
         *_providers(view),
@@ -136,17 +148,25 @@ def what_asks(view: Snapshot | None, usual_age_s: float | None = None) -> list[A
     return sorted(notices, key=lambda notice: notice.severity is not Severity.PAGE)
 
 
+def _store(view: Snapshot) -> Iterator[AttentionNotice]:
+    if view.write_trouble is not None:
+        trouble = view.write_trouble
+        sentence = f"{trouble[0].upper()}{trouble[1:]}; nothing is accepted and nothing runs until it takes writes."
+        yield AttentionNotice(Topic.STORE, Severity.PAGE, sentence)
+
+
 def _broker(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.broker_trouble is not None:
-        sentence = f"The message broker cannot be used ({view.broker_trouble}): messages wait and go on later."
-        yield AttentionNotice(Topic.BROKER, Severity.PAGE, sentence)
+        trouble = view.broker_trouble.rstrip(".")
+        sentence = f"The message broker cannot be used ({trouble}): messages wait and go on later."
+        yield AttentionNotice(Topic.BROKER, Severity.PAGE, sentence, view.outbox_pending)
 
 
 def _pauses(view: Snapshot) -> Iterator[AttentionNotice]:
     for pause, jobs in view.pauses:
         sentence = (
-            f"The {pause.sort} '{pause.name}' has been paused by {pause.actor} since {_clock(pause.since)} "
-            f"({pause.reason}); {_count(jobs, 'job')} {_verb(jobs, 'waits', 'wait')} for it."
+            f"The {pause.sort} '{pause.name}' has been paused by {pause.actor} since {clock(pause.since)} "
+            f"({pause.reason}); {count_of(jobs, 'job')} {verb_for(jobs, 'waits', 'wait')} for it."
         )
         yield AttentionNotice(
             Topic.PAUSED, Severity.TICKET, sentence, jobs, f"{pause.sort}:{pause.name}", since_at=pause.since
@@ -163,13 +183,13 @@ def _workers(view: Snapshot) -> Iterator[AttentionNotice]:
             continue
         if lane.state == "queued" and lane.oldest_age_s > 0 and lane.queue not in view.served_queues:
             sentence = (
-                f"{_begin(lane.jobs, 'job')} {_are(lane.jobs)} queued in '{lane.queue}', the oldest has been due for "
-                f"{_span(lane.oldest_age_s)}, and no worker serves it: start `holdfast worker`."
+                f"{begin_with(lane.jobs, 'job')} {are(lane.jobs)} queued in '{lane.queue}', the oldest has been due "
+                f"for {span(lane.oldest_age_s)}, and no worker serves it: start `holdfast worker`."
             )
             yield _of_queue(Topic.NO_WORKER, Severity.PAGE, sentence, lane, view)
     for waiting in view.undeclared:
         sentence = (
-            f"{_begin(waiting.jobs, 'job')} {_are(waiting.jobs)} due: no running worker declares the stage "
+            f"{begin_with(waiting.jobs, 'job')} {are(waiting.jobs)} due: no running worker declares the stage "
             f"'{waiting.stage}' of '{waiting.kind}'. Start a worker whose code has it."
         )
         yield AttentionNotice(
@@ -177,7 +197,8 @@ def _workers(view: Snapshot) -> Iterator[AttentionNotice]:
         )
 
 
-def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[AttentionNotice]:
+def _waiting(view: Snapshot) -> Iterator[AttentionNotice]:
+    usual_age_s = view.usual_age_s
     unusual_s = WAIT_LONG_S if usual_age_s is None else max(UNUSUAL_S, usual_age_s * WAIT_FACTOR)
     for lane in view.lanes:
         if lane.state != "queued" or lane.queue not in view.served_queues or lane.oldest_age_s < unusual_s:
@@ -185,10 +206,11 @@ def _waiting(view: Snapshot, usual_age_s: float | None) -> Iterator[AttentionNot
         if _is_paused(view, lane):
             continue
         severity = Severity.PAGE if lane.oldest_age_s >= WAIT_TOO_LONG_S else Severity.TICKET
-        usually = "" if usual_age_s is None else f" (usually {_span(usual_age_s)})"
+        usually = "" if usual_age_s is None else f" (usually {span(usual_age_s)})"
         sentence = (
-            f"The oldest job of the queue '{lane.queue}' has been due for {_span(lane.oldest_age_s)}{usually}; "
-            f"{_count(lane.jobs, 'job')} {_are(lane.jobs)} queued: start more workers, or see what the running ones do."
+            f"The oldest job of the queue '{lane.queue}' has been due for {span(lane.oldest_age_s)}{usually}; "
+            f"{count_of(lane.jobs, 'job')} {are(lane.jobs)} queued: start more workers, or see what the "
+            "running ones do."
         )
         yield _of_queue(Topic.WAITING, severity, sentence, lane, view)
 
@@ -203,8 +225,8 @@ def _deadlines(view: Snapshot) -> Iterator[AttentionNotice]:
     risk = view.at_risk
     if risk.jobs and risk.first_at is not None:
         sentence = (
-            f"{_begin(risk.jobs, 'job')} {_verb(risk.jobs, 'has', 'have')} used three quarters of "
-            f"{_verb(risk.jobs, 'its', 'their')} time; the first misses its deadline at {_clock(risk.first_at)}."
+            f"{begin_with(risk.jobs, 'job')} {verb_for(risk.jobs, 'has', 'have')} used three quarters of "
+            f"{verb_for(risk.jobs, 'its', 'their')} time; the first misses its deadline at {clock(risk.first_at)}."
         )
         yield AttentionNotice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, late_at=risk.first_at)
 
@@ -213,13 +235,14 @@ def _outbox(view: Snapshot) -> Iterator[AttentionNotice]:
     if view.outbox_lag_s > OUTBOX_LAG_S:
         pending = view.outbox_pending
         sentence = (
-            f"{_begin(pending, 'message')} {_are(pending)} not yet published, the oldest for "
-            f"{_span(view.outbox_lag_s)}: see whether a relay runs and the broker answers."
+            f"{begin_with(pending, 'message')} {are(pending)} not yet published, the oldest for "
+            f"{span(view.outbox_lag_s)}: see whether a relay runs and the broker answers."
         )
-        yield AttentionNotice(Topic.OUTBOX, Severity.PAGE, sentence, pending)
+        since_at = view.now - int(view.outbox_lag_s * 1_000)
+        yield AttentionNotice(Topic.OUTBOX, Severity.PAGE, sentence, pending, since_at=since_at)
     if view.messages_aside:
         aside = view.messages_aside
-        sentence = f"{_begin(aside, 'message')} {_are(aside)} set aside after the last try: publish again or let go."
+        sentence = f"{begin_with(aside, 'message')} {are(aside)} set aside after the last try: publish again or let go."
         yield AttentionNotice(Topic.ASIDE, Severity.TICKET, sentence, aside)
 
 
@@ -249,23 +272,23 @@ def _outage(breaker: BreakerView, began_at: int, hit: Hit) -> str:
     state = breaker.state
     reasons = [state.reason, f"it answered {hit.answer}" if hit.answer else None]
     why = f" ({'; '.join(filter(None, reasons))})" if any(reasons) else ""
-    waits = _verb(breaker.parked, "waits for it and spends", "wait for it and spend")
-    held = f"{_count(breaker.parked, 'job')} {waits} nothing"
+    waits = verb_for(breaker.parked, "waits for it and spends", "wait for it and spend")
+    held = f"{count_of(breaker.parked, 'job')} {waits} nothing"
     if state.forced:
         after = "a person opened its breaker, and a person must close it"
     elif state.open_until is None or state.gate is Gate.HALF_OPEN:
         after = "it is being tried"
     else:
-        after = f"next trial {_clock(state.open_until)}"
-    return f"Provider '{breaker.name}' has been down since {_clock(began_at)}{why}; {held}; {after}."
+        after = f"next trial {clock(state.open_until)}"
+    return f"Provider '{breaker.name}' has been down since {clock(began_at)}{why}; {held}; {after}."
 
 
 def _effects(view: Snapshot) -> Iterator[AttentionNotice]:
     for provider, status, number in view.effects:
         if status == "review":
             sentence = (
-                f"{_begin(number, 'effect')} of '{provider}' {_are(number)} in doubt: only a person can know whether "
-                f"{_verb(number, 'it', 'they')} happened."
+                f"{begin_with(number, 'effect')} of '{provider}' {are(number)} in doubt: only a person can know "
+                f"whether {verb_for(number, 'it', 'they')} happened."
             )
             yield AttentionNotice(Topic.DOUBT, Severity.TICKET, sentence, number, provider)
 
@@ -280,31 +303,33 @@ def _letters(view: Snapshot) -> Iterator[AttentionNotice]:
             bugs += number
     bugs -= min(bugs, view.letters_late)
     if escalated:
-        letters = f"{_begin(escalated, 'dead letter')} {_are(escalated)}"
+        letters = f"{begin_with(escalated, 'dead letter')} {are(escalated)}"
         sentence = f"{letters} escalated: fixed, replayed, and dead again in the same way."
         yield AttentionNotice(Topic.ESCALATED, Severity.PAGE, sentence, escalated)
     if bugs:
         where = _bug_places(view.bugs_in)
-        sentence = f"{_begin(bugs, 'job')} died of a bug or a wrong configuration{where}, and nobody has looked yet."
+        sentence = (
+            f"{begin_with(bugs, 'job')} died of a bug or a wrong configuration{where}, and nobody has looked yet."
+        )
         yield AttentionNotice(Topic.BUG, Severity.PAGE, sentence, bugs)
     many = [dying for dying in view.dying if dying.letters > DYING_MANY and dying.category != Category.BUG]
     yield from map(_dying, many)
     rest = view.dead_letters_open - escalated - bugs - sum(dying.letters for dying in many)
     if rest > 0:
-        yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{_begin(rest, 'dead letter')} to work on.", rest)
+        yield AttentionNotice(Topic.LETTERS, Severity.TICKET, f"{begin_with(rest, 'dead letter')} to work on.", rest)
 
 
 def _bug_places(places: Sequence[tuple[str, str]]) -> str:
     if not places:
         return ""
     (kind, stage), *others = places
-    return f" in '{stage}' of '{kind}'" + (f" and {_count(len(others), 'other stage')}" if others else "")
+    return f" in '{stage}' of '{kind}'" + (f" and {count_of(len(others), 'other stage')}" if others else "")
 
 
 def _dying(jobs: DyingJobs) -> AttentionNotice:
     sentence = (
-        f"{_begin(jobs.letters, 'job')} of '{jobs.kind}' died of {jobs.error_class} in '{jobs.stage}' since "
-        f"{_clock(jobs.first_at)}, and nobody has looked yet."
+        f"{begin_with(jobs.letters, 'job')} of '{jobs.kind}' died of {jobs.error_class} in '{jobs.stage}' since "
+        f"{clock(jobs.first_at)}, and nobody has looked yet."
     )
     subject = f"{jobs.kind}/{jobs.stage}/{jobs.error_class}"
     number, owners = jobs.letters, jobs.owners
@@ -315,33 +340,3 @@ def _horizon(view: Snapshot) -> Iterator[AttentionNotice]:
     sentence = held_back(view.horizon)
     if sentence is not None:
         yield AttentionNotice(Topic.HORIZON, Severity.TICKET, sentence, view.horizon.dead_versions)
-
-
-def _count(number: int, noun: str) -> str:
-    """In words. Nobody counts further than `COUNT_MAX`: from there on it is at least so many."""
-    least = "at least " if number >= COUNT_MAX else ""
-    return f"{number:,} {noun}" if number == 1 else f"{least}{number:,} {noun}s"
-
-
-def _begin(number: int, noun: str) -> str:
-    """The count at the beginning of a sentence."""
-    words = _count(number, noun)
-    return words[0].upper() + words[1:]
-
-
-def _verb(number: int, singular: str, plural: str) -> str:
-    return singular if number == 1 else plural
-
-
-def _are(number: int) -> str:
-    return _verb(number, "is", "are")
-
-
-def _clock(at_ms: int) -> str:
-    return f"{iso(at_ms)[11:16]} UTC"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.0f} h"

@@ -20,6 +20,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.operator import replays
 from holdfast.operator.attention import AttentionNotice, Severity, Topic, what_asks
 from holdfast.operator.incident_news import IncidentApp, IncidentSettings, declare_incidents, tell
+from holdfast.operator.outside import reach_broker
 from holdfast.operator.rollup import ROLL_UP_S, roll_up_once
 from holdfast.operator.snapshot import snapshot
 from holdfast.stores.seam import Tx
@@ -42,6 +43,8 @@ GROWN = 1.1
 """A count is rewritten when it has grown by a tenth: a long outage is not a write at every look."""
 OF_QUEUES = frozenset({Topic.NO_WORKER, Topic.WAITING})
 CAUSES = OF_QUEUES | {Topic.PROVIDER}
+EFFECTS = {Topic.DEADLINES: CAUSES, Topic.OUTBOX: frozenset({Topic.BROKER})}
+"""What these may come of."""
 WORK = frozenset({Topic.LETTERS, Topic.DOUBT, Topic.ASIDE, Topic.PAUSED})
 """What waits for a person without being an incident."""
 
@@ -87,6 +90,7 @@ def incidents_app(settings: IncidentSettings, public_url: str | None, schema: st
 
 async def watch_incidents(kernel: Kernel, seen: SeenSince | None = None) -> int:
     """Look once; return how many incidents were opened or ended. `seen` is what this process saw the last time."""
+    await reach_broker(kernel)
     view = await snapshot(kernel)
     async with kernel.store.reading() as tx:
         known = await incidents.live(tx, view.now - BACK_MS)
@@ -113,12 +117,10 @@ async def watch_incidents(kernel: Kernel, seen: SeenSince | None = None) -> int:
 
 
 def choose_notices(notices: Sequence[AttentionNotice]) -> list[AttentionNotice]:
-    """Those that make an incident: not the work that waits, nor deadlines at risk whose cause is named anyway."""
+    """Those that make an incident: not the work that waits, nor what comes of a cause that is named anyway."""
     topics = {notice.topic for notice in notices}
-    explained = bool(topics & CAUSES)
-    return [
-        notice for notice in notices if notice.topic not in WORK and not (notice.topic is Topic.DEADLINES and explained)
-    ]
+    explained = {effect for effect, causes in EFFECTS.items() if topics & causes}
+    return [notice for notice in notices if notice.topic not in WORK | explained]
 
 
 def keep_steady(notices: Sequence[AttentionNotice], seen: SeenSince, now: int) -> list[AttentionNotice]:

@@ -13,9 +13,9 @@ from holdfast.core.redact import redact_text
 from holdfast.errors import InvalidInput, NotAllowed
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.explain import iso
-from holdfast.operator.attention import Topic, shape_notice, what_asks
+from holdfast.operator.attention import COUNTED, Topic, shape_notice
 from holdfast.operator.desk import Desk
-from holdfast.operator.overview import read_snapshot
+from holdfast.operator.overview import look_at
 from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.stores.seam import Tx
@@ -54,6 +54,7 @@ async def list_incidents(desk: Desk, page: ListPage, state: str | None = None) -
     going_on = {item["system"] for item in found["items"] if item["state"] == "open"}
     now = {system.name: await _read_notices(system) for system in desk.systems if system.name in going_on}
     for item in found["items"]:
+        item["unit"] = unit_of(item["topic"])
         item["now"] = now.get(item["system"], {}).get((item["topic"], item["subject"]))
     return found
 
@@ -67,11 +68,17 @@ async def show_incident(desk: Desk, id: str) -> dict[str, Any]:
         jobs = [shape_row(each) for each in await incidents.jobs_hit(tx, id)]
         timeline = await _read_timeline(tx, row, system.kernel.now())
     now = notices.get((row.topic, row.subject))
-    return {"system": system.name, **shape_row(row), "now": now, "hit": hit, "timeline": timeline, "jobs": jobs}
+    about = {"system": system.name, **shape_row(row), "unit": unit_of(row.topic)}
+    return {**about, "now": now, "hit": hit, "timeline": timeline, "jobs": jobs}
+
+
+def unit_of(topic: str) -> str:
+    """What an incident counts, in the singular; a topic of another release counts jobs."""
+    return next((unit for known, unit in COUNTED.items() if known == topic), "job")
 
 
 async def _read_notices(system: OpenSystem) -> dict[tuple[str, str], dict[str, Any]]:
-    notices = what_asks(await read_snapshot(system))
+    _, notices = await look_at(system)
     return {(notice.topic, notice.subject): shape_notice(notice) for notice in notices}
 
 
@@ -199,7 +206,7 @@ async def _find(desk: Desk, id: str) -> Kernel:
 
 async def _shape(desk: Desk, id: str) -> dict[str, Any]:
     system, row = await desk.find(incidents.show, id, "incident")
-    return {"system": system.name, **shape_row(row)}
+    return {"system": system.name, **shape_row(row), "unit": unit_of(row.topic)}
 
 
 def _clean(text: str, noun: str) -> str:

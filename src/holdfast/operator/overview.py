@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import asyncio
+from dataclasses import asdict, replace
 from typing import Any
 
 from holdfast.errors import StoreError
 from holdfast.operator.attention import AttentionNotice, Severity, shape_notice, what_asks
 from holdfast.operator.desk import Desk
-from holdfast.operator.rollup import usual_age_s
+from holdfast.operator.outside import note_answer, note_away, reach_broker, write_trouble
 from holdfast.operator.shape import shape_row
 from holdfast.operator.snapshot import Snapshot, snapshot
 from holdfast.stores.seam import Tx
@@ -16,27 +17,39 @@ from holdfast.system import OpenSystem
 from holdfast.tables import depth, incidents, ops
 
 HOUR_MS = 3_600_000
+LOOK_LIMIT_S = 8.0
+"""A database that takes longer to say how it is does not answer; Prometheus gives a scrape ten seconds."""
 
 
 async def show_overview(desk: Desk) -> dict[str, Any]:
     """Each system at a glance: what asks for a person, depth, age, lag, dead letters, breakers, workers. A system whose
     database does not answer says that, and hides nobody else's."""
-    return {"items": [await _glance(system) for system in (*desk.systems, *desk.awaited)]}
+    return {"items": await asyncio.gather(*(_glance(system) for system in (*desk.systems, *desk.awaited)))}
 
 
-async def read_snapshot(system: OpenSystem) -> Snapshot | None:
-    """None while the database does not answer."""
+async def look_at(system: OpenSystem) -> tuple[Snapshot | None, list[AttentionNotice]]:
+    """How it is, and what asks for a person; None while the database does not answer."""
+    view = await _read_snapshot(system)
+    if view is None:
+        return None, what_asks(None, note_away(system.kernel))
+    note_answer(system.kernel)
+    return view, what_asks(view)
+
+
+async def _read_snapshot(system: OpenSystem) -> Snapshot | None:
+    """With what lies outside of the rows. Whoever looks may have no longer than a scrape has."""
     if system.is_awaited:
         return None
     try:
-        return await snapshot(system.kernel)
-    except StoreError:
+        async with asyncio.timeout(LOOK_LIMIT_S):
+            await reach_broker(system.kernel)
+            return replace(await snapshot(system.kernel), write_trouble=await write_trouble(system))
+    except (StoreError, TimeoutError):
         return None
 
 
 async def _glance(system: OpenSystem) -> dict[str, Any]:
-    view = await read_snapshot(system)
-    notices = what_asks(view, None if view is None else await usual_age_s(system.kernel))
+    view, notices = await look_at(system)
     about = {
         "system": system.name,
         "title": system.system.title,

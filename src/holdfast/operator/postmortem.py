@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.operator.desk import Desk
 from holdfast.operator.incidents import TimelineEntry, show_incident
+from holdfast.operator.phrases import count_of
 
 ROLES = {"held": "waited", "dead": "died", "late": "missed their deadline"}
 
@@ -47,11 +48,13 @@ def render(incident: dict[str, Any]) -> str:
 
 
 def _hit(incident: dict[str, Any]) -> list[str]:
-    counted = [
-        f"- {item['jobs']:,} jobs of {item['owners']:,} owners {ROLES[item['role']]}" for item in incident["hit"]
-    ]
-    most = f"- At most {incident['jobs_max']:,} jobs of {incident['owners_max']:,} owners at once"
-    return [most, *counted]
+    most, unit = incident["jobs_max"], incident["unit"]
+    counted = [f"- {_of(item['jobs'], 'job', item['owners'])} {ROLES[item['role']]}" for item in incident["hit"]]
+    return [f"- At most {_of(most, unit, incident['owners_max'])} at once", *counted]
+
+
+def _of(number: int, unit: str, owners: int) -> str:
+    return count_of(number, unit) + (f" of {count_of(owners, 'owner')}" if owners else "")
 
 
 def _line(entry: TimelineEntry) -> str:

@@ -31,7 +31,6 @@ OWNERS_MAX = 10
 """So many owners of one fold have cells of their own."""
 KEPT_MS = 30 * 24 * HOUR_MS
 BEGUN_MS = 10 * MINUTE_MS
-MINUTES_TO_JUDGE = 30
 
 
 async def roll_up_once(kernel: Kernel) -> int:
@@ -141,10 +140,3 @@ async def _prune(kernel: Kernel) -> None:
             for span in (MINUTE_MS, HOUR_MS):
                 await rollups.prune(tx, span, scan.start or BOTTOM, before)
         scan.reached(before)
-
-
-async def usual_age_s(kernel: Kernel) -> float | None:
-    """How old the oldest due job mostly was in the last hour; None with too few minutes to tell."""
-    async with kernel.store.reading() as tx:
-        ages = sorted(await rollups.usual_age(tx, kernel.now() - HOUR_MS))
-    return ages[len(ages) // 2] / 1_000 if len(ages) >= MINUTES_TO_JUDGE else None

@@ -17,7 +17,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Tx
-from holdfast.tables import audit, depth, horizon, incidents, ops, outbox, providers, workers
+from holdfast.tables import audit, depth, horizon, incidents, ops, outbox, providers, rollups, workers
 from holdfast.tables.audit import ActCount
 from holdfast.tables.cases import CaseGroup
 from holdfast.tables.depth import DeathCount, LetterCount
@@ -32,6 +32,8 @@ LOOK_CLOSER_S = 60.0
 CALLS_BEFORE_MS = 600_000
 DYING_MS = 900_000
 ACTS_MS = 3_600_000
+USUAL_MS = 3_600_000
+MINUTES_TO_JUDGE = 30
 UNWORKED = (CaseState.OPEN, CaseState.ESCALATED, CaseState.TRIAGED, CaseState.REMEDIATED)
 """Dead letters that still ask something of a person."""
 
@@ -119,7 +121,11 @@ class Snapshot:
     messages_aside: int = 0
     acts: Sequence[ActCount] = ()
     """What people did within the last hour, in whatever process: the command line's counts for nothing when it ends."""
+    usual_age_s: float | None = None
+    """How old the oldest due job mostly was in the last hour, before that of now came; None if too few minutes tell."""
     broker_trouble: str | None = None
+    write_trouble: str | None = None
+    """What keeps the database from being written, if somebody has tried (`holdfast.operator.outside`)."""
     undeclared: Sequence[Undeclared] = ()
     horizon: Horizon = NOBODY
     held_for: Mapping[str, Hit] = field(default_factory=dict)
@@ -180,6 +186,7 @@ async def snapshot(kernel: Kernel) -> Snapshot:
             ],
             messages_aside=await ops.messages_aside(tx),
             acts=await audit.acts_since(tx, now - ACTS_MS),
+            usual_age_s=await _usual_age_s(tx, lanes, now),
             broker_trouble=_broker_trouble(kernel),
             undeclared=await undeclared(kernel, tx, depths.due),
             horizon=await horizon.read(tx),
@@ -190,6 +197,13 @@ async def snapshot(kernel: Kernel) -> Snapshot:
                 if _is_late(lane, served)
             },
         )
+
+
+async def _usual_age_s(tx: Tx, lanes: Sequence[Lane], now: int) -> float | None:
+    """Of the minutes before the job that is the oldest now was due: what goes on is no measure of itself."""
+    oldest_s = max((lane.oldest_age_s for lane in lanes if lane.state == "queued"), default=0.0)
+    ages = sorted(await rollups.usual_age(tx, now - USUAL_MS, now - int(oldest_s * 1_000)))
+    return ages[len(ages) // 2] / 1_000 if len(ages) >= MINUTES_TO_JUDGE else None
 
 
 def _waiting_for(pause: Pause, depths: Depths) -> int:

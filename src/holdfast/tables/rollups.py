@@ -117,8 +117,8 @@ async def between(
     return [Cell(*(row[column] for column in Cell._fields)) for row in rows]
 
 
-async def usual_age(tx: Tx, since: int) -> list[int]:
-    return [row["sum"] for row in await tx.rows(sql.usual_age, since=since)]
+async def usual_age(tx: Tx, since: int, until: int) -> list[int]:
+    return [row["sum"] for row in await tx.rows(sql.usual_age, since=since, until=until)]
 
 
 async def prune(tx: Tx, span: int, floor: int, before: int) -> int:

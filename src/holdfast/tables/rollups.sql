@@ -115,9 +115,12 @@ SELECT at / CAST(:step AS BIGINT) * CAST(:step AS BIGINT) AS at, series, name, p
  GROUP BY 1, series, name, part, result, bucket
 
 -- name: usual_age
--- How long the oldest due job had waited, minute by minute.
-SELECT sum FROM holdfast_rollups
- WHERE span = 60000 AND at >= CAST(:since AS BIGINT) AND series = 'depth' AND name = '' AND part = 'oldest'
+-- How long the oldest due job had waited, minute by minute. Each minute that was looked at has a row of all queues, which
+-- counts what is held too: here it stands for a minute in which nothing was due.
+SELECT MAX(CASE WHEN part = 'queued' THEN sum ELSE 0 END) AS sum FROM holdfast_rollups
+ WHERE span = 60000 AND at >= CAST(:since AS BIGINT) AND at <= CAST(:until AS BIGINT) AND series = 'depth'
+   AND part IN ('oldest', 'queued')
+ GROUP BY at
 
 -- name: prune
 DELETE FROM holdfast_rollups WHERE span = :span AND at >= CAST(:floor AS BIGINT) AND at < CAST(:before AS BIGINT)

@@ -58,6 +58,9 @@ class MemoryTransport:
     def place(self) -> str:
         return "in this process"
 
+    async def reach(self) -> None:
+        pass
+
     def trouble(self) -> str | None:
         return None
 

@@ -89,6 +89,10 @@ class Transport(Protocol):
         """Which broker it is, without its secrets, for people."""
         ...
 
+    async def reach(self) -> None:
+        """Find out whether the broker can be used now, in a moment: `trouble` says what came of it."""
+        ...
+
     def trouble(self) -> str | None:
         """Why the broker cannot be used now, in words; None while it can, or while nobody has tried."""
         ...

@@ -66,6 +66,9 @@ class SignedTransport:
     def place(self) -> str:
         return self._inner.place()
 
+    async def reach(self) -> None:
+        await self._inner.reach()
+
     def trouble(self) -> str | None:
         return self._inner.trouble()
 

@@ -104,6 +104,9 @@ class Pair:
         await self.transport.publish(message)
         self.sent.append(message)
 
+    async def reach(self) -> None:
+        await self.transport.reach()
+
     def trouble(self) -> str | None:
         return self.transport.trouble()
 

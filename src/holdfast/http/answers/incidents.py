@@ -13,6 +13,8 @@ from holdfast.operator.incidents import TimelineEntry
 
 
 class IncidentFacts(TypedDict):
+    """`unit`: what `jobs_max` counts, where it is messages or effects; `owners_max` of how many customers."""
+
     system: str
     id: str
     topic: str
@@ -30,6 +32,7 @@ class IncidentFacts(TypedDict):
     summary: str | None
     jobs_max: int
     owners_max: int
+    unit: str
 
 
 class IncidentRow(IncidentFacts):

@@ -45,7 +45,7 @@ export function timeChart(title, item, series, { show = String, now = null, foot
   const feet = points.map(() => 0);
   series.forEach((one, number) => {
     if (stacked[number]) svg.append(...bars(one, values[number], feet, x, y, wide, plotHigh));
-    else svg.append(...lines(one, values[number], (at) => x(at + 0.5), y));
+    else svg.append(...lines(one, values[number], (at) => x(at + 0.5), y, plotHigh - 1));
   });
   svg.append(...marks(item, box, plotHigh));
   svg.append(shape("line", { class: "base cursor", x1: -9, x2: -9, y1: 0, y2: plotHigh }));
@@ -135,19 +135,22 @@ function bars(one, values, feet, x, y, wide, plotHigh) {
   });
 }
 
-// A curve for each run of points that have a value; one alone is a dot.
-function lines(one, values, x, y) {
+// A curve for each run of points that have a value, the first of a chart over a shade down to the ground; one alone is a dot.
+function lines(one, values, x, y, ground) {
   const runs = [];
   values.forEach((value, at) => {
     if (value === null) return;
     if (at === 0 || values[at - 1] === null) runs.push([]);
     runs.at(-1).push([tenth(x(at)), tenth(y(value))]);
   });
-  return runs.map((run) =>
-    run.length > 1
-      ? shape("polyline", { class: one.kind === "second" ? "line second" : "line", points: run.map((corner) => corner.join(",")).join(" ") })
-      : shape("line", { class: "dot", x1: run[0][0], x2: run[0][0], y1: run[0][1], y2: run[0][1] }),
-  );
+  const corners = (run) => run.map((corner) => corner.join(",")).join(" ");
+  return runs.flatMap((run) => {
+    const [[left, high], [right]] = [run[0], run.at(-1)];
+    if (run.length === 1) return shape("line", { class: "dot", x1: left, x2: left, y1: high, y2: high });
+    const line = shape("polyline", { class: one.kind === "second" ? "line second" : "line", points: corners(run) });
+    if (one.kind === "second") return line;
+    return [shape("polygon", { class: "fill", points: `${left},${ground} ${corners(run)} ${right},${ground}` }), line];
+  });
 }
 
 // What happened meanwhile: a line down the chart, which says what it was and leads there.

@@ -16,6 +16,7 @@ export const PLACES = {
   letters_of_bugs: () => "#dead",
   jobs_dying: () => "#dead",
   effects_in_doubt: () => "#outbox",
+  broker_down: () => "#outbox",
   outbox_lag: () => "#outbox",
   messages_set_aside: () => "#outbox",
   no_worker: () => "#machines",
@@ -45,7 +46,7 @@ export function incidentCard(one, again, title = null) {
     el("p", {}, sentence(now.sentence ?? one.sentence)),
     facts([
       ["Since", el("span", {}, when(one.began_at), ` (${lasted(one)})`)],
-      ["Who is hit", hit(now.number ?? one.jobs_max, now.owners ?? one.owners_max)],
+      [one.unit === "job" ? "Who is hit" : "What is hit", hit(now.number ?? one.jobs_max, now.owners ?? one.owners_max, one.unit)],
       ["What comes next", now.next_at ? el("span", {}, "next trial at ", when(now.next_at)) : ""],
       ["First deadline missed", now.late_at ? el("span", {}, "at ", when(now.late_at)) : ""],
     ]),
@@ -58,7 +59,7 @@ function wayTo(one) {
   return place ? link(place, "Go there") : null;
 }
 
-const hit = (jobs, owners) => (jobs ? `${many(jobs)} job${jobs === 1 ? "" : "s"}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
+const hit = (number, owners, unit = "job") => (number ? `${many(number)} ${unit}${number === 1 ? "" : "s"}${owners ? ` of ${count(owners, "customer")}` : ""}` : "");
 
 function acts(one, again) {
   const post = (verb, body) => api(`/api/ops/incidents/${one.id}/${verb}`, { method: "POST", body });
@@ -113,7 +114,7 @@ export async function incidents({ query }, again) {
         ["State", (row) => pill(row.state)],
         ["Began", (row) => when(row.began_at)],
         ["Lasted", lasted],
-        ["Hit at most", (row) => hit(row.jobs_max, row.owners_max)],
+        ["Hit at most", (row) => hit(row.jobs_max, row.owners_max, row.unit)],
         ["Assigned to", (row) => text(row.assignee)],
         ["Summary", (row) => text(row.summary)],
       ],

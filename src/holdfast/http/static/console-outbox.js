@@ -21,10 +21,12 @@ const DOUBTS = ["review", "unknown", "sending", "failed"];
 export async function outbox({ query }, again) {
   const message = query.get("message") ?? "stuck";
   const effect = query.get("effect") ?? "stuck";
-  const [messages, effects] = await Promise.all([
+  const [messages, effects, { items: now }] = await Promise.all([
     rows("outbox", message, ["failed", "pending"]),
     rows("effects", effect, DOUBTS),
+    api("/api/ops/overview"),
   ]);
+  const without = new Set(now.filter((one) => one.asks.some((notice) => notice.topic === "broker_down")).map((one) => one.system));
   const go = (change) => {
     location.hash = `outbox?${new URLSearchParams({ message, effect, ...change })}`;
   };
@@ -42,7 +44,7 @@ export async function outbox({ query }, again) {
         ["To", "destination"],
         ["Type", "message_type"],
         ["Status", (row) => pill(row.status)],
-        ["Why", (row) => whyMessage(row, messages)],
+        ["Why", (row) => whyMessage(row, messages, without)],
         ["Written", (row) => ago(row.created_at)],
         [
           "Belongs to",
@@ -113,7 +115,7 @@ function chooser(name, options, value, choose) {
   return made;
 }
 
-function whyMessage(row, all) {
+function whyMessage(row, all, without) {
   if (row.status === "published") return "";
   if (row.status === "failed")
     return `Set aside after ${count(row.retry_count, "refusal")}: ${text(row.error_message)}`;
@@ -128,7 +130,7 @@ function whyMessage(row, all) {
   if (row.retry_count)
     return `Refused ${count(row.retry_count, "time")}, again at ${new Date(row.available_at).toLocaleTimeString([], { hourCycle: "h23" })}: ${text(row.error_message)}`;
   if (row.error_message) return `It goes out when the broker is back: ${row.error_message}`;
-  return "It waits for the relay's next round.";
+  return without.has(row.system) ? "It goes out when the broker is back." : "It waits for the relay's next round.";
 }
 
 // Nobody but a person can tell, for its provider can be asked by nobody.

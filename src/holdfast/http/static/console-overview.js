@@ -40,10 +40,11 @@ function asks(items, more, going) {
   notices.sort((one, other) => (one.notice.severity === "page" ? 0 : 1) - (other.notice.severity === "page" ? 0 : 1));
   const lines = notices.map(({ system, title, notice }) => {
     const words = sentence(several ? `${title}: ${notice.sentence}` : notice.sentence);
+    if (notice.severity === "page") words.push(el("small", {}, sentence(notice.to_do)));
     const place = PLACES[notice.topic]?.(system, notice);
-    return el("li", { class: notice.severity }, place ? link(place, ...words) : words);
+    return el("li", { class: notice.severity }, place ? link(place, ...words) : el("span", {}, words));
   });
-  lines.push(...more.map((line) => el("li", {}, line)));
+  lines.push(...more.map((line) => el("li", { class: "ticket" }, line)));
   if (!lines.length && going.length) return null;
   if (!lines.length) return el("p", { class: "callout good", key: "well" }, "Nothing asks for a person.");
   const worst = notices.some((one) => one.notice.severity === "page") ? "error" : "warn";
@@ -51,7 +52,7 @@ function asks(items, more, going) {
     "div",
     { class: `callout ${worst}`, key: "asks", role: "status" },
     el("strong", {}, "Asks for a person"),
-    el("ul", {}, lines),
+    el("ul", { class: "notices" }, lines),
   );
 }
 

@@ -1,4 +1,4 @@
-// What the systems that run here bring to the console. Each is a module that may export `tabs` ([key, title, letter]),
+// What the systems that run here bring to the console. Each is a module that may export `tabs` ([key, title, letter] and an icon's path),
 // `views` by key, `belongs` (the tab of a view that has none) and `asks`, which gives lines that ask for a person.
 import { api } from "./holdfast.js";
 import { at } from "./root.js";

@@ -96,11 +96,11 @@ function place() {
 
 function drawTabs(name) {
   const tab = BELONGS[name] ?? name;
-  const line = ([key, title]) =>
+  const line = ([key, title, , path]) =>
     el(
       "a",
       { href: `#${key}`, class: key === tab ? "current" : null, "aria-current": key === tab ? "page" : null },
-      icon(key),
+      icon(key, path),
       el("span", {}, title),
       counts[key]
         ? el("span", { class: "count", "aria-label": `${counts[key]} to work on` }, String(counts[key]))
@@ -151,7 +151,7 @@ async function show() {
 
 // The tab says which view it is, and before it how much asks for a person.
 function entitle() {
-  const asks = (counts.incidents ?? 0) + (counts.dead ?? 0);
+  const asks = (counts.overview ?? 0) + (counts.incidents ?? 0) + (counts.dead ?? 0);
   const about = view.querySelector("[data-tab]")?.dataset.tab ?? view.querySelector("h2")?.textContent ?? "Console";
   document.title = `${asks ? `(${asks}) ` : ""}${about} - Holdfast`;
 }
@@ -190,10 +190,12 @@ function refresh() {
 async function tally() {
   try {
     const { items } = await api("/api/ops/overview");
+    const sum = (number) => items.reduce((all, one) => all + (number(one) ?? 0), 0);
     counts = {
-      incidents: items.reduce((sum, one) => sum + (one.incidents ?? 0), 0),
-      dead: items.reduce((sum, one) => sum + one.dead_letters_open, 0),
-      breakers: items.reduce((sum, one) => sum + one.breakers_not_closed.length, 0),
+      overview: sum((one) => one.light === "red" && !one.incidents), // a database that is away can keep no incident
+      incidents: sum((one) => one.incidents),
+      dead: sum((one) => one.dead_letters_open),
+      breakers: sum((one) => one.breakers_not_closed?.length),
     };
     drawTabs(place().name);
     entitle();

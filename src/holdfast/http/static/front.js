@@ -16,9 +16,12 @@ async function health() {
     const lines = names.map((name) => line(name, body.systems[name], busy.get(name)));
     morph(document.querySelector("#systems"), el("ul", { id: "systems" }, lines));
     const asking = [...busy.values()].filter((one) => one.light !== "green").length;
+    const isRed = [...busy.values()].some((one) => one.light === "red");
     const asks = `Ready for work; ${count(asking, "system")} ${asking === 1 ? "asks" : "ask"} for a person.`;
-    well.textContent = !answer.ok ? "Not everything is ready." : asking ? asks : "Everything is ready.";
-    well.className = !answer.ok ? "error" : asking ? "warn" : "good";
+    // Only who may see the lights is told that all is well: ready is who accepts, and nobody may be working.
+    const words = !busy.size ? "Ready to accept work." : asking ? asks : "Everything is ready.";
+    well.textContent = answer.ok ? words : "Not everything is ready.";
+    well.className = !answer.ok || isRed ? "error" : !busy.size ? "soft" : asking ? "warn" : "good";
   } catch {
     well.textContent = "The server does not answer.";
     well.className = "error";
@@ -34,7 +37,7 @@ async function glances() {
 }
 
 function line(name, state, glance) {
-  const kind = state !== "ready" ? "error" : { red: "error", yellow: "warn" }[glance?.light] ?? "good";
+  const kind = state !== "ready" ? "error" : ({ red: "error", yellow: "warn", green: "good" }[glance?.light] ?? "");
   const words = state !== "ready" ? state : (glance?.asks[0] ? topicWords(glance.asks[0].topic) : "ready");
   const live = glance?.lanes?.reduce((sum, lane) => sum + lane.jobs, 0) ?? 0;
   return el(
@@ -42,7 +45,7 @@ function line(name, state, glance) {
     {},
     el("span", { class: `pill ${kind}` }, words),
     ` ${glance?.title ?? name}`,
-    glance?.runs_jobs
+    glance?.lanes && glance.runs_jobs
       ? el("span", { class: "soft small" }, ` ${count(live, "unfinished job")}, ${count(glance.workers, "worker")}`)
       : null,
     glance?.dead_letters_open

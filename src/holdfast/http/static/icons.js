@@ -12,11 +12,12 @@ const PATHS = {
   other: "M3 3h10v10H3z",
 };
 
-export function icon(name) {
+// A tab that a system brings has a path of its own.
+export function icon(name, own) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   for (const [key, value] of Object.entries({ class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" })) svg.setAttribute(key, value);
-  path.setAttribute("d", PATHS[name] ?? PATHS.other);
+  path.setAttribute("d", own ?? PATHS[name] ?? PATHS.other);
   svg.append(path);
   return svg;
 }

@@ -106,7 +106,7 @@ const TOPICS = {
   waiting_long: "jobs wait too long",
   undeclared: "a stage nobody runs",
   outbox_lag: "the outbox lags",
-  store_down: "database away",
+  store_down: "database down",
   broker_down: "broker away",
 };
 export const topicWords = (topic) => TOPICS[topic] ?? topic.replaceAll("_", " ");

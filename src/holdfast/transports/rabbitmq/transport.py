@@ -33,6 +33,7 @@ from holdfast.transports.seam import Handler, HeldMessage, Message, Queue
 
 SUSPECTS_MAX = 10_000
 PUBLISH_TIMEOUT_S = 10.0
+REACH_S = 3.0
 
 
 class RabbitTransport:
@@ -103,6 +104,13 @@ class RabbitTransport:
 
     def place(self) -> str:
         return self._outward.place
+
+    async def reach(self) -> None:
+        """A connection that is there is no question; one that was lost or never made is tried, and one that failed a
+        moment ago is not waited for."""
+        with suppress(TransportDown, TimeoutError):
+            async with asyncio.timeout(REACH_S if self._outward.trouble is None else 0):
+                await self._outward.connection()
 
     def trouble(self) -> str | None:
         return self._outward.trouble or self._inward.trouble

@@ -6,9 +6,9 @@ import { service } from "./service.js";
 import { letterQueue, submission, submissions } from "./submissions.js";
 
 export const tabs = [
-  ["submissions", "Submissions", "s"],
-  ["dlq", "Letters", "l"],
-  ["queue", "Instructors", "q"],
+  ["submissions", "Submissions", "s", "M3.5 1.8h9v12.4h-9zM6 5h4M6 8h4M6 11h2"],
+  ["dlq", "Letters", "l", "M2 6.5h12v7H2zM2 6.5 8 2l6 4.5-6 3.5z"],
+  ["queue", "Instructors", "q", "M8 2.5 15 6 8 9.5 1 6zM4 7.8v3.4c2 1.7 6 1.7 8 0V7.8"],
 ];
 export const views = { submissions, submission, dlq: letterQueue, queue, service };
 export const belongs = { submission: "submissions", service: "submissions" };
