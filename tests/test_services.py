@@ -57,6 +57,7 @@ async def test_a_persistent_message_survives_a_kill_of_rabbitmq(
     async with await aio_pika.connect(rabbitmq_url) as connection:
         channel = await connection.channel(publisher_confirms=True)
         await channel.declare_queue("grading.request", durable=True)
+        rabbitmq_server.sync_declarations()
         await channel.default_exchange.publish(kept, routing_key="grading.request", timeout=10)
     rabbitmq_server.restart(kill=True)
     async with await aio_pika.connect(rabbitmq_url) as connection:

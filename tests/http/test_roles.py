@@ -81,6 +81,18 @@ async def test_every_route_answers_only_to_its_roles(web: FastAPI, client: Clien
     assert wrong == []
 
 
+@pytest.mark.spec("K8")
+async def test_a_session_names_what_each_role_may_change_and_no_document_is_made_for_it(
+    web: FastAPI, client: Client
+) -> None:
+    """The console offers these. Nobody who opens it waits for the description of every operation to be made."""
+    for role in ROLES:
+        acts = (await client("someone", role).get("/api/session")).json()["acts"]
+        allowed = {name for name, roles in ALLOWED.items() if role in roles and not name.startswith("GET ")} | SIGNED
+        assert sorted(acts) == sorted(name.partition(" ")[2] for name in allowed), role
+    assert web.openapi_schema is None
+
+
 async def test_the_public_routes_need_nobody(client: Client) -> None:
     for path in sorted(PUBLIC):
         assert (await client().get(path)).status_code == 200, path

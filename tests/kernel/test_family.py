@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Answered, App, Context, Discard, Failure, Job, Retry, Success, SyncContext, Wait, stage
 from holdfast.core.family import child_id
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, LeaseLost
 from holdfast.kernel import operate
 from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.compose.wake import wake_once
@@ -20,12 +20,14 @@ from tests.kernel.places import Deploy, rows
 app = App("family")
 runs: list[str] = []
 found: list[Any] = []
+attempts: list[Context] = []
 
 
 @pytest.fixture(autouse=True)
 def clean() -> None:
     runs.clear()
     found.clear()
+    attempts.clear()
 
 
 @app.job()
@@ -50,6 +52,14 @@ class Parent(Job[int]):
 class EvenParent(Job[int]):
     @stage()
     async def fan_out(self, ctx: Context, size: int) -> None:
+        found.append(await ctx.gather(Child, range(0, 2 * size, 2)))
+
+
+@app.job()
+class Stalled(Job[int]):
+    @stage()
+    async def fan_out(self, ctx: Context, size: int) -> None:
+        attempts.append(ctx)
         found.append(await ctx.gather(Child, range(0, 2 * size, 2)))
 
 
@@ -142,6 +152,22 @@ async def test_no_crash_spawns_twice_or_forgets_to_wake(deploy: Deploy, place_of
     await world.run_until_idle()
     assert world.crashes == 1 and await world.state(job) == "succeeded"
     assert sorted(one for one in runs if one != "parent") == ["child 0", "child 1", "child 2"]
+
+
+@pytest.mark.spec("K24", "K3")
+async def test_an_attempt_that_holds_its_job_no_more_takes_no_join(deploy: Deploy) -> None:
+    """One that stood still while the children ended: the attempt that waits for them is woken by what is sealed."""
+    world = await deploy(app)
+    job = await world.enqueue(Stalled, 2)
+    for _ in range(2):
+        await world.work()
+    assert await counts(world) == [{"state": "sealed", "size": 2, "unended": 0}] and len(attempts) == 1
+    attempts[0].numbers.clear()
+    with pytest.raises(LeaseLost):
+        await attempts[0].gather(Child, range(0, 4, 2))
+    assert await counts(world) == [{"state": "sealed", "size": 2, "unended": 0}]
+    await world.run_until_idle()
+    assert await world.state(job) == "succeeded" and found == [[Success(0), Success(20)]]
 
 
 @pytest.mark.slow

@@ -106,6 +106,11 @@ class RabbitMQServer:
         found = f'rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>))'
         return self._ask(f"amqqueue:get_leader(element(2, {found}))")
 
+    def sync_declarations(self) -> None:
+        """Have on the disk what was declared: Mnesia tells a client before its log is, and a kill at that moment would
+        take the queue, with a message that was confirmed."""
+        self._insist("mnesia:sync_log()")
+
     def restart(self, *, kill: bool = True) -> None:
         """Stop and start the node on the same port with the same data. `kill` is SIGKILL: nothing is flushed."""
         self.halt(kill=kill)

@@ -14,13 +14,14 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import jwt
 from fastapi import Request, Security
+from fastapi.dependencies.models import Dependant
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 
@@ -36,7 +37,7 @@ from holdfast.system import System
 ROLES = ("operator", "viewer")
 """The library's own; a system brings those that its routes ask for (`System.roles`). A viewer sees what an operator
 sees and changes nothing."""
-SAFE = ("GET", "HEAD")
+SAFE = frozenset({"GET", "HEAD"})
 SECRET_FILE = "jwt-secret"
 SHARED, PUBLIC = ["HS256"], ["RS256", "ES256"]
 TOKEN_LENGTH_MAX = 8_192
@@ -183,6 +184,14 @@ def require(*roles: str) -> Any:
 def require_stream(*roles: str) -> Any:
     """As `require`, but a single-use `?ticket=` will do: an `EventSource` can send no header."""
     return Security(CallerCheck(roles, takes_ticket=True), scopes=roles)
+
+
+def asked_roles(dependant: Dependant) -> Iterator[tuple[str, ...]]:
+    """The roles that a route asks for: one of each group."""
+    if isinstance(dependant.call, CallerCheck):
+        yield dependant.call.roles
+    for each in dependant.dependencies:
+        yield from asked_roles(each)
 
 
 def auth_of(request: Request) -> Authenticates:

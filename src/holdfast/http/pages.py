@@ -8,15 +8,17 @@ request that changes anything accepts the cookie, so there is nothing to forge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
-from holdfast.http.auth import Principal, bearer_token, require
+from holdfast.http.auth import SAFE, Principal, asked_roles, bearer_token, require
 from holdfast.http.files import FileAnswer
 from holdfast.http.problem import Problem
 from holdfast.system import OpenSystem, Page
@@ -28,7 +30,6 @@ LINKS = (("./", "Home"), ("console", "Console"), ("docs", "API"))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 OIDC_WAY = '<p><a class="button" href="login/oidc">Sign in with your organisation</a></p>\n'
-READS = ("get", "head")
 FRESH = {"Cache-Control": "no-cache"}
 
 router = APIRouter(include_in_schema=False)
@@ -87,23 +88,18 @@ async def show_session(request: Request, who: Annotated[Principal, require()]) -
     """Who is signed in, which acts their roles allow, and the console's modules that come with the systems here."""
     brought = [(each.name, each.system.pages) for each in request.app.state.systems]
     modules = [f"static/{name}/{pages.console}" for name, pages in brought if pages is not None and pages.console]
-    acts = _acts_of(request.app.openapi(), who)
+    acts = _acts_of(request.app.routes, who)
     return {"sub": who.sub, "roles": sorted(who.roles), "acts": acts, "modules": modules}
 
 
-def _acts_of(document: Mapping[str, Any], who: Principal) -> list[str]:
-    """The addresses at which this person may change something, by the roles that the document names for each."""
+def _acts_of(routes: Iterable[BaseRoute], who: Principal) -> list[str]:
+    """The addresses at which this person may change something, by the roles that each asks for."""
+    documented = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
     return [
-        path
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-        if method not in READS and _is_allowed(operation, who)
+        route.path_format
+        for route in documented
+        if not SAFE.issuperset(route.methods or ()) and all(who.may(*roles) for roles in asked_roles(route.dependant))
     ]
-
-
-def _is_allowed(operation: Mapping[str, Any], who: Principal) -> bool:
-    needs = [roles for each in operation.get("security", ()) for roles in each.values()]
-    return all(who.may(*roles) for roles in needs)
 
 
 @router.post("/api/session", status_code=204)

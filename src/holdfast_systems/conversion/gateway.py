@@ -168,7 +168,7 @@ async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int
     note_status(status)
     said = f"The gateway answered {status}"
     if status >= 400:
-        raise _refused(CallError.from_status(status, f"{said}.", answer.headers, now_ms=now_ms()))
+        raise _refusal(status, f"{said}.", answer.headers, now_ms())
     if status in (204, 205):
         raise _useless("NOTHING_EXTRACTED", f"{said}: it found nothing.", status)
     if not 200 <= status < 300:
@@ -182,14 +182,16 @@ async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int
         raise _useless("PARSE_ERROR", f"{said} with what is not plain XML: {error}", status) from error
 
 
-def _refused(error: CallError) -> CallError:
+def _refusal(status: int, message: str, headers: Mapping[str, str], now_ms: int) -> CallError:
     """What the answer means here. A gateway that cannot take the document now is not available: with a time to come
-    back it holds the queue for that long and costs no attempt, without one it is tried again within the budget."""
-    found = error.failure
-    if found.status not in _NOT_NOW:
+    back it holds the queue for that long and costs no attempt, without one it is tried again within the budget. A time
+    to come back beside any other 4xx says nothing: the same document would be refused then too."""
+    is_about_now = status in _NOT_NOW or status >= 500
+    error = CallError.from_status(status, message, headers if is_about_now else {}, now_ms=now_ms)
+    if status not in _NOT_NOW:
         return error
-    category = Category.NETWORK if found.retry_after_ms is None else Category.RATE_LIMIT
-    return CallError(replace(found, category=category, error_class="GW_UNAVAILABLE"))
+    category = Category.NETWORK if error.failure.retry_after_ms is None else Category.RATE_LIMIT
+    return CallError(replace(error.failure, category=category, error_class="GW_UNAVAILABLE"))
 
 
 async def _xml(answer: httpx.Response, bytes_max: int) -> bytes:

@@ -23,7 +23,7 @@ from holdfast.kernel.reap import reap_once
 from holdfast.kernel.turn import turn
 from holdfast.stores.clock import Clock
 from holdfast.testing import HandClock
-from holdfast_systems.conversion.gateway import GrobidGateway, _refused
+from holdfast_systems.conversion.gateway import GrobidGateway, _refusal
 from holdfast_systems.conversion.views import BANNER
 
 DOWN = [CallError.from_status(502, "Bad gateway at /srv/secret/path", {}, now_ms=0) for _ in range(40)]
@@ -141,7 +141,7 @@ async def test_a_full_gateway_costs_no_attempt(place: Place) -> None:
 def not_now(status: int, retry_after_s: int | None = None) -> CallError:
     """What the HTTP gateway raises for an answer that cannot take the document now."""
     headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-    return _refused(CallError.from_status(status, "not now", headers, now_ms=0))
+    return _refusal(status, "not now", headers, 0)
 
 
 @pytest.mark.spec("C2", "C3", "001.3", "001.5", "001.19")

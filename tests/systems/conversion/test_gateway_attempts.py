@@ -11,10 +11,9 @@ from tests.kernel.places import rows
 from tests.systems.conversion.place import XML, AnyStore, Place, environment, opened
 
 from holdfast.core.failure import Category
-from holdfast.errors import CallError
 from holdfast.stores.clock import Clock
 from holdfast_systems.conversion.codes import Code, conversion_failure, public_error
-from holdfast_systems.conversion.gateway import GrobidGateway, HttpGateway, _refused
+from holdfast_systems.conversion.gateway import GrobidGateway, HttpGateway, _refusal
 
 FULL = (408, 425, 429)
 CLIENT_ERRORS = [status for status in range(400, 500) if status not in FULL]
@@ -78,8 +77,8 @@ async def test_a_4xx_is_gw_4xx_after_one_call(place: Place, wire: Wire, status: 
 @pytest.mark.spec("C2", "001.3")
 @pytest.mark.parametrize("status", CLIENT_ERRORS)
 def test_no_4xx_is_retried_but_those_of_a_full_gateway(status: int) -> None:
-    for headers in ({}, {"Retry-After": "5"}):
-        failure = conversion_failure(_refused(CallError.from_status(status, "no", headers, now_ms=0)))
+    for headers in ({}, {"Retry-After": "5"}, {"X-RateLimit-Remaining": "0", "Retry-After": "5"}):
+        failure = conversion_failure(_refusal(status, "no", headers, 0))
         assert (public_error(failure)[0], failure.retryable) == (Code.GW_4XX, False)
         assert failure.category is not Category.RATE_LIMIT, "or it would be waited for"
 
