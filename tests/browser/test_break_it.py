@@ -97,7 +97,7 @@ async def test_nobody_but_an_operator_may_break_anything(browser: Any, place: De
         await page.get_by_role("group", name="bank").get_by_role("button", name="down").click()
         await says(page, "This needs the role operator.")
     async with signed_in(browser, place, sub="lena", roles=["learner"]) as page:
-        await says(page, "Everything is ready.")
+        await says(page, "Ready to accept work.")
         assert not await page.get_by_role("heading", name="Break it yourself").is_visible()
     async with httpx.AsyncClient(base_url=place.address) as client:
         headers = {"Authorization": f"Bearer {place.token()}", "X-Forwarded-For": "10.1.2.3"}

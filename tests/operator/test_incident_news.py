@@ -53,7 +53,8 @@ def test_a_mail_names_the_incident_and_is_known_by_its_token() -> None:
     settings = IncidentSettings(mail_to="ann@example.com, ,bob@example.com", mail_from="jobs@example.com")
     mail = _mail(NEWS.model_copy(update={"sentence": "x" * 400}), settings, link, "t-1")
     assert (mail["From"], mail["To"]) == ("jobs@example.com", "ann@example.com, bob@example.com")
-    assert mail["Message-ID"] == "<t-1@holdfast>" and len(mail["Subject"]) == 150
+    assert mail["Message-ID"] == "<t-1@holdfast>" and mail["Date"].datetime.timestamp() == NEWS.at // 1_000
+    assert len(mail["Subject"]) == 150 and mail["Subject"].endswith("x…")
     assert mail.get_content() == f"Incident: {'x' * 400}\n\n2026-01-01T00:00:00.000Z\n\n{link('i-1')}\n"
 
 

@@ -58,7 +58,7 @@ pauses_cli.command("resume", help="Let a kind or queue go on.")(_set_pause(False
 
 
 @workers_cli.callback()
-def workers_list(
+def workers(
     context: typer.Context,
     system: SystemNames = None,
     app: AppPath = None,
@@ -66,10 +66,17 @@ def workers_list(
     as_json: AsJson = False,
 ) -> None:
     """Workers by their last report. One that was silent for long is not alive; a drained one takes nothing more."""
+    if context.invoked_subcommand is None:
+        workers_list(system, app, watch, as_json)
+
+
+@workers_cli.command("list")
+def workers_list(
+    system: SystemNames = None, app: AppPath = None, watch: Watching = False, as_json: AsJson = False
+) -> None:
+    """Workers by their last report, as `holdfast workers` alone shows them."""
     from holdfast.operator import fleet
 
-    if context.invoked_subcommand is not None:
-        return
     columns = ["name", "state", "queues", "in_flight", "release", "started_at", "seen_at"]
     show_items(look(system, app), columns, as_json, watch, fleet.list_workers)
 

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 COOKIE = "holdfast_console"
 ASSETS = {path.name: path for path in sorted((HERE / "static").iterdir())}
 LINKS = (("./", "Home"), ("console", "Console"), ("docs", "API"))
-TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 
 OIDC_WAY = '<p><a class="button" href="login/oidc">Sign in with your organisation</a></p>\n'
 FRESH = {"Cache-Control": "no-cache"}

@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from urllib.parse import unquote, urlsplit
 
@@ -162,7 +163,8 @@ def _declare_mail(app: App, settings: IncidentSettings, link: Link) -> None:
 
 def _mail(news: News, settings: IncidentSettings, link: Link, token: str) -> EmailMessage:
     message = EmailMessage()
-    message["Subject"] = news.headline[:150]
+    message["Subject"] = news.headline if len(news.headline) <= 150 else f"{news.headline[:149]}…"
+    message["Date"] = datetime.fromtimestamp(news.at / 1_000, UTC)
     message["From"] = settings.mail_from
     message["To"] = ", ".join(settings.recipients)
     message["Message-ID"] = f"<{token}@holdfast>"

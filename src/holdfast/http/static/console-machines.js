@@ -58,7 +58,7 @@ function workerColumns(again) {
       : act("workers/{name}/drain", row, "Drain", () => drain(row), "It takes nothing more.", again);
   };
   return [
-    ["Worker", (row) => el("details", {}, el("summary", {}, row.host), el("code", {}, row.name))],
+    ["Worker", (row) => el("details", {}, el("summary", {}, row.name.split(":").slice(0, 2).join(":")), el("code", {}, row.name))],
     ["State", (row) => pill(row.state)],
     ["System", "system"],
     ["Queues", "queues"],

@@ -72,7 +72,7 @@ function card(one, past) {
         : null,
     ),
     one.lanes !== undefined && one.runs_jobs ? figures(one, depth) : null,
-    past && (isAtRest(past) ? restLine(one) : charts(past, one.runs_jobs)),
+    past && (isAtRest(past) ? restLine(one) : charts(past, one, depth)),
   );
 }
 
@@ -115,9 +115,10 @@ const whole = (value) => Math.round(value).toLocaleString("en");
 const messages = (past) =>
   timeChart("Messages to publish", past, [{ name: "messages", kind: "line", value: (point) => point.outbox }], { show: whole });
 
-function charts(past, runsJobs) {
+// The figure beside a chart is how it is now, where the overview knows it: a point has the most of its minute.
+function charts(past, one, depth) {
   const jobs = jobsBehind(null);
-  if (!runsJobs) return el("div", { class: "charts" }, messages(past));
+  if (!one.runs_jobs) return el("div", { class: "charts" }, messages(past));
   return el(
     "div",
     { class: "charts" },
@@ -128,8 +129,8 @@ function charts(past, runsJobs) {
     timeChart("Waiting jobs", past, [
       { name: "waiting", kind: "line", value: (point) => point.waiting },
       { name: "held", kind: "second", value: (point) => point.held },
-    ], { show: manyOf, jobs }),
-    timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs }),
+    ], { show: manyOf, jobs, now: one.lanes && many(depth("queued") + depth("parked") + depth("paused")) }),
+    timeChart("Oldest waits", past, [{ name: "oldest", kind: "line", value: (point) => point.oldest_age_s }], { show: span, jobs, now: one.lanes && span(Math.max(one.oldest_age_s, one.oldest_held_age_s)) }),
     failureChart(past, { jobs }),
     past.points.some((point) => point.outbox) ? messages(past) : null,
     past.providers.map((provider) => providerChart(provider, past, { jobs })),

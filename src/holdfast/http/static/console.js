@@ -5,13 +5,8 @@ import { icon } from "./icons.js";
 import { openPalette } from "./palette.js";
 import { ask, say } from "./parts.js";
 import { overview } from "./console-overview.js";
-import { job } from "./console-job.js";
 import { jobs } from "./console-jobs.js";
-import { group, letters } from "./console-letters.js";
-import { letter } from "./console-letter.js";
-import { replay } from "./console-replay.js";
 import { incident, incidents } from "./console-incidents.js";
-import { breaker, breakers } from "./console-breakers.js";
 import { time } from "./console-time.js";
 import * as systems from "./console-systems.js";
 
@@ -50,13 +45,13 @@ const VIEWS = {
   incidents,
   incident,
   jobs,
-  job,
-  dead: letters,
-  group,
-  letter,
-  replay,
-  breakers,
-  breaker,
+  job: later("./console-job.js", "job"),
+  dead: later("./console-letters.js", "letters"),
+  group: later("./console-letters.js", "group"),
+  letter: later("./console-letter.js", "letter"),
+  replay: later("./console-replay.js", "replay"),
+  breakers: later("./console-breakers.js", "breakers"),
+  breaker: later("./console-breakers.js", "breaker"),
   outbox: later("./console-outbox.js", "outbox"),
   machines: later("./console-machines.js", "machines"),
   schedule: later("./console-machines.js", "schedule"),
