@@ -27,7 +27,7 @@ async def test_anybody_sees_what_runs_here_and_that_trying_needs_a_sign_in(brows
     try:
         await page.goto(place.address)
         await says(page, "Ready to accept work.")
-        assert await page.locator("#health .good").count() == 0, "whether all is well is for those who may see the lights"
+        assert await page.locator("#health .good").count() == 0, "the lights are for who may see them"
         assert await page.locator("#systems li").count() == 5
         await page.get_by_role("link", name="Sign in to try it").wait_for()
         await card(page, "Grade an essay").get_by_role("button").click()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.reach import act, at_desk, fail, finite, look, say, show, show_items
+from holdfast.cli.reach import act, at_desk, draw_rows, fail, finite, look, say, show, show_items
 from holdfast.cli.start import ME, Actor, AppPath, AsJson, Kind, Limit, SystemNames, Watching
 from holdfast.core.case import CaseState, Cause
 
@@ -65,8 +65,18 @@ def dead_groups(
     """Dead letters that a person would treat as one, escalated ones and large groups first."""
     from holdfast.operator import letters
 
-    columns = ["letters", "state", "cause", "kind", "stage", "error_class", "fingerprint", "last_error"]
-    show_items(look(system, app), columns, as_json, watch, letters.list_groups, limit)
+    show(lambda: at_desk(look(system, app), letters.list_groups, limit), _draw_groups, as_json, watch)
+
+
+def _draw_groups(found: dict[str, Any]) -> RenderableType:
+    rows = [{**row, "error": _gist(row)} for row in found["items"]]
+    return draw_rows({"items": rows}, ["letters", "state", "kind", "stage", "fingerprint", "error", "cause"])
+
+
+def _gist(row: dict[str, Any]) -> str:
+    """What a program raised by mistake begins with a name of its own, which says more than that it is a bug."""
+    error = " ".join(str(row["last_error"]).split())
+    return error if row["error_class"] == "BUG" else f"{row['error_class']}: {error}"
 
 
 @dead_cli.command("show")
