@@ -37,7 +37,7 @@ _DRESS = re.compile(r"[\s'\"`()]+")
 _COMMENT = re.compile(r"\s(?:#|//) .*$")
 _CONDITION = re.compile(r"^\s*+(?:}?\s*+else\s++)?(?:if|elif|unless)\b")
 _SIGNATURE = re.compile(
-    r"^\s*(?:async )?(?:def|function|func)\b|^\s*(?!(?:if|for|while|switch|catch)\b)[\w ]+\(.*\)\s*\{$"
+    r"^\s*+(?:async )?(?:def|function|func)\b|^\s*+(?!(?:if|for|while|switch|catch)\b)[\w ]++\(.*\)\s*+\{$"
 )
 _FUNCTION = re.compile(r"^\s*(?:export |async |public |private |static )*(?:def|function|func|class)\b|.*=> {$")
 _JOINT = re.compile(r"\s(?:and|or|&&|\|\|)\s")
