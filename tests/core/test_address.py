@@ -29,6 +29,11 @@ FORMS = [
     f'https://host/x?a="{SECRET}',
     f"https://host/x?a=<{SECRET}>",
     f"https://host/x?a= {SECRET}",
+    f"https://ann:12/{SECRET}@host/x",
+    f"https://ann:{SECRET}@a/{SECRET}@host/x",
+    f"https://ann%3A{SECRET}%40host/x",
+    f"https:///ann:{SECRET}@host/x?sig={SECRET}",
+    f"https:///ann%3A{SECRET}%40host/x",
     f"https://host/x?{'%3d'.join('ab')}%26sig%3D{SECRET}",
     f"https://host/x#access_token={SECRET}",
     f"https://host/x?#?{SECRET}",
@@ -50,10 +55,22 @@ WITHOUT_SCHEME = [
     f"//host.example/x?a=1&sig= {SECRET}",
     f"https:/host.example/x#{SECRET}",
     f"https:///host.example?{SECRET}",
+    f"x?{SECRET}=1",
+    f"u:{SECRET}@host/x?sig={SECRET}",
+    f"u:a/{SECRET}@host/x",
+    f"https:/u:a b/{SECRET}@host/x?sig={SECRET}",
+    f"https\uff1a//u:{SECRET}@host/x?sig={SECRET}",
+    f"u:{SECRET}\uff20host/x",
+    f"host/x\uff1fsig={SECRET}",
+    f"u%3A{SECRET}%40host/x",
 ]
+BEGINS = ("https:", "https:/", "https:///", "//", "///", "\\\\", " https://", "")
+USERS = ("", f"u:{SECRET}@", f"u:a/{SECRET}@", f"u:12/{SECRET}@", f"u:{SECRET}@a/{SECRET}@", f"u%3A{SECRET}%40")
+ENDS = ("", f"?k={SECRET}", f"#{SECRET}", f"?a= {SECRET}")
+SPOILT = [f"{begins}{user}host/x{end}" for begins in BEGINS for user in USERS for end in ENDS if user or end]
 
 
-@pytest.mark.parametrize("form", FORMS + WITHOUT_SCHEME)
+@pytest.mark.parametrize("form", FORMS + WITHOUT_SCHEME + SPOILT)
 def test_nothing_of_a_secret_is_left_in_what_is_stored(form: str) -> None:
     hidden = hide(form, 7)
     assert hidden is not None and SECRET not in hidden and sealed_number(hidden) == 7
@@ -68,8 +85,8 @@ def test_nothing_of_a_secret_is_left_in_what_is_logged(form: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("https://host/a/b", "git@github.com:a/b", "/srv/repo", "no address", "a://b", "x?y=1"),
-        *("/srv/a@b/c", "/srv/a.b?x", "who wrote a.py? me", "//srv/repo"),
+        *("https://host/a/b", "git@github.com:a/b", "/srv/repo", "no address", "a://b", "https://host/@scope/x"),
+        *('{"a": "x?y@z"}', "/srv/a@b/c", "/srv/a.b?x", "who wrote a.py? me", "//srv/repo"),
     ],
 )
 def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:

@@ -35,6 +35,23 @@ def test_a_user_has_as_many_streams_as_the_setting_says_and_all_have_no_more_tha
         pass  # what was closed is free again
 
 
+def test_bodies_hold_so_much_memory_of_one_caller_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "HELD_PER_CALLER", 10)
+    monkeypatch.setattr(buckets, "HELD_MAX", 15)
+    held = callers()
+    assert held.hold(caller("ann"), 4, own=0) == "ann"
+    assert held.hold(caller("ann"), 6, own=0) == "ann"
+    with pytest.raises(Problem, match="too much at once"):
+        held.hold(caller("ann"), 1, own=4)
+    held.hold(caller("ben"), 5, own=0)
+    with pytest.raises(Problem, match="Too much is sent here"):
+        held.hold(caller("ben"), 1, own=5)
+    held.release("ann", 10)
+    held.hold(caller("ben"), 50, own=5)  # one alone may be as large as its route takes
+    held.release("ben", 55)
+    assert held.hold({"type": "http", "client": ("192.0.2.7", 1)}, 10, own=0) == "192.0.2.7"
+
+
 def test_who_is_known_by_name_is_not_charged_to_the_address() -> None:
     counted = callers(requests_per_address_sec="0.1")
     counted.charge_address(caller("ann"))

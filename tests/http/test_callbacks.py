@@ -56,3 +56,16 @@ async def test_an_address_is_good_for_its_own_key_and_time(
     assert (expired.status_code, expired.json()["code"]) == (410, "CALLBACK_EXPIRED")
     async with signed.store.reading() as tx:
         assert not await callbacks.is_kept(tx, "approve/7")
+
+
+async def test_an_answer_may_be_as_long_as_any_body_and_is_json_whatever_its_type_says(
+    signed: Kernel, settings: Settings, client: Client
+) -> None:
+    web = client(None, to=web_for(settings, signed))
+    url = signed.callbacks.url("wishes", "gateway", signed.now() + 1_000)
+    odd = ("[" * 100_000, '{"a": 1e999}', '"\\u0000"', '"\\ud800"', "[NaN]", "no JSON")
+    for kind in ("application/json", "text/plain", "application/octet-stream"):
+        for body in odd:
+            answer = await web.post(url, content=body, headers={"Content-Type": kind})
+            assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_INPUT"), (kind, body[:20], answer.text)
+    assert (await web.post(url, json="x" * 100_000)).status_code == 202

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from tests.http.conftest import Client
 
 from holdfast import errors
-from holdfast.http.json_body import json_complaint
+from holdfast.http.json_body import DEPTH_MAX, json_complaint
 from holdfast.http.problem import of_exception
 
 HEADERS = {"Idempotency-Key": "6f1c6a9e-0f0e-4b7e-9d43-6b1f0c0d3b52"}
@@ -195,6 +195,16 @@ async def test_brackets_are_counted_in_every_form_of_a_body(client: Client) -> N
             assert "nested deeper" in answer.text or "not written in UTF-8" in answer.text, (body[:20], encoding)
     fine = '{"text": "' + '[{\\"' * 300 + '\\\\"}'
     assert (await client("ann", "learner").post("/api/wishes", content=fine, headers=JSON)).status_code == 201
+
+
+@pytest.mark.spec("K30")
+@pytest.mark.parametrize("beside", ["0", "[],{}", '"]]]"', '"\\"[["', "[[[]]],[]"])
+@pytest.mark.parametrize("levels, refused", [(DEPTH_MAX, False), (DEPTH_MAX + 1, True)])
+def test_a_body_may_be_nested_so_deep_and_no_deeper(levels: int, refused: bool, beside: str) -> None:
+    for begins, ends in (("[", "]"), ('{"[": ', "}")):
+        body = f"[{beside}, {begins * (levels - 1)}1{ends * (levels - 1)}]".encode()
+        assert (json_complaint(body) is not None) is refused, body[:40]
+        assert (json_complaint(body.partition(b"1")[0]) is not None) is refused, "nor if it breaks off"
 
 
 @pytest.mark.spec("K30")

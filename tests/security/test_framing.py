@@ -188,6 +188,8 @@ TWO_WAYS = (
     b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
     b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
     b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+    b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    b"Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
     b"Content-Length: +2\r\n\r\n{}",
     b"X: a\0b\r\n\r\n",
     CHUNKED + b"ffffffffffffffffff\r\n{}",
@@ -200,6 +202,9 @@ async def test_a_request_that_two_servers_would_read_in_two_ways_is_refused(plac
         for words in TWO_WAYS:
             answers = await answer_to(port, header(place) + words + GET + b"\r\n")
             assert answers.startswith(b"HTTP/1.1 400 ") and answers.count(b"HTTP/1.1 ") == 1, words
+        older = header(place).replace(b"HTTP/1.1", b"HTTP/1.0")  # knows no chunks
+        answers = await answer_to(port, older + b"Connection: keep-alive\r\n" + CHUNKED + b"0\r\n\r\n" + GET + b"\r\n")
+        assert answers.startswith(b"HTTP/1.1 400 ") and answers.count(b"HTTP/1.1 ") == 1
 
 
 async def test_a_header_that_decides_is_given_once(place: Deployment) -> None:

@@ -196,6 +196,23 @@ async def test_one_inner_address_among_several_condemns_the_host() -> None:
 
 
 @pytest.mark.spec("K30")
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST.", "a.localhost", "x.localdomain", "printer.local", "a.internal"]
+)
+async def test_a_local_name_is_refused_whatever_ours_resolves_it_to(host: str) -> None:
+    """Programs that are handed the name have an answer of their own for some: curl's for `a.localhost` is loopback."""
+
+    async def public(host: str, port: int) -> list[str]:
+        return ["93.184.216.34"]
+
+    with pytest.raises(CallError) as caught:
+        await find_way(f"https://{host}/x", AddressRules(), resolver=public)
+    assert caught.value.failure.error_class == "ADDRESS_REFUSED"
+    assert (await find_way(f"https://{host}/x", AddressRules(any_private=True), resolver=public)).addresses
+    assert (await find_way(f"https://{host.rstrip('.')}.example.org/x", AddressRules(), resolver=public)).addresses
+
+
+@pytest.mark.spec("K30")
 async def test_what_cannot_be_resolved_is_tried_again_and_never_passed_on() -> None:
     async def nothing(host: str, port: int) -> list[str]:
         raise OSError("no such host")

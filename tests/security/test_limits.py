@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from tests.security.deployment import Deployment, deployed
 
 from holdfast.http.auth import token_for
-from holdfast.http.guard import BODY_BYTES_MAX, SECURE_HEADERS
+from holdfast.http.guard import BODY_BYTES_MAX, SECURE_HEADERS, STRANGER_BYTES_MAX
+from holdfast_systems.grading import audio
+from holdfast_systems.sandbox.parent import sandbox_for
 
 OWN_LIMITS = {"/api/jobs", "/api/recordings"}  # uploads; tested by themselves
 
@@ -47,6 +50,66 @@ async def test_every_route_with_a_body_refuses_one_that_is_too_large(place: Depl
             if (answer.status_code, answer.json()["code"]) != (413, "BODY_TOO_LARGE"):
                 wrong.append(f"{method} {path}: {answer.status_code} {answer.text[:200]}")
     assert wrong == []
+
+
+async def test_a_long_body_is_read_of_those_only_who_are_known(place: Deployment) -> None:
+    """To read 1 MiB of JSON costs up to a fifth of a second of CPU, and memory as long as it is on its way."""
+    stranger, came = place.client(), 0
+    stranger.headers["Content-Type"] = "application/json"
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal came
+        for _ in range(16):
+            came += STRANGER_BYTES_MAX // 2
+            yield b" " * (STRANGER_BYTES_MAX // 2)
+
+    for method, path in (*writing_routes(place), *(("POST", path) for path in sorted(OWN_LIMITS))):
+        came = 0
+        refused = {401, 403} if path.startswith("/api/callbacks/") else {401}
+        query = {"key": "k", "expires": "1", "signature": "x"}
+        declared = await stranger.request(method, path, params=query, content=b" " * (STRANGER_BYTES_MAX + 1))
+        chunked = await stranger.request(method, path, params=query, content=body())
+        assert {declared.status_code, chunked.status_code} <= refused, (method, path, declared.text, chunked.text)
+        assert came <= 2 * STRANGER_BYTES_MAX, (method, path)
+
+
+async def test_the_requests_of_a_caller_hold_a_bounded_memory(
+    place: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request alone may be as large as its route takes; what a route writes down as it comes is not held."""
+    monkeypatch.setattr("holdfast.http.buckets.HELD_PER_CALLER", 100_000)
+    ann, ben, held, go_on = (
+        place.client("ann", "learner"),
+        place.client("ben", "learner"),
+        asyncio.Event(),
+        asyncio.Event(),
+    )
+
+    async def waits() -> AsyncIterator[bytes]:
+        yield b"x" * 150_000
+        held.set()
+        await go_on.wait()
+
+    begun = asyncio.create_task(ann.post("/api/recordings", content=waits()))
+    await asyncio.wait_for(held.wait(), 10)
+    refused = await ann.post("/api/recordings", content=b"x" * 20_000)
+    assert (refused.status_code, refused.json()["code"]) == (429, "RATE_LIMITED")
+    assert (await ann.post("/api/jobs", files={"file": ("a.pdf", b"%PDF-1.7\n" + b"x" * 200_000)})).status_code == 202
+    assert (await ben.post("/api/recordings", content=b"x" * 20_000)).json()["code"] == "AUDIO_UNDECODABLE"
+    go_on.set()
+    assert (await begun).json()["code"] == "AUDIO_UNDECODABLE"
+    assert (await ann.post("/api/recordings", content=b"x" * 20_000)).json()["code"] == "AUDIO_UNDECODABLE"
+
+
+async def test_recordings_that_take_their_time_leave_threads_to_everybody_else(place: Deployment) -> None:
+    """The event loop's own threads look up names, fetch keys of tokens and open files."""
+    client = place.client("ann", "learner")
+    with sandbox_for(audio._TASK)._lock:  # a sandbox that stands still
+        uploads = [asyncio.create_task(client.post("/api/recordings", content=b"no sound")) for _ in range(40)]
+        missing = client.get(f"/api/recordings/{'x' * 43}")  # a thread looks for the file
+        assert (await asyncio.wait_for(missing, 10)).status_code == 404
+        assert not any(upload.done() for upload in uploads)
+    assert {(await upload).status_code for upload in uploads} == {422}
 
 
 async def test_an_upload_has_a_limit_of_its_own(tmp_path: Path) -> None:

@@ -3,44 +3,50 @@
     https://ann:pw@host/a?sig=1    hide, number 3    https://host/a?sealed=3      what a job's input holds
                                    mask_addresses    https://[redacted]@host/a?[redacted]   what a log line holds
 
-An address whose authority is not plainly `host` or `host:port` shows its scheme only: a password with a slash in it
-would otherwise pass for a path.
+An address whose authority is not plainly `host` or `host:port`, or may be the beginning of a user's with an `@` in what
+looks like its path, shows its scheme only: a password with a slash in it would otherwise pass for a path.
 """
 
 from __future__ import annotations
 
 import re
+from unicodedata import normalize
 
 MASK = "[redacted]"
 
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})(?P<slashes>://|:\\/\\/)(?P<rest>.*)", re.DOTALL)
 _IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}(?:://|:\\/\\/)[^\s\"<>]+")
-_ONE_HOST = r"(?:\[[0-9A-Fa-f:.%]{2,60}\]|[^\s:@\[\]\\,]{1,255})(?::\d{0,5})?"
+_ONE_HOST = r"(?:\[[0-9A-Fa-f:.%]{2,60}\]|(?:[^\s:@\[\]\\,%]|%2[Ff]){1,255})(?::\d{0,5})?"
 _HOST = re.compile(rf"{_ONE_HOST}(?:,{_ONE_HOST}){{0,31}}")
 """Databases and brokers may be named by all their servers."""
-_SCHEME_SPOILT = r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:[/\\]|//|\\\\)"
-_WITHOUT_SCHEME = re.compile(
-    rf"(?!git@[^@/]*(?:/|\Z))(?:[^\s/]+|{_SCHEME_SPOILT}\S*)@(?P<place>[^\s/@]+(?:/.*)?)", re.DOTALL
-)
-_QUERY_WITHOUT_SCHEME = re.compile(
-    rf"(?P<place>{_SCHEME_SPOILT}?/?(?=[^\s/?#]*\.)[^\s/?#]+(?:/[^\s?#]*)?)[?#].+", re.DOTALL
-)
+_USER_AT = re.compile(r"[^\s/:@?#]+@(?P<place>[^\s/:@?#]+:[^\s@?#]*)")
+_PLAIN_USER_AT = re.compile(r"git@[^@?#]*")
+_LOCAL = re.compile(r"/(?!/)")
+_PROSE = re.compile(r"[{\[]\s*[{\[\"\]}]|\"|(?!(?i:https?|ssh):|[A-Za-z][A-Za-z0-9+.-]{0,30}:[/\\]|//|\\\\)[^\s@?#]*\s")
+"""What is no address: JSON, or a text that begins with a plain word, unless it begins with a spoilt scheme."""
+_AT = re.compile(r"@|%40")
+_SIGN = re.compile(r"[@?#]|%(?:40|3[Ff]|23)")
 _SEALED = re.compile(r"\?sealed=(\d{1,9})(?![\w&=%.-])")
 
 
 def hide(text: str, number: int) -> str | None:
     """The text with every address in it reduced to what may be shown, and a reference to where the rest is kept; None
-    if there is nothing to hide. A text that begins as an address is one, whatever characters follow; so is one without
-    a scheme, or with a spoilt one (`https:/host`), that has a user, as ssh's `ann@host:path`, or a query behind a
-    host. That everybody's user of ssh is `git` is no secret."""
-    if _ADDRESS.match(text) is not None:
-        return _hidden(text, number)
-    if (bare := _WITHOUT_SCHEME.fullmatch(text)) is not None:
-        return f"{bare['place']}?sealed={number}"
-    if (bare := _QUERY_WITHOUT_SCHEME.fullmatch(text)) is not None:
-        return f"{bare['place']}?sealed={number}"
-    hidden = _IN_TEXT.sub(lambda match: _hidden(match[0], number) or match[0], text)
-    return None if hidden == text else hidden
+    if there is nothing to hide.
+
+    A text that begins as an address is one, whatever characters follow. What has no scheme, or a spoilt one, and a sign
+    of a user or a query shows nothing of itself, for nobody can say how it was meant; but for the host and path of
+    ssh's `ann@host:path`. That everybody's user of ssh is `git` is no secret, and a path of this machine holds none.
+    Wide and other look-alikes of the signs count as these."""
+    plain = normalize("NFKC", text).strip()
+    if _ADDRESS.match(plain) is not None:
+        return _hidden(plain, number)
+    if _PROSE.match(plain) is not None:
+        hidden = _IN_TEXT.sub(lambda match: _hidden(match[0], number) or match[0], text)
+        return None if hidden == text else hidden
+    if _SIGN.search(plain) is None or _LOCAL.match(plain) is not None or _PLAIN_USER_AT.fullmatch(plain) is not None:
+        return None
+    bare = _USER_AT.fullmatch(plain)
+    return f"{bare['place'] if bare is not None else ''}?sealed={number}"
 
 
 def sealed_number(text: str) -> int | None:
@@ -51,9 +57,10 @@ def sealed_number(text: str) -> int | None:
 
 def carries_password(text: str) -> bool:
     """Whether an address has user info that opens doors: anything but the plain user of an ssh address."""
-    parts = _split(text)
+    plain = normalize("NFKC", text).strip()
+    parts = _split(plain)
     if parts is None:
-        return _WITHOUT_SCHEME.fullmatch(text) is not None and ":" in text.rpartition("@")[0]
+        return ":" in plain.rpartition("@")[0] and _LOCAL.match(plain) is None and _PROSE.match(plain) is None
     return bool(parts[1]) and (parts[0].lower() != "ssh" or ":" in parts[1])
 
 
@@ -89,6 +96,6 @@ def _split(text: str) -> tuple[str, str, str, str] | None:
     head = re.split(r"[?#]", rest, maxsplit=1)[0]
     authority, slash, path = head.partition("/")
     user, _, host = authority.rpartition("@")
-    if host and _HOST.fullmatch(host) is None:
+    if (host and _HOST.fullmatch(host) is None) or (_AT.search(path) is not None and (user or not host or ":" in host)):
         return whole["scheme"], rest, "", ""
     return whole["scheme"], user, f"{host}{slash}{path}", rest[len(head) :]

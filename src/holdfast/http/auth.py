@@ -119,6 +119,16 @@ class Auth:
         )
 
 
+class NobodyKnown:
+    """Of a server that has no sign-in: everybody is a stranger."""
+
+    async def caller(self, request: Request) -> Principal:
+        raise unauthenticated("Nobody signs in here.")
+
+    async def stream_caller(self, request: Request) -> Principal:
+        return await self.caller(request)
+
+
 def known_roles(systems: Iterable[System]) -> tuple[str, ...]:
     """The library's roles and those that these systems bring."""
     return (*ROLES, *dict.fromkeys(role for system in systems for role in system.roles))

@@ -1,4 +1,4 @@
-"""How much one caller may ask of this process: token buckets of requests, and places of event streams.
+"""How much one caller may ask of this process: token buckets of requests, places of event streams, memory of bodies.
 
     requests with a valid token    the user's bucket
     everything else                the address's bucket: no token, or none that is valid
@@ -25,6 +25,8 @@ from holdfast.settings import Settings
 BURST_S = 10
 """A bucket holds what this many seconds bring."""
 KEYS_MAX = 10_000
+HELD_PER_CALLER, HELD_MAX = 64 << 20, 512 << 20
+"""Bytes of bodies that are on their way or at work: of one caller, and in all."""
 CALLER = "holdfast.caller"
 """Where the scope of a request keeps who was authenticated."""
 
@@ -76,6 +78,7 @@ class Callers:
         self._streams_max = settings.streams_max
         self._streams_per_user = settings.streams_per_user
         self._streams: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
 
     def admit_user(self, scope: Scope, sub: str) -> None:
         """A caller with a valid token: counted by name, by name only, and once."""
@@ -110,6 +113,23 @@ class Callers:
             self._streams[who] -= 1
             if not self._streams[who]:
                 del self._streams[who]
+
+    def hold(self, scope: Scope, size: int, own: int) -> str:
+        """Count bytes of a body that is kept in memory, of whose request `own` are counted before; for whom. 429 where
+        a caller's requests hold too much between them; one alone is let, however large it may be."""
+        who = str(scope.get(CALLER) or address_of(scope))
+        if self._held[who] > own and self._held[who] + size > HELD_PER_CALLER:
+            raise too_many("You send too much at once; let what you began come to its end.", BURST_S)
+        if self._held.total() > own and self._held.total() + size > HELD_MAX:
+            raise too_many("Too much is sent here at once; try again later.", BURST_S)
+        self._held[who] += size
+        return who
+
+    def release(self, who: str, size: int) -> None:
+        """What was held is not any more."""
+        self._held[who] -= size
+        if not self._held[who]:
+            del self._held[who]
 
 
 def address_of(scope: Scope) -> str:

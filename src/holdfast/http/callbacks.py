@@ -11,6 +11,8 @@ from fastapi import APIRouter, Query, Request
 
 from holdfast.http.answers.acts import CallbackTaken
 from holdfast.http.answers.documented import documented
+from holdfast.http.guard import BODY_BYTES_MAX, allow_body
+from holdfast.http.json_body import json_complaint
 from holdfast.http.problem import Problem
 from holdfast.kernel.compose.waiting import answer
 from holdfast.kernel.kernel import Kernel
@@ -32,8 +34,11 @@ async def take_callback(
         raise Problem(403, "FORBIDDEN", "The signature of this address does not fit.")
     if kernel.now() > expires:
         raise Problem(410, "CALLBACK_EXPIRED", "This address has expired; ask for a new one.")
-    body = (await request.body()).decode("utf-8", "replace") or "null"
-    return {"delivered": await answer(kernel, key, body)}
+    allow_body(request, BODY_BYTES_MAX)
+    body = await request.body()
+    if (complaint := json_complaint(body)) is not None:  # the guard has looked only where the type says JSON
+        raise Problem(422, "INVALID_INPUT", f"The body {complaint}.", field="body")
+    return {"delivered": await answer(kernel, key, body.decode("utf-8", "replace") or "null")}
 
 
 def _kernel_of(request: Request, queue: str) -> Kernel | None:

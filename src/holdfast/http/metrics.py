@@ -24,6 +24,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from holdfast.core.breaker import Gate
 from holdfast.errors import StoreError
 from holdfast.http import health, problem
+from holdfast.http.auth import NobodyKnown
 from holdfast.http.buckets import Callers
 from holdfast.http.guard import Guard
 from holdfast.http.server import connection_limits, limited_protocol
@@ -213,6 +214,7 @@ def metrics_server(systems: Sequence[OpenSystem], settings: Settings) -> uvicorn
     )
     app.state.systems = tuple(systems)
     app.state.callers = Callers(settings)
+    app.state.auth = NobodyKnown()
     problem.install(app)
     app.include_router(router)
     app.include_router(health.router)

@@ -145,6 +145,13 @@ class _Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._body_since:  # later ones are trailers
             super().on_header(name, value)
+            if self.headers[-1][0] == b"transfer-encoding":
+                self._check_coding(value)
+
+    def _check_coding(self, value: bytes) -> None:
+        """What an older server would not take for chunks, or a stricter one for a fault, ends the connection."""
+        if value.strip().lower() != b"chunked" or self.parser.get_http_version() == "1.0":
+            raise ValueError("this coding of a body is not taken here")
 
     def on_headers_complete(self) -> None:
         self._header_bytes = self._body_bytes = self._body_pieces = self._framing_bytes = 0

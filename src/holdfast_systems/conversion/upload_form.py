@@ -41,6 +41,7 @@ class UploadForm:
         self._parts = 0
         self._seen_file = False
         self._ended = False
+        self._bytes_beside = 0
         self._start_part()
         try:
             self._parser = MultipartParser(boundary, self._callbacks())  # type: ignore[arg-type]
@@ -48,12 +49,15 @@ class UploadForm:
             raise _malformed() from error
 
     async def file(self) -> AsyncIterator[bytes]:
-        """The bytes of the file as they come. Raises Problem 400 if the form is broken or has no file."""
+        """The bytes of the file as they come. Raises Problem if the form is broken, has no file, or never ends."""
         async for chunk in self._stream:
             try:
                 self._parser.write(chunk)
             except FormParserError as error:
                 raise _malformed() from error
+            self._bytes_beside += len(chunk) - sum(map(len, self._pieces))
+            if self._bytes_beside > FORM_BYTES_MAX:
+                raise Problem(422, "INVALID_INPUT", f"The form has more than {FORM_BYTES_MAX} bytes beside its file.")
             while self._pieces:
                 yield self._pieces.popleft()
         if not self._ended:

@@ -6,6 +6,7 @@ sandbox (`audio_samples`), which may die of it. Decoding waits for that: call it
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SAMPLE_RATE = 16_000
+DECODED_AT_ONCE = os.cpu_count() or 1
+"""How many recordings a process decodes at a time, where it does so in threads. Each may hold one for 25 s; the event
+loop has four more, for names that are looked up, files and keys of tokens."""
 _SAMPLE_BYTES = 4
 _TASK = "holdfast_systems.grading.audio_samples:TASK"
 _MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 15, 25.0

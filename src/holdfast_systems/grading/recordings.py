@@ -26,7 +26,7 @@ from holdfast.http.problem import Problem
 from holdfast.kit import Kernel
 from holdfast.settings import read
 from holdfast_systems.grading.answer_types import RecordingKept
-from holdfast_systems.grading.audio import decode
+from holdfast_systems.grading.audio import DECODED_AT_ONCE, decode
 from holdfast_systems.grading.recording_files import PATH, keep, path_of
 from holdfast_systems.grading.settings import ServiceSettings
 
@@ -37,6 +37,7 @@ def recording_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
     """Upload a recording, and fetch it by its name."""
     settings = read(ServiceSettings, env)
     router = APIRouter(tags=["grading"])
+    decoding = asyncio.Semaphore(DECODED_AT_ONCE)
 
     @router.post(PATH, status_code=201, openapi_extra={"requestBody": _BODY}, response_model=documented(RecordingKept))
     async def upload(request: Request, who: Annotated[Principal, require("learner")]) -> dict[str, Any]:
@@ -44,7 +45,8 @@ def recording_routes(kernel: Kernel, env: Mapping[str, str]) -> APIRouter:
         allow_body(request, settings.audio_bytes_max)
         content = await request.body()
         try:
-            speech = await asyncio.to_thread(decode, content, settings.audio_limits)
+            async with decoding:
+                speech = await asyncio.to_thread(decode, content, settings.audio_limits)
         except CallError as error:
             raise Problem(422, error.failure.error_class, str(error)) from None
         name = secrets.token_urlsafe(32)

@@ -21,7 +21,7 @@ from holdfast.providers.gate import path_in
 from holdfast.providers.openai import OpenAIClient
 from holdfast.providers.outbound import Fetched, OutboundPolicy, fetch
 from holdfast_systems.grading import answers
-from holdfast_systems.grading.audio import SAMPLE_RATE, Speech, decode
+from holdfast_systems.grading.audio import DECODED_AT_ONCE, SAMPLE_RATE, Speech, decode
 from holdfast_systems.grading.confidence import confidence_in
 from holdfast_systems.grading.contract import GradingRequest, Progress, Result, SpeakingRequest, WritingRequest
 from holdfast_systems.grading.delivery import SpokenDelivery, delivery_of
@@ -103,6 +103,7 @@ class GradingEngine:
     # Offline work is done one piece at a time. Waiting for one's turn is nobody's slowness, so it is not timed.
     grading_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     reading_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    decoding_turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(DECODED_AT_ONCE))
 
     @property
     def model(self) -> ModelSettings:
@@ -150,7 +151,8 @@ async def transcribe(engine: GradingEngine, ctx: Context, request: SpeakingReque
     await _tell(ctx, request, "ANALYZING", 0.4)
     content = await _content(engine, request, audio)
     limits, promised_s = engine.settings.audio_limits, request.payload.duration_seconds
-    speech = await engine.run_blocking(lambda: decode(content, limits, duration_s=promised_s))
+    async with engine.decoding_turn:
+        speech = await engine.run_blocking(lambda: decode(content, limits, duration_s=promised_s))
     client, settings = engine.client, engine.settings
     if client is not None:
         words = await ctx.paid_call(

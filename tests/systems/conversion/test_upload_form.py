@@ -24,8 +24,10 @@ def field(name: str, value: str = "") -> str:
 
 
 async def read(*parts: str, piece: int = 7) -> tuple[bytes, UploadForm]:
-    whole = "".join(f"--b\r\n{part}\r\n" for part in parts).encode() + b"--b--\r\n"
+    return await read_whole("".join(f"--b\r\n{part}\r\n" for part in parts).encode() + b"--b--\r\n", piece)
 
+
+async def read_whole(whole: bytes, piece: int) -> tuple[bytes, UploadForm]:
     async def stream() -> AsyncIterator[bytes]:
         for start in range(0, len(whole), piece):
             yield whole[start : start + piece]
@@ -53,6 +55,16 @@ async def test_a_field_has_so_many_bytes_and_no_more() -> None:
     assert (len(form.fields["a"]), form.fields["b"]) == (FIELD_BYTES, "y"), "each field begins empty"
     with pytest.raises(Problem, match="over 4096 bytes"):
         await read(field("a", "x" * (FIELD_BYTES + 1)), FILE, piece=1_000)
+
+
+@pytest.mark.parametrize("piece", [1_000, 100_000])
+async def test_what_comes_beside_the_file_has_an_end(piece: int) -> None:
+    """Behind the last boundary too, where a parser looks at nothing any more."""
+    bare = f"--b\r\n{FILE}\r\n--b--\r\n".encode()
+    room = FORM_BYTES - len(bare) + len(b"bytes")
+    assert (await read_whole(bare + b" " * room, piece))[0] == b"bytes"
+    with pytest.raises(Problem, match="more than 65536 bytes beside its file"):
+        await read_whole(bare + b" " * (room + 1), piece)
 
 
 def test_a_file_name_is_cut_at_its_bound() -> None:
