@@ -1,6 +1,6 @@
-"""Planted bugs about floors: what lies below is passed over for longer than a look takes to come round. The last one
-needs a late commit after a look that stood still, which no seed of a reasonable hunt brings about:
-`tests/horizon/test_below.py` does, on both databases."""
+"""Planted bugs about floors: what lies below is passed over for longer than a look takes to come round. The last
+three need a late commit after a look that stood still, or of a busy aggregate, which no seed of a reasonable hunt
+brings about: `tests/horizon/test_below.py` and `tests/kernel/test_busy_aggregates.py` do."""
 
 from __future__ import annotations
 
@@ -66,4 +66,18 @@ def looks_lower_nothing() -> Iterator[None]:
 def stalls_put_looks_off() -> Iterator[None]:
     """A process that stood still for minutes takes its look for a slow one, and the next one comes in hours."""
     with swapped(floor, "LOOK_WAIT_MS_MAX", 10**15):
+        yield
+
+
+@contextmanager
+def writers_are_not_asked() -> Iterator[None]:
+    """What a relay has seen published of an aggregate counts at once, whoever is still writing."""
+    with respelled(outbox.sql, "writers", ("AND granted", "AND NOT granted")):
+        yield
+
+
+@contextmanager
+def set_aside_for_good() -> Iterator[None]:
+    """A message that was set aside counts as published."""
+    with respelled(outbox.sql, "first_unpublished", ("f.status = 'failed'", "f.status = 'published' AND FALSE")):
         yield

@@ -20,7 +20,7 @@ from holdfast.tables.schema import KERNEL
 from tests.tables.test_shards import statements
 
 SCHEMA = "shard_one"
-STATISTICS = {"horizon.holder", "horizon.dead_versions"}  # PostgreSQL's own, of the node that is asked
+STATISTICS = {"horizon.holder", "horizon.dead_versions", "outbox.writers"}  # PostgreSQL's own, of the node asked
 _FUNCTION = re.compile(r"\b([a-z_]+)\(")
 _PART = re.compile(r"\b(SELECT|VALUES|SET|WHERE|ON CONFLICT|RETURNING|ORDER BY|LIMIT)\b")
 _VOLATILE = "SELECT DISTINCT proname FROM pg_proc WHERE provolatile = 'v' AND pronamespace = 'pg_catalog'::regnamespace"

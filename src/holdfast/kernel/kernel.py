@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
+from holdfast.core.aggregates import Aggregates
 from holdfast.core.breaker import Gate
 from holdfast.core.failure import Failure, PublicFailure
 from holdfast.core.floor import FloorBook
@@ -220,6 +221,10 @@ class Kernel:
     """How this process saw providers' breakers last, for its log."""
     floors: FloorBook = field(default_factory=FloorBook, init=False, repr=False)
     """From where its scans begin."""
+    aggregates: Aggregates = field(default_factory=Aggregates, init=False, repr=False)
+    """How far messages of busy aggregates are published."""
+    is_broker_away: bool = field(default=False, init=False, repr=False)
+    """Whether the broker did not take what this process published last."""
     looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from holdfast.errors import NotHandled, TransportDown, TransportError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.sealing import KeyMissing
-from holdfast.kernel.upkeep.floors import OUTBOX, watch_outbox
+from holdfast.kernel.upkeep.floors import OUTBOX, follow_aggregates, watch_outbox
 from holdfast.stores.seam import Tx
 from holdfast.tables import outbox, secrets
 from holdfast.tables.outbox import ClaimedMessage
@@ -63,12 +63,25 @@ async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
     """Publish one batch; returns how many messages were confirmed. Raises `TransportDown` if the broker is. An idle
     relay `asks_first` whether there is any."""
     assert kernel.transport is not None, "a relay needs a transport"
+    if kernel.is_broker_away:  # asked before any row is leased: each try would leave versions of the same rows behind
+        await kernel.transport.declare(())
+    with kernel.aggregates.unless_broken_off():
+        answers = await _relay_batch(kernel, asks_first)
+    down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
+    kernel.is_broker_away = down is not None
+    if down is not None:
+        raise down
+    return sum(answer is None for answer in answers)
+
+
+async def _relay_batch(kernel: Kernel, asks_first: bool) -> Sequence[TransportError | None]:
+    """What the broker answered to each message of a batch."""
     token = kernel.new_id()
     now = kernel.now()
     rows = await _claim(kernel, token, now, asks_first)
     watch_outbox(kernel)
     if not rows:
-        return 0
+        return []
     _warn_of_stale(kernel, rows, now)  # before the broker is asked: one that swallows everything keeps nobody waiting
     await kernel.failpoint("relay.after_claim")
     sealed = await _sealed(kernel, rows)
@@ -76,10 +89,8 @@ async def relay_once(kernel: Kernel, *, asks_first: bool = False) -> int:
     await kernel.failpoint("relay.after_publish")
     await _write_down(kernel, token, list(zip(rows, answers, strict=True)))
     await kernel.failpoint("relay.after_mark")
-    down = next((answer for answer in answers if isinstance(answer, TransportDown)), None)
-    if down is not None:
-        raise down
-    return sum(answer is None for answer in answers)
+    await follow_aggregates(kernel)
+    return answers
 
 
 async def _claim(kernel: Kernel, token: str, now: int, asks_first: bool) -> Sequence[ClaimedMessage]:
@@ -93,7 +104,9 @@ async def _claim(kernel: Kernel, token: str, now: int, asks_first: bool) -> Sequ
             claiming.reached = {OUTBOX: now - SLACK_MS}
             return []
         async with kernel.store.single_statement() as tx:
-            rows = await outbox.claim(tx, token, now, lease_until, kernel.tuning.relay_batch, start)
+            limit, begins = kernel.tuning.relay_batch, kernel.aggregates.begins
+            rows = await outbox.claim(tx, token, now, lease_until, limit, start, begins)
+        kernel.aggregates.claimed((row.aggregate_id, row.seq) for row in rows)
         if is_look or len(rows) < kernel.tuning.relay_batch or claiming.serial % ROUNDS_MAX == 0:
             async with kernel.store.reading() as tx:
                 first = await outbox.first_pending(tx, start)

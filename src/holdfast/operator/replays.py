@@ -28,6 +28,7 @@ from holdfast.operator.page import BY_ID, ListPage, fetch_page
 from holdfast.operator.shape import shape_row
 from holdfast.system import OpenSystem
 from holdfast.tables import audit, cases, providers, replays
+from holdfast.tables.jobs import NIL
 from holdfast.tables.replays import Group as Group
 from holdfast.tables.replays import GroupReplay, NewReplay, Upcoming
 
@@ -197,11 +198,15 @@ async def replay_some(kernel: Kernel) -> int:
         gap_ms = 0.0 if row.per_minute is None else MINUTE_MS / row.per_minute
         since = max(row.next_at, now - CATCH_UP_MS)
         number = TAKEN_MAX if not gap_ms else min(TAKEN_MAX, 1 + int((now - since) / gap_ms))
-        letters = await replays.upcoming(tx, row.id, number)
+        with kernel.floors.ids("replay", row.id).scan(kernel.now) as scan:
+            first = scan.start or NIL  # no letter joins a replay, and none that is done is to be done again
+            letters = await replays.upcoming(tx, row.id, number, first)
+            first = letters[0].id if letters else first
+            scan.reached(first)
     for letter in letters:
         await _take(kernel, row, letter)
     async with kernel.store.transaction() as tx:
-        await replays.advance(tx, row.id, since + int(len(letters) * gap_ms), kernel.now())
+        await replays.advance(tx, row.id, since + int(len(letters) * gap_ms), kernel.now(), first)
         await tx.notify("events")
     return 0 if gap_ms else len(letters)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
+from holdfast.core.aggregates import AggregateLook
 from holdfast.core.floor import BOTTOM
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
@@ -16,6 +18,7 @@ sql = load_statements(Path(__file__).with_suffix(".sql"))
 
 NewMessage = tuple[str, str, str, str, str, str]
 """Message id, aggregate id, destination, message type, payload as JSON, headers as JSON."""
+NO_BEGINS: Mapping[str, int] = MappingProxyType({})
 
 
 async def put(tx: Tx, messages: Iterable[NewMessage], now: int) -> None:
@@ -37,12 +40,39 @@ class ClaimedMessage(NamedTuple):
 
 
 async def claim(
-    tx: Tx, token: str, now: int, lease_until: int, limit: int, floor: int = BOTTOM
+    tx: Tx,
+    token: str,
+    now: int,
+    lease_until: int,
+    limit: int,
+    floor: int = BOTTOM,
+    begins: Mapping[str, int] = NO_BEGINS,
 ) -> list[ClaimedMessage]:
+    """Lease the next messages, one of each aggregate. `begins`: below these numbers everything of an aggregate is
+    published."""
+    lines = {"begins": batch.text(begins)} if begins else {}
+    statement = sql.choose(sql.claim, lines)
     rows = await tx.rows(
-        sql.claim, into=ClaimedMessage, token=token, floor=floor, now=now, lease_until=lease_until, limit=limit
+        statement,
+        into=ClaimedMessage,
+        token=token,
+        floor=floor,
+        now=now,
+        lease_until=lease_until,
+        limit=limit,
+        **lines,
     )
     return sorted(rows, key=lambda row: row.seq)
+
+
+async def look_at(tx: Tx, begins: Mapping[str, int]) -> AggregateLook | None:
+    """How far these aggregates are published, from these numbers on. None where nothing that is dead is ever in the
+    way."""
+    if tx.dialect == "sqlite":
+        return None
+    writers = frozenset(row["name"] for row in await tx.rows(sql.writers))
+    rows = await tx.rows(sql.first_unpublished, begins=batch.text(begins))
+    return AggregateLook(writers, {row["aggregate_id"]: row["seq"] for row in rows})
 
 
 async def published(tx: Tx, token: str, seqs: Iterable[int], now: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 from holdfast.tables import batch
+from holdfast.tables.jobs import NIL
 from holdfast.tables.typed import fetch_first
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
@@ -81,9 +82,9 @@ async def due(tx: Tx, now: int) -> GroupReplay | None:
     return await fetch_first(GroupReplay, tx, sql.due, now=now)
 
 
-async def upcoming(tx: Tx, id: str, limit: int) -> list[Upcoming]:
-    """The next letters of a replay."""
-    return [Upcoming(*row) for row in await tx.rows(sql.upcoming, id=id, limit=limit)]
+async def upcoming(tx: Tx, id: str, limit: int, first: str = NIL) -> list[Upcoming]:
+    """The next letters of a replay, from one on below which all are done."""
+    return [Upcoming(*row) for row in await tx.rows(sql.upcoming, id=id, limit=limit, first=first)]
 
 
 async def mark(tx: Tx, id: str, letter_id: str, detail: str | None, now: int) -> None:
@@ -91,9 +92,9 @@ async def mark(tx: Tx, id: str, letter_id: str, detail: str | None, now: int) ->
     await tx.rows(sql.mark, id=id, letter_id=letter_id, detail=detail, now=now)
 
 
-async def advance(tx: Tx, id: str, next_at: int, now: int) -> None:
-    """When the next letter is due; ended when none is left."""
-    await tx.rows(sql.advance, id=id, next_at=next_at, now=now)
+async def advance(tx: Tx, id: str, next_at: int, now: int, first: str = NIL) -> None:
+    """When the next letter is due; ended when none is left from `first` on, below which all are done."""
+    await tx.rows(sql.advance, id=id, next_at=next_at, now=now, first=first)
 
 
 async def pause(tx: Tx, id: str) -> bool:

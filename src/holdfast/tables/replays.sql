@@ -17,30 +17,49 @@ SELECT CAST(:id AS /*id*/), d.id, d.job_id, d.deaths FROM holdfast_dead_letters 
  ORDER BY d.id LIMIT :limit
 RETURNING CAST(letter_id AS TEXT) AS id
 
--- name: due
+-- name: due @sqlite
 SELECT CAST(id AS TEXT) AS id, fingerprint, kind, stage, error_class, actor, cause, evidence, changes, is_full,
        per_minute, state, next_at, created_at, ended_at
   FROM holdfast_replays WHERE state = 'running' AND next_at <= :now ORDER BY next_at LIMIT 1
 
+-- name: due @postgres
+-- From group to group backwards, so that each row is met by its newest version: it is written at every step of hours.
+WITH RECURSIVE going_on AS (
+  (SELECT n.id, n.fingerprint, n.kind, n.stage, n.error_class, n.actor, n.cause, n.evidence, n.changes, n.is_full, n.per_minute,
+          n.state, n.next_at, n.created_at, n.ended_at
+     FROM holdfast_replays AS n WHERE n.state IN ('running', 'paused') ORDER BY n.fingerprint DESC LIMIT 1)
+   UNION ALL
+  SELECT p.* FROM going_on AS g CROSS JOIN LATERAL (
+   SELECT n.id, n.fingerprint, n.kind, n.stage, n.error_class, n.actor, n.cause, n.evidence, n.changes, n.is_full, n.per_minute,
+          n.state, n.next_at, n.created_at, n.ended_at
+     FROM holdfast_replays AS n WHERE n.state IN ('running', 'paused') AND n.fingerprint < g.fingerprint
+    ORDER BY n.fingerprint DESC LIMIT 1) AS p)
+SELECT CAST(id AS TEXT) AS id, fingerprint, kind, stage, error_class, actor, cause, evidence, changes, is_full,
+       per_minute, state, next_at, created_at, ended_at
+  FROM going_on WHERE state = 'running' AND next_at <= :now ORDER BY next_at LIMIT 1
+
 -- name: upcoming
 SELECT CAST(letter_id AS TEXT) AS id, deaths FROM holdfast_replay_letters
- WHERE replay_id = CAST(:id AS /*id*/) AND done_at IS NULL ORDER BY letter_id LIMIT :limit
+ WHERE replay_id = CAST(:id AS /*id*/) AND done_at IS NULL AND letter_id >= CAST(:first AS /*id*/)
+ ORDER BY holdfast_replay_letters.letter_id LIMIT :limit
 
 -- name: mark
 UPDATE holdfast_replay_letters SET done_at = CAST(:now AS BIGINT), detail = CAST(:detail AS TEXT)
  WHERE replay_id = CAST(:id AS /*id*/) AND letter_id = CAST(:letter_id AS /*id*/) AND done_at IS NULL
 
 -- name: advance
--- Done when no letter is left; a pause or a stop that came meanwhile stands.
+-- Done when no letter is left from the first on that was not done; a pause or a stop that came meanwhile stands.
 UPDATE holdfast_replays
    SET next_at = CAST(:next_at AS BIGINT),
        state = CASE WHEN EXISTS (SELECT 1 FROM holdfast_replay_letters AS l
-                                  WHERE l.replay_id = holdfast_replays.id AND l.done_at IS NULL)
+                                  WHERE l.replay_id = holdfast_replays.id AND l.done_at IS NULL
+                                    AND l.letter_id >= CAST(:first AS /*id*/))
                     THEN state ELSE 'done' END,
        ended_at = CASE WHEN EXISTS (SELECT 1 FROM holdfast_replay_letters AS l
-                                     WHERE l.replay_id = holdfast_replays.id AND l.done_at IS NULL)
+                                     WHERE l.replay_id = holdfast_replays.id AND l.done_at IS NULL
+                                       AND l.letter_id >= CAST(:first AS /*id*/))
                        THEN ended_at ELSE CAST(:now AS BIGINT) END
- WHERE id = CAST(:id AS /*id*/) AND state = 'running'
+ WHERE id = CAST(:id AS /*id*/) AND /*newest holdfast_replays.id :id*/ AND state = 'running'
 
 -- name: pause
 UPDATE holdfast_replays SET state = 'paused' WHERE id = CAST(:id AS /*id*/) AND state = 'running'
@@ -59,7 +78,7 @@ RETURNING CAST(id AS TEXT) AS id
 -- name: show
 SELECT CAST(id AS TEXT) AS id, fingerprint, kind, stage, error_class, actor, cause, evidence, changes, is_full,
        per_minute, state, next_at, created_at, ended_at
-  FROM holdfast_replays WHERE id = CAST(:id AS /*id*/)
+  FROM holdfast_replays WHERE id >= CAST(:id AS /*id*/) AND id <= CAST(:id AS /*id*/) ORDER BY holdfast_replays.id DESC LIMIT 1
 
 -- name: page
 SELECT CAST(id AS TEXT) AS id, fingerprint, kind, stage, error_class, actor, cause, evidence, changes, is_full,

@@ -37,6 +37,20 @@ def watch_outbox(kernel: Kernel) -> None:
     _look_if_due(kernel, kernel.floors.outbox, look)
 
 
+async def follow_aggregates(kernel: Kernel) -> None:
+    """Look how far the messages of busy aggregates are published, if that is due: a part of what `unless_broken_off`
+    watches over."""
+    busy = kernel.aggregates
+    if not busy.is_any_busy:
+        return
+    began = kernel.now()
+    asked = busy.begin_look(began)
+    if asked:
+        async with kernel.store.reading() as tx:
+            look = await outbox.look_at(tx, asked)
+        busy.end_look(asked, look, began, kernel.now())
+
+
 def _look_if_due(kernel: Kernel, of: Lanes, look: Look) -> None:
     began = kernel.now()
     if of.begin_look(began):
