@@ -31,6 +31,7 @@ LINES = {
     ("migrate.waiting", "detail"): 1,
     ("outbox.set_aside", "destination error message_id"): 1,
     ("outbox.stale", "age_ms rows"): 1,
+    ("queue.left", "homes jobs queue"): 1,
     ("request", "job_id outcome request_id"): 1,
     ("request.payload_differs", "request_id"): 1,
     ("request.refused", "error request_id"): 1,

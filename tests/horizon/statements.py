@@ -18,6 +18,7 @@ MEASURED = {
     "keepers.renew", "workers.sign", "workers.own_row",
     "leases.deserted", "pauses.release", "pauses.held", "rollups.reach", "rollups.prune",
     "rollups.lock", "rollups.move", "rollups.position",
+    "relocate.queues", "relocate.let_go",
 }  # fmt: skip
 """Everything that a worker, a keeper, a relay, a metric or an open console repeats and that looks for rows."""
 PAGES = {"ops.mark", "depth.letters", "cases.page", "ops.outbox_page", "ops.effects_page"}
@@ -63,6 +64,7 @@ EXCUSED = {
         "replays.effects_of", "replays.costs_of", "replays.results_of", "replays.owners_of", "replays.letters_of",
         "replays.prune_letters",
     },
+    "of a queue that its code has left: once for each job, in batches": {"relocate.bring_home"},
     "only inserts": {
         "replays.begin",
         "logs.put", "turns.open", "secrets.put", "search.put", "callbacks.put", "incidents.open",

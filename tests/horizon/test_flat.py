@@ -27,6 +27,7 @@ from holdfast.kernel.settle import Ending
 from holdfast.kernel.submit import submit_many
 from holdfast.kernel.turn import turn
 from holdfast.kernel.upkeep.prune import prune_once
+from holdfast.kernel.upkeep.relocate import relocate_once
 from holdfast.operator.attention import Topic
 from holdfast.operator.depth import ready_floors
 from holdfast.operator.incident_watch import join_jobs
@@ -146,7 +147,8 @@ async def keep(kernel: Kernel) -> None:
     """Every step that a process repeats, with nothing to do."""
     await relay_once(kernel)
     await turn(kernel, "w", ["flat"], [], 200)
-    steps = (reap_once, sweep_once, hold_once, wake_once, reconcile_once, prune_once, expire_the_dead, roll_up_once)
+    steps = (reap_once, sweep_once, relocate_once, hold_once, wake_once, reconcile_once, prune_once)
+    steps += (expire_the_dead, roll_up_once)
     for step in steps:
         await step(kernel)
     await snapshot(kernel)

@@ -75,7 +75,7 @@ CROSSING = {
         " effects.sample joins.ready joins.left joins.leave leases.expired leases.held_by leases.overdue"
         " leases.renew_owned leases.deserted leases.unanswered incidents.held_for incidents.due_in"
         " incidents.last_answer incidents.join_held incidents.join_dead pauses.release rollups.begin rollups.reach"
-        " rollups.read rollups.submitted"
+        " rollups.read rollups.submitted relocate.queues relocate.bring_home relocate.let_go"
     ),
     "a row that many commits write, found from the newest end of its key": "joins.lock joins.count_down",
     "retention": (

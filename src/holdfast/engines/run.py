@@ -31,6 +31,7 @@ from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.record import write_late
 from holdfast.kernel.relay import relay
 from holdfast.kernel.upkeep.prune import prune_once
+from holdfast.kernel.upkeep.relocate import relocate_once
 from holdfast.kernel.upkeep.schedule import announce_schedules, schedule_once
 from holdfast.kernel.upkeep.schema import bring_forward, check_schema
 from holdfast.operator.incident_news import IncidentApp
@@ -158,6 +159,7 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
 
     keep("reap", partial(_reap, workers=workers), tuning.reap_s)
     keep("sweep", sweep_once, tuning.sweep_s)
+    keep("relocate", relocate_once, tuning.sweep_s)
     keep("wake", wake_once, tuning.wake_s, "wakes")
     keep("breakers", _steady(hold_once), tuning.breaker_s, "breakers")
     keep("reconcile", _steady(reconcile_once), tuning.reconcile_s)

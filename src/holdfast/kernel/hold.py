@@ -50,7 +50,7 @@ async def _need_attention(kernel: Kernel, tx: Tx) -> dict[str, bool]:
     with kernel.floors.parked.claim(kernel.now) as claiming:
         passed = kernel.now() - SLACK_MS
         floors = {name: at for (name, _), at in claiming.floors.items()}
-        views = await providers.read_watched(tx, kernel.registry.queues, floors)
+        views = await providers.read_watched(tx, kernel.queues, floors)
         claiming.reached = {(view.name, 0): passed if view.first is None else view.first for view in views}
     return {view.name: view.ours for view in views if view.gate != Gate.CLOSED or view.first is not None}
 

@@ -108,6 +108,11 @@ def fair_kinds(kinds: Iterable[JobKind]) -> FairKinds | None:
     return FairKinds(frozenset(kind.queue for kind, _ in fair), rules, batch.text(stages)) if fair else None
 
 
+def takes_turns_key(kind: str) -> str:
+    """What a worker whose code takes turns for a kind says beside what it may claim. No stage has such a key."""
+    return f"turns {kind}"
+
+
 class Registry:
     """Every loaded app's kinds, providers and queues, by name."""
 
@@ -125,8 +130,10 @@ class Registry:
                 if self.providers.setdefault(name, provider) != provider:
                     raise BadDeclaration(f"Two loaded apps declare different providers named '{name}'.")
         declared = {key: triple for kind in self.kinds.values() for key, triple in kind.declares().items()}
-        self.declared: str = batch.text(declared)
-        """What workers of this code may claim: kind, stage and version of input, as one JSON object."""
+        taking = {takes_turns_key(name): (name, "", 0) for name, kind in self.kinds.items() if kind.turns is not None}
+        self.declared: str = batch.text(declared | taking)
+        """What workers of this code may claim: kind, stage and version of input, as one JSON object; and for which
+        kinds they take turns."""
         self.schema = _common_schema(self.apps)
         queues = {kind.queue for kind in self.kinds.values()} | {app.name for app in self.apps if app.kinds}
         self.queues: Sequence[str] = sorted(queues or {app.name for app in self.apps})
@@ -226,6 +233,9 @@ class Kernel:
     is_broker_away: bool = field(default=False, init=False, repr=False)
     """Whether the broker did not take what this process published last."""
     looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
+    queues_left: set[str] = field(default_factory=set, init=False, repr=False)
+    """Queues of the loaded apps in which jobs stand and that their code does not name, as far as was looked."""
+    queues_looked_at: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for app in self.registry.apps:
@@ -240,6 +250,11 @@ class Kernel:
 
     def new_uuid4(self) -> str:
         return uuid4(self.dice)
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue in which jobs of the loaded apps are known to stand; workers serve those that the code names."""
+        return sorted({*self.registry.queues, *self.queues_left})
 
     @property
     def migrations(self) -> list[Migration]:

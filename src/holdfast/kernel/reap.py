@@ -33,10 +33,10 @@ async def reap_once(kernel: Kernel, expire: Callable[[Tx], Awaitable[object]] | 
         if expire is not None:
             await expire(tx)
         now = kernel.now()
-        lost = await leases.expired(tx, kernel.registry.queues, now, BATCH, scan.start or BOTTOM)
+        lost = await leases.expired(tx, kernel.queues, now, BATCH, scan.start or BOTTOM)
         scan.reached(now - LEASE_SLACK_MS if len(lost) < BATCH else lost[-1][2])
         beyond = now + int(kernel.tuning.lease_s * 1_000)
-        deserted = await leases.deserted(tx, kernel.registry.queues, now, BATCH, beyond)
+        deserted = await leases.deserted(tx, kernel.queues, now, BATCH, beyond)
         every = [*((job, provider) for job, provider, _ in lost), *deserted]
         return [Ending(job, Lost(), provider=provider) for job, provider in every]
 
@@ -53,11 +53,11 @@ async def sweep_once(kernel: Kernel) -> int:
 
     async def find(tx: Tx) -> list[Ending]:
         now = kernel.now()
-        late = await leases.overdue(tx, kernel.registry.queues, now, BATCH, deadlines.start or BOTTOM)
+        late = await leases.overdue(tx, kernel.queues, now, BATCH, deadlines.start or BOTTOM)
         deadlines.reached(now - DEADLINE_SLACK_MS if len(late) < BATCH else late[-1][0].deadline_at or BOTTOM)
         ended = [Ending(job, Overdue(), expected=State(job.state), provider=provider) for job, provider in late]
         known = {job.id for job, _ in late}
-        silent = await leases.unanswered(tx, kernel.registry.queues, now, BATCH, callbacks.start or BOTTOM)
+        silent = await leases.unanswered(tx, kernel.queues, now, BATCH, callbacks.start or BOTTOM)
         callbacks.reached(now - DEADLINE_SLACK_MS if len(silent) < BATCH else silent[-1][0].run_at)
         known |= await answers.parked(tx, [job.id for job, _ in silent]) if silent else set()
         for job, provider in silent:

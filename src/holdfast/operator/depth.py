@@ -65,7 +65,7 @@ class Depths:
 async def read_depths(kernel: Kernel, tx: Tx) -> Depths:
     """One look at every queue of the loaded apps."""
     found, now = Depths(), kernel.now()
-    for queue in kernel.registry.queues:
+    for queue in kernel.queues:
         late = await _read(kernel, partial(depth.later, tx, queue, now), "later", queue)
         found.add(queue, State.QUEUED, late)
         found.due[queue] = [row for row in late if row.is_due]
@@ -73,13 +73,12 @@ async def read_depths(kernel: Kernel, tx: Tx) -> Depths:
             head = await _read(kernel, partial(depth.ready, tx, queue, priority), "ready", queue, str(priority))
             found.add(queue, State.QUEUED, head)
             found.due[queue] += head
-        if kernel.registry.fair is not None and queue in kernel.registry.fair.queues:
-            for priority in PRIORITIES:
-                waiting = partial(depth.in_line, tx, queue, priority, now)
-                in_line = await _read(kernel, waiting, "in line", queue, str(priority))
-                found.add(queue, State.QUEUED, in_line)
-                found.due[queue] += in_line
-    ours = set(kernel.registry.queues)
+        for priority in PRIORITIES:  # also where this code takes no turns: that of before or beside it may
+            waiting = partial(depth.in_line, tx, queue, priority, now)
+            in_line = await _read(kernel, waiting, "in line", queue, str(priority))
+            found.add(queue, State.QUEUED, in_line)
+            found.due[queue] += in_line
+    ours = set(kernel.queues)
     for state, read in ((State.PROCESSING, depth.processing), (State.WAITING, depth.waiting)):
         rows = await _read(kernel, partial(read, tx), state)
         found.add_queues(state, rows, ours)

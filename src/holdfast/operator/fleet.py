@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.errors import NotAllowed, NotFound
-from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, stranded
+from holdfast.kernel.questions.deploy import stranded
 from holdfast.kernel.questions.explain import iso
 from holdfast.kernel.upkeep.schedule import list_schedules as read_schedules
 from holdfast.operator.desk import Desk
@@ -24,7 +24,7 @@ async def list_workers(desk: Desk) -> dict[str, Any]:
     """Workers by their last report; one that was silent for long is not `alive`."""
     items: list[dict[str, Any]] = []
     for system in desk.systems:
-        oldest = system.kernel.now() - WORKER_FRESH_MS
+        oldest = system.kernel.now() - workers.FRESH_MS
         async with system.kernel.store.reading() as tx:
             for row in await workers.read_every(tx):
                 about = {

@@ -14,7 +14,8 @@ from holdfast.core.floor import BOTTOM, SLACK_MS
 from holdfast.core.job import State
 from holdfast.core.redact import redact_text
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.questions.deploy import WORKER_FRESH_MS, Undeclared, undeclared
+from holdfast.kernel.questions.deploy import Undeclared, undeclared
+from holdfast.kernel.upkeep.relocate import find_queues
 from holdfast.operator.depth import Depths, read_depths, read_doubtful, read_letters, ready_floors
 from holdfast.stores.seam import Tx
 from holdfast.tables import audit, depth, horizon, incidents, ops, outbox, providers, rollups, workers
@@ -159,9 +160,10 @@ class Snapshot:
 async def snapshot(kernel: Kernel) -> Snapshot:
     now = kernel.now()
     async with kernel.store.reading() as tx:
+        await find_queues(kernel, tx)
         lag = await _lag(kernel, tx)
         depths = await read_depths(kernel, tx)
-        alive = [row for row in await workers.read_every(tx) if row.seen_at >= now - WORKER_FRESH_MS]
+        alive = [row for row in await workers.read_every(tx) if row.seen_at >= now - workers.FRESH_MS]
         taking = [row for row in alive if row.drain_at is None]
         served = frozenset(name for row in taking for name in row.queues.split(",") if name)
         lanes = [Lane(each.queue, each.state, each.jobs, _age_s(each.oldest, now)) for each in depths.every()]

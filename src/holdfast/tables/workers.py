@@ -11,6 +11,8 @@ from holdfast.stores.seam import Tx
 from holdfast.stores.statement import load_statements
 
 sql = load_statements(Path(__file__).with_suffix(".sql"))
+FRESH_MS = 90_000
+"""Workers report when they renew their leases; one that was silent for this long is taken for gone."""
 INTRODUCED_MS = 20 * 60_000
 """So often a worker's whole row is written again: code of before forgets whoever has not written it for an hour."""
 

@@ -77,6 +77,20 @@ class Split(Job[Item]):
         return await work(ctx, "v1", item.name)
 
 
+@app.job(queue="old")
+class Moved(Job[Item]):
+    @stage()
+    async def carry(self, ctx: Context, item: Item) -> str:
+        return await work(ctx, "v1", item.name)
+
+
+@app.job()
+class Lined(Job[Item]):
+    @stage()
+    async def serve(self, ctx: Context, item: Item) -> str:
+        return await work(ctx, "v1", item.name)
+
+
 @dataclass
 class Price:
     name: str
@@ -91,6 +105,9 @@ class Versioned(Job[Price]):
         return price.euros
 
 
+KINDS = (Added, Renamed, Removed, Reordered, Split, Moved, Lined)
+
+
 def inputs(name: str) -> list[tuple[type[Job[Item]] | type[Job[Price]], object]]:
     """One job of every kind of this release."""
-    return [*((kind, Item(name)) for kind in (Added, Renamed, Removed, Reordered, Split)), (Versioned, Price(name, 3))]
+    return [*((kind, Item(name)) for kind in KINDS), (Versioned, Price(name, 3))]

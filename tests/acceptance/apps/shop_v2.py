@@ -1,4 +1,5 @@
-"""The shop's second release: stages are added, renamed, removed, moved and split, an input changed, a kind is new."""
+"""The shop's second release: stages are added, renamed, removed, moved and split, an input changed, a kind
+is new, another has a queue of its own, and one takes turns."""
 
 from __future__ import annotations
 
@@ -82,6 +83,20 @@ class Split(Job[Item]):
         return await work(ctx, "v2", item.name)
 
 
+@app.job(queue="new")
+class Moved(Job[Item]):
+    @stage()
+    async def carry(self, ctx: Context, item: Item) -> str:
+        return await work(ctx, "v2", item.name)
+
+
+@app.job(fair_by="name")
+class Lined(Job[Item]):
+    @stage()
+    async def serve(self, ctx: Context, item: Item) -> str:
+        return await work(ctx, "v2", item.name)
+
+
 @dataclass
 class Price:
     name: str
@@ -109,5 +124,5 @@ class New(Job[Item]):
 
 def inputs(name: str) -> list[tuple[type[Job[Item]] | type[Job[Price]], object]]:
     """One job of every kind of this release."""
-    kinds = (Added, Renamed, Removed, Reordered, Split, New)
+    kinds = (Added, Renamed, Removed, Reordered, Split, Moved, Lined, New)
     return [*((kind, Item(name)) for kind in kinds), (Versioned, Price(name, 300))]

@@ -56,7 +56,7 @@ async def _find(kernel: Kernel, name: str, read: Read) -> list[tuple[str, int]]:
 
 
 async def _read_late(kernel: Kernel, tx: Tx, floor: int) -> list[tuple[str, int]]:
-    late = await leases.unanswered(tx, kernel.registry.queues, kernel.now(), BATCH, floor)
+    late = await leases.unanswered(tx, kernel.queues, kernel.now(), BATCH, floor)
     return [(job.id, job.run_at) for job, _ in late]
 
 
@@ -89,7 +89,7 @@ async def _cancel_children(kernel: Kernel, join_id: str) -> int:
 async def _end_waits(kernel: Kernel, since: int) -> int:
     """Jobs that wait inside of a stage, and whose time is over: the stage runs again and is told so."""
     async with kernel.store.transaction() as tx:
-        late = await leases.unanswered(tx, kernel.registry.queues, kernel.now(), BATCH, since)
+        late = await leases.unanswered(tx, kernel.queues, kernel.now(), BATCH, since)
         parked = await answers.parked(tx, [job.id for job, _ in late]) if late else set()
         inside = [(job, provider) for job, provider in late if job.id in parked]
         over = [Ending(job, Resumed(), expected=State.WAITING, provider=provider) for job, provider in inside]

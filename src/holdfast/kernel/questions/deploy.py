@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
+from holdfast.kernel.upkeep.relocate import find_queues
 from holdfast.stores.seam import Tx
 from holdfast.tables import depth, workers
 from holdfast.tables.depth import LaneHead, LaterHead
-
-WORKER_FRESH_MS = 90_000
-"""Workers report when they renew their leases; one that was silent for this long is taken for gone."""
 
 
 class Stranded(NamedTuple):
@@ -34,7 +32,8 @@ async def stranded(kernel: Kernel) -> list[Stranded]:
     """Compare the loaded code with the jobs that have not ended; empty if it could run all of them."""
     declared = {key for kind in kernel.registry.kinds.values() for key in kind.declares()}
     async with kernel.store.reading() as tx:
-        rows = await depth.standing(tx, kernel.registry.queues)
+        await find_queues(kernel, tx, again=True)
+        rows = await depth.standing(tx, kernel.queues)
     unfit = [row for row in rows if declared_key(row.kind, row.stage, row.version) not in declared]
     return [Stranded(*row, _reason(kernel, row.kind, row.stage, row.version)) for row in unfit]
 
@@ -52,8 +51,8 @@ async def undeclared(kernel: Kernel, tx: Tx, due: Mapping[str, Sequence[LaneHead
     there, however long the queue is. Empty without any worker: then nothing is declared, and all of it waits."""
     now = kernel.now()
     counts: Counter[tuple[str, str]] = Counter()
-    for queue in kernel.registry.queues:
-        sets = await workers.declaring(tx, queue, now - WORKER_FRESH_MS)
+    for queue in kernel.queues:
+        sets = await workers.declaring(tx, queue, now - workers.FRESH_MS)
         if not sets or not all(sets):  # a worker of older code does not say what it declares
             continue
         declared = frozenset().union(*sets)

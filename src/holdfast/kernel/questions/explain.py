@@ -16,7 +16,6 @@ from holdfast.core.job import State
 from holdfast.errors import NotFound
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.kinds import declared_key
-from holdfast.kernel.questions.deploy import WORKER_FRESH_MS
 from holdfast.kernel.questions.horizon import read_held_back
 from holdfast.stores.seam import Tx
 from holdfast.tables import events, jobs, joins, ops, pauses, providers, workers
@@ -53,6 +52,8 @@ class Story:
     """Those of its kind and its queue."""
     join: JoinLine | None = None
     """The children that it waits for."""
+    home: str | None = None
+    """The queue that its kind waits in by the loaded code."""
 
 
 async def explain(kernel: Kernel, job_id: str) -> Explanation:
@@ -92,12 +93,14 @@ async def _read(kernel: Kernel, tx: Tx, job_id: str) -> Story:
     provider = await providers.read(tx, job.provider) if job.provider else None
     case = await ops.case_of_job(tx, job_id) if job.state == State.DEAD else None
     now = kernel.now()
-    sets = await workers.declaring(tx, job.queue, now - WORKER_FRESH_MS) if job.state == State.QUEUED else []
+    sets = await workers.declaring(tx, job.queue, now - workers.FRESH_MS) if job.state == State.QUEUED else []
     declaring = frozenset(key for keys in sets for key in keys)
     paused = await pauses.of_job(tx, job.kind, job.queue) if job.state == State.QUEUED else []
     last = history[-1] if history else None
     join = await _join_of(tx, job)
-    return Story(job, last, provider, case, await workers.read_every(tx), now, declaring, paused, join)
+    kind = kernel.registry.kinds.get(job.kind)
+    home = None if kind is None else kind.queue
+    return Story(job, last, provider, case, await workers.read_every(tx), now, declaring, paused, join, home)
 
 
 async def _join_of(tx: Tx, job: JobDetails) -> JoinLine | None:
@@ -123,10 +126,16 @@ def _queued(story: Story) -> Explanation:
     fresh = [
         worker
         for worker in story.workers
-        if _serves(worker, job.queue) and worker.seen_at >= now - WORKER_FRESH_MS and worker.drain_at is None
+        if _serves(worker, job.queue) and worker.seen_at >= now - workers.FRESH_MS and worker.drain_at is None
     ]
     facts = {"queue": job.queue, "run_at": job.run_at, "workers": len(fresh)}
     waited = _span(now - job.run_at)
+    if not fresh and story.home not in (None, job.queue):
+        sentence = (
+            f"It has been due for {waited} in the queue '{job.queue}', which no running worker serves; jobs of its "
+            f"kind wait in '{story.home}' now, where workers of this code bring it within about a minute."
+        )
+        return Explanation(sentence, {"code": "LEFT", "home": story.home, **facts})
     if not fresh:
         sentence = (
             f"It has been due for {waited} and no worker of the queue '{job.queue}' has reported lately: "
