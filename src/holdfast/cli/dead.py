@@ -69,14 +69,14 @@ def dead_groups(
 
 
 def _draw_groups(found: dict[str, Any]) -> RenderableType:
-    rows = [{**row, "error": _gist(row)} for row in found["items"]]
+    rows = [{**group, "error": _gist(group)} for group in found["items"]]
     return draw_rows({"items": rows}, ["letters", "state", "kind", "stage", "fingerprint", "error", "cause"])
 
 
-def _gist(row: dict[str, Any]) -> str:
+def _gist(group: dict[str, Any]) -> str:
     """What a program raised by mistake begins with a name of its own, which says more than that it is a bug."""
-    error = " ".join(str(row["last_error"]).split())
-    return error if row["error_class"] == "BUG" else f"{row['error_class']}: {error}"
+    error = " ".join(str(group["last_error"]).split())
+    return error if group["error_class"] == "BUG" else f"{group['error_class']}: {error}"
 
 
 @dead_cli.command("show")
