@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import App, Context, Discard, Job, Provider, stage
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.declare.declaring import may_hold
+from holdfast.kernel.declare.types import may_hold
 
 pytestmark = pytest.mark.spec("K6")
 
@@ -269,10 +269,10 @@ MISTAKES: list[tuple[Callable[[App], Any], str]] = [
     (stage_replaced_without_its_mark, "write 'pack' in 'Ship', with @stage() above it."),
     (result_of_another_type, "The stage 'Ship.send' takes 'pack' as int, but the stage 'pack' returns str; "),
     (input_of_another_type, "The stage 'Ship.pack' takes 'order' as str, but the job's input is Order; "),
-    (input_before_the_context, "The stage 'Ship.pack' takes 'ctx' as Context, but the job's input is Order; "),
+    (input_before_the_context, "The stage 'Ship.pack' takes its context, 'order', as Order: a stage takes (self, ctx:"),
     (sync_stage, "The stage 'Ship.pack' is a plain def: its ctx is a SyncContext, whose methods are not awaited; "),
     (job_without_input, "'Ship' must say what it takes: class Ship(Job[YourInput])."),
-    (stage_without_context, "The stage 'Ship.pack' must take (self, ctx, input) and then earlier results."),
+    (stage_without_context, "The stage 'Ship.pack' takes its context, 'order', as Order: a stage takes (self, ctx: "),
     (job_without_stage, "'Ship' has no stage; mark at least one method with @stage()."),
     (result_of_nobody, "The stage 'Ship.pack' asks for 'label', but no earlier stage returns that type; name the"),
     (two_results_alike, "The stage 'Ship.send' asks for 'text', but several earlier stages return that type; name"),

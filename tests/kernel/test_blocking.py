@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -17,7 +18,18 @@ from holdfast.kernel import operate
 from holdfast.kernel.running.processes import Pools
 from holdfast.testing import World, world
 from tests.kernel import blocking_app, slow_import_app
-from tests.kernel.blocking_app import Computes, Endless, Fails, Hangs, Holds, Plain, Spins, app
+from tests.kernel.blocking_app import (
+    Asks,
+    Computes,
+    ComputesOddly,
+    Endless,
+    Fails,
+    Hangs,
+    Holds,
+    Plain,
+    Spins,
+    app,
+)
 from tests.kernel.places import Deploy
 
 
@@ -53,6 +65,46 @@ async def test_a_plain_def_runs_in_a_thread_with_all_of_its_context(deploy: Depl
     ]
     assert threading.get_ident() not in blocking_app.threads and len(blocking_app.sends) == 2
     assert (await world.events(jobs[0])).count("progress") == 1
+    await world.kernel.aside.close()
+
+
+GAVE_A_COROUTINE = "gave a coroutine to the ctx of a plain def stage, where nobody awaits it: give a plain function"
+INTERRUPTED = "The stage raised KeyboardInterrupt(), which would end the worker; raise another."
+
+
+@pytest.mark.spec("K23")
+@pytest.mark.parametrize("pools", [True, False])
+async def test_each_thread_of_a_stage_is_told_what_came_of_its_own_question(
+    deploy: Deploy, clean: None, pools: bool
+) -> None:
+    world = await deploy(app)
+    if pools:
+        world.kernel.aside = Pools()
+    told = {
+        "in turn": json.dumps([f"id {number}" for number in range(6)], separators=(",", ":")),
+        "inside": "5",
+        "paid": "[40,40]",
+        "wait": None,
+        "after": None,
+    }
+    refused = {
+        "async call": f"'ask_later' {GAVE_A_COROUTINE}",
+        "async send": GAVE_A_COROUTINE,
+        "interrupted": INTERRUPTED,
+        "interrupted inside": INTERRUPTED,
+    }
+    jobs = {what: await world.enqueue(Asks, what) for what in (*told, *refused)}
+    await world.run_until_idle()
+    assert {what: (await world.results(jobs[what])).get("run") for what in told} == told
+    assert {await world.state(jobs[what]) for what in told} == {"succeeded"}
+    letters = {letter["job_id"]: letter for letter in await world.dead_letters()}
+    for what, sentence in refused.items():
+        letter = letters[jobs[what]]
+        assert sentence in letter["last_error"] and letter["attempts_made"] == 1, what
+        assert letter["error_class"] == "USAGE_ERROR"
+    blocking_app.begun.set()
+    assert await asyncio.to_thread(blocking_app.ended.wait, 10)
+    assert "has used ctx after the stage had ended; join it before that" in blocking_app.stopped[0]
     await world.kernel.aside.close()
 
 
@@ -107,6 +159,18 @@ async def test_a_cancelled_job_stops_its_thread_and_grace_gives_the_others_back(
     assert (await real.job(job))["crashes"] == 0
 
 
+ODD = {
+    "threads": "[0,1,2,3,4,5,6,7]",
+    "fork": "",
+    "stdin": '""',
+    "exit": "called sys.exit(7)",
+    "lambda": "it is a function, which cannot be sent to the worker",
+    "later": "it is a coroutine: an `await` is missing",
+    "interrupt": INTERRUPTED,
+}
+"""What stages in a process do that once was read as another stage's answer, waited for ever, or was tried again."""
+
+
 @pytest.mark.slow
 @pytest.mark.spec("K23", "K3")
 async def test_cpu_stages_run_in_processes_which_die_alone(clean: None) -> None:
@@ -127,14 +191,26 @@ async def test_cpu_stages_run_in_processes_which_die_alone(clean: None) -> None:
         row = await real.job(killer)
         assert (row["crashes"], row["failures"], row["state"]) == (1, 0, "queued")
         assert (await real.events(killer))[-1] == "lost" and await real.state(after) == "succeeded"
+        odd = {what: await real.enqueue(ComputesOddly, what) for what in ODD}
+        after = await real.enqueue(Computes, "x")
         kinds: tuple[tuple[type[Job[str]], str], ...]
         kinds = ((Endless, "x"), (Computes, "closed"), (Computes, "odd"), (Computes, "effect"))
         jobs = {await real.enqueue(kind, what): what for kind, what in kinds} | {killer: "die"}
         await real.run_until_idle()
-        found = {jobs[letter["job_id"]]: letter for letter in await real.dead_letters()}
+        found = {jobs.get(letter["job_id"], ""): letter for letter in await real.dead_letters()}
         assert found["die"]["error_class"] == "POISON_JOB" and found["x"]["error_class"] == "STAGE_TIMEOUT"
         assert found["closed"]["error_class"] == "SHOP_CLOSED" and "Odd: one" in found["odd"]["last_error"]
         assert "ctx.effect is not to be had in the process" in found["effect"]["last_error"]
+        letters = {letter["job_id"]: letter for letter in await real.dead_letters()}
+        for what, sentence in ODD.items():
+            result = (await real.results(odd[what])).get("run", "")
+            assert (
+                result == str(os.getpid())
+                if what == "fork"
+                else sentence in (result or letters[odd[what]]["last_error"])
+            )
+        assert all(letters[odd[what]]["attempts_made"] == 1 for what in ("exit", "lambda", "later", "interrupt"))
+        assert await real.state(after) == "succeeded", "nothing of theirs is read as another's"
         await real.kernel.aside.close()
 
 

@@ -64,6 +64,19 @@ def text_problem(value: object, length_max: int) -> str | None:
     return None if is_storable(value) else "must not hold a NUL or half of a character"
 
 
+def function_problem(function: object, takes: int) -> str | None:
+    """What is wrong with a function that will be called with so many arguments. What has no signature to ask passes."""
+    if not callable(function):
+        return "must be a function"
+    try:
+        inspect.signature(function).bind(*[None] * takes)
+    except TypeError:
+        return f"must take {('no argument', 'one argument', 'two arguments', 'three arguments')[takes]}"
+    except ValueError:
+        return None
+    return None
+
+
 T = TypeVar("T")
 _CONSTRUCTORS = ("__init__", "__new__")
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from holdfast.core.breaker import BreakerPolicy
 from holdfast.core.failure import Failure
-from holdfast.core.given import BadValue, count_problem, flag_problem, seconds_problem
+from holdfast.core.given import BadValue, count_problem, flag_problem, function_problem, seconds_problem
 
 NAME_LENGTH_MAX = 200
 EffectClass = Literal["token", "lookup", "neither"]
@@ -108,10 +108,12 @@ def _wrong_number(provider: Provider) -> str | None:
 
 
 def _wrong_function(provider: Provider) -> str | None:
-    for name in ("lookup", "has_id", "probe", "classify"):
+    for name, takes in (("lookup", 1), ("has_id", 1), ("probe", 0), ("classify", 1)):
         value = getattr(provider, name)
         if value is not None and not callable(value):
             return f"has a {name} of {value!r}, which is no function."
+        if value is not None and (problem := function_problem(value, takes)):
+            return f"has a {name} that {problem}."
     if iscoroutinefunction(provider.classify):
         return "has a classify that is an async def; it must be a plain function."
     return None

@@ -1,7 +1,7 @@
 """The process of `cpu=True` stages: takes one stage after the other from its worker, and ends with it.
 
-Messages are pickles with their length in front, over standard input and output; what a handler prints goes to
-standard error.
+Messages are pickles with their length in front, over what were standard input and output; what a handler prints goes
+to standard error, and what it reads is empty.
 """
 
 from __future__ import annotations
@@ -19,10 +19,23 @@ from functools import reduce
 from typing import Any, BinaryIO, cast
 
 from holdfast.engines.children import end_with_parent
-from holdfast.kernel.running.aside import Ask, Facts, Raised, StageAddress, StageReturned, come_of
+from holdfast.errors import BadDeclaration
+from holdfast.kernel.declare.fitting import missing_await
+from holdfast.kernel.running.aside import (
+    Ask,
+    Facts,
+    Raised,
+    Speaking,
+    StageAddress,
+    StageReturned,
+    come_of,
+    interrupted,
+)
 from holdfast.kernel.running.sync_context import SyncContext
 
 SIZE = struct.Struct(">I")
+SPELLED = {"keep": "checkpoint", "recall": "checkpoint"}
+"""What a handler calls, where the question to the worker has another name."""
 
 
 class StageRaised(Exception):
@@ -48,11 +61,12 @@ def make_again(kind: type[BaseException], args: tuple[Any, ...], state: dict[str
 
 
 class Pipe:
-    """The way to the worker. The handler's end of the conversation."""
+    """The way to the worker. One process speaks on it: what a handler has forked says nothing."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self._reader = reader
         self._writer = writer
+        self._pid = os.getpid()
 
     def read(self) -> Any:
         """The next thing; None when the worker is gone, or wants this process to end."""
@@ -66,6 +80,8 @@ class Pipe:
 
     def write_end(self, ended: StageReturned | Raised) -> None:
         """Say what came of a handler: as text, if it cannot be sent as it is."""
+        if self.is_forked:
+            os._exit(0)  # the handler forked, and both have returned
         if isinstance(ended, Raised):
             ended = Raised(cast(Any, Portable(ended.error)))
         try:
@@ -79,19 +95,43 @@ class Pipe:
         self._writer.write(SIZE.pack(len(text)) + text)
         self._writer.flush()
 
+    @property
+    def is_forked(self) -> bool:
+        return os.getpid() != self._pid
+
+
+class ProcessPort:
+    """The handler's end of the conversation about one stage."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._speaking = Speaking()
+
     def ask(self, message: Ask) -> Any:
-        self.write(message)
-        reply = self.read()
+        if self._pipe.is_forked:
+            raise BadDeclaration("A process that a cpu=True stage forked has used its ctx; use it in the stage itself.")
+        with self._speaking:
+            try:
+                self._pipe.write(message)
+            except Exception as error:
+                what = SPELLED.get(message.what, message.what)
+                raise BadDeclaration(f"What ctx.{what} is given cannot be sent to the worker: {error}.") from None
+            reply = self._pipe.read()
         if reply is None:
             os._exit(0)
         return come_of(reply)
 
+    def end(self) -> None:
+        self._speaking.end()
 
-def _in_words(ended: StageReturned | Raised, problem: Exception) -> StageRaised:
+
+def _in_words(ended: StageReturned | Raised, problem: Exception) -> Exception:
     if isinstance(ended, Raised):
         error = cast(Any, ended.error)._error
         return StageRaised(f"{type(error).__name__}: {error}")
-    return StageRaised(f"The stage returned a {type(ended.value).__name__}, which cannot be sent: {problem}")
+    awaitable = missing_await(ended.value)
+    why = awaitable or f"it is a {type(ended.value).__name__}, which cannot be sent to the worker: {problem}"
+    return BadDeclaration(f"The stage returned a value that does not fit: {why}.")
 
 
 def load(module: str) -> None:
@@ -102,24 +142,27 @@ def load(module: str) -> None:
 
 def run_stage(pipe: Pipe, where: StageAddress, facts: Facts, now: int, arguments: bytes) -> StageReturned | Raised:
     """Run one stage to its end."""
-    began = time.monotonic()
+    began, port = time.monotonic(), ProcessPort(pipe)
     try:
         job = reduce(getattr, where.job.split("."), importlib.import_module(where.module))
-        context = SyncContext(facts, pipe, lambda: now + int((time.monotonic() - began) * 1_000))
+        context = SyncContext(facts, port, lambda: now + int((time.monotonic() - began) * 1_000))
         kind = vars(job)["__holdfast__"]
         return StageReturned(vars(job)[where.stage](kind.instance, context, *pickle.loads(arguments)))
-    except (SystemExit, KeyboardInterrupt) as error:  # ends the stage, and not the worker that reads this
-        return Raised(StageRaised(f"{type(error).__name__}: {error}"))
+    except KeyboardInterrupt as error:
+        return interrupted(error)
     except BaseException as error:
         error.add_note(f"In the process of the stage:\n{traceback.format_exc()}")
         return Raised(error)
+    finally:
+        port.end()
 
 
 def main() -> None:
     end_with_parent(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker decides when it is time
-    pipe = Pipe(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))
+    pipe = Pipe(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a handler or a program of its reads there is nobody's message
     sys.path[:] = pipe.read() or sys.path
     while (order := pipe.read()) is not None:
         if isinstance(order, str):

@@ -26,7 +26,6 @@ from typing_extensions import TypeVar as TypeVarWithDefault
 
 from holdfast.core.classify import Rules
 from holdfast.core.failure import Failure, PublicFailure
-from holdfast.core.given import seconds_problem
 from holdfast.core.job import Priority
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
@@ -229,7 +228,6 @@ class App:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.match(self.name):
             raise BadDeclaration(f"The app name '{self.name}' must be {NAME_RULE}.")
-
         if self.schema is not None and (not isinstance(self.schema, str) or not SCHEMA.match(self.schema)):
             raise BadDeclaration(f"The schema '{self.schema}' must be a small letter and up to 62 of a-z, 0-9 and '_'.")
 
@@ -273,6 +271,7 @@ class App:
         declaring.refuse_bare("app.job", bare)
 
         def declare(cls: J) -> J:
+            declaring.check_class(cls)
             turns = declaring.declared_turns(cls.__name__, fair_by, weights, limit)
             given = (deadline_s, priority, announce, retries, self.never, version, upgrade, seals, self.sealer, turns)
             kind = job_kind(self.name, cls, name, *given, search)
@@ -300,6 +299,7 @@ class App:
         keys are set, what nobody signed is logged and dropped; with `unsigned` it comes too, with `genuine` False."""
 
         def declare(function: F) -> F:
+            declaring.check_consumer(queue, function)
             self.consumers.append(Consumer(queue, function, prefetch, unsigned))
             return function
 
@@ -308,10 +308,10 @@ class App:
     def step(self, *, every_s: float, channel: str | None = None, everywhere: bool = False) -> Callable[[F], F]:
         """Repeat the function while a worker runs, at once when `channel` is hinted. One process does it for all, or
         each for itself if `everywhere`, as for files on its own disk."""
-        if problem := seconds_problem(every_s, above_zero=True):
-            raise BadDeclaration(f"A step cannot run every {every_s!r} s; it {problem}.")
+        declaring.check_every(every_s)
 
         def declare(function: F) -> F:
+            declaring.check_repeated(f"A step of '{self.name}'", function, 1)
             self.steps.append(Step(f"{self.name}.{function.__name__}", function, every_s, channel, everywhere))
             return function
 

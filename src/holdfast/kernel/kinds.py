@@ -33,8 +33,16 @@ from holdfast.kernel.declare.fitting import (
     takes_none,
     why_unwritable,
 )
-from holdfast.kernel.declare.methods import check_method, needs_of, refuse_hidden, refuse_unmarked
+from holdfast.kernel.declare.methods import (
+    check_method,
+    checked_hook,
+    needs_of,
+    refuse_hidden,
+    refuse_shared,
+    refuse_unmarked,
+)
 from holdfast.kernel.declare.size import check_size
+from holdfast.kernel.declare.types import check_result, declared_types
 from holdfast.kernel.sealing import Sealer
 
 
@@ -223,7 +231,7 @@ def job_kind(
         raise BadDeclaration(f"'{cls.__name__}' has a deadline_s of {deadline_s!r}; it {problem}.")
     upgrades = dict(upgrade or {})
     declaring.check_versions(cls.__name__, version, upgrades)
-    given, result = _declared_types(cls)
+    given, result = declared_types(cls)
     takes = declaring.adapter_for(given, cls.__name__)
     declaring.check_turns(cls.__name__, turns, given)
     stages = _stages(cls, given, result, retries, never)
@@ -240,7 +248,7 @@ def job_kind(
         priority=priority,
         announce=announce,
         instance=declaring.make_instance(cls),
-        on_settled=declaring.checked_hook(cls),
+        on_settled=checked_hook(cls),
         by_name={**_former(stages), **{each.name: each for each in stages}},
         seals=declaring.checked_paths(cls.__name__, "seals", seals, given),
         sealer=sealer or Sealer(),
@@ -268,22 +276,6 @@ def _check_names(place: str, stages: tuple[Stage, ...]) -> None:
                 raise BadDeclaration(f"'{place}.{stage.name}' was formerly '{old}', which cannot be: name each once.")
 
 
-def _declared_types(cls: type[Any]) -> tuple[Any, Any]:
-    """The types of the input and of the result; the second is Any where the class says nothing of it."""
-    for base in getattr(cls, "__orig_bases__", ()):
-        if getattr(typing.get_origin(base), "__name__", "") == "Job":
-            given, result = (*typing.get_args(base), Any)[:2]
-            if isinstance(given, typing.TypeVar):
-                raise BadDeclaration(f"'{cls.__name__}' takes {given}, which stands for any type: write Job[Order].")
-            return given, result
-    if not isinstance(cls, type):
-        raise BadDeclaration(
-            f"'{cls.__name__}' is a function; a job is a class: class {cls.__name__.title().replace('_', '')}"
-            "(Job[YourInput]), with a method marked @stage()."
-        )
-    raise BadDeclaration(f"'{cls.__name__}' must say what it takes: class {cls.__name__}(Job[YourInput]).")
-
-
 def _stages(
     cls: type[Any], takes: Any, result: Any, retries: int | None, never: tuple[type[BaseException], ...]
 ) -> tuple[Stage, ...]:
@@ -291,6 +283,7 @@ def _stages(
     names = [name for name, _ in marked]
     declaring.check_inherited(cls, set(names))
     refuse_hidden(cls)
+    refuse_shared(cls.__name__, marked)
     refuse_unmarked(cls)
     if not marked:
         raise BadDeclaration(f"'{cls.__name__}' has no stage; mark at least one method with @stage().")
@@ -300,13 +293,13 @@ def _stages(
         mark: StageMark = method.__holdfast_stage__
         place = f"{cls.__name__}.{name}"
         check_method(place, method)
-        declaring.check_options(place, mark.retry, mark.provider, mark.timeout_s)
+        declaring.check_options(place, mark.retry, mark.provider, mark.timeout_s, mark.cpu)
         hints = declaring.hints_of(method, place)
         returns = _plain(hints.get("return", Any))
         stages.append(
             Stage(
                 name=name,
-                run=handler_of(method, mark.cpu, cls, hints),
+                run=handler_of(name, method, mark.cpu, cls, hints),
                 provider=mark.provider,
                 timeout_s=mark.timeout_s,
                 plan=StagePlan(name, mark.provider.name if mark.provider else None, mark.retry, retries),
@@ -321,7 +314,7 @@ def _stages(
             )
         )
         returned[name] = returns
-    declaring.check_result(cls.__name__, result, name, returns)
+    check_result(cls.__name__, result, name, returns)
     return tuple(stages)
 
 

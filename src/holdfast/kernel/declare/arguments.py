@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.declare.declaring import members_of
+from holdfast.kernel.declare.types import members_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,6 +62,8 @@ def _is_a(value: object, member: Any) -> bool:
 
 
 def _spell(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
     return " or ".join(_word(member) for member in members_of(hint))
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-import types
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from asyncio import CancelledError
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from holdfast.core.classify import Rules
-from holdfast.core.given import count_problem, nearest, seconds_problem
+from holdfast.core.given import count_problem, flag_problem, function_problem, seconds_problem
 from holdfast.core.provider import Provider
 from holdfast.core.retry import Retry
 from holdfast.core.turns import OWNER, Limit, Turns
 from holdfast.errors import BadDeclaration
+from holdfast.transports.seam import Queue
 
 U = TypeVar("U")
-HOOK = "on_settled"
-HOOKS = {HOOK: 0.8, "corrected": 0.9, "taken_back": 0.9, "public_failure": 0.9, "log_fields": 0.9}
-"""What a class may write, and how like it a name must be to be taken for it misspelt."""
+UNJUDGED = frozenset({BaseException, CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit})
+"""What no rule of a stage can speak of: all exceptions at once, and those that end what runs the stage."""
 KIND = re.compile(r"[\w.:-]{1,200}\Z")
 
 
@@ -50,9 +50,11 @@ def adapter_for(type_: Any, place: str) -> TypeAdapter[Any]:
         name = getattr(type_, "__forward_arg__", type_)
         raise BadDeclaration(f"'{place}' names its type by the text '{name}'; write the class itself, above it.")
     try:
-        return TypeAdapter(type_)
+        adapter: TypeAdapter[Any] = TypeAdapter(type_)
+        adapter.rebuild()
+        return adapter
     except Exception as error:
-        why = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        why = str(error).partition("\n")[0].partition(". ")[0].partition("; you should")[0].rstrip(".")
         advice = "use a dataclass, a pydantic model or what JSON has"
         raise BadDeclaration(f"'{place}' uses a type that cannot be stored as JSON: {why}; {advice}.") from None
 
@@ -64,7 +66,7 @@ def make_instance(cls: type[Any]) -> Any:
     except TypeError as error:
         way_out = "it is made without arguments, once for all jobs: give what it needs by its module or its app"
         raise BadDeclaration(f"'{cls.__name__}' cannot be made: {error}; {way_out}.") from None
-    instance._holdfast_shared = True  # from here on no stage leaves anything on it
+    object.__setattr__(instance, "_holdfast_shared", True)  # from here on no stage leaves anything on it
     return instance
 
 
@@ -76,13 +78,13 @@ def check_formerly(formerly: object) -> tuple[str, ...]:
 
 
 def check_reads(reads: object) -> frozenset[str]:
-    if isinstance(reads, str) or not isinstance(reads, Iterable):
+    if isinstance(reads, str) or not isinstance(reads, Iterable) or not all(isinstance(each, str) for each in reads):
         raise BadDeclaration(f"reads={reads!r} must be fields of the input: write reads=('field',).")
     return frozenset(reads)
 
 
 def check_upgrade(upgrade: U) -> U:
-    if upgrade is not None and not callable(upgrade):
+    if upgrade is not None and function_problem(upgrade, 1):
         raise BadDeclaration(f"upgrade={upgrade!r} must be a function that takes a stored result.")
     refuse_async("An upgrade", upgrade)
     return upgrade
@@ -92,6 +94,32 @@ def refuse_async(what: str, function: object) -> None:
     """What is called while a job is read or judged is called plainly: a coroutine would be taken for its answer."""
     if inspect.iscoroutinefunction(function):
         raise BadDeclaration(f"{what} must be a plain function, and '{function.__name__}' is an async def.")
+
+
+def check_every(every_s: object) -> None:
+    if problem := seconds_problem(every_s, above_zero=True):
+        raise BadDeclaration(f"A step cannot run every {every_s!r} s; it {problem}.")
+
+
+def check_repeated(what: str, function: object, takes: int) -> None:
+    """A function that the worker awaits again and again, with so many arguments."""
+    name = getattr(function, "__name__", repr(function))
+    if inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
+        raise BadDeclaration(f"{what} must be an async def, and '{name}' is a plain function.")
+    if problem := function_problem(function, takes):
+        raise BadDeclaration(f"{what} is '{name}', which {problem}.")
+
+
+def check_consumer(queue: object, function: object) -> None:
+    if not isinstance(queue, Queue):
+        raise BadDeclaration(f"A consumer needs the Queue that it takes messages of, not {queue!r}.")
+    check_repeated(f"The consumer of '{queue.name}'", function, 2)
+
+
+def check_class(cls: object) -> None:
+    if not isinstance(cls, type) and not inspect.isfunction(cls):
+        name = type(cls).__name__
+        raise BadDeclaration(f"@app.job() stands above an instance of {name}; it must stand above the class.")
 
 
 def check_markable(thing: object) -> None:
@@ -125,7 +153,9 @@ def check_provider(place: str, provider: object) -> None:
         raise BadDeclaration(f"{place} has a provider of {provider!r}; write provider=Provider(...).")
 
 
-def check_options(place: str, retry: object, provider: object, timeout_s: object) -> None:
+def check_options(place: str, retry: object, provider: object, timeout_s: object, cpu: object) -> None:
+    if problem := flag_problem(cpu):
+        raise BadDeclaration(f"The stage '{place}' has cpu={cpu!r}; it {problem}.")
     if not isinstance(retry, Retry):
         raise BadDeclaration(f"The stage '{place}' has a retry of {retry!r}; write retry=Retry(attempts=...).")
     if provider is not None:
@@ -140,6 +170,11 @@ def checked_rules(rules: Rules, never: tuple[type[BaseException], ...], place: s
     for option, classes in (("retry_on", rules.retry_on), ("never", rules.never)):
         if not isinstance(classes, tuple) or not all(map(_is_exception, classes)):
             raise BadDeclaration(f"The stage '{place}' has a {option} that is not a tuple of exception classes.")
+        for each in classes:
+            if each in UNJUDGED:
+                raise BadDeclaration(
+                    f"The stage '{place}' names {each.__name__} in {option}; name classes of what it may fail with."
+                )
     both = sorted(each.__name__ for each in {*rules.retry_on} & {*rules.never})
     if both:
         raise BadDeclaration(f"The stage '{place}' names {', '.join(both)} in retry_on and in never.")
@@ -155,6 +190,9 @@ def _is_exception(candidate: object) -> bool:
 def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> None:
     if count_problem(version):
         raise BadDeclaration(f"'{place}' has version {version}; versions count from 1.")
+    odd = [step for step in upgrades if not isinstance(step, int)]
+    if odd:
+        raise BadDeclaration(f"'{place}' has an upgrade from version {odd[0]!r}; write upgrade={{1: function}}.")
     missing = [step for step in range(min(upgrades, default=version), version) if step not in upgrades]
     if missing:
         raise BadDeclaration(f"'{place}' has version {version} but no upgrade from version {missing[0]}.")
@@ -162,6 +200,8 @@ def check_versions(place: str, version: int, upgrades: Mapping[int, Any]) -> Non
         if not callable(upgrade):
             raise BadDeclaration(f"'{place}' has an upgrade from version {step} that is no function, but {upgrade!r}.")
         refuse_async(f"The upgrade of '{place}' from version {step}", upgrade)
+        if problem := function_problem(upgrade, 1):
+            raise BadDeclaration(f"The upgrade of '{place}' from version {step} {problem}, the stored input.")
     beyond = [step for step in upgrades if not 1 <= step < version]
     if beyond:
         raise BadDeclaration(f"'{place}' has version {version}; an upgrade from version {beyond[0]} leads nowhere.")
@@ -177,89 +217,6 @@ def check_inherited(cls: type[Any], own: set[str]) -> None:
                 )
 
 
-def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
-    """The class's own `on_settled`, or None where it has none. One that could not be called is refused, and so is a
-    method whose name is nearly that."""
-    for name, method in vars(cls).items():
-        is_own = inspect.isfunction(method) and not name.startswith("_") and not hasattr(method, "__holdfast_stage__")
-        if is_own and name not in HOOKS:
-            _refuse_misspelt(cls.__name__, name)
-        if name in HOOKS and hasattr(method, "__holdfast_stage__"):
-            raise BadDeclaration(f"'{cls.__name__}.{name}' is a stage, but that is the name of a hook; rename it.")
-    hook: Callable[..., Awaitable[None]] = getattr(cls, HOOK)
-    if hook.__module__ == "holdfast.kernel.app":
-        return None
-    if not inspect.iscoroutinefunction(hook):
-        raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must be an async function that takes (self, tx, change).")
-    try:
-        inspect.signature(hook).bind(None, None, None)
-    except TypeError:
-        raise BadDeclaration(f"'{cls.__name__}.{HOOK}' must take (self, tx, change).") from None
-    return hook
-
-
-def _refuse_misspelt(place: str, name: str) -> None:
-    for hook, cutoff in HOOKS.items():
-        if nearest(name, [hook], cutoff):
-            signature = f"{hook}(self, tx, change)" if hook == HOOK else hook
-            raise BadDeclaration(f"'{place}.{name}' is called by nobody; did you mean {signature}?")
-
-
-def check_type(place: str, parameter: str, hints: dict[str, Any], given: Any, source: str) -> None:
-    wanted = hints.get(parameter, Any)
-    if not may_hold(wanted, given):
-        raise BadDeclaration(
-            f"The stage '{place}' takes '{parameter}' as {_spelled(wanted)}, but {source} {_spelled(given)}; "
-            "make the two the same."
-        )
-
-
-def check_result(place: str, result: Any, stage: str, returns: Any) -> None:
-    if not may_hold(result, returns):
-        raise BadDeclaration(
-            f"'{place}' is a Job that ends with {_spelled(result)}, but its last stage '{stage}' returns "
-            f"{_spelled(returns)}; make the two the same."
-        )
-
-
-def _spelled(type_: Any) -> str:
-    return type_.__name__ if isinstance(type_, type) else str(type_)
-
-
-def may_hold(wanted: Any, given: Any) -> bool:
-    """Whether a parameter of the type `wanted` may be given a value of the type `given`. False only if it never can:
-    what is hard to judge is left to the type checker."""
-    wanted_members, given_members = members_of(wanted), members_of(given)
-    return any(_fits(each, value) for each in wanted_members for value in given_members)
-
-
-def members_of(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a type, each without its decoration."""
-    origin = typing.get_origin(annotation)
-    if origin is typing.Annotated or isinstance(annotation, typing.NewType):
-        return members_of(annotation.__origin__ if origin else annotation.__supertype__)
-    if origin in (typing.Union, types.UnionType):
-        return tuple(member for part in typing.get_args(annotation) for member in members_of(part))
-    if origin is typing.Literal:
-        return tuple(type(value) for value in typing.get_args(annotation))
-    return (dict,) if typing.is_typeddict(annotation) else (annotation,)
-
-
-def _fits(wanted: Any, given: Any) -> bool:
-    wanted_class, given_class = typing.get_origin(wanted) or wanted, typing.get_origin(given) or given
-    if Any in (wanted, given) or not isinstance(wanted_class, type) or not isinstance(given_class, type):
-        return True
-    if wanted_class is given_class:
-        pairs = zip(typing.get_args(wanted), typing.get_args(given), strict=False)
-        return all(may_hold(*pair) for pair in pairs)
-    if wanted_class in (float, complex) and issubclass(given_class, int | float):
-        return True
-    try:
-        return issubclass(given_class, wanted_class) or issubclass(wanted_class, given_class)
-    except TypeError:  # a protocol, which has no instances to ask
-        return True
-
-
 def declared_turns(
     place: str, fair_by: str | None, weights: Mapping[str, int] | None, limit: Limit | None
 ) -> Turns | None:
@@ -273,7 +230,10 @@ def declared_turns(
         return None
     if fair_by is not None and fair_by != by:
         raise BadDeclaration(f"'{place}' is fair by '{fair_by}' but limited per '{by}'; they must be the same.")
-    return Turns(by, dict(weights or {}), limit)
+    odd = [key for key in weights or {} if not isinstance(key, str | int)]
+    if odd:
+        raise BadDeclaration(f"'{place}' gives a weight to {odd[0]!r}; keys are texts or whole numbers.")
+    return Turns(by, {str(key): weight for key, weight in (weights or {}).items()}, limit)
 
 
 def check_turns(place: str, turns: Turns | None, takes: Any) -> None:

@@ -1,17 +1,33 @@
-"""What may stand below and above `@stage()`: a method of its class, with parameters that a worker can fill."""
+"""What may stand below and above `@stage()`: a method of its class, with parameters that a worker can fill.
+
+And the hooks that a class may write, which are called by their names."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from holdfast.core.given import nearest
 from holdfast.errors import BadDeclaration
-from holdfast.kernel.declare import declaring
+from holdfast.kernel.declare.types import check_type
 
 MARK = "__holdfast_stage__"
 TAKES = "it must be a method that takes (self, ctx, input)"
+HOOK = "on_settled"
+HOOKS = {HOOK: 0.8, "corrected": 0.9, "taken_back": 0.9, "public_failure": 0.9, "log_fields": 0.9}
+"""What a class may write, and how like it a name must be to be taken for it misspelt."""
+TAKEN_BY_HOOKS = {
+    HOOK: ("tx", "change"),
+    "corrected": ("kernel", "tx", "correction"),
+    "taken_back": ("kernel", "tx", "lost"),
+    "public_failure": ("why", "stage"),
+    "log_fields": ("fields",),
+}
+PLAIN_HOOKS = ("public_failure", "log_fields")
+HOOKS_ELSEWHERE = ("on_failure", "on_success", "on_retry", "on_error", "on_complete", "after_return", "before_start")
+"""What other libraries call by these names."""
 BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -41,10 +57,21 @@ def refuse_hidden(cls: type[Any]) -> None:
             )
 
 
+def refuse_shared(place: str, marked: Sequence[tuple[str, object]]) -> None:
+    """A function keeps one mark, so that two stages of it would have the options of the second."""
+    names: dict[int, str] = {}
+    for name, method in marked:
+        if names.setdefault(id(method), name) != name:
+            raise BadDeclaration(
+                f"'{place}.{names[id(method)]}' and '{place}.{name}' are one function, which keeps one @stage(): "
+                "write a method for each."
+            )
+
+
 def refuse_unmarked(cls: type[Any]) -> None:
     """A method that takes a context as a stage does, and that no other one names, is a stage without its mark."""
     methods = {name: inspect.unwrap(member) for name, member in vars(cls).items() if inspect.isfunction(member)}
-    named = {word for method in methods.values() for word in _words(method.__code__)}
+    named = _named(cls)
     for name, method in methods.items():
         is_public = not name.startswith("_") and not hasattr(vars(cls)[name], MARK)
         if is_public and name not in named and _takes_context(method):
@@ -69,6 +96,49 @@ def _words(code: CodeType) -> Iterator[str]:
             yield from _words(inner)
 
 
+def checked_hook(cls: type[Any]) -> Callable[..., Awaitable[None]] | None:
+    """The class's own `on_settled`, or None where it has none. A hook that could not be called is refused, and so is a
+    method whose name is nearly that of one."""
+    for name, method in vars(cls).items():
+        is_own = inspect.isfunction(method) and not name.startswith("_") and not hasattr(method, MARK)
+        if is_own and name not in HOOKS:
+            _refuse_misspelt(cls, name)
+        if name in HOOKS and hasattr(method, MARK):
+            raise BadDeclaration(f"'{cls.__name__}.{name}' is a stage, but that is the name of a hook; rename it.")
+    for name, takes in TAKEN_BY_HOOKS.items():
+        method = inspect.getattr_static(cls, name)
+        if getattr(method, "__module__", "") != "holdfast.kernel.app":
+            _check_hook(f"{cls.__name__}.{name}", method, takes, is_plain=name in PLAIN_HOOKS)
+    hook: Callable[..., Awaitable[None]] = getattr(cls, HOOK)
+    return None if hook.__module__ == "holdfast.kernel.app" else hook
+
+
+def _check_hook(place: str, method: object, takes: tuple[str, ...], *, is_plain: bool) -> None:
+    form = f"(self, {', '.join(takes)})"
+    if not inspect.isfunction(method) or inspect.iscoroutinefunction(method) is is_plain:
+        kind = "a plain function" if is_plain else "an async function"
+        raise BadDeclaration(f"'{place}' must be {kind} that takes {form}.")
+    try:
+        inspect.signature(method).bind(None, *takes)
+    except TypeError:
+        raise BadDeclaration(f"'{place}' must take {form}.") from None
+
+
+def _refuse_misspelt(cls: type[Any], name: str) -> None:
+    meant = next((hook for hook, cutoff in HOOKS.items() if nearest(name, [hook], cutoff)), None)
+    if meant is None and name in HOOKS_ELSEWHERE and name not in _named(cls):
+        meant = HOOK
+    if meant is not None:
+        signature = f"{HOOK}(self, tx, change)" if meant == HOOK else meant
+        raise BadDeclaration(f"'{cls.__name__}.{name}' is called by nobody; did you mean {signature}?")
+
+
+def _named(cls: type[Any]) -> set[str]:
+    """The names that the methods of a class use."""
+    methods = [inspect.unwrap(member) for member in vars(cls).values() if inspect.isfunction(member)]
+    return {word for method in methods for word in _words(method.__code__)}
+
+
 def _inside(member: object) -> Iterator[object]:
     """What a descriptor or a wrapper was made from, as far as can be seen."""
     for attribute in ("__func__", "__wrapped__", "fget", "func"):
@@ -88,7 +158,7 @@ def needs_of(
     parameters = list(inspect.signature(method).parameters.values())
     if len(parameters) < 3 or any(each.kind not in BY_PLACE for each in parameters[:3]):
         raise BadDeclaration(f"The stage '{place}' must take (self, ctx, input) and then earlier results.")
-    declaring.check_type(place, parameters[2].name, hints, takes, "the job's input is")
+    check_type(place, parameters[2].name, hints, takes, "the job's input is")
     return tuple(_need(each, hints, place, returned, stages) for each in parameters[3:])
 
 
@@ -102,7 +172,7 @@ def _need(
             f"write '{name}' before any '*', and one parameter for each earlier result."
         )
     if name in returned:
-        declaring.check_type(place, name, hints, returned[name], f"the stage '{name}' returns")
+        check_type(place, name, hints, returned[name], f"the stage '{name}' returns")
         return name
     if name in stages:
         raise BadDeclaration(f"The stage '{place}' asks for '{name}', which does not run before it; move it up.")

@@ -8,7 +8,7 @@
 
 Lease, timeout, cancellation and grace are those of every attempt, because the loop only waits. What the handler asks
 of its context is done on the loop, by the very methods that an `async def` uses; a function that such a method calls
-(`Run`) runs in the handler's own thread.
+(`Run`) runs in the handler's own thread, and may ask again. Threads that the handler starts ask in turn (`Speaking`).
 
 Why so: docs/decisions/0019-blocking-stages-run-aside.md
 """
@@ -16,10 +16,13 @@ Why so: docs/decisions/0019-blocking-stages-run-aside.md
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.core.family import Answered
+from holdfast.errors import BadDeclaration
 from holdfast.kernel.compose.parking import Parking
 
 if TYPE_CHECKING:
@@ -77,6 +80,29 @@ class Port(Protocol):
     """The handler's end of it."""
 
     def ask(self, message: Ask) -> Any: ...
+
+
+class Speaking(AbstractContextManager[None]):
+    """Whose turn it is to speak for a handler: its threads one after the other, and nobody once it has ended."""
+
+    def __init__(self) -> None:
+        self._turn = Lock()
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        self._turn.acquire()
+        if self._is_over:
+            self._turn.release()
+            raise BadDeclaration(
+                "A thread that a stage started has used ctx after the stage had ended; join it before that."
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._turn.release()
+
+    def end(self) -> None:
+        with self._turn:
+            self._is_over = True
 
 
 class Facts(NamedTuple):
@@ -148,7 +174,7 @@ def facts_of(ctx: Context, *, in_process: bool) -> Facts:
 
 
 async def converse(ctx: Context, link: StageLink) -> StageReturned | Raised:
-    """Do what the handler asks of its context until it has ended."""
+    """Do what the handler, or a function of its that is being run, asks of its context until it has ended."""
     while True:
         message = await link.receive()
         if isinstance(message, StageReturned | Raised):
@@ -164,20 +190,25 @@ async def _answer(ctx: Context, link: StageLink, asked: Ask) -> StageReturned | 
         return Raised(error)
 
 
+def interrupted(error: KeyboardInterrupt) -> Raised:
+    """A handler that raises this means nobody's Ctrl-C; raised on the loop it would end the worker."""
+    return Raised(
+        BadDeclaration(f"The stage raised KeyboardInterrupt({error}), which would end the worker; raise another.")
+    )
+
+
 def come_of(last: StageReturned | Raised) -> Any:
     if isinstance(last, Raised):
         raise last.error
     return last.value
 
 
-def _there(link: StageLink, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _there(ctx: Context, link: StageLink, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A function of the handler's, to be awaited on the loop and run in the handler's thread."""
 
     async def run(*args: Any) -> Any:
         await link.send(Run(function, args))
-        message = await link.receive()
-        assert isinstance(message, StageReturned | Raised), "a function that is being run asks for nothing"
-        return come_of(message)
+        return come_of(await converse(ctx, link))
 
     return run
 
@@ -191,14 +222,18 @@ async def _emit(ctx: Context, link: StageLink, destination: str, body: Any, **op
 
 
 async def _call(ctx: Context, link: StageLink, run: Callable[[], Any], **options: Any) -> Any:
-    return await ctx.call(_there(link, run), **options)
+    return await ctx.call(_there(ctx, link, run), **options)
 
 
 async def _effect(
     ctx: Context, link: StageLink, key: Any, send: Callable[[str], str], lookup: Any, provider: Provider | None
 ) -> str:
-    look = None if lookup is None else _there(link, lookup)
-    return await ctx.effect(key, send=_there(link, send), lookup=look, provider=provider)
+    look = None if lookup is None else _there(ctx, link, lookup)
+    return await ctx.effect(key, send=_there(ctx, link, send), lookup=look, provider=provider)
+
+
+async def _paid_call(ctx: Context, link: StageLink, run: Callable[[str], Any], **options: Any) -> Any:
+    return await ctx.paid_call(_there(ctx, link, run), **options)
 
 
 async def _recall(ctx: Context, link: StageLink, name: str, returns: Any) -> tuple[bool, Any]:
@@ -234,6 +269,7 @@ OPERATIONS: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
     "emit": _emit,
     "call": _call,
     "effect": _effect,
+    "paid_call": _paid_call,
     "recall": _recall,
     "keep": _keep,
     "wait_for": _wait_for,

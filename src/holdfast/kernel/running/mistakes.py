@@ -56,7 +56,8 @@ def _has_ctx(error: Exception) -> bool:
 
 
 def exit_of(stage: Stage, error: SystemExit) -> str:
-    return f"The stage '{stage.name}' called sys.exit({error.code!r}), which would end the worker; raise an exception."
+    code = error.args[0] if error.args else None
+    return f"The stage '{stage.name}' called sys.exit({code!r}), which would end the worker; raise an exception."
 
 
 def no_result(stage: Stage, answer: object) -> str | None:

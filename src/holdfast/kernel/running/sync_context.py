@@ -101,6 +101,24 @@ class SyncContext:
         answer: T = self._ask("call", run, provider=provider, timeout_s=timeout_s, cost=cost)
         return answer
 
+    def paid_call(
+        self,
+        run: Callable[[str], T],
+        *,
+        answer: type[T],
+        name: str = "",
+        provider: Provider | None = None,
+        timeout_s: float | None = None,
+        cost: Callable[[T], Cost] | None = None,
+    ) -> T:
+        """Call a provider that charges for it, and pay for the answer once, as `Context.paid_call` does; `run` is a
+        plain function and runs in this thread."""
+        self._refuse_in_process("paid_call")
+        paid: T = self._ask(
+            "paid_call", run, answer=answer, name=name, provider=provider, timeout_s=timeout_s, cost=cost
+        )
+        return paid
+
     def effect(
         self,
         key: str | tuple[object, ...],

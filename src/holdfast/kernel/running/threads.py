@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import inspect
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.outcome import Snooze
+from holdfast.errors import BadDeclaration
 from holdfast.kernel.running.aside import (
     Ask,
     Message,
     Raised,
     Run,
+    Speaking,
     StageReturned,
     StageStopped,
     come_of,
     converse,
     facts_of,
+    interrupted,
 )
 from holdfast.kernel.running.sync_context import SyncContext
 
@@ -41,40 +46,66 @@ THREADS_MAX = 50
 Work = Callable[["ThreadPort"], Any]
 
 
+RUNS = frozenset({"call", "effect", "paid_call"})
+"""What runs functions of the handler's: by one thread at a time, so that each is told what came of its own."""
+
+
 class ThreadPort:
     """The handler's end of a conversation. `post` brings a message to the other end."""
 
     def __init__(self, post: Callable[[Message], None]) -> None:
         self._post = post
         self._inbox: SimpleQueue[Message] = SimpleQueue()
+        self._speaking = Speaking()
+        self._running = threading.RLock()
 
     def put(self, message: Message) -> None:
         self._inbox.put(message)
 
     def ask(self, message: Ask) -> Any:
         """Ask, run whatever has to be run here meanwhile, and return the answer."""
-        self._post(message)
-        while True:
+        with self._running if message.what in RUNS else nullcontext():
+            reply = self._exchange(message)
+            while isinstance(reply, Run):
+                reply = self._exchange(_run(reply))
+        assert isinstance(reply, StageReturned | Raised)
+        return come_of(reply)
+
+    def _exchange(self, message: Message) -> Message:
+        with self._speaking:
+            self._post(message)
             reply = self._inbox.get()
-            if isinstance(reply, Run):
-                self._post(_run(reply))
-                continue
-            assert isinstance(reply, StageReturned | Raised)
-            return come_of(reply)
+            if isinstance(reply, Raised) and isinstance(reply.error, StageStopped):
+                self._inbox.put(reply)  # for the next thread of the handler's that asks
+            return reply
 
     def work(self, function: Callable[[ThreadPort], Any]) -> None:
         """Run the handler to its end and say what came of it."""
         try:
             ended: Message = StageReturned(function(self))
+        except KeyboardInterrupt as error:
+            ended = interrupted(error)
         except BaseException as error:
             ended = Raised(error)
+        with self._running:
+            self._speaking.end()
         self._post(ended)
 
 
 def _run(asked: Run) -> StageReturned | Raised:
     try:
-        return StageReturned(asked.function(*asked.args))
-    except Exception as error:
+        value = asked.function(*asked.args)
+        if inspect.iscoroutine(value):
+            value.close()
+            name = getattr(asked.function, "__name__", "what was given")
+            raise BadDeclaration(
+                f"'{name}' gave a coroutine to the ctx of a plain def stage, where nobody awaits it: give a plain "
+                "function, or make the stage an async def."
+            )
+        return StageReturned(value)
+    except KeyboardInterrupt as error:
+        return interrupted(error)
+    except BaseException as error:  # the call that runs it hears of it first, and then the handler
         return Raised(error)
 
 

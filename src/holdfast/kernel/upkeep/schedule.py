@@ -30,6 +30,8 @@ def check_cron(cron: str, timezone: str = "UTC", jitter_s: float = 0.0, overlap:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise BadDeclaration(f"There is no time zone '{timezone}'; write one such as Europe/Berlin.") from None
     try:
+        if len(cron.split()) != 5:  # with six, the first one would be seconds
+            raise CronSimError("Wrong number of fields")
         next_tick(cron, 0, timezone)
     except (CronSimError, StopIteration) as error:
         raise BadDeclaration(f"The schedule '{cron}' is not five valid cron fields: {error}.") from None
