@@ -13,6 +13,8 @@ from tests.browser.pages import CONTRAST, HOSTILE, PATIENCE_MS, picture, says, s
 from tests.systems.conversion import pdfs
 from tests.systems.review.git_repo import Repo
 
+from holdfast.http.pages import OIDC_WAY
+
 VILLAGE = Path(__file__).parents[1] / "systems" / "grading" / "data" / "village.ogg"
 LONG_ESSAY = " ".join(["Although the weather was unpleasant, we nevertheless decided to continue our journey."] * 12)
 
@@ -240,3 +242,31 @@ async def test_signing_out_ends_the_session_in_every_tab(browser: Any, place: De
         await page.goto(f"{place.address}/console")
         assert page.url == f"{place.address}/login?next=console"
         assert await page.get_by_role("button", name="Sign out").count() == 0
+
+
+@pytest.mark.spec("K30")
+async def test_the_view_that_somebody_wanted_survives_the_organisations_sign_in(
+    browser: Any, place: Deployment
+) -> None:
+    """What the server does between the two pages is tested with a provider of its own (tests/http/test_oidc.py)."""
+    context = await browser.new_context(reduced_motion="reduce")
+    page = await context.new_page()
+    token = place.token("carla", ["viewer"])
+
+    async def invite(route: Any) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, body=(await answer.text()).replace("<form>", f"{OIDC_WAY}<form>"))
+
+    async def sign_in(route: Any) -> None:
+        where = route.request.url.replace("/login/oidc?", "/login?")
+        await route.fulfill(status=303, headers={"Location": f"{where}#{token}"})
+
+    try:
+        await page.route("**/login?next=*", invite)
+        await page.route("**/login/oidc?*", sign_in)
+        await page.goto(f"{place.address}/login?next=console#jobs?q=state%3Adead")
+        await page.get_by_role("link", name="Sign in with your organisation").click()
+        await page.get_by_role("heading", name="Jobs that fit state:dead").wait_for()
+        assert await page.get_by_role("button", name="Replay all that fit").count() == 0, "a viewer only looks"
+    finally:
+        await context.close()

@@ -54,6 +54,7 @@ class Lend(Job[dict[str, Any]]):
         ("age:<2h", Query(created_from=NOW - 7_200_000)),
         ("since:1d", Query(created_from=NOW - 86_400_000)),
         ("sort:Deadline state:queued", Query(sort=JobOrder.DEADLINE, state=State.QUEUED)),
+        (r'owner:"Ann \"B\" \\ C" "\""', Query(owner=TextFilter('Ann "B" \\ C'), texts=('"',))),
         ('"essay number 399" owner:"ann b"', Query(texts=("essay number 399",), owner=TextFilter("ann b"))),
     ],
 )
@@ -91,6 +92,9 @@ def test_an_id_is_found_by_its_beginning() -> None:
         ("since:>2h", "'since:>2h' must be a time such as since:2h"),
         ("id:zz", "must be a job's id, or its first 8 characters or more"),
         ('owner:""', "'owner:' needs a value."),
+        ("owner:", "'owner:' needs a value."),
+        ("-state:dead", "A query says what must fit, and nothing that must not; leave '-' out."),
+        ("!input.order_id:7", "leave '!' out"),
         ("sort:oldst", "There is no order 'oldst'; you may mean 'oldest'. Orders: newest, oldest, deadline, failures."),
         ("sort:oldest sort:deadline", "'sort:' stands twice"),
         ('"left open', "is a quote left open?"),

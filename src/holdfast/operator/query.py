@@ -3,9 +3,10 @@
     state:held provider:llm owner:carla age:>10m error:422 input.order_id:7 "parcel number 399" sort:oldest
 
 A word is `field:value`, or text that the job has to do with: one of its ids, the beginning of its id, or a piece of its
-input. All words must fit. A value in quotes may hold spaces. It is meant letter for letter; with `*` at its end, which
-stands for anything, large and small letters are alike, and an error is found by any piece of it. `sort` says in which
-order. What cannot be read is refused with the nearest field that there is. Pure: the time is an argument.
+input. All words must fit. A value in quotes may hold spaces, and quotes after a backslash. It is meant letter for
+letter; with `*` at its end, which stands for anything, large and small letters are alike, and an error is found by any
+piece of it. `sort` says in which order. What cannot be read is refused with the nearest field that there is. Pure: the
+time is an argument.
 
 Why so: docs/decisions/0033-one-query.md
 """
@@ -34,7 +35,8 @@ TEXTS = ("kind", "queue", "stage", "provider", "owner", "error", "key")
 FIELDS = ("state", *TEXTS, "id", "age", "since", "input.<field>", "sort")
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-_WORD = re.compile(r'(?:(?P<field>[A-Za-z_][\w.]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)')
+_WORD = re.compile(r'(?:(?P<field>[A-Za-z_][\w.]*):)?(?:"(?P<quoted>(?:[^"\\]|\\[\s\S])*)"|(?P<plain>[^\s"]+))(?=\s|$)')
+_ESCAPED = re.compile(r"\\([\"\\])")
 _SPAN = re.compile(r"(?P<sign>[<>]?)(?P<number>\d{1,9})(?P<unit>[smhd])")
 _SEVERAL = re.compile(rf" (?:{'|'.join(FIELDS[:-2])}|sort|input\.[\w.]+):")
 _ID_PART = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
@@ -87,8 +89,8 @@ def parse_query(text: str, now: int) -> Query:
         words += 1
         if words > WORDS_MAX:
             raise InvalidInput(f"A query has at most {WORDS_MAX} words.")
-        value = word["quoted"] if word["quoted"] is not None else word["plain"]
-        query = _add(query, word["field"], value, now) if word["field"] else replace(query, texts=(*query.texts, value))
+        value = word["plain"] if word["quoted"] is None else _ESCAPED.sub(r"\1", word["quoted"])
+        query = _add(query, word["field"], value, now) if word["field"] else _add_text(query, value, word["plain"])
         at = word.end()
     return query
 
@@ -103,6 +105,17 @@ def _quote(word: str) -> str:
     if " " not in word or '"' in word or _SEVERAL.search(word):
         return word
     return f'{field}:"{value}"' if colon and " " not in field else f'"{word}"'
+
+
+def _add_text(query: Query, text: str, plain: str | None) -> Query:
+    """Text is looked for as it stands; but what was meant for a field would find nothing, and not say why."""
+    name, colon, rest = (plain or "").partition(":")
+    field = name.lstrip("-!")
+    if colon and (field.lower() in FIELDS or field.startswith("input.")):
+        if not rest:
+            raise InvalidInput(f"'{field}:' needs a value.")
+        raise InvalidInput(f"A query says what must fit, and nothing that must not; leave '{name[0]}' out.")
+    return replace(query, texts=(*query.texts, text))
 
 
 def _add(query: Query, name: str, value: str, now: int) -> Query:

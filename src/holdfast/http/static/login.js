@@ -6,7 +6,10 @@ import { forget, keep } from "./session.js";
 
 const words = location.hash.slice(1);
 const given = /^(token=.*|[\w-]+\.[\w-]+\.[\w-]+)$/.test(words) ? words.replace(/^token=/, "") : "";
-const wanted = given ? "" : words;
+const WANTED = "holdfast.wanted"; // the view, while its reader is at the organisation's page
+const wanted = given ? (sessionStorage.getItem(WANTED) ?? "") : words;
+sessionStorage.removeItem(WANTED);
+const next = new URLSearchParams(location.search).get("next") ?? "";
 const PAGE = /^[a-z][a-z-]*$/; // where a sign-in may lead: a page of ours, no address of another site
 const form = document.querySelector("form");
 const said = document.querySelector("#said-here");
@@ -16,8 +19,7 @@ async function enter(token) {
   keep(token);
   try {
     await api("/api/session", { method: "POST" });
-    const next = new URLSearchParams(location.search).get("next");
-    location.replace(at(PAGE.test(next ?? "") ? `/${next}` : "/") + (wanted ? `#${wanted}` : ""));
+    location.replace(at(PAGE.test(next) ? `/${next}` : "/") + (wanted ? `#${wanted}` : ""));
   } catch (error) {
     forget();
     said.textContent = error.message;
@@ -28,5 +30,10 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   enter(form.token.value.trim());
 });
+const way = document.querySelector("a.button");
+if (way) {
+  way.href = at(`/login/oidc?${new URLSearchParams({ next })}`);
+  way.addEventListener("click", () => sessionStorage.setItem(WANTED, words));
+}
 if (given) enter(given);
 addEventListener("hashchange", () => location.reload()); // the printed link, opened while this page is shown

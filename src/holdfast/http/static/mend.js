@@ -264,8 +264,8 @@ const gateLine = (seen) =>
 function sum(changed, lines) {
   const changes = [
     ["Field", (row) => el("code", {}, row.path)],
-    ["Before", (row) => el("del", {}, text(row.before))],
-    ["After", (row) => el("ins", {}, text(row.after))],
+    ["Before", (row) => el("del", {}, text(row.before) || "empty")],
+    ["After", (row) => el("ins", {}, text(row.after) || "empty")],
   ];
   return el(
     "div",

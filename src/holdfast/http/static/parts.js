@@ -244,6 +244,7 @@ const handle = (run, done, again) => async (event) => {
   const typed = event?.type === "submit" ? fieldsOf(event.currentTarget) : [];
   actOn(button);
   asked = [];
+  document.querySelector("#said").replaceChildren(); // what was wrong with the try before is no news of this one
   if (button) button.disabled = true;
   try {
     const result = await run(event);
