@@ -99,10 +99,3 @@ def test_no_more_is_remembered_than_is_of_use() -> None:
     assert len(begins) == FOLLOWED_MAX
     relay.aggregates.claimed((f"m{number}", 1) for number in range(2 * KNOWN_MAX))
     assert len(relay.aggregates._known) == KNOWN_MAX
-
-
-def test_where_nothing_dead_is_ever_in_the_way_nothing_is_remembered() -> None:
-    relay = Relay()
-    relay.aggregates.end_look(relay.aggregates.begin_look(0), None, 0, 0)
-    relay.claim("a", 100, BUSY)
-    assert not relay.aggregates.is_any_busy

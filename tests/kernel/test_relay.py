@@ -123,7 +123,7 @@ async def test_ending_a_batch_reads_its_rows_and_not_the_backlog(kernel: Kernel,
     named = {"now": kernel.now(), "error": "", "token": "t", "batch": json.dumps({str(n): 0 for n in range(50)})}
     async with kernel.store.transaction() as tx:
         plan = "\n".join(str(tuple(row)) for row in await tx.rows(asked, **{name: named[name] for name in asked.order}))
-    assert "holdfast_outbox_pending" not in plan and "holdfast_outbox_order" not in plan
+    assert "holdfast_outbox_next" not in plan and "holdfast_outbox_order" not in plan
     assert "holdfast_outbox_pkey" in plan or "USING INTEGER PRIMARY KEY" in plan
     await close_all(place)
 

@@ -52,7 +52,6 @@ class Aggregates:
     """What one process remembers of the aggregates whose messages it publishes."""
 
     def __init__(self) -> None:
-        self._is_needed = True
         self.forget()
 
     def forget(self) -> None:
@@ -77,8 +76,6 @@ class Aggregates:
 
     def claimed(self, messages: Iterable[tuple[str, int]]) -> None:
         """Each with its aggregate and its number."""
-        if not self._is_needed:
-            return
         for name, number in messages:
             each = self._known.setdefault(name, _Aggregate())
             self._known.move_to_end(name)
@@ -97,22 +94,17 @@ class Aggregates:
     def begin_look(self, now: int) -> Mapping[str, int]:
         """The aggregates to look at now, each with the number from which on; none while no look is due, or while one
         is under way."""
-        if self._asked is not None or not self._rhythm.is_due(now):
+        if not self._busy or self._asked is not None or not self._rhythm.is_due(now):
             return {}
         self._rhythm.begin(now)
         self._asked = {name: self.begins.get(name, 0) for name in self._busy}
         self._busy = {}
         return self._asked
 
-    def end_look(self, asked: Mapping[str, int], look: AggregateLook | None, began: int, now: int) -> None:
-        """No look: the database keeps nothing that is dead, and nothing has to be remembered."""
+    def end_look(self, asked: Mapping[str, int], look: AggregateLook, began: int, now: int) -> None:
         if asked is not self._asked:
             return  # everything was forgotten meanwhile
         self._asked = None
-        if look is None:
-            self._is_needed = False
-            self.forget()
-            return
         self._rhythm.end(began, now)
         self._looks += 1
         settled = self._settle(look.writers)

@@ -106,7 +106,8 @@ async def _claim(kernel: Kernel, token: str, now: int, asks_first: bool) -> Sequ
         async with kernel.store.single_statement() as tx:
             limit, begins = kernel.tuning.relay_batch, kernel.aggregates.begins
             rows = await outbox.claim(tx, token, now, lease_until, limit, start, begins)
-        kernel.aggregates.claimed((row.aggregate_id, row.seq) for row in rows)
+            if outbox.leaves_versions(tx):
+                kernel.aggregates.claimed((row.aggregate_id, row.seq) for row in rows)
         if is_look or len(rows) < kernel.tuning.relay_batch or claiming.serial % ROUNDS_MAX == 0:
             async with kernel.store.reading() as tx:
                 first = await outbox.first_pending(tx, start)
