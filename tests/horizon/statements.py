@@ -28,8 +28,8 @@ BEHIND_THEIR_OWN = {
     "keepers.renew", "keepers.look", "workers.sign", "workers.own_row", "workers.company", "workers.read_every",
     "workers.probe_put", "workers.probe_take", "providers.read", "providers.read_with_lease", "providers.lock",
     "providers.swap", "providers.set_not_before", "providers.read_every", "providers.names",
-    "providers.read_watched", "rollups.lock", "rollups.move", "rollups.position", "schedules.due", "schedules.lock_due",
-    "schedules.advance", "schedules.read_every", "jobs.turn",
+    "providers.read_watched", "rollups.lock", "rollups.move", "rollups.position", "schedules.upcoming",
+    "schedules.lock_due", "schedules.advance", "schedules.read_every", "jobs.turn",
     "joins.lock", "joins.count_down", "joins.ready", "joins.move", "joins.grow", "joins.seal",
     "workers.hold",
 }  # fmt: skip

@@ -227,6 +227,8 @@ class Kernel:
     """How this process saw providers' breakers last, for its log."""
     floors: FloorBook = field(default_factory=FloorBook, init=False, repr=False)
     """From where its scans begin."""
+    tick_at: int | None = field(default=None, init=False, repr=False)
+    """When the next schedule was due at the last look: a hint of when to look again."""
     looking: set[asyncio.Task[None]] = field(default_factory=set, init=False, repr=False)
     queues_left: set[str] = field(default_factory=set, init=False, repr=False)
     """Queues of the loaded apps in which jobs stand and that their code does not name, as far as was looked."""
