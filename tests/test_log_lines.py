@@ -42,7 +42,7 @@ LINES = {
     ("stale", "attempt job_id kind"): 1,
     ("step.failed", "error step wait_s"): 1,
     ("store.unreachable", "attempt error of"): 1,
-    ("store.unreachable", "error system"): 1,
+    ("store.unreachable", "error system"): 2,
     ("stream.store_failed", "error"): 1,
     ("submission", "error_code status submission_id"): 1,
     ("thread.left_behind", "job_id kind stage"): 1,

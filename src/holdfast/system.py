@@ -139,8 +139,9 @@ class OpenSystem:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether its database has not answered yet, in a process that only shows it."""
-        return self.kernel.duties.get(SHOW) == AWAITED
+        """Whether its database has not answered yet, in a process that only shows it, or does so no more, in one that
+        serves several (`engines.reachable`)."""
+        return self.kernel.is_away or self.kernel.duties.get(SHOW) == AWAITED
 
     def duties(self, asked: Duties) -> Duties:
         """What this process does for the system: as asked, within the system's own concurrency."""

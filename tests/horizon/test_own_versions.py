@@ -184,9 +184,9 @@ async def write(tx: Tx, now: int, number: int) -> None:
     await providers.set_not_before(tx, "api", now)
     position = await rollups.lock(tx, EVENTS)
     await rollups.move(tx, EVENTS, Position(position.seq, now))
-    (name,) = await schedules.due(tx, ["again.call"], [], now)
-    due = await schedules.lock_due(tx, name, now)
-    assert due is not None and await schedules.advance(tx, name, due.next_at, now + 60_000, now)
+    (first,) = await schedules.upcoming(tx, ["again.call"], [])
+    due = await schedules.lock_due(tx, first.name, now)
+    assert due is not None and await schedules.advance(tx, first.name, due.next_at, now + 60_000, now)
 
 
 async def look(tx: Tx, now: int) -> None:

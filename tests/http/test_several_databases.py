@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests.acceptance.process import until
 from tests.http.wishes import Grant, Wish, app
+from tests.services.proxy import Proxy, behind
 from typer.testing import CliRunner
 
 from holdfast.cli import cli
 from holdfast.cli.serve import begin_to_show, show_later
-from holdfast.engines import run
+from holdfast.engines import reachable, run
 from holdfast.engines.run import await_schema
 from holdfast.errors import SettingsError, StoreUnavailable
 from holdfast.http.app import create_app
@@ -24,7 +27,9 @@ from holdfast.kernel.submit import submit
 from holdfast.kernel.upkeep.schema import bring_forward
 from holdfast.main import close_systems, named_databases, open_systems
 from holdfast.settings import Settings
+from holdfast.stores.postgres import PostgresStore
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.system import OpenSystem
 
 SECRET = "s" * 32
 
@@ -94,6 +99,55 @@ async def test_a_database_that_does_not_answer_is_named_and_hides_nobody_elses(
             task.cancel()
         await asyncio.wait(showing)
         await close_systems(opened)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("K29")
+@pytest.mark.parametrize("trouble", ["refuse", "swallow"])
+async def test_a_database_that_goes_away_later_hides_nobody_elses(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    monkeypatch.setattr(reachable, "LOOK_S", 0.05)
+    monkeypatch.setattr(reachable, "ANSWER_S", 0.5)
+    there = Kernel(store=PostgresStore(postgres_url), registry=Registry([app]))
+    await bring_forward(there)
+    far = await submit(there, Grant, Wish(text="us", fails=""))
+    await there.store.close()
+    near = await deployment(tmp_path / "eu.db")
+    proxy = Proxy(urlsplit(postgres_url).port or 5432)
+    proxy.open()
+    databases = named_databases([f"eu=sqlite:///{tmp_path}/eu.db", f"us={behind(proxy, postgres_url)}"])
+    settings, stop = Settings(jwt_secret=SECRET), asyncio.Event()
+    opened = await open_systems(settings, {}, None, [app], to_look=True, databases=databases)
+    us = next(one for one in opened if one.name.endswith("us"))
+    watching = asyncio.create_task(reachable.watch_databases(opened, stop))
+    headers = {"Authorization": f"Bearer {token_for(settings, 'olga', ('operator',))}"}
+    transport = httpx.ASGITransport(create_app(settings, opened))
+    async with (
+        httpx.AsyncClient(transport=transport, base_url="http://desk", headers=headers) as desk,
+        asyncio.timeout(30),
+    ):
+
+        async def listed() -> set[str]:
+            return {job["id"] for job in (await desk.get("/api/ops/jobs")).json()["items"]}
+
+        assert await listed() == {near, far}
+        getattr(proxy, trouble)()
+        await until(lambda: _is_away(us, True), "it to be set aside")
+        assert await listed() == {near}
+        assert (await desk.get(f"/api/ops/jobs/{far}")).status_code == 503, "nobody knows whether it is there"
+        assert (await desk.post(f"/api/ops/jobs/{near}/cancel")).status_code == 200
+        proxy.open()
+        await until(lambda: _is_away(us, False), "it to be shown again")
+        assert await listed() == {near, far}
+    stop.set()
+    await watching
+    await close_systems(opened)
+    proxy.close()
+
+
+async def _is_away(one: OpenSystem, expected: bool) -> bool:
+    return one.is_awaited is expected
 
 
 async def test_databases_that_all_refuse_end_the_console_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

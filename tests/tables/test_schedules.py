@@ -10,12 +10,14 @@ import pytest
 from holdfast import App, Context, Job, stage
 from holdfast.errors import BadDeclaration, InvalidInput, NotFound
 from holdfast.kernel.upkeep.schedule import (
+    LOOK_S,
     add_schedule,
     announce_schedules,
     next_tick,
     pause_schedule,
     remove_schedule,
     schedule_once,
+    until_tick_s,
 )
 from holdfast.tables import schedules
 from holdfast.testing import HandClock
@@ -48,6 +50,27 @@ async def test_two_schedulers_enqueue_each_tick_once(place: Place, clock: HandCl
         done = await asyncio.gather(*[schedule_once(kernel) for kernel in kernels])
         assert sum(done) == 1
         assert await rows(kernels[0].store, JOBS) == [{"n": tick}]
+    await close_all(place)
+
+
+@pytest.mark.spec("K18", "K28")
+async def test_a_keeper_looks_again_at_the_next_tick_and_seldom_without_one(place: Place, clock: HandClock) -> None:
+    """Once a second for ever was a tenth of what twenty idle workers ask."""
+    kernel = place.kernel(clockwork(), clock=clock)
+    assert until_tick_s(kernel) == LOOK_S, "nothing is known yet"
+    await announce_schedules(kernel)
+    assert await schedule_once(kernel) == 0 and until_tick_s(kernel) == LOOK_S, "the tick is minutes away"
+    async with kernel.store.reading() as tx:
+        (row,) = await schedules.read_every(tx)
+    clock.advance((row.next_at - clock.now_ms()) / 1_000 - 4)
+    assert until_tick_s(kernel) == 4
+    clock.advance(5)
+    assert until_tick_s(kernel) == kernel.tuning.schedule_s, "it is due"
+    ringing = kernel.store.listen("schedules")
+    for paused in (True, False):
+        await pause_schedule(kernel, "every-five", paused=paused, actor="ann")
+        assert await ringing.wait(10), "who changes one rings"
+    ringing.close()
     await close_all(place)
 
 
@@ -226,8 +249,9 @@ async def test_what_the_code_names_no_more_is_enqueued_no_more_is_in_nobodys_way
     await announce_schedules(without)
     clock.advance(60)
     async with kernel.store.reading() as tx:
-        assert await schedules.due(tx, without.registry.kinds, ["bill"], clock.now_ms(), 1) == ["bill"]
-        assert await schedules.due(tx, ["cron.tick"], ["bill"], clock.now_ms()) == []
+        first = await schedules.upcoming(tx, without.registry.kinds, ["bill"], 1)
+        assert [each.name for each in first] == ["bill"]
+        assert await schedules.upcoming(tx, ["cron.tick"], ["bill"]) == []
     assert await schedule_once(without) == 1
     assert await schedule_once(kernel) == 1, "an older worker has the schedule still"
     await remove_schedule(without, "every-five", actor="ann")

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.engines.collecting import collect_seldom
+from holdfast.engines.reachable import watch_databases
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.engines.worker import Worker
@@ -83,6 +84,7 @@ async def serve_systems(
                         run_worker = Worker.run if sabotage is None else partial(sabotage.run_worker, one.name)
                         group.create_task(run(one.kernel, one.duties(duties), stop, run_worker=run_worker))
                     group.create_task(server.serve(sockets=[listening]))
+                    group.create_task(watch_databases(opened, stop))
                     if banner:
                         print_banner(settings, opened)
                     await stop.wait()

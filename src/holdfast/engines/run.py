@@ -25,14 +25,15 @@ from holdfast.kernel.hold import hold_once
 from holdfast.kernel.kernel import Kernel, Registry
 from holdfast.kernel.ledger.reconcile import reconcile_once
 from holdfast.kernel.ledger.verify import checkable, verify_once
-from holdfast.kernel.loop import AWAITED, RUNNING, pause, repeat, unless_stopped
+from holdfast.kernel.loop import AWAITED, RUNNING, Every, pause, repeat, unless_stopped
 from holdfast.kernel.observe.trace import HEADER, span
 from holdfast.kernel.reap import reap_once, sweep_once
 from holdfast.kernel.record import write_late
 from holdfast.kernel.relay import relay
 from holdfast.kernel.upkeep.prune import prune_once
 from holdfast.kernel.upkeep.relocate import relocate_once
-from holdfast.kernel.upkeep.schedule import announce_schedules, schedule_once
+from holdfast.kernel.upkeep.schedule import CHANNEL as SCHEDULES
+from holdfast.kernel.upkeep.schedule import announce_schedules, schedule_once, until_tick_s
 from holdfast.kernel.upkeep.schema import bring_forward, check_schema
 from holdfast.operator.incident_news import IncidentApp
 from holdfast.transports.seam import Delivery, Lookable, Transport
@@ -153,7 +154,7 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
     group.create_task(keeper.run())
     group.create_task(repeat(kernel, "records", _steady(write_late), tuning.breaker_s, stop))
 
-    def keep(name: str, step: Step, every_s: float, channel: str | None = None, everywhere: bool = False) -> None:
+    def keep(name: str, step: Step, every_s: Every, channel: str | None = None, everywhere: bool = False) -> None:
         run_step = step if everywhere else keeper.only(step)
         group.create_task(repeat(kernel, name, run_step, every_s, stop, channel))
 
@@ -166,7 +167,7 @@ def _keep(kernel: Kernel, workers: Sequence[Worker], group: asyncio.TaskGroup, s
     if checkable(kernel):
         keep("verify", _steady(verify_once), tuning.verify_s)
     keep("prune", prune_once, tuning.prune_s)
-    keep("schedule", schedule_once, tuning.schedule_s)
+    keep("schedule", schedule_once, partial(until_tick_s, kernel), SCHEDULES)
     for app in kernel.registry.apps:
         for step in app.steps:
             keep(step.name, step.run, step.every_s, step.channel, step.everywhere)

@@ -19,20 +19,21 @@ RUNNING = "running"
 AWAITED = "waits for the database"
 CANCEL_S = 1.0
 T = TypeVar("T")
+Every = float | Callable[[], float]
+"""Seconds between two steps; what is not regular is asked for each time."""
 
 
 async def repeat(
     kernel: Kernel,
     name: str,
     step: Callable[[Kernel], Awaitable[int]],
-    every_s: float | Callable[[], float],
+    every_s: Every,
     stop: asyncio.Event,
     channel: str | None = None,
     backoff_cap_s: float = 30.0,
     heed: Heed | None = None,
 ) -> None:
-    """Run `step` until `stop`: again at once while it finds work, else every `every_s` or when `channel` rings. What is
-    not regular is asked for each time.
+    """Run `step` until `stop`: again at once while it finds work, else every `every_s` or when `channel` rings.
 
     A database or broker that is away costs a bounded, jittered wait and a log line, never the loop."""
     listener = kernel.store.listen(channel, heed) if channel else None

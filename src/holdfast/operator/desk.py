@@ -23,7 +23,7 @@ ReadOne = Callable[[Tx, str], Awaitable[R | None]]
 @dataclass(frozen=True, slots=True)
 class Desk:
     """What an operator works at. Cheap to make: it holds the systems and nothing else. Those that are `awaited` have a
-    database that has not answered yet: they are named, and not asked."""
+    database that does not answer: they are named, and not asked."""
 
     systems: Sequence[OpenSystem]
     awaited: Sequence[OpenSystem] = ()
@@ -40,7 +40,7 @@ class Desk:
         if name is None:
             return self
         if any(system.name == name for system in self.awaited):
-            raise StoreUnavailable(f"The database of '{name}' has not answered yet.")
+            raise StoreUnavailable(f"The database of '{name}' does not answer.")
         chosen = [system for system in self.systems if system.name == name]
         if not chosen:
             known = ", ".join(system.name for system in self.systems)
@@ -63,7 +63,14 @@ class Desk:
                     row = await read(tx, id)
                 if row is not None:
                     return system, row
-        raise NotFound(f"There is no {noun} {id}.")
+        raise self.missing(f"There is no {noun} {id}")
+
+    def missing(self, sentence: str) -> NotFound | StoreUnavailable:
+        """What is not there, or may be where nobody answers."""
+        if not self.awaited:
+            return NotFound(f"{sentence}.")
+        away = ", ".join(f"'{system.name}'" for system in self.awaited)
+        return StoreUnavailable(f"{sentence} in what answers; the database of {away} does not.")
 
     def find_provider(self, name: str) -> OpenSystem:
         """The system that declares a provider; where two do, the caller must say which."""

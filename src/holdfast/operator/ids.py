@@ -43,7 +43,7 @@ async def complete_id(desk: Desk, noun: Noun, text: str) -> str:
             f"Several ids begin with {text}: {', '.join(sorted(fitting)[:2])} and maybe more; type more of it."
         )
     if not fitting:
-        raise NotFound(f"There is no {noun} whose id begins with {text}.")
+        raise desk.missing(f"There is no {noun} whose id begins with {text}")
     return fitting[0]
 
 

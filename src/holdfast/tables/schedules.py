@@ -42,10 +42,15 @@ class DueSchedule(NamedTuple):
     last_at: int | None
 
 
-async def due(tx: Tx, kinds: Iterable[str], named: Iterable[str], now: int, limit: int = 50) -> list[str]:
-    """The names of those whose time has come: of these kinds, and added by a person or `named` in the code."""
+class UpcomingSchedule(NamedTuple):
+    name: str
+    next_at: int
+
+
+async def upcoming(tx: Tx, kinds: Iterable[str], named: Iterable[str], limit: int = 50) -> list[UpcomingSchedule]:
+    """The next ones, in the order of their times: of these kinds, and added by a person or `named` in the code."""
     given = {"kinds": batch.ids(kinds), "named": batch.ids(named)}
-    return [row["name"] for row in await tx.rows(sql.due, **given, now=now, limit=limit)]
+    return await tx.rows(sql.upcoming, into=UpcomingSchedule, **given, limit=limit)
 
 
 async def lock_due(tx: Tx, name: str, now: int) -> DueSchedule | None:

@@ -9,11 +9,11 @@ ON CONFLICT (name) DO UPDATE SET
   cron = excluded.cron, kind = excluded.kind, payload = excluded.payload, timezone = excluded.timezone,
   jitter_ms = excluded.jitter_ms, overlap = excluded.overlap, added = excluded.added, updated_at = excluded.updated_at
 
--- name: due
--- Of these kinds, and added by a person or named in the code that asks: what no code of a deployment names any more waits
--- for nobody, and is in nobody's way.
-SELECT name FROM holdfast_schedules_now
- WHERE next_at <= :now AND paused = 0 AND kind IN (SELECT e.key FROM json_each(:kinds) AS e)
+-- name: upcoming
+-- The next ones, also those whose time has not come. Of these kinds, and added by a person or named in the code that asks:
+-- what no code of a deployment names any more waits for nobody, and is in nobody's way.
+SELECT name, next_at FROM holdfast_schedules_now
+ WHERE paused = 0 AND kind IN (SELECT e.key FROM json_each(:kinds) AS e)
    AND (added = 1 OR name IN (SELECT e.key FROM json_each(:named) AS e))
  ORDER BY next_at LIMIT :limit
 

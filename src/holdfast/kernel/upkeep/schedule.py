@@ -21,6 +21,9 @@ from holdfast.tables import audit, schedules
 from holdfast.tables.schedules import DueSchedule, NewSchedule, StoredSchedule, TickJob
 
 Overlap = Literal["allow", "skip"]
+CHANNEL = "schedules"
+LOOK_S = 15.0
+"""A change that was not heard of is seen after so long."""
 
 
 def check_cron(cron: str, timezone: str = "UTC", jitter_s: float = 0.0, overlap: str = "allow") -> None:
@@ -49,11 +52,12 @@ def next_tick(cron: str, after_ms: int, timezone: str = "UTC") -> int:
 
 async def announce_schedules(kernel: Kernel) -> None:
     """Write what the loaded apps declare; a changed schedule takes effect at once."""
-    now = kernel.now()
+    now, declared = kernel.now(), _declared(kernel).values()
     async with kernel.store.transaction() as tx:
-        for app in kernel.registry.apps:
-            for schedule in app.schedules:
-                await schedules.ensure(tx, _row(schedule), next_tick(schedule.cron, now, schedule.timezone), now)
+        for schedule in declared:
+            await schedules.ensure(tx, _row(schedule), next_tick(schedule.cron, now, schedule.timezone), now)
+        if declared:
+            await tx.notify(CHANNEL)
 
 
 def _row(schedule: Schedule) -> NewSchedule:
@@ -103,6 +107,7 @@ async def add_schedule(
     row = NewSchedule(name, cron, kind, payload, timezone, int(jitter_s * 1_000), overlap, 1)
     async with kernel.store.transaction() as tx:
         await schedules.ensure(tx, row, next_at, now)
+        await tx.notify(CHANNEL)
         await audit.write(tx, actor, "schedule.added", f"schedule:{name}", {"cron": cron, "kind": kind}, now)
     return next_at
 
@@ -116,6 +121,7 @@ async def pause_schedule(kernel: Kernel, name: str, *, paused: bool, actor: str)
             raise NotFound(f"There is no schedule '{name}'.")
         next_at = None if paused else next_tick(known[name].cron, now, known[name].timezone)
         await schedules.pause(tx, name, paused, next_at, now)
+        await tx.notify(CHANNEL)
         await audit.write(tx, actor, f"schedule.{'paused' if paused else 'resumed'}", f"schedule:{name}", None, now)
 
 
@@ -155,7 +161,9 @@ async def schedule_once(kernel: Kernel) -> int:
     """Enqueue what is due. A missed stretch (all workers down) is caught up with one job, not with many. What another
     release wrote, and this code cannot enqueue, is left to that release."""
     async with kernel.store.reading() as tx:
-        names = await schedules.due(tx, kernel.registry.kinds, _declared(kernel), kernel.now())
+        known = await schedules.upcoming(tx, kernel.registry.kinds, _declared(kernel))
+    kernel.tick_at = known[0].next_at if known else None
+    names = [each.name for each in known if each.next_at <= kernel.now()]
     if not names:
         return 0
     enqueued = 0
@@ -179,6 +187,12 @@ async def schedule_once(kernel: Kernel) -> int:
             await schedules.advance(tx, row.name, row.next_at, next_at, now, ran=not skipped)
             enqueued += 1
     return enqueued
+
+
+def until_tick_s(kernel: Kernel) -> float:
+    """How long until the next look: at the next tick, as far as this process knows, and not later than `LOOK_S`."""
+    wait_s = LOOK_S if kernel.tick_at is None else (kernel.tick_at - kernel.now()) / 1_000
+    return min(LOOK_S, max(kernel.tuning.schedule_s, wait_s))
 
 
 def _order(kernel: Kernel, row: DueSchedule, now: int) -> JobToEnqueue:
