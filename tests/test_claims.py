@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from holdfast.core.job import EDGES, State
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src" / "holdfast"
@@ -64,6 +67,14 @@ def test_architecture_draws_every_folder() -> None:
     assert sorted(name for name in folders if f"{name}/" not in TREE) == []
 
 
+def test_architecture_lists_every_edge_that_a_job_may_take() -> None:
+    """Beside the drawing: no more, and no fewer, than `core/job.py` has."""
+    table = (REPOSITORY / "ARCHITECTURE.md").read_text().partition("| from | to |")[2].partition("## Walk 1")[0]
+    rows = [re.findall(r"\b(?:" + "|".join(State) + r")\b", line) for line in table.splitlines() if "|" in line]
+    listed = [(row[0], to) for row in rows if row for to in row[1:]]
+    assert sorted(listed) == sorted(EDGES)
+
+
 def test_kernel_tables_are_written_by_the_statements_in_tables_alone() -> None:
     """ "nobody else writes state". The bookkeeping of migrations lives with the stores."""
     writers = {
@@ -102,16 +113,74 @@ def test_what_never_sends_cannot_send(name: str) -> None:
 
 
 def test_the_kernel_reads_no_clock_and_no_dice_but_those_it_is_given() -> None:
-    """`stores/clock.py`: the only place where the kernel's time and luck come from."""
-    banned = re.compile(r"^(time\.(time|time_ns)|datetime\.(now|utcnow)|random\.\w+|uuid\.uuid4|uuid4)$")
-    found = {
-        f"{path.parent.name}/{path.name}: {name}"
-        for folder in ("kernel", "tables", "stores", "operator")
+    """`stores/clock.py`: the only place where the kernel's wall time and luck come from."""
+    banned = re.compile(
+        r"^(time\.time(_ns)?|(\w+\.)?(datetime|date)\.(now|utcnow|today)|random\.\w+|os\.urandom|(uuid\.)?uuid[14]"
+        r"|secrets\.(token_\w+|choice|rand\w+))$"
+    )
+    readers = {
+        f"{path.parent.name}/{path.name}"
+        for folder in ("core", "kernel", "tables", "stores", "operator", "engines")
         for path in modules(SOURCE / folder)
         for name in calls(path)
-        if banned.match(name) and path.name not in ("clock.py", "kernel.py")
+        if banned.match(name)
     }
-    assert found == set()
+    assert readers == {"stores/clock.py", "kernel/kernel.py"}, "the kernel's own `uuid4` is the clock's"
+
+
+def test_only_work_and_a_person_who_says_so_migrate() -> None:
+    """`kernel/upkeep/schema.py`, `cli/migrate.py`: to look at a database never changes its schema."""
+    callers: dict[str, set[str]] = {"migrate": set(), "bring_forward": set()}
+    for path in modules(SOURCE):
+        for name in calls(path):
+            if name.rpartition(".")[2] in callers:
+                callers[name.rpartition(".")[2]].add(path.relative_to(SOURCE).as_posix())
+    assert callers == {
+        "migrate": {"kernel/kernel.py", "kernel/upkeep/schema.py", "cli/migrate.py", "testing/worlds.py"},
+        "bring_forward": {"engines/run.py"},
+    }
+
+
+def test_the_core_imports_the_standard_library_and_itself() -> None:
+    """For its types it may name others."""
+    for path in [*modules(SOURCE / "core"), SOURCE / "errors.py"]:
+        typing_only = {
+            id(part)
+            for node in nodes(path)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for part in ast.walk(node)
+        }
+        named = {
+            name
+            for node in nodes(path)
+            if id(node) not in typing_only and isinstance(node, ast.Import | ast.ImportFrom)
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+            )
+        }
+        others = {name for name in named if name.partition(".")[0] not in sys.stdlib_module_names}
+        assert {name for name in others if not re.match(r"holdfast\.(core|errors)\b", name)} == set(), path.name
+
+
+@pytest.mark.parametrize("package", ["holdfast", "holdfast_proof", "holdfast_systems"])
+def test_a_broad_except_hides_nothing(package: str) -> None:
+    """It raises again, or hands on what it caught, or says beside it why not."""
+    silent = []
+    for path in modules(SOURCE.parent / package):
+        lines = path.read_text().splitlines()
+        for node in nodes(path):
+            if isinstance(node, ast.ExceptHandler) and _is_broad(node):
+                body = [part for statement in node.body for part in ast.walk(statement)]
+                is_used = any(isinstance(part, ast.Raise) or getattr(part, "id", node) == node.name for part in body)
+                has_reason = any("#" in line for line in lines[node.lineno - 1 : node.body[0].lineno])
+                if not is_used and not has_reason:
+                    silent.append(f"{path.relative_to(SOURCE.parent)}:{node.lineno}")
+    assert silent == []
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    names = set() if handler.type is None else {getattr(node, "id", "") for node in ast.walk(handler.type)}
+    return handler.type is None or bool(names & {"Exception", "BaseException"})
 
 
 def test_state_changes_of_jobs_are_statements_that_name_the_state_they_come_from() -> None:

@@ -1,4 +1,4 @@
-"""Puts the pieces together: the only file that names concrete stores and transports."""
+"""Puts the pieces together: the only file that names concrete stores and transports, but for the test kit's."""
 
 from __future__ import annotations
 

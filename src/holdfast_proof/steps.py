@@ -177,7 +177,7 @@ def bury(task: asyncio.Task[Any]) -> None:
             if coro is not None:
                 coro.close()
             return
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError):  # its own clean-up, cut short: a dead process does none
             continue
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import StringIO
 from pathlib import Path
 
+import httpx
 import pytest
+from rich.console import Console
 from tests.kernel.places import Place
 
 from holdfast.engines.run import Duties, run
-from holdfast.errors import NotFound, StoreUnavailable
+from holdfast.errors import HoldfastError, NotFound, StoreUnavailable
 from holdfast.http.playground import may_be_broken
 from holdfast.kernel.kernel import Tuning
 from holdfast.kernel.submit import submit_many
 from holdfast.playground import postcards, sabotage
 from holdfast.playground.account import PlaygroundAccount, read_account
 from holdfast.playground.book import Book
+from holdfast.playground.demo_stage import DemoStage
 from holdfast.playground.postcards import PlaygroundCard, postcards_app
 from holdfast.playground.sabotage import Fault, Sabotage
 from holdfast.settings import Settings
@@ -160,6 +164,18 @@ def test_the_book_sees_what_is_done_twice_and_outlives_its_process(tmp_path: Pat
 )
 def test_only_a_process_that_this_machine_alone_can_reach_may_be_broken(host: str, env: str, may: bool) -> None:
     assert may_be_broken(Settings(host=host, env=env)) is may
+
+
+@pytest.mark.parametrize(("status", "is_refused"), [(200, False), (399, False), (400, True), (503, True)])
+async def test_a_refusal_ends_the_demo(status: int, is_refused: bool, tmp_path: Path) -> None:
+    answers = httpx.MockTransport(lambda request: httpx.Response(status, json={"path": request.url.path}))
+    async with httpx.AsyncClient(transport=answers, base_url="http://demo.test") as client:
+        stage = DemoStage(tmp_path, [], client, Console(file=StringIO()))
+        if is_refused:
+            with pytest.raises(HoldfastError, match=f"refused with {status}: .*/jobs"):
+                await stage.ask("POST", "/jobs")
+        else:
+            assert await stage.ask("POST", "/jobs") == {"path": "/jobs"}
 
 
 def test_a_book_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic import JsonValue
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+else:
+    JsonValue = Any  # for whoever reads the type of a field while the program runs
 
 T = TypeVar("T")
 NEVER_MS = 9_999_999_999_999

@@ -45,7 +45,8 @@ class JobOrder(StrEnum):
 LIVE = frozenset({State.QUEUED, State.PROCESSING, State.WAITING})
 TERMINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
-# Every edge a job may take. The one write asserts it (`kernel.settle`), and the checker knows no other.
+# Every edge a job may take. What ends an attempt asserts it (`kernel.settle`), the statements that claim, replay and
+# take back name the state they come from, and the checker knows no other.
 EDGES: frozenset[tuple[State, State]] = frozenset(
     {
         (State.QUEUED, State.PROCESSING),

@@ -1,7 +1,7 @@
 """Runs one attempt: bind, call the handler, classify. It decides nothing and writes nothing.
 
-The one broad `except` of Holdfast is here: whatever a handler raises becomes a classified failure, because a job must
-end in a row, never in a traceback on a terminal.
+Whatever a handler raises becomes a classified failure here, because a job must end in a row, never in a traceback on a
+terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The clock and the dice: the only places where Holdfast reads time or luck. Tests bring their own."""
+"""The clock and the dice: the only place where the kernel's wall time and luck come from. Tests bring their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents table. Functions named as the statements in `documents.sql`; nobody else writes this table.
+"""The documents table. Functions named as the statements in `documents.sql`; no other statement writes it.
 
 A document's public status comes from its job as long as there is one, so that whatever moves the job (a worker, an
 operator's replay, a sweep) moves the status with it. `outcome` speaks when the job has been forgotten.

@@ -1,4 +1,5 @@
-"""The reviews: which were asked for, what came of them, whom they were told to. The only module that writes them.
+"""The reviews: which were asked for, what came of them, whom they were told to. They are written by
+the statements of `reviews.sql` alone.
 
     in_progress <--> retryable_failed        while its job lives: the job's own row says which
          \\--> succeeded | failed             when its job ended: written with that end, in one transaction

@@ -101,7 +101,7 @@ class Server:
                 os.dup2(file, number)
             os.closerange(3, 4_096)
             gc.disable()  # a child is short, and limited: looking for cycles costs more than they do
-        except BaseException:
+        except BaseException:  # in the child of a fork: nobody above may go on in it
             os._exit(1)
         _work(self._task, request, parent)
 
@@ -132,7 +132,7 @@ def _work(task: Task, request: dict[str, Any], parent: int | None) -> NoReturn:
     try:
         confine(Confines(**request["confines"]), parent)
         code = task.run(0, 1, request["options"])
-    except BaseException:
+    except BaseException:  # the child of a fork ends here: its parent reads the code, and what it wrote
         with suppress(BaseException):
             traceback.print_exc()
             sys.stderr.flush()

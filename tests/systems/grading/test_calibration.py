@@ -152,4 +152,6 @@ async def test_reviews_calibrate_the_next_grade_until_it_is_rolled_back(pair: Pa
     assert await calibrations.roll_back(kernel, "writing") is None
     assert (await result_of(pair, await graded(pair, probe))).overall_score == 7.0
     async with kernel.store.reading() as tx:
-        assert [row.status for row in await calibrations.history(tx, 9)] == ["rolled_back", "rolled_back"]
+        history = await calibrations.history(tx, 9)
+        assert [(row.version, row.status) for row in history] == [(2, "rolled_back"), (1, "rolled_back")]
+        assert await calibrations.history(tx, 1) == history[:1]

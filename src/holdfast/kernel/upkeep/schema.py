@@ -1,4 +1,5 @@
-"""Looks whether the database fits this code. Only `bring_forward` changes it, and only where it may."""
+"""Looks whether the database fits this code. Only `bring_forward` changes it by itself, before work starts, and only
+where it may; to look never does."""
 
 from __future__ import annotations
 
