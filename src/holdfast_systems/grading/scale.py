@@ -117,13 +117,13 @@ def place(parts: Mapping[str, float]) -> float:
     return sum(weight * parts[name] for name, weight in weights.items()) / spread_of_sum(weights)
 
 
-def score_of(parts: Mapping[str, float], measured: Features) -> float:
-    """The overall score, 0 to 10, not rounded."""
+def score_of(parts: Mapping[str, float], measured: Features, delivered: float = 0.0) -> float:
+    """The overall score, 0 to 10, not rounded. `delivered` is what the delivery of speech adds to its place."""
     plain = plainness(measured)
     if parts.get("surprisal", 0.0) > 0:
         # Plain sentences are easy to foresee, and no better for it.
         parts = {**parts, "surprisal": parts["surprisal"] * max(0.0, 1 - 2 * plain)}
-    score = _CENTRE + POINTS_PER_DEVIATION * place(parts)
+    score = _CENTRE + POINTS_PER_DEVIATION * (place(parts) + delivered)
     score -= plain * (max(0.0, score - _PLAIN_MOST) + _PLAIN_COSTS)
     score = _bent(_not_below_zero(score), _HIGH, _HIGHEST)
     careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)

@@ -15,7 +15,7 @@ from quality.texts import texts as quality_texts
 from tests.systems.grading.learners import USUAL, learners, score, scores_of, weighted_kappa
 
 from holdfast_systems.grading.doubt import doubt_of
-from holdfast_systems.grading.scale import SEVEN, deviations
+from holdfast_systems.grading.scale import SEVEN, deviations, score_of
 from holdfast_systems.grading.word_order import impossible_pairs
 
 rates = st.floats(0, 12)
@@ -99,6 +99,13 @@ def test_plain_sentences_are_low_and_earn_nothing_for_being_easy_to_foresee() ->
     slips = replace(plain, slips_rate=9.0, misspelt_rate=6.0, variety=0.65, link_kinds=1)
     assert score(slips, 4.2) < 1.5, "from below nobody is drawn up"
     assert score(slips, 2.4) == score(slips, 3.65)
+
+
+def test_speech_that_halts_is_low_and_still_differs_from_nothing() -> None:
+    parts = deviations(USUAL, 250, None, spoken=True)
+    slow, slower, slowest = (score_of(parts, USUAL, delivered) for delivered in (-2.0, -3.0, -3.7))
+    assert 2.0 > slow > slower > slowest > 0.1
+    assert score_of(parts, USUAL, 2.0) < 8.3, "pace alone makes nobody C1"
 
 
 def test_no_measurement_carries_a_text_away() -> None:
