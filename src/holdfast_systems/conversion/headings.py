@@ -32,6 +32,12 @@ _CHAPTER = re.compile(
     r"|kapitola|глава|часть|приложение|chương|phần)\s+[\dA-ZIVX]{1,5}\.?",
     re.IGNORECASE,
 )
+# What Sphinx sets above a chapter's title: "CHAPTER", and below it "TWO".
+_CHAPTER_MARK = re.compile(
+    r"chapter|appendix|part|(?:twenty|thirty|forty|fifty)?-?(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six"
+    r"|seven|eigh|nine)teen|twenty|thirty|forty|fifty)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[^\W\d_]{2}")
 _SECTION = re.compile(r"\d{1,3}(?:\.\d{1,3})+\.?\s+[^\W\d]")
 CAPTION = re.compile(
@@ -39,10 +45,11 @@ CAPTION = re.compile(
     re.IGNORECASE,
 )
 _LABEL_TIMES = 4  # a heading that returns so often under other headings is a label
+_TEXT_SHARE = 0.25  # a look that so much of the document has is that of its text, however small its notes are
 _CONTENTS_TIMES = 3
 _NUMBERED_MIN = 8
 _CERTAIN_MIN = 3
-_NAME = re.compile(r"\S*(?:_|::|\(|[a-z][A-Z])\S*")
+_NAME = re.compile(r"\S*(?:_|::|\(|=|[a-z][A-Z]|[A-Za-z]\d)\S*")
 _TEXT_LETTERS_MIN = 400
 
 
@@ -102,15 +109,37 @@ def _without_labels(
     """Without what looks like a heading and heads nothing: labels that return, names of functions and options, and
     bold type that much of the text is set in."""
     labels = Counter(_label(block) for _, block in found if not _numbered(block))
+    inside = _inside_sections([block for _, block in found])
     certain = Counter(_look(block) for _, block in found if not _is_name(block))
-    deepest, common = _deepest_numbered([block for _, block in found]), max(0.1 * sum(looks.values()), 60)
+    letters = sum(looks.values())
+    deepest, common = _deepest_numbered([block for _, block in found]), max(0.1 * letters, 60)
     for page, block in found:
         returns = labels[_label(block)] >= _LABEL_TIMES and not _numbered(block)
         name = _is_name(block) and certain[_look(block)] < _CERTAIN_MIN
         text = looks[_look(block)] > common and not _named(block)
         function = block.size <= deepest and block.text[:1].islower() and not _named(block)
-        if not function and not (block.size < small and (returns or name or text)):
+        large_text = len(block.text) > 40 and looks[_look(block)] > max(_TEXT_SHARE * letters, _TEXT_LETTERS_MIN)
+        label = (block.size < small and (returns or name or text)) or (returns and _label(block) in inside)
+        if not (function or large_text or label):
             yield page, block
+
+
+def _inside_sections(found: Sequence[Block]) -> set[str]:
+    """What comes again before any larger heading has come: labels such as "Note", however large they are. A section
+    that each chapter has, such as "Summary", comes once in each."""
+    again: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    larger: list[tuple[tuple[float, bool], int]] = []  # ranks and places, falling: the last one above each that came
+    for index, block in enumerate(found):
+        rank = block.size, _numbered(block)
+        while larger and larger[-1][0] <= rank:
+            larger.pop()
+        label = _label(block)
+        if last.get(label, -1) > (larger[-1][1] if larger else -1):
+            again[label] += 1
+        last[label] = index
+        larger.append((rank, index))
+    return {label for label, times in again.items() if times >= 2}
 
 
 def _look(block: Block) -> tuple[float, str]:
@@ -191,6 +220,10 @@ def _join_chapters(page: ReadPage) -> None:
     """ "Chapter 3" above a heading is its number; centred lines of one look right below each other are one heading."""
     for index in range(len(page.blocks) - 1, 0, -1):
         above, block = page.blocks[index - 1], page.blocks[index]
+        headed = block.kind == "head" or _CHAPTER_MARK.fullmatch(block.text.strip())
+        if above.kind == "head" and headed and _CHAPTER_MARK.fullmatch(above.text.strip()):
+            above.kind, above.place = "fw", "top"
+            continue
         if block.kind == above.kind == "head" and _is_centred_below(above, block):
             above.lines += block.lines
             page.blocks.pop(index)

@@ -27,6 +27,7 @@ _CODE = re.compile(r"mono|courier|typewriter|cmtt|consol|code", re.IGNORECASE)
 _NOTE_MARK = re.compile(r"(\d{1,3}|[*†‡§¶]{1,3})")
 _NUMBER = re.compile(r"\d+")
 _PAGE_NUMBER = re.compile(r"(?<![\d.])\d+(?!\.?\d)")  # not a part of a section's
+_TITLED = re.compile(r"(?:CHAPTER|APPENDIX|SECTION|PART)\s+[\dA-Z]|(?:\d{1,3}|[A-Z])(?:\.\d{1,3})+\.?\s+\w")
 _ROMAN = re.compile(r"[ivxlc]{1,7}", re.IGNORECASE)
 
 
@@ -63,7 +64,8 @@ def _body_size(pages: Iterable[ReadPage]) -> float:
 
 
 def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
-    """Lines at one height on several pages, with the same words but for numbers, or with the page's number."""
+    """Lines at one height on several pages: with the same words but for numbers, with the page's number, or with the
+    title of the chapter or section in capitals."""
     same: defaultdict[tuple[str, int, str], list[Block]] = defaultdict(list)
     numbered: defaultdict[tuple[str, int, int], list[Block]] = defaultdict(list)
     for page in pages:
@@ -77,6 +79,8 @@ def _mark_running_lines(pages: Sequence[ReadPage], body: float) -> None:
                 numbered[place, height, number - page.number].append(block)
             if _ROMAN.fullmatch(text):
                 same[place, height, "roman"].append(block)
+            if block.size <= body and text.isupper() and _TITLED.match(text):
+                same[place, height, "titles"].append(block)
     for found in (*same.values(), *numbered.values()):
         if len(found) >= 3 or (len(found) == 2 and len(pages) <= 3):
             for block in found:

@@ -19,7 +19,7 @@ from holdfast_systems.grading.features import CHARACTERS_MAX, Features, Measurer
 from holdfast_systems.grading.grade import CRITERIA, Criterion, Grade, TaskType, grade_of, to_half
 from holdfast_systems.grading.language_model import LanguageModel, installed_model
 from holdfast_systems.grading.line import Line, on_line
-from holdfast_systems.grading.scale import POINTS_PER_DEVIATION, deviations, score_of
+from holdfast_systems.grading.scale import deviations, score_of
 
 WORDS_EXPECTED: dict[TaskType, int] = {"email": 120, "essay": 250}
 SPOKEN_WORDS_PER_MINUTE = 100
@@ -96,8 +96,8 @@ class OfflineGrader:
         signals = signals_of(transcript, measured, expected, surprisal, spoken=True, question=question)
         parts = deviations(measured, expected, surprisal, spoken=True)
         parts |= fluency(measured, duration_s, delivery)
-        score = score_of(parts, measured) + POINTS_PER_DEVIATION * sum(parts[name] for name in FLUENCY if name in parts)
-        return _grade(measured, expected, signals, parts, _own_of_speaking(parts), min(10.0, max(0.0, score)))
+        score = score_of(parts, measured, sum(parts[name] for name in FLUENCY if name in parts))
+        return _grade(measured, expected, signals, parts, _own_of_speaking(parts), score)
 
     def _surprisal(self, text: str, measured: Features) -> float | None:
         # Other languages and keyboards that were leant on are known without asking.

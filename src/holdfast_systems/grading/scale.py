@@ -4,8 +4,9 @@ Seven measurements that go with a marker's judgement count the same, each in sta
 usually write; a language model's surprisal counts three times. The sum is put on the scale so that learners' texts get
 5.4 in the mean, as people give, and are spread a little wider than theirs. What says little inside that range (how
 advanced the words are, how many clauses there are) counts at its ends only: short sentences without a second clause
-are no B2 however correct, and rare words well used may be C1. Whatever else is added to the plain sum has to earn its
-place on made-up learners (`tests/systems/grading/test_scale.py`): most rules that sounded right cost agreement.
+are A2 however correct, and what is correct and no more ends with B2: C1 is for rare words well used. Whatever else
+is added to the plain sum has to earn its place on made-up learners (`tests/systems/grading/test_scale.py`): most rules
+that sounded right cost agreement.
 
     variety of words, misspelt words, slips, length, kinds of links, share of common English words, distance from a
     natural sentence length: sign +1 or -1 each                                                      `_USUAL`
@@ -23,16 +24,16 @@ from holdfast_systems.grading.features import Features
 from holdfast_systems.grading.line import Line, on_line
 
 # People's scores of learners' essays have a mean of 3.15 and a spread of 0.62 on a scale of 1 to 5: in ours, 5.4 and
-# 1.55. Ours are spread a fifth wider: agreement loses 0.004 by it, and what is far out is told as doubtful. A
-# sum starts a little above their mean, for blame may go farther than praise.
+# 1.55. Ours are spread a little wider: agreement loses hardly anything by it, and what is far out is told as doubtful.
+# A sum starts above their mean, for blame may go farther than praise.
 MEAN_OF_PEOPLE = 5.4
-_CENTRE = 5.5
-POINTS_PER_DEVIATION = 1.95
+_CENTRE = 5.6
+POINTS_PER_DEVIATION = 2.1
 SURPRISAL_WEIGHT = 3.0
 # Measurements go with each other: their usual correlation, from which the spread of a sum of them follows.
 _RELATED = 0.2
 # No measurement carries a text away by itself.
-_PRAISE_MAX, _BLAME_MAX = 1.5, 3.0
+_PRAISE_MAX, _BLAME_MAX = 2.0, 3.0
 # What learners usually write: mean and standard deviation. Priors, rounded: a wrong one shifts or stretches the
 # scale a little, but changes hardly anybody's place on it. Sixty-six sentences from learners' exams had 2.2 misspelt
 # words and 3.6 slips in a hundred; careful B1 texts have 0.5 and 2: these lie between, nearer to the latter.
@@ -58,13 +59,15 @@ _NATURAL_SENTENCE = 18
 _SHORT_SENTENCES: Line = ((6, 1), (17, 0))
 _FEW_CLAUSES: Line = ((0, 1), (4.5, 0))
 _BASIC_WORDS: Line = ((2.6, 1), (3.1, 0))
-_ADVANCED_WORDS: Line = ((3.4, 0), (4.0, 1))
+_PLAIN: Line = ((0.2, 0), (0.4, 1))
+_ADVANCED_WORDS: Line = ((3.3, 0), (3.9, 1))
 _CAREFUL: Line = ((0.2, 0), (1.0, 1))
-_PLAIN_COSTS = 5.0
-# Plain sentences are easy to foresee, and no better for it: the model's praise goes first.
-_PRAISE_OF_PLAIN: Line = ((0, 1), (0.2, 0))
+# Plain sentences are drawn down to A2, and then cost a little more.
+_PLAIN_MOST, _PLAIN_COSTS = 4.0, 1.0
 _RICH_EARNS = 3.5
-_LOW, _HIGH = 2.0, 8.5
+# From `_LOW` down and from the highs up the scale is bent: a sum alone comes close to C1 and seldom reaches it.
+_LOW, _HIGH, _HIGHEST = 2.0, 7.0, 8.3
+_RICH_HIGH, _RICH_HIGHEST = 8.5, 10.0
 
 
 def deviations(
@@ -114,29 +117,32 @@ def place(parts: Mapping[str, float]) -> float:
     return sum(weight * parts[name] for name, weight in weights.items()) / spread_of_sum(weights)
 
 
-def score_of(parts: Mapping[str, float], measured: Features) -> float:
-    """The overall score, 0 to 10, not rounded."""
+def score_of(parts: Mapping[str, float], measured: Features, delivered: float = 0.0) -> float:
+    """The overall score, 0 to 10, not rounded. `delivered` is what the delivery of speech adds to its place."""
     plain = plainness(measured)
     if parts.get("surprisal", 0.0) > 0:
-        parts = {**parts, "surprisal": parts["surprisal"] * on_line(_PRAISE_OF_PLAIN, plain)}
-    score = _CENTRE + POINTS_PER_DEVIATION * place(parts) - _PLAIN_COSTS * plain
+        # Plain sentences are easy to foresee, and no better for it.
+        parts = {**parts, "surprisal": parts["surprisal"] * max(0.0, 1 - 2 * plain)}
+    score = _CENTRE + POINTS_PER_DEVIATION * (place(parts) + delivered)
+    score -= plain * (max(0.0, score - _PLAIN_MOST) + _PLAIN_COSTS)
+    score = _bent(_not_below_zero(score), _HIGH, _HIGHEST)
     careful = on_line(_CAREFUL, (parts["slips"] + parts.get("misspelt", parts["slips"])) / 2)
-    score += _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful
-    return _bend(score)
+    return _bent(score + _RICH_EARNS * on_line(_ADVANCED_WORDS, measured.level) * careful, _RICH_HIGH, _RICH_HIGHEST)
 
 
 def plainness(measured: Features) -> float:
-    """0 for a text with the sentences of an ordinary one, 1 for sentences of six basic words that never have a second
-    clause. All three must be so: good writers write short sentences too."""
+    """0 for a text with the sentences of an ordinary one, 1 for short sentences of basic words that hardly ever have a
+    second clause. All three must be so: good writers write short sentences too."""
     clauses = on_line(_FEW_CLAUSES, measured.subordinate_rate)
     short = on_line(_SHORT_SENTENCES, measured.sentence_words)
-    return min(clauses, short, on_line(_BASIC_WORDS, measured.level))
+    return on_line(_PLAIN, min(clauses, short, on_line(_BASIC_WORDS, measured.level)))
 
 
-def _bend(score: float) -> float:
-    """The ends of the scale are approached, not hit: texts beyond them still differ."""
-    if score < _LOW:
-        return _LOW * exp((score - _LOW) / (2 * _LOW))
-    if score > _HIGH:
-        return _HIGH + (10 - _HIGH) * (1 - exp((_HIGH - score) / (10 - _HIGH)))
-    return score
+def _not_below_zero(score: float) -> float:
+    return score if score >= _LOW else _LOW * exp((score - _LOW) / (2 * _LOW))
+
+
+def _bent(score: float, start: float, end: float) -> float:
+    """The end of a range is approached, not hit: texts beyond it still differ."""
+    room = end - start
+    return score if score <= start else start + room * (1 - exp((start - score) / room))

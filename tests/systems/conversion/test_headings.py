@@ -96,3 +96,41 @@ def test_a_heading_goes_on_below_its_first_word() -> None:
     assert [len(block.lines) for block in numbered] == [2]
     plain = blocks_of_page([*words(first, 500, 60, bold=False), *words(more, 482, 96, bold=False)], {})
     assert [len(block.lines) for block in plain] == [1, 1]
+
+
+def test_a_large_label_that_returns_inside_a_section_is_no_heading() -> None:
+    sections = [[line(f"Tides of {letter}", 16, "Bold"), line("Summary", 14, "Bold")] for letter in "abcdef"]
+    assert len(heads(*sections)) == 12, "once in each section"
+    note = line("Note", 14, "Bold")
+    assert len(heads(*(page for lines in sections for page in ([*lines], [note], [note])))) == 12
+
+
+def test_text_above_long_notes_in_small_print_is_no_heading() -> None:
+    words = ("tide", "moon", "wind", "swell", "sand", "light", "shoal", "ebb", "rip")
+    text = [
+        line(f"{a} {word} turns twice a day, and who sails has to know", 11) for a in ("One", "No") for word in words
+    ]
+    notes = [line(PROSE * 3, 8)]
+    found = heads([line("Moons", 14, "Bold"), *text, *notes], [line("Tides", 14, "Bold"), *text, *notes])
+    assert found == ["Moons", "Tides"]
+
+
+def test_the_number_above_the_title_of_a_chapter_is_no_heading() -> None:
+    def chapter(number: str, title: str) -> list[Line]:
+        return [line(text, 14, "Bold", y=700 - 30 * at, x0=400) for at, text in enumerate(("CHAPTER", number, title))]
+
+    assert heads(chapter("TWO", "SPRINGS"), chapter("TWENTYTWO", "NEAPS")) == ["SPRINGS", "NEAPS"]
+
+
+def test_names_of_settings_are_no_headings() -> None:
+    names = ("KRB5CCNAME", "TIDE2", "file=tide", "X509_anchors")
+    assert heads([line("Springs", 14, "Bold")], *([line(name, 10, "Bold")] for name in names)) == ["Springs"]
+
+
+def test_titles_in_capitals_at_the_top_of_each_page_are_running_lines() -> None:
+    tops = ("CHAPTER 2. TIDES 2.1. SPRINGS", "2.2. NEAPS", "CHAPTER 2. TIDES 2.3. EBBS", "CHAPTER 3. MOONS")
+    read = [
+        ReadPage(at, [Block([line(top, 9, y=780)]), Block([line(PROSE)])], height=800) for at, top in enumerate(tops)
+    ]
+    mark_structure(read, [])
+    assert [page.blocks[0].kind for page in read] == ["fw"] * 4

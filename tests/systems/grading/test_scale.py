@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import fields, replace
-from functools import cache
-from math import exp
+from dataclasses import replace
 from random import Random
 from statistics import correlation, mean, stdev
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from quality.texts import texts as quality_texts
+from tests.systems.grading.learners import USUAL, learners, score, scores_of, weighted_kappa
 
 from holdfast_systems.grading.doubt import doubt_of
-from holdfast_systems.grading.features import Features
 from holdfast_systems.grading.scale import SEVEN, deviations, score_of
 from holdfast_systems.grading.word_order import impossible_pairs
 
-NOTHING: dict[str, Any] = {field.name: () if field.name == "slip_examples" else 0 for field in fields(Features)}
-USUAL = replace(
-    Features(**NOTHING),
-    words=370,
-    distinct_sentences_words=370,
-    sentences=18,
-    sentence_words=18.0,
-    slips_rate=1.6,
-    misspelt_rate=0.5,
-    level=2.6,
-    variety=0.775,
-    link_kinds=4,
-    subordinate_rate=6.0,
-    english_share=0.97,
-)
 rates = st.floats(0, 12)
-
-
-def score(measured: Features, surprisal: float | None) -> float:
-    return score_of(deviations(measured, 250, surprisal), measured)
 
 
 @given(
@@ -81,84 +59,11 @@ def test_no_text_is_the_better_for_a_slip(
     assert score(replace(text, misspelt_rate=more), surprisal) <= score(text, surprisal) + 1e-9
 
 
-# How learners' measurements go with people's scores (as measured on essays) and with each other (chosen so that sums
-# of five, of seven and of all go with people's scores as measured: r 0.50, 0.56, 0.62).
-PARTS = (*SEVEN, "surprisal")
-WITH_PEOPLE = (0.40, 0.36, 0.29, 0.26, 0.28, 0.36, 0.24, 0.55)
-WITH_EACH_OTHER = {
-    ("misspelt", "english"): 0.55,
-    ("misspelt", "slips"): 0.5,
-    ("slips", "english"): 0.35,
-    ("length", "links"): 0.45,
-    ("variety", "slips"): 0.2,
-    ("variety", "misspelt"): 0.2,
-    ("surprisal", "misspelt"): 0.52,
-    ("surprisal", "slips"): 0.47,
-    ("surprisal", "english"): 0.46,
-    ("surprisal", "links"): 0.2,
-    ("surprisal", "sentences"): 0.2,
-}
-LEARNERS = 3_000
-
-
-class Learner(NamedTuple):
-    person: float
-    text: Features
-    surprisal: float
-    plain_sum: float
-    foreseen: float
-
-
-@cache
-def learners() -> list[Learner]:
-    """People's scores, measurements and surprisals: spread and related as learners' are said to be, nothing else."""
-    related = np.full((len(PARTS) + 1, len(PARTS) + 1), 0.08)
-    for (one, other), r in WITH_EACH_OTHER.items():
-        places = PARTS.index(one), PARTS.index(other)
-        related[places] = related[places[::-1]] = r
-    related[-1, :-1] = related[:-1, -1] = WITH_PEOPLE
-    np.fill_diagonal(related, 1.0)
-    luck = np.random.default_rng(19)
-    drawn = luck.standard_normal((LEARNERS, len(related))) @ np.linalg.cholesky(related).T
-    return [_learner(dict(zip((*PARTS, "person"), row, strict=True)), *luck.standard_normal(3)) for row in drawn]
-
-
-def _learner(z: dict[str, float], level: float, clauses: float, run_on: float) -> Learner:
-    words = max(30, int(250 * exp(0.4 + 0.5 * z["length"])))
-    distance = max(0.0, 0.35 - 0.33 * z["sentences"])
-    text = replace(
-        USUAL,
-        words=words,
-        distinct_sentences_words=words,
-        variety=0.775 + 0.045 * z["variety"],
-        misspelt_rate=max(0.0, exp(-0.05 - 0.8 * z["misspelt"]) - 0.3),
-        slips_rate=max(0.0, exp(0.85 - 0.7 * z["slips"]) - 0.5),
-        link_kinds=min(6, max(0, round(4.3 + 1.1 * z["links"]))),
-        english_share=min(1.0, 0.968 + 0.022 * z["english"]),
-        sentence_words=18 * exp(distance if run_on > -0.6 else -distance),
-        subordinate_rate=max(0.0, 6 + 2 * clauses),
-        level=2.6 + 0.3 * level,
-    )
-    person = min(10.0, max(0.0, 5.4 + 1.55 * z["person"]))
-    return Learner(person, text, 3.65 - 0.45 * z["surprisal"], sum(z[name] for name in SEVEN), z["surprisal"])
-
-
-def scores_of_learners(with_model: bool) -> list[float]:
-    return [score(each.text, each.surprisal if with_model else None) for each in learners()]
-
-
-def weighted_kappa(ours: list[float], people: list[float]) -> float:
-    """Quadratic, in half marks of 1 to 5."""
-    marks = [np.floor(2 * (1 + 0.4 * np.array(scores)) + 0.5) for scores in (ours, people)]
-    apart = np.subtract.outer(*marks) ** 2
-    return float(1 - np.diagonal(apart).mean() / apart.mean())
-
-
 @pytest.mark.parametrize("with_model", [False, True])
 def test_scores_agree_with_people_as_well_as_a_plain_sum_does(with_model: bool) -> None:
     """Each rule beyond the sum, and a wider spread, cost a little here: the ends of the scale and a confidence that
     tells are worth that little, and no more."""
-    scores, people = scores_of_learners(with_model), [each.person for each in learners()]
+    scores, people = scores_of(learners(), with_model=with_model), [each.person for each in learners()]
     sums = np.array([each.plain_sum + 3 * each.foreseen * with_model for each in learners()])
     as_people = mean(people) + stdev(people) * (sums - sums.mean()) / sums.std()
     plain = weighted_kappa([min(10.0, max(0.0, each)) for each in as_people], people)
@@ -170,7 +75,7 @@ def test_scores_agree_with_people_as_well_as_a_plain_sum_does(with_model: bool) 
 def test_what_is_surest_is_nearest_to_people() -> None:
     pairs = sorted(
         (doubt_of(scored, each.text.words), abs(scored - each.person))
-        for scored, each in zip(scores_of_learners(with_model=True), learners(), strict=True)
+        for scored, each in zip(scores_of(learners(), with_model=True), learners(), strict=True)
     )
     surest, rest = pairs[: len(pairs) // 5], pairs[len(pairs) // 5 :]
     assert mean(error for _, error in surest) < 0.87 * mean(error for _, error in rest)
@@ -187,21 +92,34 @@ def test_the_level_of_the_words_moves_nobody_inside_the_usual_range() -> None:
 
 def test_plain_sentences_are_low_and_earn_nothing_for_being_easy_to_foresee() -> None:
     plain = replace(USUAL, sentence_words=9.0, subordinate_rate=1.0, slips_rate=0.0, misspelt_rate=0.0)
-    assert score(plain, 2.4) <= 4.0 and score(plain, None) <= 4.5
+    assert 2.5 < score(plain, 2.4) < 4.0 and 2.5 < score(plain, None) < 4.0, "A2, not less"
     assert score(plain, 2.4) == score(plain, 3.65)
     assert score(replace(plain, subordinate_rate=6.0), 2.4) > 6.5
     assert score(replace(plain, level=3.2), 2.4) > 6.5, "in words that are not basic, short sentences are a style"
+    slips = replace(plain, slips_rate=9.0, misspelt_rate=6.0, variety=0.65, link_kinds=1)
+    assert score(slips, 4.2) < 1.5, "from below nobody is drawn up"
+    assert score(slips, 2.4) == score(slips, 3.65)
+
+
+def test_speech_that_halts_is_low_and_still_differs_from_nothing() -> None:
+    parts = deviations(USUAL, 250, None, spoken=True)
+    slow, slower, slowest = (score_of(parts, USUAL, delivered) for delivered in (-2.0, -3.0, -3.7))
+    assert 2.0 > slow > slower > slowest > 0.1
+    assert score_of(parts, USUAL, 2.0) < 8.3, "pace alone makes nobody C1"
 
 
 def test_no_measurement_carries_a_text_away() -> None:
     easy, hard = (deviations(USUAL, 250, surprisal)["surprisal"] for surprisal in (1.0, 6.5))
-    assert (easy, hard) == (1.5, -3.0)
-    assert deviations(replace(USUAL, distinct_sentences_words=20_000), 250, None)["length"] == 1.5
+    assert (easy, hard) == (2.0, -3.0)
+    assert deviations(replace(USUAL, distinct_sentences_words=20_000), 250, None)["length"] == 2.0
 
 
 def test_rare_words_well_used_are_c1_and_with_slips_they_earn_nothing() -> None:
     good = replace(USUAL, slips_rate=0.2, misspelt_rate=0.0, variety=0.83, english_share=0.96)
-    assert score(good, 3.7) < 8.0 and score(replace(good, level=3.9), 3.7) >= 8.5
+    assert score(good, 3.7) < 8.0 and score(replace(good, level=3.7), 3.7) >= 8.5
+    best = replace(good, variety=0.9, slips_rate=0.0, link_kinds=6, english_share=1.0)
+    assert 8.0 < score(best, 2.4) < 8.3, "what is correct and no more ends with B2"
+    assert score(best, 2.4) < score(replace(best, level=4.5), 2.4) < 10
     careless = replace(good, slips_rate=2.5, misspelt_rate=1.0)
     assert score(replace(careless, level=3.9), 3.7) == score(careless, 3.7)
 
