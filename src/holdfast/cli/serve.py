@@ -14,7 +14,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from holdfast.engines.collecting import collect_seldom
-from holdfast.engines.reachable import watch_databases
 from holdfast.engines.run import Duties, await_schema, prepare, run
 from holdfast.engines.stopping import stop_on_signals
 from holdfast.engines.worker import Worker
@@ -28,6 +27,7 @@ from holdfast.kernel.app import App
 from holdfast.kernel.loop import pause, unless_stopped
 from holdfast.kernel.observe.watch import JsonFormatter
 from holdfast.main import close_systems, installed_names, open_systems
+from holdfast.operator.reachable import watch_databases
 from holdfast.playground import postcards
 from holdfast.playground.book import Book
 from holdfast.playground.sabotage import Sabotage
