@@ -184,10 +184,14 @@ async def _read(answer: httpx.Response, bytes_max: int, now_ms: Callable[[], int
 
 def _refused(error: CallError) -> CallError:
     """What the answer means here. A gateway that cannot take the document now is not available: with a time to come
-    back it holds the queue for that long and costs no attempt, without one it is tried again within the budget."""
+    back it holds the queue for that long and costs no attempt, without one it is tried again within the budget. No
+    gateway means a limit by a 403, as other providers do: no other 4xx is retried."""
     found = error.failure
     if found.status not in _NOT_NOW:
-        return error
+        if found.category is not Category.RATE_LIMIT:
+            return error
+        denied = replace(found, category=Category.AUTH, error_class="AUTH_DENIED", retryable=False, retry_after_ms=None)
+        return CallError(denied)
     category = Category.NETWORK if found.retry_after_ms is None else Category.RATE_LIMIT
     return CallError(replace(found, category=category, error_class="GW_UNAVAILABLE"))
 
