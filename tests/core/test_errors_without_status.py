@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.error
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from tests.core.test_client_errors import NOW, answer, named, raised_by_httpx, s
 from holdfast.core.classify import classify
 
 pytestmark = pytest.mark.spec("K5", "004.1")
+GIVEN_UP = "too many 503 error responses"
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
 
@@ -54,12 +56,20 @@ def test_a_403_is_a_limit_if_its_headers_say_so(headers: dict[str, str], expecte
         (urllib.error.URLError(ConnectionRefusedError()), "NETWORK_UNREACHABLE"),
         (named("MaxRetryError", reason=named("ReadTimeoutError")), "NETWORK_TIMEOUT"),
         (named("RetryError", cause=raised_by_httpx(503)), "UPSTREAM_UNAVAILABLE"),
+        (RuntimeError(named("MaxRetryError", reason=Exception(GIVEN_UP))), "UPSTREAM_UNAVAILABLE"),
         (httpx.ProxyError("no"), "NETWORK_UNREACHABLE"),
         (named("ConnectionTimeout"), "NETWORK_TIMEOUT"),
     ],
 )
 def test_what_wraps_an_error_means_what_it_wraps(error: Exception, error_class: str) -> None:
     assert classify(error).error_class == error_class
+
+
+@pytest.mark.parametrize(
+    ("asked", "wait_ms"), [(33, 33_000), (0.5, 500), (timedelta(minutes=1), 60_000), ("soon", None), (True, None)]
+)
+def test_a_wait_that_the_error_itself_names_is_read(asked: object, wait_ms: int | None) -> None:
+    assert classify(named("RetryAfter", status_code=429, retry_after=asked), now_ms=NOW).retry_after_ms == wait_ms
 
 
 def test_headers_beside_the_answer_are_read() -> None:

@@ -23,7 +23,7 @@ from pydantic import AfterValidator
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from holdfast import App, Context, InvalidInput, Job, enqueue, enqueue_many, stage
+from holdfast import App, Context, InvalidInput, Job, SyncClient, enqueue, enqueue_many, stage
 from holdfast.errors import BadDeclaration, StoreError, UsageError
 from holdfast.stores.clock import SystemClock
 from holdfast.testing import world
@@ -75,8 +75,16 @@ def now(**options: Any) -> Callable[[Any], Any]:
 MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (now(prio=1), "There is no option 'prio' of a job; did you mean 'priority'? They are key, delay_s, priority, "),
     (
-        now(retries=1),
-        "There is no option 'retries' of a job; they are key, delay_s, priority, deadline_s, owner, trace.",
+        now(wobble=1),
+        "There is no option 'wobble' of a job; they are key, delay_s, priority, deadline_s, owner, trace.",
+    ),
+    (now(eta=5), "There is no option 'eta' of a job; say in how many seconds: delay_s=60."),
+    (now(unique=True), "There is no option 'unique' of a job; the same key is the same job: key='order:7'."),
+    (lambda c: enqueue_many(c, Ship, [], prio=1), "There is no option 'prio' of a job; did you mean 'priority'?"),
+    (lambda c: enqueue(app, Ship, Order(1)), "Holdfast cannot write through a holdfast.App; start a job with"),
+    (
+        lambda c: enqueue(SyncClient.open(app, database="sqlite:///x.db"), Ship, Order(1)),
+        "cannot write through a holdfast.SyncClient; it enqueues by itself, in a commit of its own: client.enqueue(",
     ),
     (now(priority=99), "The priority 99 must be one of 0, 1, 2, 3."),
     (now(priority="high"), "The priority high must be one of 0, 1, 2, 3."),
@@ -138,6 +146,24 @@ def test_a_mistake_in_an_enqueue_is_named(place: Place, ask: Callable[[Any], Any
     with closing(connection), pytest.raises(UsageError) as refused:
         ask(connection)
     assert sentence in str(refused.value)
+
+
+def test_a_connection_may_give_its_texts_as_bytes_and_make_cursors_of_its_own(place: Place) -> None:
+    connection: Any
+    if place.dialect == "sqlite":
+        connection = sqlite3.connect(place.url)
+        connection.text_factory = bytes
+    else:
+        connection = psycopg.connect(place.url, cursor_factory=psycopg.RawCursor)
+    with closing(connection):
+        first = enqueue(connection, Ship, Order(1), key="once")
+        assert enqueue(connection, Ship, Order(1), key="once") == first
+        if place.dialect == "postgres":
+            with (
+                connection.pipeline(),
+                pytest.raises(InvalidInput, match="in pipeline mode, where no answer is known yet"),
+            ):
+                enqueue(connection, Ship, Order(1), key="once")
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 import pytest
 from pydantic import Base64Bytes, BaseModel, Field, PlainSerializer, SecretStr, field_validator
 
-from holdfast import App, Context, InvalidInput, Job, stage
+from holdfast import App, Context, InvalidInput, Job, Snooze, stage
 from holdfast.errors import BadDeclaration
 from holdfast.kernel.kinds import JobKind
 
@@ -90,6 +91,10 @@ class Rounded(BaseModel):
     price: Annotated[float, PlainSerializer(lambda price: round(price, 2))]
 
 
+class LeftOut(BaseModel):
+    number: int = Field(default=7, exclude=True)
+
+
 def kind_of(takes: Any) -> JobKind:
     app = App("door")
 
@@ -117,6 +122,9 @@ TAKEN: list[tuple[Any, Any]] = [
     (Holder, Holder(box=Box[int](value=1), parent=Named(fullName="ann"))),
     (Picture, Picture(data=b"/wA=")),
     (int | str, "5"),
+    (LeftOut, LeftOut()),
+    (int | float, 5.0),
+    (Literal["a", 1], 1),
     (dict, {"a": [1, {"b": None}]}),
     (Any, None),
 ]
@@ -149,6 +157,13 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Card | Base, Base(1), "the value: it is a Base, and would be read again as a Card."),
     (list[Holder], [Wide(box=Box[int](value=1))], "0: it is a Wide, and would be read again as a Holder."),
     (Louder, Louder(text="a"), "text: it would be another value when it is read again; its type must take what it has"),
+    (LeftOut, LeftOut(number=9), "number: it would be another value when it is read again;"),
+    (dict, {1: "a"}, "the value: its key 1 is a int, and would be read again as a text; declare its type."),
+    (Any, {"a": {None: 1}}, "a: its key None is a NoneType, and would be read again as a text; declare its type."),
+    (uuid.UUID | str, str(uuid.UUID(int=5)), "the value: it is a str, and would be read again as a UUID; declare"),
+    (bytes | str, "a", "the value: it is a str, and would be read again as a bytes; declare its type."),
+    (Literal[Colour.RED], Colour.RED, "Input should be <Colour.RED: 'r'> (when it is read again, as a worker does)."),
+    (Any, Card(1), "the value: it is a Card, and would be read again as a dict; declare its type."),
     (Login, Login(password=SecretStr("abc")), "password: it would be another value when it is read again;"),
     (Hidden, Hidden(number=1), "number: Field required (when it is read again, as a worker does)."),
     (bytes, b"\xff", "it holds bytes that are no text; declare pydantic's Base64Bytes, or store them elsewhere."),
@@ -165,3 +180,30 @@ def test_what_would_be_read_otherwise_is_refused(takes: Any, value: Any, sentenc
 def test_a_type_variable_is_no_type() -> None:
     with pytest.raises(BadDeclaration, match="'Take' takes ~T, which stands for any type: write Job"):
         kind_of(T)
+
+
+RESULTS: list[tuple[Any, str]] = [
+    (Card(1), "the value: it is a Card, and would be read again as a dict; declare its type."),
+    ([Snooze(5)], "0: it is a Snooze, and would be read again as a dict; declare its type."),
+    ({"at": datetime(2030, 1, 1, tzinfo=UTC)}, "at: it is a datetime, and would be read again as a str; declare its"),
+    ({7: "a"}, "the value: its key 7 is a int, and would be read again as a text; declare its type."),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), RESULTS, ids=[sentence[:30] for _, sentence in RESULTS])
+def test_a_result_without_a_type_is_what_the_next_stage_reads(value: Any, sentence: str) -> None:
+    app = App("door")
+
+    @app.job()
+    class Make(Job[int]):
+        @stage()
+        async def run(self, ctx: Context, number: int):  # type: ignore[no-untyped-def]
+            return value
+
+        @stage()
+        async def card(self, ctx: Context, number: int) -> Card: ...
+
+    untyped, typed = Make.__holdfast__.stages
+    with pytest.raises(ValueError, match=re.escape(sentence.rstrip("."))):
+        untyped.dump(value)
+    assert typed.load(typed.dump(Card(1))) == Card(1) and untyped.dump((1, "a")) == '[1,"a"]'

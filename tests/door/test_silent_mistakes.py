@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,101 @@ async def end_with_a_policy(self: Any, ctx: Any, number: int) -> Any:
     return Done(Retry())
 
 
+bank = Provider("bank", effects="token")
+
+
+async def fetch(token: str = "") -> dict[str, int]:
+    return {"number": 1}
+
+
+async def forget_an_await(self: Any, ctx: Any, number: int) -> Any:
+    page = fetch()
+    try:
+        return page["number"]  # type: ignore[index]
+    finally:
+        page.close()
+
+
+async def loop_over_a_list(self: Any, ctx: Any, number: int) -> Any:
+    async for each in [number]:  # type: ignore[attr-defined]
+        assert each
+
+
+async def add_to_an_outcome(self: Any, ctx: Any, number: int) -> Any:
+    return [each + 1 for each in await ctx.gather(Child, [number])]
+
+
+async def look_into_an_answer(self: Any, ctx: Any, number: int) -> Any:
+    return (await ctx.wait_for("known", timeout_s=5)).get("by")
+
+
+async def keep_by_a_key(self: Any, ctx: Any, number: int) -> None:
+    ctx["total"] = number
+
+
+async def write_without_a_session(self: Any, ctx: Any, number: int) -> None:
+    async with ctx.transaction() as tx:
+        await tx.execute("INSERT INTO orders VALUES (1)")
+
+
+async def perform_inside_of_itself(self: Any, ctx: Any, number: int) -> Any:
+    async def send(token: str) -> Any:
+        return await ctx.effect("charge", send=fetch, provider=bank)
+
+    return await ctx.effect("charge", send=send, provider=bank)
+
+
+async def fill_in_too_much(self: Any, ctx: Any, number: int) -> Any:
+    return await ctx.call(functools.partial(fetch, "a", "b"), provider=bank)
+
+
+async def reckon_wrongly(self: Any, ctx: Any, number: int) -> Any:
+    return await ctx.call(fetch, cost=lambda page: page.usage, provider=bank)
+
+
+async def pay_for_nothing(self: Any, ctx: Any, number: int) -> Any:
+    return await ctx.paid_call(lambda key: asyncio.sleep(0), answer=int, provider=bank)
+
+
+async def name_by_a_number(self: Any, ctx: Any, number: int) -> Any:
+    return await ctx.paid_call(fetch, answer=dict, name=5, provider=bank)
+
+
+async def use_another_loop(self: Any, ctx: Any, number: int) -> None:
+    raise RuntimeError("Task got Future <Future pending> attached to a different loop")
+
+
+async def give_up_by_name(self: Any, ctx: Any, number: int) -> None:
+    ctx.cancel()
+
+
+TAKES = "takes something for what it is not ("
 MISTAKES: list[tuple[Handler, str]] = [
+    (forget_an_await, f"{TAKES}'coroutine' object is not subscriptable): an `await` is missing before it."),
+    (loop_over_a_list, f"{TAKES}'async for' requires an object with __aiter__ method, got list): write a plain `for`."),
+    (
+        add_to_an_outcome,
+        "'Success' and 'int'): what came of a child is its .value, where it is a Success and no",
+    ),
+    (look_into_an_answer, "'Answered' object has no attribute 'get'): what was answered is its .value."),
+    (keep_by_a_key, "'Context' object does not support item assignment): it keeps nothing: what was found out is kept"),
+    (write_without_a_session, "): ctx.transaction() is Holdfast's own; write your rows with ctx.transaction(session)."),
+    (
+        perform_inside_of_itself,
+        "'desk::charge' performs the same effect, and would wait for itself; give the",
+    ),
+    (fill_in_too_much, "is called with no argument, which it does not take: write ctx.call(lambda: ...)."),
+    (
+        reckon_wrongly,
+        "The cost of a call raised AttributeError: 'dict' object has no attribute 'usage'; the call",
+    ),
+    (
+        pay_for_nothing,
+        "The answer of 'bank' to a paid call does not fit its declared type (ValidationError); it",
+    ),
+    (name_by_a_number, "The name of a paid call is 5; it must be a text of 1 to 500 characters."),
+    (use_another_loop, "uses what belongs to another event loop than the worker's (Task got Future"),
+    (give_up_by_name, "A Context has no 'cancel'; return Discard('why'), or raise an exception."),
     (raise_an_answer, "The stage 'run' raised what is no exception; a Snooze, Discard, Done or Wait is returned."),
     (forget_the_reason, "Discard() missing 1 required positional argument: 'reason'; it takes reason"),
     (forget_the_time, "Wait() missing 1 required positional argument: 'within_s'; it takes key, within_s."),
@@ -145,6 +240,7 @@ JOBS = [job_of(number, handler) for number, (handler, _) in enumerate(MISTAKES)]
 
 async def test_each_mistake_is_named_at_the_first_attempt() -> None:
     async with world(app) as w:
+        await w.client.answer("known", {"by": "ann"})
         ids = [await w.enqueue(job, 1) for job in JOBS]
         await w.run_until_idle()
         for job_id, (_, sentence) in zip(ids, MISTAKES, strict=True):
@@ -187,3 +283,50 @@ async def test_a_checkpoint_that_was_not_stored_may_be_tried_again() -> None:
         job_id = await w.enqueue(Fetch, 7)
         await w.run_until_idle()
         assert await w.client.result(Fetch, job_id) == 7
+
+
+async def test_ones_own_classes_of_such_names_are_not_taken_for_ours() -> None:
+    shop = App("shop")
+
+    class Success:
+        pass
+
+    @shop.job()
+    class Fetch(Job[int]):
+        @stage(retry=Retry(attempts=2))
+        async def run(self, ctx: Context, number: int) -> None:
+            Success().value  # type: ignore[attr-defined]  # noqa: B018
+
+    async with world(shop) as w:
+        job_id = await w.enqueue(Fetch, 7)
+        await w.run_until_idle()
+        assert "retried" in await w.events(job_id)
+
+
+async def test_half_of_a_character_in_an_error_is_no_failure_of_the_ledger() -> None:
+    shop = App("shop")
+
+    @shop.job()
+    class Fetch(Job[int]):
+        @stage(retry=Retry(attempts=1))
+        async def run(self, ctx: Context, number: int) -> None:
+            raise ValueError("no such page: \ud800")
+
+    async with world(shop) as w:
+        job_id = await w.enqueue(Fetch, 7)
+        await w.run_until_idle()
+        assert str((await w.client.status(job_id)).error).startswith("BUG: ValueError: no such page: ?")
+
+
+async def test_a_job_of_an_app_that_the_world_does_not_know_is_named() -> None:
+    other = App("other")
+
+    @other.job()
+    class Fetch(Job[int]):
+        @stage()
+        async def run(self, ctx: Context, number: int) -> None: ...
+
+    with pytest.raises(AssertionError, match=r"No app of this world declares other.fetch: name theirs too, world\("):
+        async with world(app) as w:
+            await w.enqueue(Fetch, 1)
+            await w.run_until_idle()

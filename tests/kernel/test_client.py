@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from holdfast import (
     stage,
 )
 from holdfast.engines.worker import Worker
-from holdfast.errors import BadDeclaration, SchemaMismatch
+from holdfast.errors import BadDeclaration, SchemaMismatch, SettingsError
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.questions import status
 from holdfast.stores.clock import SystemClock
@@ -259,3 +260,20 @@ async def test_a_sync_client_blocks_no_loop(place: Place) -> None:
         client.status(NOBODY)
     client.close()
     await close_all(place)
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+async def test_a_client_that_another_loop_has_used_is_refused_in_a_sentence(place: Place) -> None:
+    """PostgreSQL only: SQLite's connections belong to no loop."""
+    place.kernel(app, clock=SystemClock())
+    client = Client.open(app, database=place.url)
+    await asyncio.to_thread(asyncio.run, client.enqueue(Pay, Order(1)))
+    with pytest.raises(NotAllowed, match=r"used on another event loop, .* open one for each loop \(each asyncio.run\)"):
+        await client.enqueue(Pay, Order(2))
+    await close_all(place)
+
+
+def test_a_database_is_named_by_a_text() -> None:
+    for database in (Path("jobs.db"), object()):
+        with pytest.raises(SettingsError, match="A database is named by its URL, which is a text, and not by a"):
+            Client.open(app, database=database)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ Why so: docs/decisions/0030-one-client.md
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from typing import Self, TypeVar, Unpack
 from pydantic import JsonValue
 
 from holdfast.core.family import Success
-from holdfast.errors import BadDeclaration, InvalidInput, JobFailed
+from holdfast.errors import BadDeclaration, InvalidInput, JobFailed, NotAllowed
 from holdfast.kernel import operate
 from holdfast.kernel.app import App, Job, kind_of
 from holdfast.kernel.compose import waiting
@@ -44,7 +45,20 @@ class Client:
     def __init__(self, kernel: Kernel) -> None:
         if not isinstance(kernel, Kernel):
             raise BadDeclaration("A client is opened with its app: Client.open(app, database=...).")
-        self._kernel = kernel
+        self._opened = kernel
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def _kernel(self) -> Kernel:
+        """The kernel, on the loop that first used it: its connections belong to that one."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop and not self._opened.store.has_one_writer:
+            raise NotAllowed(
+                "This Client was used on another event loop, to which its connections belong; open one for each loop "
+                "(each asyncio.run), or a SyncClient where there is none."
+            )
+        self._loop = loop
+        return self._opened
 
     @classmethod
     def open(cls, *apps: App, database: str | None = None) -> Self:
@@ -71,7 +85,8 @@ class Client:
 
     async def close(self) -> None:
         """Let go of every connection."""
-        await self._kernel.store.close()
+        await self._opened.store.close()
+        self._loop = None
 
     async def enqueue(
         self, job: type[Job[In]], input: In, *, key: str | None = None, **options: Unpack[Options]

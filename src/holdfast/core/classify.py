@@ -116,7 +116,7 @@ def _recognised(error: BaseException, now_ms: int | None) -> Failure:
         verdict = _known(current, now_ms)
         if verdict is not None:
             return verdict if current is error else replace(verdict, message=_joined(error, verdict.message))
-        wrapped = (attribute(current, name) for name in _WRAPPED)
+        wrapped = (*(attribute(current, name) for name in _WRAPPED), *current.args[:1])
         current = next((each for each in wrapped if isinstance(each, BaseException)), current.__cause__)
     unknown = failure(Category.BUG, "BUG", f"{text_of(error)}{UNKNOWN_NOTE}", ambiguous=True)
     return replace(unknown, retryable=True, unknown=True)

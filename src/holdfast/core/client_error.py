@@ -7,11 +7,15 @@ when it is looked at (httpx's unread bodies do) counts as absent.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeGuard, cast
 
 BODY_BYTES_MAX = 65_536
+_GIVEN_UP = re.compile("too many ([45][0-9][0-9]) error responses")
+"""All that urllib3 says when its own retries, or those of a session of requests, are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,10 @@ def read_http(error: BaseException) -> HttpAnswer | None:
     holders = (attribute(error, "meta"), error, response)
     headers = {name: value for each in holders for name, value in plain_headers(attribute(each, "headers")).items()}
     headers.update(_waits_in(body))
+    asked_s = attribute(error, "retry_after")
+    asked_s = asked_s.total_seconds() if isinstance(asked_s, timedelta) else asked_s
+    if isinstance(asked_s, int | float) and not isinstance(asked_s, bool) and "retry-after" not in headers:
+        headers["retry-after-ms"] = f"{asked_s * 1_000:.0f}"
     return HttpAnswer(status, _code(error, body), headers)
 
 
@@ -97,6 +105,8 @@ def _status(error: BaseException, response: object) -> int | None:
     statuses = [status for status in map(_number, candidates) if status is not None and 400 <= status <= 599]
     if statuses:
         return statuses[0]
+    if given_up := _GIVEN_UP.fullmatch(str(error.args[0])) if error.args else None:
+        return int(given_up[1])
     # A bare `code` means HTTP only beside headers or a response; else it may be anybody's number.
     if attribute(error, "headers") is None and response is None and not hasattr(type(error), "grpc_status_code"):
         return None

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar, cast
 
 from holdfast.core.failure import Category, Failure, failure
@@ -70,10 +70,9 @@ def function_problem(function: object, takes: int) -> str | None:
         return "must be a function"
     try:
         inspect.signature(function).bind(*[None] * takes)
-    except TypeError:
-        return f"must take {('no argument', 'one argument', 'two arguments', 'three arguments')[takes]}"
-    except ValueError:
-        return None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, TypeError) or isinstance(function, partial):  # a ValueError: too much of it is filled in
+            return f"must take {('no argument', 'one argument', 'two arguments', 'three arguments')[takes]}"
     return None
 
 

@@ -28,7 +28,9 @@ class _Rule:
 
 
 def redact_text(text: str) -> str:
-    """The text without secrets. Beyond TEXT_LENGTH_MAX it is cut, and says so."""
+    """The text without secrets, and without halves of characters. Beyond TEXT_LENGTH_MAX it is cut, and says so."""
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
     if len(text) > TEXT_LENGTH_MAX:
         text = f"{_whole_words(text[:TEXT_LENGTH_MAX])} [cut]"
     lower = text.lower()

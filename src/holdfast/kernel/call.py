@@ -106,7 +106,8 @@ def _spent(cost: Callable[[T], Cost] | None, result: CallResult[T]) -> tuple[Cos
     try:
         spent = cost(result.outcome())
     except Exception as error:
-        return Cost(), error
+        why = f"The cost of a call raised {type(error).__name__}: {error}; the call itself went well"
+        return Cost(), BadValue(f"{why}, and is not repeated for that.")
     if isinstance(spent, Cost):
         return spent, None
     return Cost(), BadValue(f"The cost of a call came to {spent!r}: write cost=lambda answer: Cost(...).")

@@ -164,7 +164,7 @@ class Context:
         erased with the stage's result, and kept with a dead job. Calls are told apart by their order; give each a
         `name` if that may change."""
         check_function(run, "ctx.paid_call(lambda key: ...)", takes=1)
-        check_call(provider, timeout_s, cost)
+        check_call(provider, timeout_s, cost, name)
         target = self._provider(provider)
         if self.paid is None:
             self.paid = Paid(self.kernel, self.job)

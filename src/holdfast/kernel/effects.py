@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 
@@ -37,7 +38,7 @@ from holdfast.core.failure import Category
 from holdfast.core.job import Claimed
 from holdfast.core.provider import Lookup, Provider
 from holdfast.core.redact import redact_message, redact_text
-from holdfast.errors import CallError, LeaseLost, ProviderHeld
+from holdfast.errors import BadDeclaration, CallError, LeaseLost, ProviderHeld
 from holdfast.kernel.call import STOOD_STILL_MS, admit, call, give_back, look_again, make_call, place_ms, standing_of
 from holdfast.kernel.effect_open import EffectPlan, Intent, SendStarted, begin_of, intent_of, lease_lost, open_effect
 from holdfast.kernel.kernel import Kernel
@@ -51,6 +52,8 @@ back to the queue."""
 SHARED_RECHECK_MS = (1_000, 10_000)
 """When such a job comes again: after half as long as the send has lasted, within these bounds."""
 SendFunction = Callable[[str], Awaitable[str]]
+_sending: ContextVar[tuple[str, ...]] = ContextVar("holdfast_sending", default=())
+"""The keys of the effects in whose `send` this task is."""
 
 
 async def perform(
@@ -66,6 +69,11 @@ async def perform(
     """Bring the effect of `key` about, at most once; return the provider's id of it."""
     find = lookup or provider.lookup
     intent = intent_of(kernel, job, provider, key, can_look=find is not None)
+    if intent.key in _sending.get():
+        raise BadDeclaration(
+            f"The `send` of the effect '{redact_text(intent.key)}' performs the same effect, and would wait for "
+            "itself; give the inner one a key of its own."
+        )
     row, step, started = await _open(kernel, intent)
     if isinstance(step, LookUp):
         known = await look_up(kernel, provider, row, find, job=job, alert=step.alert, timeout_s=timeout_s)
@@ -131,7 +139,11 @@ async def _send(
             await look_again(kernel, provider, last.permit, job)
             last = await _begin(kernel, job, provider, row, last.permit, last.sends)
             await kernel.failpoint("effect.before_send")
-        provider_id = await _run_send(row, send)
+        outer = _sending.set((*_sending.get(), row.key))
+        try:
+            provider_id = await _run_send(row, send)
+        finally:
+            _sending.reset(outer)
         await kernel.failpoint("effect.after_send")
         return provider_id
 

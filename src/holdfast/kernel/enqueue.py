@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 from holdfast.errors import InvalidInput
 from holdfast.kernel.app import Job, kind_of
 from holdfast.kernel.compose.foreign import foreign_tx
-from holdfast.kernel.declare.options import Options, each_of
+from holdfast.kernel.declare.options import Options, check_options, each_of
 from holdfast.kernel.submit import check_keys, key_of, name_place, order_of, submit_in
 from holdfast.stores.clock import SystemClock, SystemDice, uuid7, uuid7s
 
@@ -172,6 +172,7 @@ def enqueue_many(
     options as for `enqueue`; with `autocommit` each statement is committed by itself. Input that does not fit is
     refused before anything is written."""
     check_keys(key)
+    check_options(options)
     tx = foreign_tx(connection, kind_of(job).schema, autocommit=autocommit)
     now = _clock.now_ms()
     values = zip(each_of(kind_of(job).name, inputs), uuid7s(lambda: now, _dice), strict=False)

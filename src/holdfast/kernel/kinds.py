@@ -98,7 +98,7 @@ class Stage:
             text = self.returns.dump_json(value, warnings="error").decode()
         except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
             raise InvalidResult(misfit(self.returns, value, error)) from None
-        problem = read_back(self.returns, self.plain, value, text)
+        problem = read_back(self.returns, self.plain, value, text, exact=True)
         if problem is not None:
             raise InvalidResult(problem)
         check_size(f"The result of the stage '{self.name}'", text)

@@ -164,6 +164,7 @@ async def submit_many(
     """Accept a job for each input, in commits of thousands. Inputs are read as they are needed: checking some overlaps
     with writing others. `key` makes each one's key from its input."""
     check_keys(key)
+    check_options(options)
     values = each_of(kind_of(job).name, inputs)
     orders = _alike(kernel, job, values, options) if key is None else _keyed(kernel, job, values, key, options)
     return await submit_orders(kernel, name_place(orders))

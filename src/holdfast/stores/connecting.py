@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from holdfast.errors import SettingsError
+
 _OPTION = re.compile(r"-c\s*([a-z_.]+)=((?:\\.|[^\s\\])*)")
 # What a database URL may say to the driver; everything else in its query is a setting of the session.
 # fmt: off
@@ -56,6 +58,8 @@ class Connecting:
 def plain_url(url: str) -> str:
     """The URL without the driver that SQLAlchemy writes into it (`postgresql+asyncpg://`), and without what is for that
     driver alone; `ssl=require` and `options=-csearch_path=x` are kept, as PostgreSQL spells them."""
+    if not isinstance(url, str):
+        raise SettingsError([f"A database is named by its URL, which is a text, and not by a {type(url).__name__}."])
     scheme, colon, rest = url.partition(":")
     kind = scheme.partition("+")[0]
     if kind not in ("sqlite", *POSTGRES):

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from holdfast.engines.renewal import Renewal
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.observe.watch import LogWatch
+from holdfast.tables.job_rows import JobLine
 
 NEVER_AWAITED = "was never awaited"
 BLOCKED = "loop.blocked"
@@ -35,6 +36,15 @@ class TroubleWatch(LogWatch):
         elif fields.get("error_class") == "USAGE_ERROR":
             self._troubles.append(f"{fields['kind']}/{fields['stage']}: {fields['error']}")
         super().log(event, level=level, **fields)
+
+
+def declared_rows(rows: Iterable[JobLine], kinds: Collection[str], *, since: int) -> list[JobLine]:
+    """The jobs that a world's code can run. One of another kind would be waited for in vain: it is named, unless it was
+    there before the world was."""
+    others = sorted({row.kind for row in rows if row.kind not in kinds and row.created_at >= since})
+    if others:
+        raise AssertionError(f"No app of this world declares {', '.join(others)}: name theirs too, world(app, other).")
+    return [row for row in rows if row.kind in kinds]
 
 
 @contextmanager

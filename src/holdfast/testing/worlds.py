@@ -48,7 +48,7 @@ from holdfast.stores.sqlite import SqliteStore
 from holdfast.tables import cases, effects, events, jobs, results
 from holdfast.testing.hand_clock import HandClock
 from holdfast.testing.history import History, HistoryReplay, RecordedLedger, load_history, stages_before
-from holdfast.testing.notes import TroubleWatch, noticing, watching_loop
+from holdfast.testing.notes import TroubleWatch, declared_rows, noticing, watching_loop
 from holdfast.testing.script import CallPlan, plan_calls
 from holdfast.transports.memory import MemoryTransport
 
@@ -79,6 +79,7 @@ class World:
         strict: bool = False,
     ) -> None:
         self.clock = clock
+        self._began = clock.now_ms()
         self._open_store = open_store
         self._scripts: dict[str, deque[CallPlan]] = {}
         self._crash_at: dict[str, int] = {}
@@ -301,7 +302,7 @@ class World:
         async with self.kernel.store.reading() as tx:
             rows = await jobs.page(tx, limit=1_000)
         moments = []
-        for row in rows:
+        for row in declared_rows(rows, self.kernel.registry.kinds, since=self._began):
             if row.state == "processing":
                 moments.append((row.lease_until or 0) + 1)
             elif row.state in ("queued", "waiting") and row.run_at < NEVER_MS:

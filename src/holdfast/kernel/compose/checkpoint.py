@@ -96,7 +96,7 @@ def _written(name: str, value: object, returns: Any) -> str:
     if problem is not None:
         raise InvalidInput(f"The value of the checkpoint '{name}' cannot be stored: {problem}.")
     try:
-        text = adapter_of(returns).dump_json(value).decode()
+        text = adapter_of(returns).dump_json(value, warnings=False).decode()
     except Exception as error:
         raise InvalidInput(f"The value of the checkpoint '{name}' cannot be stored as JSON: {error}.") from None
     problem = read_back(adapter_of(returns), False, value, text)

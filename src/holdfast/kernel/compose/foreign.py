@@ -95,7 +95,9 @@ def foreign_tx(connection: Any, schema: str | None = None, *, autocommit: bool =
                 raise InvalidInput(_no_transaction(connection))
             return tx
     way_out = "give it a connection or session of sqlite3, aiosqlite, psycopg, asyncpg, SQLAlchemy or Django"
-    if "holdfast" in libraries:
+    if hasattr(connection, "enqueue"):
+        way_out = "it enqueues by itself, in a commit of its own: client.enqueue(Job, input)"
+    elif "holdfast" in libraries:
         way_out = "start a job with ctx.spawn(Job, input) in a stage, and with tx.enqueue(Job, input) in a hook"
     raise InvalidInput(f"Holdfast cannot write through a {name_of(connection)}; {way_out}.")
 
@@ -136,6 +138,8 @@ def name_of(thing: object) -> str:
 
 
 def _asyncpg(connection: Any) -> ForeignTx:
+    if not hasattr(connection, "fetch"):
+        raise _not_a_connection(connection, "give it the connection that was acquired, with a transaction begun on it")
     return ForeignTx("postgres", True, lambda s, p: connection.fetch(s.postgres, *[p[name] for name in s.order]))
 
 
@@ -184,7 +188,12 @@ def _named(cursor: Any) -> list[Any]:
     if cursor.description is None:
         return []
     names = [column[0] for column in cursor.description]
-    return [dict(zip(names, tuple(row), strict=True)) for row in cursor.fetchall()]
+    return [dict(zip(names, map(_as_text, row), strict=True)) for row in cursor.fetchall()]
+
+
+def _as_text(value: Any) -> Any:
+    """Texts are texts, also where the caller's connection gives them as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _pyformat(statement: Statement) -> str:
@@ -194,11 +203,18 @@ def _pyformat(statement: Statement) -> str:
     return JSON_PARAMETER.sub(r"jsonb_each(CAST(\1 AS jsonb))", text)
 
 
+def _refuse_pipeline(connection: Any) -> None:
+    if connection.pgconn.pipeline_status:
+        raise InvalidInput("This connection is in pipeline mode, where no answer is known yet; enqueue outside of it.")
+
+
 def _psycopg_sync(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
     def run(statement: Statement, params: dict[str, Any]) -> Any:
+        from psycopg import Cursor
         from psycopg.rows import dict_row
 
-        with connection.cursor(row_factory=dict_row) as cursor:
+        _refuse_pipeline(connection)
+        with Cursor(connection, row_factory=dict_row) as cursor:  # whatever cursors the caller's connection makes
             cursor.execute(_pyformat(statement), params)
             return cursor.fetchall() if cursor.description else []
 
@@ -207,9 +223,11 @@ def _psycopg_sync(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]
 
 def _psycopg_async(connection: Any) -> Callable[[Statement, dict[str, Any]], Any]:
     async def run(statement: Statement, params: dict[str, Any]) -> Any:
+        from psycopg import AsyncCursor
         from psycopg.rows import dict_row
 
-        async with connection.cursor(row_factory=dict_row) as cursor:
+        _refuse_pipeline(connection)
+        async with AsyncCursor(connection, row_factory=dict_row) as cursor:
             await cursor.execute(_pyformat(statement), params)
             return await cursor.fetchall() if cursor.description else []
 

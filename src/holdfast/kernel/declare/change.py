@@ -21,19 +21,39 @@ def change(value: object, again: object, *, is_stable: bool, where: str = "") ->
     parts = _pairs(value, again)
     if parts is not None:
         problems = (
-            change(mine, theirs, is_stable=is_stable, where=f"{where}.{name}" if where else name)
+            change(
+                mine,
+                theirs,
+                is_stable=is_stable and not _is_left_out(value, name),
+                where=f"{where}.{name}" if where else name,
+            )
             for name, mine, theirs in parts
         )
         return next(filter(None, problems), None)
-    if isinstance(again, SCALARS) and not isinstance(value, type(again)):
+    if isinstance(value, Mapping) and isinstance(again, Mapping):
+        odd = next((key for key in value if key not in again), None)
+        return f"{here}: its key {odd!r} is a {type(odd).__name__}, and would be read again as a text; declare its type"
+    if (isinstance(again, SCALARS) and not isinstance(value, type(again))) or _is_other_scalar(value, again):
         kinds = f"it is a {type(value).__name__}, and would be read again as a {type(again).__name__}"
         return f"{here}: {kinds}; declare its type"
     if type(value) is not type(again) and (is_dataclass(again) or isinstance(again, BaseModel | list | dict)):
-        return f"{here}: it is a {type(value).__name__}, and would be read again as a {type(again).__name__}"
+        way_out = "; declare its type" if isinstance(again, dict) else ""
+        return f"{here}: it is a {type(value).__name__}, and would be read again as a {type(again).__name__}{way_out}"
     is_rounded = is_stable and not hasattr(value, "get_secret_value")  # stars in place of a secret are no rounding
     if is_rounded or type(value).__eq__ is object.__eq__:  # of the latter nobody can say
         return None
     return f"{here}: it would be another value when it is read again; its type must take what it has written"
+
+
+def _is_other_scalar(value: object, again: object) -> bool:
+    """Whether a plain value of a union would come back as another member of it."""
+    return type(value) in SCALARS and not isinstance(again, type(value))
+
+
+def _is_left_out(value: object, name: str) -> bool:
+    """Whether a field is not written at all, so that what was read is its default and no rounding."""
+    fields = getattr(type(value), "model_fields", None) or getattr(type(value), "__pydantic_fields__", {})
+    return bool(getattr(fields.get(name), "exclude", False))
 
 
 def _equal(value: object, again: object) -> bool:

@@ -104,6 +104,8 @@ def _plain(schema: Any) -> bool:
         kind = schema.get("type")
         if isinstance(kind, str) and (kind not in PLAIN or not _names_parts(kind, schema)):
             return False
+        if kind == "literal" and not all(type(each) in (str, int, bool) for each in schema["expected"]):
+            return False  # an Enum's member is written as its value, and not read as one
         return all(_plain(part) for name, part in schema.items() if name not in ("metadata", "default", "expected"))
     return all(map(_plain, schema)) if isinstance(schema, list | tuple) else True
 

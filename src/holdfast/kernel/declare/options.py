@@ -25,6 +25,16 @@ class Options(TypedDict, total=False):
 
 
 OPTIONS = ("key", *Options.__annotations__)
+_LATER = "say in how many seconds: delay_s=60"
+_ONCE = "the same key is the same job: key='order:7'"
+ELSEWHERE = {
+    **dict.fromkeys(("eta", "run_at", "at", "countdown", "schedule_at", "start_after"), _LATER),
+    **dict.fromkeys(("unique", "idempotency_key", "dedupe_key", "job_id", "task_id", "lock"), _ONCE),
+    "queue": "a kind has one: @app.job(queue='cpu')",
+    **dict.fromkeys(("timeout", "timeout_s", "time_limit"), "a stage has one: @stage(timeout_s=20)"),
+    **dict.fromkeys(("retry", "max_retries", "attempts"), "a stage has them: @stage(retry=Retry(attempts=5))"),
+}
+"""What other libraries say of a job when it is enqueued, and where it is said here."""
 
 
 def check_options(options: Mapping[str, object]) -> None:
@@ -36,6 +46,8 @@ def check_options(options: Mapping[str, object]) -> None:
 def _unknown_option(name: str) -> str:
     if name == "key":
         return "A child has no key: it is started once for its place in the stage, whatever is retried."
+    if name in ELSEWHERE:
+        return f"There is no option '{name}' of a job; {ELSEWHERE[name]}."
     near = nearest(name, OPTIONS)
     meant = f"did you mean '{near}'? They are" if near else "they are"
     return f"There is no option '{name}' of a job; {meant} {', '.join(OPTIONS)}."

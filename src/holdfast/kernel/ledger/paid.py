@@ -120,6 +120,7 @@ def _judged(
         return result, NewAnswer(run_id, tries + 1, None) if _was_useless(result.failure) else None
     try:
         text = adapter.dump_json(result.outcome(), warnings="error").decode()
+        read_json(adapter, text)  # None is written whatever the type is
     except Exception as error:
         why = f"does not fit its declared type ({type(error).__name__})"
         return _unkept(result, provider, why), None

@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Coroutine, Mapping
-from functools import wraps
+from functools import partial, wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.failure import Category, Failure, failure
-from holdfast.core.given import WrongCall, call_problem, nearest, seconds_problem, text_problem
+from holdfast.core.given import WrongCall, call_problem, function_problem, nearest, seconds_problem, text_problem
 from holdfast.errors import BadDeclaration, InvalidInput
 from holdfast.kernel.declare import declaring
 from holdfast.kernel.declare.size import check_size
@@ -30,19 +30,36 @@ WAYS_OUT = (
         "start a job with ctx.spawn(Job, input), or many with ctx.gather(Job, inputs).",
     ),
     (("sleep", "retry", "snooze", "defer_until"), "return Snooze(seconds), and no worker is held meanwhile."),
+    (("cancel", "fail", "discard", "abort", "reject"), "return Discard('why'), or raise an exception."),
+    (("done", "complete", "finish", "succeed"), "return the value; Done(value) leaves out the stages that follow."),
     (("log", "logger", "logging", "info", "print"), "log with logging.getLogger(__name__)."),
+    (("publish", "message", "produce"), "send a message with ctx.emit(destination, body)."),
+    (
+        ("heartbeat", "extend_lease", "keepalive", "touch"),
+        "a lease is renewed by itself; tell of work by ctx.progress.",
+    ),
     (
         ("send", "recv", "signal", "event"),
         "wait with ctx.wait_for(key, timeout_s=...), and answer with client.answer(key, value).",
     ),
     (("input", "payload", "args", "kwargs"), "the input is the parameter after ctx."),
+    (("owner", "key", "user", "tenant", "headers"), "what a stage needs to know is in its input."),
     (
         ("result", "results", "previous", "state", "data"),
         "what an earlier stage returned is a parameter of that stage's name: (self, ctx, input, charge).",
     ),
     (("id", "task_id", "request", "workflow_id"), "the job's id is ctx.job_id."),
-    (("step", "activity", "cache", "memo"), "keep what was found out with ctx.checkpoint(name, function)."),
-    (("db", "session", "connection", "commit", "engine"), "write your rows with ctx.transaction(session)."),
+    (("deadline", "timeout", "time_left", "eta"), "how long is left is ctx.budget_s()."),
+    (("attempts", "retries", "retry_count", "tries"), "how often this stage has failed before is ctx.failures."),
+    (
+        ("step", "activity", "cache", "memo", "set", "get", "meta", "metadata", "storage"),
+        "keep what was found out with ctx.checkpoint(name, function).",
+    ),
+    (("http", "client", "requests"), "call with a client of your own: ctx.call(lambda: ...)."),
+    (
+        ("db", "session", "connection", "commit", "engine", "execute"),
+        "write your rows with ctx.transaction(session).",
+    ),
 )
 """What those who come from elsewhere look for, and what it is called here."""
 TEXT_LENGTH_MAX = 500  # an exchange and a routing key, each as long as AMQP carries
@@ -133,11 +150,14 @@ def check_function(run: object, write: str, *, takes: int) -> None:
         if inspect.iscoroutine(run):
             run.close()
         raise BadDeclaration(f"A function to call is needed here, not a {type(run).__name__}: write {write}.")
-    if isinstance(run, FunctionType) and not _fits(run, takes):
+    if isinstance(run, FunctionType):
+        is_wrong = not _fits(run, takes)
+    else:
+        is_wrong = isinstance(run, type | partial) and function_problem(run, takes) is not None
+    if is_wrong:
         wanted = "no argument" if takes == 0 else "one argument"
-        raise BadDeclaration(
-            f"The function '{run.__name__}' is called with {wanted}, which it does not take: write {write}."
-        )
+        name = getattr(run, "__name__", repr(run))
+        raise BadDeclaration(f"The function '{name}' is called with {wanted}, which it does not take: write {write}.")
 
 
 def _fits(function: FunctionType, takes: int) -> bool:
@@ -149,8 +169,11 @@ def _fits(function: FunctionType, takes: int) -> bool:
     return least <= takes and (is_open or takes <= code.co_argcount) and named == 0
 
 
-def check_call(provider: object, timeout_s: object, cost: object) -> None:
-    """Refuse a provider by its name, a timeout that is no time, and a price that is no function of the answer."""
+def check_call(provider: object, timeout_s: object, cost: object, name: object = "") -> None:
+    """Refuse a provider by its name, a timeout that is no time, a price that is no function of the answer, and a name
+    that is no text."""
+    if name != "" and (problem := text_problem(name, TEXT_LENGTH_MAX)):
+        raise BadDeclaration(f"The name of a paid call is {name!r}; it {problem}.")
     if provider is not None:
         declaring.check_provider("This call", provider)
     if timeout_s is not None and (problem := seconds_problem(timeout_s, above_zero=True)):

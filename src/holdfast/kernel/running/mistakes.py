@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.core.provider import Provider
@@ -15,6 +16,21 @@ MIXED_UP = re.compile(
     r"does not support the (asynchronous )?context manager protocol|(?P<awaited>can't be (used in 'await'|awaited))"
 )
 """How Python words it, in every version; so below."""
+MISTAKEN = re.compile(
+    r"'(?P<name>coroutine|async_generator|Success|Answered|Failure|Context|SyncContext|\w*Tx)'"
+    r"|'async for' requires .* got (?P<got>\w+)"
+)
+OTHER_LOOP = ("different event loop", "different loop")
+WAYS_OUT = {
+    "coroutine": "an `await` is missing before it",
+    "async_generator": "it is read with `async for`",
+    "Success": "what came of a child is its .value, where it is a Success and no Failure",
+    "Failure": "a child that failed has an error_class and a message, and no value",
+    "Answered": "what was answered is its .value",
+    "Context": "it keeps nothing: what was found out is kept with ctx.checkpoint(name, function)",
+    "SyncContext": "it keeps nothing: what was found out is kept with ctx.checkpoint(name, function)",
+    "Tx": "ctx.transaction() is Holdfast's own; write your rows with ctx.transaction(session)",
+}
 SET = re.compile(
     r"'(?:Sync)?Context' object (?:has no attribute|attribute) '(\w+)'"
     r"|property '(\w+)' of '(?:Sync)?Context' object has no setter"
@@ -43,16 +59,40 @@ def mistake_in(error: Exception, stage: Stage) -> str | None:
                 f"The stage '{stage.name}' sets ctx.{name}, but a context keeps nothing: return what a later stage "
                 "needs, or keep it with ctx.checkpoint(name, function)."
             )
+        case RuntimeError() if any(each in words for each in OTHER_LOOP):
+            return (
+                f"The stage '{stage.name}' uses what belongs to another event loop than the worker's "
+                f"({words.rstrip('.')[:200]}): make it in the stage, or on the loop that runs here."
+            )
+        case AttributeError() | TypeError() if (wording := MISTAKEN.search(words)) and _is_ours(error, wording):
+            name = wording["name"] or ""
+            way_out = WAYS_OUT["Tx" if name.endswith("Tx") else name] if name else "write a plain `for`"
+            return f"The stage '{stage.name}' takes something for what it is not ({words.rstrip('.')}): {way_out}."
     return None
+
+
+def _is_ours(error: Exception, wording: re.Match[str]) -> bool:
+    """Whether what the words name is Python's, or a class of ours and not one of the same name."""
+    name = wording["name"]
+    if name is None or name in ("coroutine", "async_generator"):
+        return True
+    subject = getattr(error, "obj", None)
+    there = [subject] if subject is not None else [*_locals_at(error).values()]
+    each = [part for value in there for part in (value if isinstance(value, list | tuple) else (value,))]
+    return any(type(part).__name__ == name and type(part).__module__.startswith("holdfast.") for part in each)
 
 
 def _has_ctx(error: Exception) -> bool:
     """Whether a context of ours was at hand where it was raised, and not a class of the same name."""
+    return any(type(value).__module__.startswith("holdfast.kernel.") for value in _locals_at(error).values())
+
+
+def _locals_at(error: Exception) -> Mapping[str, object]:
+    """The variables where an exception was raised."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    there = {} if traceback is None else traceback.tb_frame.f_locals
-    return any(type(value).__module__.startswith("holdfast.kernel.") for value in there.values())
+    return {} if traceback is None else traceback.tb_frame.f_locals
 
 
 def exit_of(stage: Stage, error: SystemExit) -> str:
