@@ -40,7 +40,7 @@ export function incidentCard(one, again, title = null) {
       { class: "head" },
       el("h3", {}, link(incidentHref(one), title ? `${title}: ${titleOf(one)}` : titleOf(one))),
       el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity),
-      el("span", { class: "soft small" }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
+      el("span", { class: "soft small", title: one.assignee }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
       el("div", { class: "end" }, acts(one, again)),
     ),
     el("p", {}, sentence(now.sentence ?? one.sentence)),
