@@ -119,6 +119,8 @@ async def test_nothing_that_a_hand_or_a_handler_wrote_runs(browser: Any, place: 
             await page.get_by_role("dialog").get_by_role("button", name="Save").click()
             await page.locator("ul.views", has_text="onerror=").wait_for()
             await go(page, "incidents", "Incidents")
+            heads = "all => all.map((head) => [head.offsetHeight < 80, head.scrollWidth <= head.clientWidth])"
+            assert all(map(all, await page.locator(".incident .head").evaluate_all(heads))), "a long name is cut"
             await page.get_by_role("link", name="provider down: bank").first.click()
             await page.get_by_text("onerror=").first.wait_for()
             assert await page.locator("img[src=x], main script").count() == 0

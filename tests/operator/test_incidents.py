@@ -186,7 +186,7 @@ async def test_a_person_takes_it_hands_it_on_and_closes_it_only_when_it_is_over(
     assert (taken["acknowledged_by"], taken["assignee"]) == ("olga", "olga")
     with pytest.raises(NotAllowed, match="olga's already"):
         await desk_of_incidents.acknowledge_incident(d, id, actor="ben")
-    await desk_of_incidents.assign_incident(d, id, assignee="ben", actor="olga")
+    await desk_of_incidents.assign_incident(d, id, assignee="ben@example.com", actor="olga")
     await desk_of_incidents.comment_incident(d, id, text="their status page says 16:00", actor="ben")
     for wrong in ("  ", "x" * 4_001):
         with pytest.raises(InvalidInput):
@@ -206,6 +206,7 @@ async def test_a_person_takes_it_hands_it_on_and_closes_it_only_when_it_is_over(
     lines = [(line["who"], line["what"]) for line in timeline]
     for line in (("olga", "has it"), ("olga", "handed it on"), ("ben", "says"), ("ben", "closed it")):
         assert line in lines
+    assert [line["text"] for line in timeline if line["what"] == "handed it on"] == ["ben@example.com"]
     assert (None, "breaker open") in lines and ("ben", "breaker closed") in lines
     page = await write_postmortem(d, id)
     assert page.startswith("# Provider down: llm\n") and "their database; nothing to change" in page

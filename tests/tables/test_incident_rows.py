@@ -168,6 +168,9 @@ async def test_deadlines_at_risk_are_those_with_a_quarter_of_their_time_left(dep
         )
     async with world.kernel.store.reading() as tx:
         assert await ops.at_risk(tx, T) == (1, T + 24_999)
+        swept = T + 24_999 + ops.UNSWEPT_MS
+        assert await ops.at_risk(tx, swept) == (3, T + 24_999), "what has missed it and was not swept yet counts"
+        assert (await ops.at_risk(tx, swept + 1))[0] == 2
 
 
 async def test_messages_set_aside_are_those_that_failed(deploy: Deploy) -> None:

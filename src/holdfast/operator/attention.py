@@ -224,9 +224,10 @@ def _of_queue(topic: Topic, severity: Severity, sentence: str, lane: Lane, view:
 def _deadlines(view: Snapshot) -> Iterator[AttentionNotice]:
     risk = view.at_risk
     if risk.jobs and risk.first_at is not None:
+        misses = "misses" if risk.first_at > view.now else "missed"
         sentence = (
             f"{begin_with(risk.jobs, 'job')} {verb_for(risk.jobs, 'has', 'have')} used three quarters of "
-            f"{verb_for(risk.jobs, 'its', 'their')} time; the first misses its deadline at {clock(risk.first_at)}."
+            f"{verb_for(risk.jobs, 'its', 'their')} time; the first {misses} its deadline at {clock(risk.first_at)}."
         )
         yield AttentionNotice(Topic.DEADLINES, Severity.TICKET, sentence, risk.jobs, late_at=risk.first_at)
 

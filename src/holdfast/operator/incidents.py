@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -127,9 +128,14 @@ def _gate_entry(gate: GateStep, reason: str) -> TimelineEntry:
 
 def _audit_entry(row: AuditRecord) -> TimelineEntry:
     data = _data(row)
-    text = data.get("text") or data.get("summary") or data.get("assignee") or data.get("sentence") or ""
+    text = _assignee(row) or data.get("text") or data.get("summary") or data.get("sentence") or ""
     who = None if row.actor == "kernel" else row.actor
     return _entry(row.at, who, SAYS.get(row.action, row.action), str(text))
+
+
+def _assignee(row: AuditRecord) -> str | None:
+    """To whom it was handed, as it was typed: a colleague's address is no customer's."""
+    return json.loads(row.data or "{}").get("assignee") if row.action == "incident.assigned" else None
 
 
 def _data(row: AuditRecord) -> Mapping[str, Any]:

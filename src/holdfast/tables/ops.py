@@ -20,6 +20,8 @@ PAYLOADS_MAX = 10_000
 GATES_MAX = 500
 AT_RISK_MAX = 1_000
 AT_RISK_AHEAD_MS = 3_600_000
+UNSWEPT_MS = 90_000
+"""A sweep comes every minute."""
 ASIDE_MAX = 1_000
 
 
@@ -161,7 +163,8 @@ async def mark(tx: Tx) -> tuple[int | str | None, ...]:
 
 async def at_risk(tx: Tx, now: int) -> tuple[int, int | None]:
     """How many of the jobs whose deadline comes soon have used three quarters of their time, and the first deadline."""
-    rows = await tx.rows(sql.at_risk, now=now, until=now + AT_RISK_AHEAD_MS, limit=AT_RISK_MAX)
+    window = {"since": now - UNSWEPT_MS, "until": now + AT_RISK_AHEAD_MS}
+    rows = await tx.rows(sql.at_risk, now=now, **window, limit=AT_RISK_MAX)
     return rows[0]["jobs"], rows[0]["first_at"]
 
 

@@ -82,11 +82,12 @@ SELECT (SELECT CAST(j.id AS TEXT) FROM holdfast_jobs AS j ORDER BY j.id DESC LIM
          WHERE status = 'pending') AS pending
 
 -- name: at_risk
--- Jobs with less than a quarter of their time left: only those whose deadline comes soon are looked at.
+-- Jobs with less than a quarter of their time left: only those whose deadline comes soon are looked at, and those that have
+-- missed it and were not swept yet.
 SELECT COUNT(*) AS jobs, MIN(soon.deadline_at) AS first_at
   FROM (SELECT deadline_at, created_at FROM holdfast_jobs
          WHERE deadline_at IS NOT NULL AND state IN ('queued', 'processing', 'waiting')
-           AND deadline_at >= :now AND deadline_at < :until
+           AND deadline_at >= :since AND deadline_at < :until
          ORDER BY deadline_at LIMIT :limit) AS soon
  WHERE (soon.deadline_at - CAST(:now AS BIGINT)) * 4 < soon.deadline_at - soon.created_at
 

@@ -40,19 +40,29 @@ export function incidentCard(one, again, title = null) {
       { class: "head" },
       el("h3", {}, link(incidentHref(one), title ? `${title}: ${titleOf(one)}` : titleOf(one))),
       el("span", { class: `pill ${one.severity === "page" ? "error" : "warn"}` }, one.severity),
-      el("span", { class: "soft small" }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
+      el("span", { class: "soft small", title: one.assignee }, one.assignee ? `assigned to ${one.assignee}` : "not acknowledged"),
       el("div", { class: "end" }, acts(one, again)),
     ),
     el("p", {}, sentence(now.sentence ?? one.sentence)),
     facts([
-      ["Since", el("span", {}, when(one.began_at), ` (${lasted(one)})`)],
-      [one.unit === "job" ? "Who is hit" : "What is hit", hit(now.number ?? one.jobs_max, now.owners ?? one.owners_max, one.unit)],
+      ["Since", since(one, now)],
+      [one.unit === "job" ? "Who is hit" : "What is hit", whom(one, now)],
       ["What comes next", now.next_at ? el("span", {}, "next trial at ", when(now.next_at)) : ""],
       ["First deadline missed", now.late_at ? el("span", {}, "at ", when(now.late_at)) : ""],
     ]),
     now.to_do ? el("p", { class: "to-do" }, el("strong", {}, "What to do: "), sentence(now.to_do), " ", wayTo(one)) : null,
   );
 }
+
+// What came back within a quarter of an hour is the same incident; its card says since when it is there again.
+const since = (one, now) =>
+  new Date(now.since_at) - new Date(one.began_at) > 60000
+    ? el("span", {}, when(now.since_at), ", and first at ", when(one.began_at))
+    : el("span", {}, when(one.began_at), ` (${lasted(one)})`);
+
+// Those that wait now; where they have gone on or died, as many as there were.
+const whom = (one, now) =>
+  hit(now.number, now.owners, one.unit) || (one.jobs_max > 1 ? `at most ${hit(one.jobs_max, one.owners_max, one.unit)}, none now` : "");
 
 function wayTo(one) {
   const place = PLACES[one.topic]?.(one.system, one);
