@@ -48,13 +48,6 @@ class ExplainingStore(PostgresStore):
     single_statement = transaction
     reading = transaction
 
-    def name_of(self, statement: Statement) -> str:
-        """Also of one that was chosen by what is asked for, under the name of the whole."""
-        if statement not in self.names:
-            whole = sorted({name for name in self.names.values() if name.endswith(f".{statement.name}")})
-            self.names[statement] = whole[0] if len(whole) == 1 else statement.name
-        return self.names[statement]
-
     def forget(self) -> None:
         self.buffers, self.costs = defaultdict(int), defaultdict(list)
 
@@ -69,7 +62,7 @@ class ExplainingTx(PostgresTx):
         await self.connection.execute("SAVEPOINT explained")
         (found,) = json.loads(await self.connection.fetchval(EXPLAIN + statement.postgres, *given))
         await self.connection.execute("ROLLBACK TO explained")
-        name, cost = self._store.name_of(statement), touched(found["Plan"])
+        name, cost = self._store.names.get(statement, statement.name), touched(found["Plan"])
         self._store.costs[name].append(cost)
         if cost >= self._store.buffers[name]:
             self._store.buffers[name], self._store.plans[name] = cost, found["Plan"]

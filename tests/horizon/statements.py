@@ -31,7 +31,7 @@ BEHIND_THEIR_OWN = {
     "providers.read_watched", "rollups.lock", "rollups.move", "rollups.position", "schedules.upcoming",
     "schedules.lock_due", "schedules.advance", "schedules.read_every", "jobs.turn",
     "joins.lock", "joins.count_down", "joins.ready", "joins.move", "joins.grow", "joins.seal",
-    "workers.hold", "outbox.claim", "outbox.published", "outbox.first_unpublished",
+    "workers.hold", "outbox.claim_from", "outbox.published", "outbox.first_unpublished",
     "replays.due", "replays.upcoming", "replays.mark", "replays.show", "replays.advance",
 }  # fmt: skip
 """What looks up or writes a row that is written again and again (test_own_versions.py)."""

@@ -63,8 +63,8 @@ CROSSING = {
         " lanes.below lanes.below_later"
     ),
     "a relay looks for the oldest message; what it marks afterwards it names by number": (
-        "outbox.claim outbox.published outbox.refused outbox.release outbox.first_pending outbox.oldest"
-        " outbox.first_unpublished"
+        "outbox.claim outbox.claim_from outbox.published outbox.refused outbox.release outbox.first_pending"
+        " outbox.oldest outbox.first_unpublished"
     ),
     "a key other than the job's id: one used with a job_key, a callback, an effect that several jobs share": (
         "new_jobs.by_key jobs.lock_waiting schedules.is_live effects.hand_over joins.of_stage joins.of_parent"

@@ -50,18 +50,12 @@ async def claim(
 ) -> list[ClaimedMessage]:
     """Lease the next messages, one of each aggregate. `begins`: below these numbers everything of an aggregate is
     published."""
-    lines = {"begins": batch.text(begins)} if begins else {}
-    statement = sql.choose(sql.claim, lines)
-    rows = await tx.rows(
-        statement,
-        into=ClaimedMessage,
-        token=token,
-        floor=floor,
-        now=now,
-        lease_until=lease_until,
-        limit=limit,
-        **lines,
-    )
+    lease = {"token": token, "now": now, "lease_until": lease_until}
+    where = {"floor": floor, "limit": limit}
+    if begins:
+        rows = await tx.rows(sql.claim_from, into=ClaimedMessage, **lease, **where, begins=batch.text(begins))
+    else:
+        rows = await tx.rows(sql.claim, into=ClaimedMessage, **lease, **where)
     return sorted(rows, key=lambda row: row.seq)
 
 

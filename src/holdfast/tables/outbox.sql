@@ -7,15 +7,29 @@ SELECT CAST(e.value->>0 AS /*id*/), e.value->>1, e.value->>2, e.value->>3, e.val
 -- name: claim @postgres
 -- First in, first out within an aggregate: a row waits while an older one of its aggregate is pending. That is asked as
 -- "not yet ended", as its index says it: else the index of what is pending offers itself, with all that ever was.
--- Claimed, committed, then published: no transaction is open during a broker call. Of an aggregate with a long past the
--- question begins where that ends (core/aggregates.py): behind a held snapshot it lies in front of the answer.
+-- Claimed, committed, then published: no transaction is open during a broker call.
+WITH picked AS MATERIALIZED (
+  SELECT o.ctid AS k FROM holdfast_outbox AS o
+   WHERE CASE WHEN o.status = 'pending' THEN TRUE ELSE FALSE END AND o.available_at >= :floor AND o.available_at <= :now
+     AND (o.lease_until IS NULL OR o.lease_until < :now)
+     AND o.seq = (SELECT p.seq FROM holdfast_outbox AS p
+                   WHERE p.status NOT IN ('published', 'failed') AND p.aggregate_id = o.aggregate_id
+                   ORDER BY p.seq LIMIT 1)
+   ORDER BY o.available_at, o.seq LIMIT :limit /*skip_locked*/)
+UPDATE holdfast_outbox SET lease_token = :token, lease_until = CAST(:lease_until AS BIGINT)
+ WHERE ctid = ANY (ARRAY(SELECT k FROM picked))
+RETURNING seq, CAST(id AS TEXT) AS id, aggregate_id, destination, message_type, payload, headers, retry_count, created_at
+
+-- name: claim_from @postgres
+-- The same where aggregates have a long past: of those the question begins where that ends (core/aggregates.py), for behind
+-- a held snapshot it lies in front of the answer. What is pending below that goes at once.
 WITH picked AS MATERIALIZED (
   SELECT o.ctid AS k FROM holdfast_outbox AS o
    WHERE CASE WHEN o.status = 'pending' THEN TRUE ELSE FALSE END AND o.available_at >= :floor AND o.available_at <= :now
      AND (o.lease_until IS NULL OR o.lease_until < :now)
      AND o.seq <= COALESCE((SELECT p.seq FROM holdfast_outbox AS p
                              WHERE p.status NOT IN ('published', 'failed') AND p.aggregate_id = o.aggregate_id
-                               AND p.seq >= COALESCE(CAST(:begins/*as json*/ ->> o.aggregate_id AS BIGINT), 0) -- if begins
+                               AND p.seq >= COALESCE(CAST(:begins/*as json*/ ->> o.aggregate_id AS BIGINT), 0)
                              ORDER BY p.seq LIMIT 1), o.seq)
    ORDER BY o.available_at, o.seq LIMIT :limit /*skip_locked*/)
 UPDATE holdfast_outbox SET lease_token = :token, lease_until = CAST(:lease_until AS BIGINT)
